@@ -1,0 +1,63 @@
+# Needs GNU make and Python 3.11 or newer. Everything else is installed into $(VENV).
+
+PYTHON ?= python3
+VENV ?= .venv
+MODEL ?= bert
+ARGS ?=
+# Two test processes: each runs single-threaded, and the models in the tests are small.
+TEST_WORKERS ?= 2
+# PIP_FLAGS= shows every download.
+PIP_FLAGS ?= -qq
+
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.rewritegym-installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train evaluate test lint types format bench doctor clean
+
+help: ## print this list
+	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## create the virtual environment and install everything into it
+
+# One install from one set of pins: constraints.txt decides every version, PyTorch's among them.
+$(STAMP): pyproject.toml constraints.txt setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "RewriteGym needs Python 3.11 or newer, and '$(PYTHON)' is not. Name another: make setup PYTHON=python3.12" >&2; exit 1; }
+	@echo "Installing RewriteGym into $(VENV) (once; minutes on a first download)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install $(PIP_FLAGS) --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+train: setup ## train an agent on MODEL and write its optimised model
+	@$(PY) train.py --model $(MODEL) $(ARGS)
+
+evaluate: setup ## optimise MODEL with the trained agent and compare it with others
+	@$(PY) evaluate.py --model $(MODEL) $(ARGS)
+
+test: setup lint types ## check style, types and imports, then run the tests
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_WORKERS) --dist loadfile $(ARGS)
+
+lint: setup ## check style, formatting and the direction of imports
+	@$(PY) -m ruff check --quiet .
+	@$(PY) -m ruff format --check --quiet . || { echo "Some files are not formatted: make format" >&2; exit 1; }
+	@$(VENV)/bin/lint-imports --no-cache --no-logo
+
+types: setup ## check types (mypy --strict)
+	@$(PY) -m mypy
+
+format: setup ## format the code and mend what ruff can mend
+	@$(PY) -m ruff check --fix --quiet .
+	@$(PY) -m ruff format --quiet .
+
+bench: setup ## measure what README and docs quote
+	@$(PY) -m benchmarks.env_speed --model $(MODEL) $(ARGS)
+
+doctor: setup ## print provider, CPU, versions, peak speed and noise of this machine
+	@$(VENV)/bin/rewritegym doctor $(ARGS)
+
+clean: ## remove the virtual environment, caches and build outputs (runs/ stays)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,34 @@
+"""Graphs, rules, candidates, verification and latency: the library below the environment. Imports neither gymnasium
+nor PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graph_rewrite.candidates import Candidate, Site
+    from graph_rewrite.ir import Graph, Node, TensorType
+    from graph_rewrite.onnx_io import ModelLoadError, load
+    from graph_rewrite.onnx_save import save
+    from graph_rewrite.rewriter import Rewriter
+    from graph_rewrite.rule import Refusal, Rule
+    from graph_rewrite.rules import all_rules
+
+_HOMES = {
+    "Candidate": "candidates", "Site": "candidates", "Graph": "ir", "Node": "ir", "TensorType": "ir",
+    "ModelLoadError": "onnx_io", "load": "onnx_io", "save": "onnx_save", "Rewriter": "rewriter",
+    "Refusal": "rule", "Rule": "rule", "all_rules": "rules",
+}  # fmt: skip
+
+__all__ = [
+    "Candidate", "Graph", "ModelLoadError", "Node", "Refusal", "Rewriter", "Rule", "Site", "TensorType", "all_rules",
+    "load", "save",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, so that the measurement worker, which lives below this package, starts without onnx.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'graph_rewrite' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"graph_rewrite.{_HOMES[name]}"), name)

@@ -1,0 +1,273 @@
+"""Candidates: valid rewrites of one graph, for one site or for all sites of a class, built lazily."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from graph_rewrite.ir import Graph, GraphDelta, GraphEditor, Node, digest
+from graph_rewrite.matching import Match
+from graph_rewrite.region import Ref, Region, RegionBuilder
+from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.types import TypeInferenceError
+
+
+@dataclass(eq=False)
+class Site:
+    """One valid application of a rule: what it removes and what it puts in its place."""
+
+    rule: Rule
+    rule_index: int
+    match: Match
+    region: Region
+    removed: tuple[Node, ...]
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def anchor(self) -> int:
+        return self.match.anchor.id
+
+    @cached_property
+    def key(self) -> tuple[frozenset[int], str]:
+        """Sites with equal keys lead to the same graph."""
+        return frozenset(node.id for node in self.removed), self.region.key
+
+    @cached_property
+    def class_key(self) -> str:
+        """Equal for the same rule at places with the same local structure and shapes."""
+        types = self.match.graph.types
+        parts: list[object] = [self.rule.name]
+        for node in self.match.nodes:
+            parts.extend((node.signature, *(str(types[v]) for v in node.inputs if v is not None)))
+        return digest(*parts, self.region.shape_key, len(self.removed))
+
+    @cached_property
+    def description(self) -> str:
+        before = " ".join(node.op for node in self.match.nodes)
+        after = " ".join(node.op for node in self.region.nodes) or "nothing"
+        return f"{self.rule.name} at {site_name(self.match.graph, self.match)}: {before} -> {after}"
+
+    def apply_to(self, editor: GraphEditor) -> bool:
+        """Apply within an edit; False when an earlier part of the edit took the site away."""
+        if any(editor.nodes.get(node.id) is not node for node in self.match.nodes):
+            return False
+        if any(value not in editor.types for value in self.region.externals()):
+            return False
+        before = (editor.ranks[self.match.anchor.id], self.match.root_values)
+        for node in self.removed:
+            editor.remove(node)
+        _insert(editor, self.region, *before)
+        for value in {v for node in self.removed for v in (*node.inputs, *node.outputs) if v is not None}:
+            editor.forget((value,))
+        return True
+
+
+def build_site(rule: Rule, index: int, match: Match) -> Site | Refusal:
+    """Check a match and build what replaces it.
+
+    Returns a Refusal where the condition fails, types don't fit, values escape, or nothing would change.
+    """
+    refusal = rule.check(match, *match.refs)
+    if refusal is not None:
+        return refusal
+    builder = RegionBuilder(match.opset)
+    try:
+        result = rule.target(builder, match, *match.refs)
+    except TypeInferenceError as error:
+        return Refusal(f"the target has no valid types: {error}")
+    if isinstance(result, Refusal):
+        return result
+    outputs: tuple[Ref, ...] = result if isinstance(result, tuple) else (result,)
+    for output, value in zip(outputs, match.root_values, strict=True):
+        if output.type != match.graph.types[value]:
+            return Refusal(f"the target gives {output.type}, the source {match.graph.types[value]}")
+    region = builder.finish(outputs)
+    removed = _removable(rule, match, region)
+    if isinstance(removed, Refusal):
+        return removed
+    if _unchanged(match, region, removed):
+        return Refusal("the target is what is there already")
+    return Site(rule, index, match, region, removed)
+
+
+def _removable(rule: Rule, match: Match, region: Region) -> tuple[Node, ...] | Refusal:
+    """Matched nodes that are dead once the roots are replaced."""
+    graph, roots, kept = match.graph, set(match.root_values), region.externals()
+    live = graph.roots()
+    removed: dict[int, Node] = {}
+    pending = sorted(match.nodes, key=lambda node: -graph.ranks[node.id])
+    for node in pending:
+        is_root = any(value in roots for value in node.outputs)
+        dead = True
+        for value in node.outputs:
+            if value in roots:
+                if value in kept:
+                    dead = False
+                continue
+            match._reads.add(value)
+            used = value in live or value in kept or any(c not in removed for c in graph.consumers.get(value, ()))
+            dead = dead and not used
+        if dead:
+            removed[node.id] = node
+        elif is_root:
+            return Refusal(f"another output of {node.op} is used elsewhere")
+        elif not rule.shared_interior and not any(v in kept for v in node.outputs):
+            return Refusal(f"the result of the inner {node.op} is used elsewhere")
+    return tuple(removed.values())
+
+
+def _unchanged(match: Match, region: Region, removed: tuple[Node, ...]) -> bool:
+    if len(region.nodes) != len(removed):
+        return False
+    there = sorted((node.signature, node.inputs) for node in removed) if len(removed) == 1 else None
+    if there is None:
+        inner = {value for node in removed for value in node.outputs}
+        there = sorted((n.signature, tuple(-1 if v in inner else v for v in n.inputs)) for n in removed)
+    new = sorted((n.signature, tuple(_id_of(match.graph, r) for r in n.inputs)) for n in region.nodes)
+    return there == new
+
+
+def _id_of(graph: Graph, ref: Ref | None) -> int | None:
+    if ref is None:
+        return None
+    return -1 if ref.external is None else ref.external
+
+
+def makes_cycle(graph: Graph | GraphEditor, site: Site) -> bool:
+    """Whether a site with several roots would make a cycle: an input of its region depends on what it computes.
+
+    Not part of the match: a rewrite elsewhere can make one root depend on the other.
+    """
+    targets = set(site.match.root_values)
+    if len(targets) < 2:
+        return False
+    ranks, producer = graph.ranks, graph.producer
+    floor = min(ranks[producer[value]] for value in targets) if isinstance(graph, Graph) else float("-inf")
+    stack, seen = list(site.region.externals() - targets), set()
+    while stack:
+        value = stack.pop()
+        if value in targets:
+            return True
+        node_id = producer.get(value)
+        if node_id is not None and node_id not in seen and ranks[node_id] >= floor:
+            seen.add(node_id)
+            stack.extend(v for v in graph.nodes[node_id].inputs if v is not None)
+    return False
+
+
+def _insert(editor: GraphEditor, region: Region, rank: float, roots: tuple[int, ...]) -> None:
+    made: dict[tuple[int, int], int] = {}
+    for output, value in zip(region.outputs, roots, strict=True):
+        if output.node >= 0 and (output.node, output.index) not in made:
+            made[output.node, output.index] = value
+    constants: dict[str, int] = {}
+    low = max((editor.ranks[editor.producer[v]] for v in region.externals() if v in editor.producer), default=rank - 1)
+    high = min((editor.ranks[c] for v in roots for c in editor.consumers.get(v, ())), default=max(rank, low) + 1)
+    step = (high - low) / (len(region.nodes) + 1)
+    for i, node in enumerate(region.nodes):
+        inputs = [_value_id(editor, ref, made, constants) for ref in node.inputs]
+        outputs = []
+        for index, type in enumerate(node.types):
+            if (i, index) not in made:
+                made[i, index] = editor.new_value(type)
+            outputs.append(made[i, index])
+        editor.insert(node.op, node.domain, node.attrs, inputs, outputs, low + step * (i + 1), node.signature)
+    for output, value in zip(region.outputs, roots, strict=True):
+        target = _value_id(editor, output, made, constants)
+        if target is not None and target != value:
+            editor.replace_value(value, target)
+            editor.forget((value,))
+
+
+def _value_id(
+    editor: GraphEditor, ref: Ref | None, made: dict[tuple[int, int], int], constants: dict[str, int]
+) -> int | None:
+    if ref is None:
+        return None
+    if ref.external is not None:
+        return ref.external
+    if ref.constant is not None:
+        if ref.constant.digest not in constants:
+            constants[ref.constant.digest] = editor.new_value(ref.type, ref.constant)
+        return constants[ref.constant.digest]
+    return made[ref.node, ref.index]
+
+
+def site_name(graph: Graph, match: Match) -> str:
+    """A name a person can find in the model: the node's own, or that of the value it computes."""
+    node = match.anchor
+    if node.proto is not None and node.proto.name:
+        return node.proto.name
+    return graph.names.get(node.outputs[0], f"#{node.id}")
+
+
+@dataclass(eq=False)
+class Candidate:
+    """A valid action: a rewrite of one site, of all sites of a class, or a refused runtime optimiser."""
+
+    kind: Literal["site", "class", "deployment"]
+    graph: Graph
+    sites: tuple[Site, ...] = ()
+    disabled_optimizers: frozenset[str] = frozenset()
+    label: str = ""
+    _result: Graph | None = field(default=None, repr=False)
+
+    @property
+    def rule(self) -> str:
+        """The rule's name; for deployment choices the name of the choice."""
+        return self.sites[0].rule.name if self.sites else self.label
+
+    @property
+    def site(self) -> Site:
+        """The representative site."""
+        return self.sites[0]
+
+    @property
+    def count(self) -> int:
+        """Number of sites; 1 for a deployment choice."""
+        return max(1, len(self.sites))
+
+    @property
+    def description(self) -> str:
+        if self.kind == "deployment":
+            return self.label
+        if self.kind == "class":
+            return f"{self.site.description} (all {len(self.sites)} sites of this kind)"
+        return self.site.description
+
+    @cached_property
+    def key(self) -> str:
+        """Identifies the action among the candidates of its graph; stable over replays."""
+        if self.kind == "deployment":
+            return digest("deployment", sorted(self.disabled_optimizers))
+        return digest(self.kind, *((sorted(site.key[0]), site.key[1]) for site in self.sites))
+
+    @cached_property
+    def content(self) -> frozenset[str]:
+        """Not used for identity; signatures of what is inserted, for observations."""
+        return frozenset(node.signature for site in self.sites for node in site.region.nodes)
+
+    def apply(self) -> Graph:
+        """The graph after this rewrite; the graph before is not changed. Sites of a class that overlap with an
+        earlier one are left out."""
+        if self._result is None:
+            self._result = self._apply()
+        return self._result
+
+    def _apply(self) -> Graph:
+        editor = GraphEditor(self.graph)
+        if self.kind == "deployment":
+            editor.disabled_optimizers = self.disabled_optimizers
+        for site in self.sites:
+            if editor.nodes.get(site.anchor) is site.match.anchor and not makes_cycle(editor, site):
+                site.apply_to(editor)
+        graph, delta = editor.finish()
+        graph.memo["edit"] = (self.graph, delta)
+        return graph
+
+
+def edit_of(graph: Graph) -> tuple[Graph, GraphDelta] | None:
+    """The graph this one was made from by `Candidate.apply`, and what changed."""
+    found: tuple[Graph, GraphDelta] | None = graph.memo.get("edit")
+    return found

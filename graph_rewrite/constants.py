@@ -1,0 +1,104 @@
+"""Constants by content: weights as loaded, and expressions over them that are evaluated once, on demand.
+
+Search never moves weights: a concatenated, padded or transposed weight is an expression with a digest; its elements
+are computed when a graph is measured or saved, and kept while anything refers to them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir
+
+if TYPE_CHECKING:
+    from graph_rewrite.ir import TensorType
+
+EAGER_SIZE = 4096
+"""Expressions up to this many elements are evaluated at once, so that equal contents get equal digests."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantExpression:
+    """Output `index` of an operator whose inputs are all constants."""
+
+    op: str
+    domain: str
+    attrs: Mapping[str, Any]
+    inputs: tuple[Constant | None, ...]
+    index: int
+    opset: int
+
+
+class Constant:
+    """A tensor known before run time; `digest` identifies it by content or by the expression that gives it."""
+
+    __slots__ = ("__weakref__", "_array", "digest", "expression", "tensor", "type")
+
+    def __init__(
+        self,
+        type: TensorType,
+        digest: str,
+        array: np.ndarray[Any, Any] | None = None,
+        tensor: onnx_ir.TensorProtocol | None = None,
+        expression: ConstantExpression | None = None,
+    ) -> None:
+        self.type, self.digest = type, digest
+        self.tensor, self.expression, self._array = tensor, expression, array
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements, read-only by convention (memory-mapped where the model file is)."""
+        if self._array is not None:
+            return self._array
+        if self.tensor is not None:
+            return np.asarray(self.tensor.numpy())
+        from graph_rewrite.fold import evaluate_constant
+
+        self._array = evaluate_constant(self)
+        return self._array
+
+    @property
+    def is_small(self) -> bool:
+        return self.type.size <= EAGER_SIZE
+
+    def __repr__(self) -> str:
+        return f"Constant({self.type}, {self.digest[:8]})"
+
+
+def from_array(array: np.ndarray[Any, Any]) -> Constant:
+    """A constant that holds `array`."""
+    from graph_rewrite.ir import TensorType
+
+    array = np.asarray(array)
+    type = TensorType(int(onnx_ir.DataType.from_numpy(array.dtype)), tuple(array.shape))
+    return Constant(type, _content_digest(type, array), array=array)
+
+
+def from_tensor(tensor: onnx_ir.TensorProtocol) -> Constant:
+    """A constant backed by a tensor of a model file; large tensors stay where they are."""
+    from graph_rewrite.ir import TensorType
+
+    shape = tuple(int(dim) for dim in tensor.shape)  # type: ignore[arg-type]
+    type = TensorType(int(tensor.dtype), shape)
+    return Constant(type, _content_digest(type, tensor), tensor=tensor)
+
+
+def _content_digest(type: TensorType, data: np.ndarray[Any, Any] | onnx_ir.TensorProtocol) -> str:
+    state = hashlib.blake2b(f"{type.dtype}:{type.shape}".encode(), digest_size=16)
+    if isinstance(data, np.ndarray):
+        content: Any = np.ascontiguousarray(data)
+        state.update(repr(content.tolist()).encode() if content.dtype == object else content.tobytes())
+    elif type.dtype == onnx.TensorProto.STRING:
+        state.update(repr(data.numpy().tolist()).encode())
+    else:
+        array = np.asarray(data.numpy())
+        contiguous = np.ascontiguousarray(array)
+        try:
+            state.update(contiguous.reshape(-1).view(np.uint8).data)
+        except (TypeError, ValueError):
+            state.update(contiguous.tobytes())
+    return state.hexdigest()

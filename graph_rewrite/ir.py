@@ -1,0 +1,363 @@
+"""The graph: nodes, values, tensor types, constants, and edits that share all they can.
+
+Values and nodes are integers inside one graph; names live beside them, so that structure never depends on names.
+A graph is immutable by convention: `GraphEditor` makes a new one out of it in time proportional to the edit
+(plus flat copies of a few dictionaries).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from graph_rewrite.constants import Constant
+
+AttrValue = Any  # int, float, str, bytes, tuple of int, float or str, Constant, or RawAttr
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type (`onnx.TensorProto.DataType`) and static shape of a value."""
+
+    dtype: int
+    shape: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for dim in self.shape:
+            size *= dim
+        return size
+
+    def __str__(self) -> str:
+        name = onnx.TensorProto.DataType.Name(self.dtype).lower()
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class RawAttr:
+    """An attribute kept bit by bit: subgraphs, sparse tensors, references, type protos."""
+
+    data: bytes
+
+    def proto(self) -> onnx.AttributeProto:
+        return onnx.AttributeProto.FromString(self.data)
+
+
+def digest(*parts: object) -> str:
+    """A stable 128-bit hexadecimal digest of strings and other values with a faithful `repr`."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        state.update((part if isinstance(part, str) else repr(part)).encode())
+        state.update(b"\x1f")
+    return state.hexdigest()
+
+
+def _attr_token(value: AttrValue) -> str:
+    if isinstance(value, Constant):
+        return f"tensor:{value.digest}"
+    if isinstance(value, RawAttr):
+        return f"raw:{hashlib.blake2b(value.data, digest_size=16).hexdigest()}"
+    return f"{type(value).__name__}:{value!r}"
+
+
+class Node:
+    """One operator application. `proto` is the node as loaded (kept for what we don't model), `opaque` forbids rules."""
+
+    __slots__ = ("attrs", "domain", "id", "inputs", "op", "opaque", "outputs", "proto", "signature")
+
+    def __init__(
+        self,
+        id: int,
+        op: str,
+        inputs: Sequence[int | None],
+        outputs: Sequence[int],
+        attrs: Mapping[str, AttrValue] | None = None,
+        domain: str = "",
+        proto: onnx.NodeProto | None = None,
+        opaque: bool = False,
+        signature: str | None = None,
+    ) -> None:
+        self.id, self.op, self.domain = id, op, domain
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.attrs: Mapping[str, AttrValue] = dict(attrs or {})
+        self.proto, self.opaque = proto, opaque
+        self.signature = signature or operator_signature(op, domain, self.attrs)
+
+    def with_inputs(self, inputs: Sequence[int | None]) -> Node:
+        return Node(self.id, self.op, inputs, self.outputs, self.attrs, self.domain, self.proto, self.opaque, self.signature)
+
+    def __repr__(self) -> str:
+        return f"Node({self.id}: {self.op}{list(self.inputs)} -> {list(self.outputs)})"
+
+
+def operator_signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
+    """Digest of operator and attributes, without inputs and outputs."""
+    return digest(op, domain, *(f"{name}={_attr_token(attrs[name])}" for name in sorted(attrs)))
+
+
+@dataclass(frozen=True, slots=True)
+class GraphDelta:
+    """What an edit changed: node ids, and the values whose producer or consumers are no longer the same."""
+
+    removed: frozenset[int]
+    inserted: tuple[int, ...]
+    rewired: frozenset[int]
+    touched: frozenset[int]
+
+
+@dataclass(slots=True)
+class Graph:
+    """A dataflow graph over static tensor types.
+
+    `pins` are names that opaque subgraphs capture from the outside: they are kept like outputs. `header` is the
+    model without nodes and initializers; saving fills it. `ranks` is a topological numbering: a node's rank is
+    greater than the ranks of all producers of its inputs.
+    """
+
+    nodes: dict[int, Node]
+    types: dict[int, TensorType | None]
+    constants: dict[int, Constant]
+    producer: dict[int, int]
+    consumers: dict[int, tuple[int, ...]]
+    ranks: dict[int, float]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    names: dict[int, str]
+    output_names: tuple[str, ...]
+    pins: tuple[tuple[str, int], ...]
+    header: onnx.ModelProto
+    opset: int
+    next_id: int
+    disabled_optimizers: frozenset[str] = frozenset()
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def order(self) -> list[Node]:
+        """Nodes in topological order; deterministic."""
+        cached: list[Node] | None = self.memo.get("order")
+        if cached is None:
+            ranks = self.ranks
+            cached = sorted(self.nodes.values(), key=lambda node: (ranks[node.id], node.id))
+            self.memo["order"] = cached
+        return cached
+
+    def roots(self) -> frozenset[int]:
+        """Values that must stay: outputs and pinned values."""
+        cached: frozenset[int] | None = self.memo.get("roots")
+        if cached is None:
+            cached = frozenset(self.outputs).union(value for _, value in self.pins)
+            self.memo["roots"] = cached
+        return cached
+
+    def node_of(self, value: int) -> Node | None:
+        """The node that produces `value`; None for inputs and constants."""
+        node_id = self.producer.get(value)
+        return None if node_id is None else self.nodes[node_id]
+
+    @property
+    def hash(self) -> str:
+        """Canonical structural hash: independent of names and node order, sensitive to operators, attributes,
+        types, weights and refused optimisers."""
+        cached: str | None = self.memo.get("hash")
+        if cached is None:
+            values = self.value_hashes()
+            cached = digest(
+                self.opset,
+                *(str(self.types[value]) for value in self.inputs),
+                "outputs",
+                *(values[value] for value in self.outputs),
+                "pins",
+                *(f"{name}:{values[value]}" for name, value in sorted(self.pins)),
+                "refused",
+                *sorted(self.disabled_optimizers),
+            )
+            self.memo["hash"] = cached
+        return cached
+
+    def value_hashes(self) -> dict[int, str]:
+        """A digest per value of everything that it is computed from."""
+        values: dict[int, str] = {value: f"in{i}" for i, value in enumerate(self.inputs)}
+        constants, blake2b = self.constants, hashlib.blake2b
+        for node in self.order():
+            parts = [node.signature]
+            for value in node.inputs:
+                if value is None:
+                    parts.append("-")
+                elif value in values:
+                    parts.append(values[value])
+                elif value in constants:
+                    parts.append(constants[value].digest)
+                else:
+                    parts.append(f"free:{self.names.get(value, value)}")
+            key = blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+            for i, value in enumerate(node.outputs):
+                values[value] = f"{key}:{i}"
+        for value, constant in constants.items():
+            values.setdefault(value, constant.digest)
+        for value in (*self.outputs, *(value for _, value in self.pins)):
+            values.setdefault(value, f"free:{self.names.get(value, value)}")
+        return values
+
+    def with_disabled_optimizers(self, names: Iterable[str]) -> Graph:
+        """The same graph with another set of refused runtime optimisers."""
+        editor = GraphEditor(self)
+        editor.disabled_optimizers = frozenset(names)
+        graph, _ = editor.finish()
+        return graph
+
+
+class GraphEditor:
+    """Collects one edit and makes the new graph. Not reusable after `finish`."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.nodes, self.types = dict(graph.nodes), dict(graph.types)
+        self.constants, self.producer = dict(graph.constants), dict(graph.producer)
+        self.consumers, self.ranks = dict(graph.consumers), dict(graph.ranks)
+        self.outputs, self.pins = graph.outputs, graph.pins
+        self.names, self.next_id = graph.names, graph.next_id
+        self.disabled_optimizers = graph.disabled_optimizers
+        self._removed: set[int] = set()
+        self._inserted: dict[int, None] = {}
+        self._rewired: set[int] = set()
+        self._touched: set[int] = set()
+
+    def new_value(self, type: TensorType | None, constant: Constant | None = None) -> int:
+        value, self.next_id = self.next_id, self.next_id + 1
+        self.types[value] = type
+        if constant is not None:
+            self.constants[value] = constant
+        return value
+
+    def remove(self, node: Node) -> None:
+        """Remove a node; its outputs lose their producer until another node is inserted for them."""
+        del self.nodes[node.id], self.ranks[node.id]
+        self._unlink(node)
+        for value in node.outputs:
+            del self.producer[value]
+            self._touched.add(value)
+        self._removed.add(node.id)
+        self._inserted.pop(node.id, None)
+
+    def insert(
+        self, op: str, domain: str, attrs: Mapping[str, AttrValue], inputs: Sequence[int | None], outputs: Sequence[int],
+        rank: float, signature: str | None = None,
+    ) -> Node:
+        node = Node(self.next_id, op, inputs, outputs, attrs, domain, signature=signature)
+        self.next_id += 1
+        self.nodes[node.id], self.ranks[node.id] = node, rank
+        self._link(node)
+        for value in outputs:
+            self.producer[value] = node.id
+            self._touched.add(value)
+        self._inserted[node.id] = None
+        return node
+
+    def replace_value(self, old: int, new: int) -> None:
+        """Let every consumer of `old`, and every output or pin, read `new` instead."""
+        for node_id in dict.fromkeys(self.consumers.get(old, ())):
+            node = self.nodes[node_id]
+            self._unlink(node)
+            changed = node.with_inputs([new if value == old else value for value in node.inputs])
+            self.nodes[node_id] = changed
+            self._link(changed)
+            self._touched.update(changed.outputs)
+            self._rewired.add(node_id)
+        if old in self.outputs:
+            self.outputs = tuple(new if value == old else value for value in self.outputs)
+        if any(value == old for _, value in self.pins):
+            self.pins = tuple((name, new if value == old else value) for name, value in self.pins)
+        self._touched.update((old, new))
+
+    def forget(self, values: Iterable[int]) -> None:
+        """Drop values that nothing produces or reads any more."""
+        kept = {*self.outputs, *(value for _, value in self.pins)}
+        for value in values:
+            if value not in kept and value not in self.producer and not self.consumers.get(value) and value not in self._graph.inputs:
+                self.types.pop(value, None)
+                self.consumers.pop(value, None)
+                self.constants.pop(value, None)
+
+    def finish(self) -> tuple[Graph, GraphDelta]:
+        source = self._graph
+        graph = Graph(
+            self.nodes, self.types, self.constants, self.producer, self.consumers, self.ranks, source.inputs,
+            self.outputs, self.names, source.output_names, self.pins, source.header, source.opset, self.next_id,
+            self.disabled_optimizers,
+        )  # fmt: skip
+        inserted = tuple(self._inserted)
+        delta = GraphDelta(
+            frozenset(self._removed), inserted, frozenset(self._rewired) - self._removed, frozenset(self._touched)
+        )
+        if self._ranks_broken(delta):
+            graph.ranks = topological_ranks(graph)
+        return graph, delta
+
+    def _ranks_broken(self, delta: GraphDelta) -> bool:
+        ranks, producer = self.ranks, self.producer
+        for node_id in (*delta.inserted, *delta.rewired):
+            node, rank = self.nodes[node_id], ranks[node_id]
+            for value in node.inputs:
+                if value in producer and ranks[producer[value]] >= rank:
+                    return True
+            for value in node.outputs:
+                if any(ranks[consumer] <= rank for consumer in self.consumers.get(value, ())):
+                    return True
+        return False
+
+    def _link(self, node: Node) -> None:
+        for value in node.inputs:
+            if value is not None:
+                self.consumers[value] = (*self.consumers.get(value, ()), node.id)
+                self._touched.add(value)
+
+    def _unlink(self, node: Node) -> None:
+        for value in node.inputs:
+            if value is not None:
+                rest = list(self.consumers[value])
+                rest.remove(node.id)
+                self.consumers[value] = tuple(rest)
+                self._touched.add(value)
+
+
+def topological_ranks(graph: Graph) -> dict[int, float]:
+    """Ranks 0, 1, 2, ... by Kahn's algorithm, smallest id first among the ready nodes.
+
+    Raises:
+        ValueError: when the graph has a cycle.
+    """
+    import heapq
+
+    missing: dict[int, int] = {}
+    for node in graph.nodes.values():
+        missing[node.id] = len({graph.producer[v] for v in node.inputs if v in graph.producer})
+    ready = [node_id for node_id, count in missing.items() if count == 0]
+    heapq.heapify(ready)
+    ranks: dict[int, float] = {}
+    while ready:
+        node_id = heapq.heappop(ready)
+        ranks[node_id] = float(len(ranks))
+        successors = {c for value in graph.nodes[node_id].outputs for c in graph.consumers.get(value, ())}
+        for consumer in successors:
+            missing[consumer] -= 1
+            if missing[consumer] == 0:
+                heapq.heappush(ready, consumer)
+    if len(ranks) != len(graph.nodes):
+        stuck = sorted(set(graph.nodes) - set(ranks))[:5]
+        raise ValueError(f"the graph has a cycle through nodes {[graph.nodes[n].op for n in stuck]}")
+    return ranks
+
+
+def float32(value: float) -> float:
+    """The nearest float32, as a Python float: ONNX stores float attributes so."""
+    return float(np.float32(value))

@@ -1,0 +1,108 @@
+"""What every latency meter takes and gives: a measurable graph, a Latency, the LatencyMeter protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self, runtime_checkable
+
+Effort = Literal["screen", "full"]
+Status = Literal["ok", "crash", "hang", "oom", "error"]
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A graph as the meters see it: what identifies it, and how it asks to be run."""
+
+    @property
+    def hash(self) -> str:
+        """Canonical structural hash, hexadecimal."""
+        ...
+
+    @property
+    def disabled_optimizers(self) -> frozenset[str]:
+        """ONNX Runtime optimisers refused for this model."""
+        ...
+
+
+Materialize = Callable[[Measurable, Path], Path]
+"""Writes a graph as an ONNX file into a directory and returns the file's path; external data lie in that directory."""
+
+
+class BaselineError(RuntimeError):
+    """The reference model itself could not be measured, so no speed-up can be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One measurement of a candidate against the baseline. A candidate that failed is a value too, with `status` set.
+
+    `ms` and `baseline_ms` are medians in milliseconds of all timed runs of each side. `speedup` is baseline over
+    candidate (above 1 is faster), from pairs of runs that were timed next to each other, so it is not exactly
+    `baseline_ms / ms`. `ci95` is the 95% interval of `speedup`; `runs` counts the timed runs of the candidate.
+    """
+
+    ms: float
+    speedup: float
+    ci95: tuple[float, float]
+    runs: int
+    baseline_ms: float
+    status: Status = "ok"
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @classmethod
+    def failed(cls, status: Status, message: str) -> Self:
+        """The result of a candidate that could not be timed: infinitely slow, speed-up 0."""
+        return cls(math.inf, 0.0, (0.0, 0.0), 0, math.nan, status, message)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; the infinite `ms` of a failed candidate becomes None, as JSON has no infinity."""
+        values = asdict(self)
+        for name in ("ms", "baseline_ms"):
+            values[name] = values[name] if math.isfinite(values[name]) else None
+        values["ci95"] = list(self.ci95)
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; raises KeyError, TypeError or ValueError on anything else."""
+        low, high = values["ci95"]
+        return cls(
+            ms=math.inf if values["ms"] is None else float(values["ms"]),
+            speedup=float(values["speedup"]),
+            ci95=(float(low), float(high)),
+            runs=int(values["runs"]),
+            baseline_ms=math.nan if values["baseline_ms"] is None else float(values["baseline_ms"]),
+            status=values["status"],
+            message=str(values["message"]),
+        )
+
+
+class LatencyMeter(Protocol):
+    """Anything that tells how fast a graph is compared with the baseline it was made for."""
+
+    @property
+    def measurements(self) -> int:
+        """How many measurements were really taken, those answered from memory or disk not counted."""
+        ...
+
+    def measure(self, graph: Measurable, effort: Effort = "screen") -> Latency:
+        """The latency of `graph`; the same graph and effort give the same value for the life of the meter."""
+        ...
+
+    def close(self) -> None:
+        """Ends the worker and frees what the meter holds; harmless when called twice."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

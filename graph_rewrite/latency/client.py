@@ -1,0 +1,229 @@
+"""The parent's end of a measurement worker: starts it, talks to it, kills it when it hangs, restarts it when it dies."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import graph_rewrite
+from graph_rewrite.latency.base import Status
+from graph_rewrite.latency.wire import Message, read_message, write_message
+
+_START_TIMEOUT_S = 120.0  # importing onnxruntime from a cold disk, on a busy machine
+_STDERR_LINES = 40
+
+
+class WorkerStartError(RuntimeError):
+    """No worker can be started on this machine, whatever the model."""
+
+
+class WorkerFailure(Exception):
+    """A request was not answered: the worker crashed, hung or was killed. `phase` is what it was doing."""
+
+    def __init__(self, status: Status, phase: str, message: str) -> None:
+        super().__init__(message)
+        self.status: Status = status
+        self.phase = phase
+        self.message = message
+
+
+class _Process:
+    """One running worker, with threads that drain its pipes (portable, and no pipe can fill up and block it)."""
+
+    def __init__(self, memory_limit_mb: int | None) -> None:
+        command = [sys.executable, "-P", "-m", "graph_rewrite.latency.worker", "--parent", str(os.getpid())]
+        if memory_limit_mb is not None:
+            command += ["--memory-limit-mb", str(memory_limit_mb)]
+        # -P keeps modules in the current directory from shadowing ours; our own package is found as we found it.
+        home = str(Path(graph_rewrite.__file__).resolve().parents[1])
+        paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        pipe = subprocess.PIPE
+        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, bufsize=0)
+        self.messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self.printed: deque[str] = deque(maxlen=_STDERR_LINES)
+        assert self.popen.stdin and self.popen.stdout and self.popen.stderr
+        self.stdin: IO[bytes] = self.popen.stdin
+        self._readers = [
+            threading.Thread(target=_read_all, args=(self.popen.stdout, self.messages), daemon=True),
+            threading.Thread(target=_read_lines, args=(self.popen.stderr, self.printed), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def last_words(self) -> str:
+        """The end of what the worker printed; complete only once it has ended."""
+        if self.popen.poll() is not None:
+            self._readers[1].join(timeout=1.0)
+        return " / ".join(list(self.printed)[-5:])
+
+    def stop(self, grace_s: float) -> None:
+        """Ends the process: by closing its channel, and after `grace_s` seconds by force."""
+        self.stdin.close()
+        try:
+            self.popen.wait(timeout=grace_s)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait()
+        for reader in self._readers:
+            reader.join(timeout=1.0)
+
+
+class WorkerClient:
+    """Sends requests to a worker process of its own, started at the first request.
+
+    `timeout_s` is how long the worker may go without progress: it reports each phase (opening a model, warming up,
+    timing) as it begins, and says how long a timing should take at most. `memory_limit_mb` limits the worker's
+    address space (POSIX, CPU only: a CUDA process maps far more than it uses).
+
+    Safe to use from several threads. After a fork and after pickling the copy starts a worker of its own.
+    """
+
+    def __init__(self, *, timeout_s: float = 30.0, memory_limit_mb: int | None = None) -> None:
+        if timeout_s <= 0:
+            raise ValueError(f"WorkerClient: timeout_s must be positive, got {timeout_s}")
+        self.timeout_s = timeout_s
+        self.memory_limit_mb = memory_limit_mb
+        self.starts = 0
+        """How many worker processes were started so far."""
+        self._process: _Process | None = None
+        self._owner = os.getpid()
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._mutex = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running worker, None when there is none."""
+        return self._process.popen.pid if self._process is not None and self._owner == os.getpid() else None
+
+    def request(self, message: Message) -> Message:
+        """Sends `message` and returns the reply. Raises WorkerFailure, or WorkerStartError when no worker starts."""
+        if self._owner != os.getpid():  # forked: the worker, its pipes and the mutex are the parent's
+            self._mutex, self._process, self._owner = threading.Lock(), None, os.getpid()
+        with self._mutex:
+            if self._process is None or self._process.popen.poll() is not None:
+                self._start()
+            assert self._process is not None
+            try:
+                write_message(self._process.stdin, message)
+            except OSError:  # it died while idle, which is not this request's fault
+                self._start()
+                write_message(self._process.stdin, message)
+            return self._reply(self._process, self.timeout_s)
+
+    def close(self) -> None:
+        """Ends the worker, if one runs; a later request starts another."""
+        if self._owner == os.getpid():
+            with self._mutex:
+                self._drop(grace_s=2.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_client, (self.timeout_s, self.memory_limit_mb)
+
+    def _start(self) -> None:
+        self._drop(grace_s=0.0)
+        self._process = process = _Process(self.memory_limit_mb)
+        self._finalizer = weakref.finalize(self, _stop_if_ours, process, os.getpid())
+        self.starts += 1
+        try:
+            write_message(process.stdin, {"kind": "hello"})
+            self._reply(process, _START_TIMEOUT_S)
+        except (OSError, WorkerFailure) as error:
+            process.popen.kill()
+            process.popen.wait()
+            words = process.last_words() or str(error)
+            self._drop(grace_s=0.0)
+            raise WorkerStartError(
+                f"the measurement worker does not start with {sys.executable}: {words}."
+                " Check that `python -c 'import onnxruntime'` works there"
+                + (" and that memory_limit_mb leaves room for it" if self.memory_limit_mb else "")
+            ) from error
+
+    def _drop(self, grace_s: float) -> None:
+        if self._finalizer is not None:
+            self._finalizer.detach()
+            self._finalizer = None
+        if self._process is not None:
+            self._process.stop(grace_s)
+            self._process = None
+
+    def _reply(self, process: _Process, timeout_s: float) -> Message:
+        phase, deadline = "", time.monotonic() + timeout_s
+        try:
+            while True:
+                try:
+                    message = process.messages.get(timeout=max(0.0, deadline - time.monotonic()))
+                except queue.Empty:
+                    reason = f"no progress for {timeout_s:g} s ({phase or 'before the model was opened'})"
+                    raise WorkerFailure("hang", phase, f"the worker hung and was killed: {reason}") from None
+                if message is None:
+                    raise self._crash(process, phase)
+                if "reply" in message:
+                    reply: Message = message["reply"]
+                    return reply
+                phase = message["phase"]
+                deadline = time.monotonic() + timeout_s + message["expect_s"]
+        except BaseException:
+            # Also on Ctrl-C: a late reply would be taken for the next request's.
+            process.popen.kill()
+            process.popen.wait()
+            raise
+
+    def _crash(self, process: _Process, phase: str) -> WorkerFailure:
+        code = process.popen.wait(timeout=_START_TIMEOUT_S)
+        words = process.last_words()
+        told = f" ({phase}){': ' + words if words else ''}"
+        if code == -signal.SIGKILL:
+            return WorkerFailure("oom", phase, f"the worker was killed, most likely for want of memory{told}")
+        if "bad_alloc" in words:
+            return WorkerFailure("oom", phase, f"the worker ran out of memory{told}")
+        return WorkerFailure("crash", phase, f"the worker crashed with {_ending(code)}{told}")
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _make_client(timeout_s: float, memory_limit_mb: int | None) -> WorkerClient:
+    return WorkerClient(timeout_s=timeout_s, memory_limit_mb=memory_limit_mb)
+
+
+def _stop_if_ours(process: _Process, owner: int) -> None:
+    if os.getpid() == owner:  # a forked copy of the client must not end its parent's worker
+        process.stop(grace_s=0.5)
+
+
+def _read_all(stream: IO[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
+    with stream:
+        while (message := read_message(stream)) is not None:
+            messages.put(message)
+    messages.put(None)
+
+
+def _read_lines(stream: IO[bytes], lines: deque[str]) -> None:
+    with stream:
+        for line in stream:
+            lines.append(line.decode(errors="replace").strip())

@@ -1,0 +1,136 @@
+"""Deployment: all that decides, beside the graph, how ONNX Runtime will run it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import onnxruntime as ort
+
+from graph_rewrite.latency.optimizers import OPTIMIZERS
+
+# ORT_ENABLE_LAYOUT is left out: it is newer than the oldest runtime that we support and is `all` less float16 passes.
+_LEVELS = {
+    "none": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+_PROVIDERS = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider")}
+_ERRORS_ONLY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Provider (`cpu` or `cuda`), threads, optimisation level, and the optimisers of ONNX Runtime that are refused.
+
+    Raises ValueError for what ONNX Runtime would silently ignore, such as the name of an optimiser it has not.
+    """
+
+    provider: str = "cpu"
+    threads: int = 1
+    optimization_level: str = "all"
+    disabled_optimizers: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "disabled_optimizers", frozenset(self.disabled_optimizers))
+        if self.provider not in _PROVIDERS:
+            raise ValueError(
+                f"Deployment: unknown provider {self.provider!r}; use one of {sorted(_PROVIDERS)}"
+                " (resolve_provider turns 'auto' into one of them)"
+            )
+        if self.threads < 1:
+            raise ValueError(f"Deployment: threads must be at least 1, got {self.threads}")
+        if self.optimization_level not in _LEVELS:
+            raise ValueError(
+                f"Deployment: unknown optimization_level {self.optimization_level!r}; use one of {sorted(_LEVELS)}"
+            )
+        for name in sorted(self.disabled_optimizers.difference(OPTIMIZERS)):
+            close = difflib.get_close_matches(name, OPTIMIZERS, n=3)
+            hint = f"did you mean {', '.join(close)}?" if close else "graph_rewrite.latency.OPTIMIZERS lists them"
+            raise ValueError(f"Deployment: ONNX Runtime has no optimiser named {name!r} and would ignore it; {hint}")
+
+    def with_disabled(self, names: Iterable[str]) -> Self:
+        """This deployment with `names` refused as well."""
+        return replace(self, disabled_optimizers=self.disabled_optimizers.union(names))
+
+    def plain(self) -> Self:
+        """What a user gets without our tool: the same provider and threads, every optimiser on."""
+        return replace(self, optimization_level="all", disabled_optimizers=frozenset())
+
+    @property
+    def key(self) -> str:
+        """A stable text that tells two deployments apart."""
+        return json.dumps(self.to_json(), sort_keys=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for JSON files and `metadata_props`."""
+        return {
+            "provider": self.provider,
+            "threads": self.threads,
+            "optimization_level": self.optimization_level,
+            "disabled_optimizers": sorted(self.disabled_optimizers),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`; raises ValueError that names the fields that are missing or unknown."""
+        names = {"provider", "threads", "optimization_level", "disabled_optimizers"}
+        if set(values) != names:
+            raise ValueError(
+                f"Deployment: fields {sorted(names.difference(values))} missing,"
+                f" {sorted(set(values).difference(names))} unknown"
+            )
+        return cls(
+            provider=str(values["provider"]),
+            threads=int(values["threads"]),
+            optimization_level=str(values["optimization_level"]),
+            disabled_optimizers=frozenset(map(str, values["disabled_optimizers"])),
+        )
+
+    def session_options(self, *, measuring: bool = False) -> ort.SessionOptions:
+        """Options for a session that runs as deployed; `measuring` is for several sessions timed in turn.
+
+        Threads that go on spinning after a run would take cores from the other session's run; with `measuring` they
+        stop when their session's run ends, and spin as usual during it.
+        """
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = _ERRORS_ONLY
+        options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[self.optimization_level])
+        if self.disabled_optimizers:
+            names = ";".join(sorted(self.disabled_optimizers))
+            options.add_session_config_entry("optimization.disable_specified_optimizers", names)
+        if measuring and self.threads > 1:
+            options.add_session_config_entry("session.force_spinning_stop", "1")
+        return options
+
+
+def open_session(
+    path: str | os.PathLike[str],
+    deployment: Deployment,
+    *,
+    measuring: bool = False,
+    options: ort.SessionOptions | None = None,
+) -> ort.InferenceSession:
+    """A session on the model file `path`, run as `deployment` says; `options` replaces those of the deployment.
+
+    Raises RuntimeError where the provider is `cuda` and ONNX Runtime fell back to the CPU, which it does silently.
+    """
+    if deployment.provider == "cuda":
+        # Finds the CUDA and cuDNN libraries that came as Python packages.
+        ort.preload_dlls()
+    chosen = options if options is not None else deployment.session_options(measuring=measuring)
+    session = ort.InferenceSession(os.fspath(path), chosen, providers=list(_PROVIDERS[deployment.provider]))
+    wanted, got = _PROVIDERS[deployment.provider][0], session.get_providers()
+    if wanted not in got:
+        raise RuntimeError(
+            f"ONNX Runtime opened {os.fspath(path)} with {got} instead of {wanted}: is a CUDA device visible, and are"
+            " the CUDA and cuDNN libraries that this onnxruntime-gpu was built for installed? Or use provider 'cpu'"
+        )
+    return session

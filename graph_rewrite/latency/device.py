@@ -1,0 +1,72 @@
+"""Names of the hardware that a latency belongs to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+ISA_FLAGS = (
+    "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16",
+    "amx_int8", "asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2",
+)  # fmt: skip
+"""Instruction sets that decide which kernels ONNX Runtime's CPU provider picks."""
+
+_IDENTITY_FIELDS = ("model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part")
+
+
+@cache
+def _cpuinfo() -> dict[str, str]:
+    """Fields of the first processor in /proc/cpuinfo; empty where there is none."""
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return {}
+    first = path.read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+@cache
+def cpu_flags() -> tuple[str, ...]:
+    """Those of `ISA_FLAGS` that the processor reports; empty where the system does not say."""
+    fields = _cpuinfo()
+    reported = set((fields.get("flags") or fields.get("Features") or "").split())
+    return tuple(flag for flag in ISA_FLAGS if flag in reported)
+
+
+@cache
+def cpu_model() -> str:
+    """The processor's name; family and stepping are added because virtual machines often hide the model."""
+    fields = _cpuinfo()
+    if fields:
+        parts = [fields[name] if name == "model name" else f"{name} {fields[name]}"
+                 for name in _IDENTITY_FIELDS if name in fields]  # fmt: skip
+        return ", ".join(parts) or platform.machine()
+    if sys.platform == "darwin":
+        return _first_line(["sysctl", "-n", "machdep.cpu.brand_string"]) or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+@cache
+def gpu_model() -> str:
+    """Name and driver of the first visible NVIDIA device, as nvidia-smi gives them; `unknown` where it does not answer."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "-i", first]
+    return _first_line(query) or "unknown"
+
+
+def device_name(provider: str) -> str:
+    """What a latency taken with `provider` (`cpu` or `cuda`) belongs to. The processor is part of both."""
+    cpu = f"{cpu_model()} [{' '.join(cpu_flags())}]"
+    return cpu if provider == "cpu" else f"{gpu_model()} on {cpu}"
+
+
+def _first_line(command: list[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip().partition("\n")[0]

@@ -1,0 +1,133 @@
+"""From paired timings to a speed-up with an honest 95% interval. Pure functions, no clock, no randomness.
+
+The timings come in blocks: one block is one session instance of each side, run in turn. Two things vary: single
+runs within a block, and the sessions themselves, because where their memory lies changes their speed for as long as
+they live. A block is therefore a cluster, and the interval is that of a mean over clusters (Kalibera and Jones,
+"Rigorous Benchmarking in Reasonable Time", ISMM'13, on repetition at the level where the variance is).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean, median
+
+from graph_rewrite.latency.plan import Plan
+
+INSTANCE_SD = 0.01
+"""Prior standard deviation, between session instances, of the log ratio of two identical models.
+
+Identical sessions of one model in one process were seen to differ by up to 1.3%, and a single pair of sessions to
+prove nothing under 4% on some models: with three degrees of freedom this gives plus or minus 3.2% for one pair."""
+
+INSTANCE_DOF = 3
+"""How many observations the prior is worth: a few blocks of real data outweigh it."""
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Seconds per run of one instance of each side; element i of both was timed next to each other.
+
+    Each element is the mean of `repeats` runs in a row (more than one only for models too fast for the clock).
+    """
+
+    baseline: tuple[float, ...]
+    candidate: tuple[float, ...]
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.baseline or len(self.baseline) != len(self.candidate):
+            raise ValueError(f"Block: needs pairs, got {len(self.baseline)} and {len(self.candidate)} timings")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A speed-up (baseline over candidate) and the limits of its 95% interval."""
+
+    speedup: float
+    low: float
+    high: float
+
+    @property
+    def relative_width(self) -> float:
+        return (self.high - self.low) / self.speedup
+
+
+def log_ratios(block: Block) -> list[float]:
+    return [math.log(b / c) for b, c in zip(block.baseline, block.candidate, strict=True)]
+
+
+def median_standard_error(sample: Sequence[float]) -> float:
+    """Standard error of the sample's median, from the interval between two order statistics.
+
+    McKean and Schrader (1984), with the normal quantile of the interval's exact binomial coverage, which matters
+    for the three to ten pairs of a block. A single value tells nothing about its error: infinity.
+    """
+    ordered, n = sorted(sample), len(sample)
+    if n < 2:
+        return math.inf
+    lower = max(1, round((n + 1) / 2 - _Z * math.sqrt(n / 4)))
+    outside = 2 * sum(math.comb(n, k) for k in range(lower)) / 2**n
+    return (ordered[n - lower] - ordered[lower - 1]) / (2 * NormalDist().inv_cdf(1 - outside / 2))
+
+
+def student_t(dof: int) -> float:
+    """The 97.5% quantile of Student's t with `dof` >= 3 degrees of freedom.
+
+    Abramowitz and Stegun 26.7.5, accurate to 0.5% at 3 degrees and better above.
+    """
+    if dof < 3:
+        raise ValueError(f"student_t: at least 3 degrees of freedom, got {dof}")
+    z = _Z
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return sum(term / dof**power for power, term in enumerate(terms))
+
+
+def estimate(blocks: Sequence[Block]) -> Estimate:
+    """The speed-up and its 95% interval: mean over blocks of the median log ratio of each block's pairs.
+
+    The variance between blocks is estimated from the blocks together with a scaled inverse chi-square prior
+    (Gelman et al., Bayesian Data Analysis, section 3.3): `INSTANCE_SD` squared plus the error of a block's median,
+    worth `INSTANCE_DOF` observations. So one block gives a wide interval instead of a falsely narrow one, and many
+    blocks speak for themselves.
+    """
+    if not blocks:
+        raise ValueError("estimate: at least one block of timings is needed")
+    ratios = [log_ratios(block) for block in blocks]
+    centres = [median(sample) for sample in ratios]
+    mean, count = fmean(centres), len(centres)
+    # A block of one pair cannot tell its own error; the others' stands for it, or none is claimed.
+    errors = [error for error in map(median_standard_error, ratios) if math.isfinite(error)]
+    if not errors and count == 1:
+        return Estimate(math.exp(mean), 0.0, math.inf)
+    prior = INSTANCE_SD**2 + fmean([error**2 for error in errors] or [0.0])
+    dof = INSTANCE_DOF + count - 1
+    variance = (INSTANCE_DOF * prior + sum((centre - mean) ** 2 for centre in centres)) / dof
+    half = student_t(dof) * math.sqrt(variance / count)
+    return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def block_is_precise(block: Block, plan: Plan) -> bool:
+    """Whether further pairs in this block would add little."""
+    if plan.instances == 1:
+        return estimate([block]).relative_width <= plan.target_ci_width
+    # Well below what the sessions differ by, the next block is worth more than the next pair.
+    return median_standard_error(log_ratios(block)) <= INSTANCE_SD / 3
+
+
+def is_enough(blocks: Sequence[Block], plan: Plan, elapsed_s: float) -> bool:
+    """Whether a measurement with these blocks may end, `elapsed_s` seconds after it began."""
+    if len(blocks) < plan.min_instances:
+        return False
+    if len(blocks) >= plan.instances or elapsed_s >= plan.budget_s:
+        return True
+    return estimate(blocks).relative_width <= plan.target_ci_width

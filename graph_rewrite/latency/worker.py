@@ -1,0 +1,242 @@
+"""The process that runs models: `python -m graph_rewrite.latency.worker`, started and fed by `WorkerClient`.
+
+A model that crashes, hangs or exhausts this process costs one request, never the trainer. Requests are plain values
+(paths, numbers, deployments), so a worker could serve them from anywhere that sees the files. For every request the
+worker writes any number of `{"phase": ..., "expect_s": ...}` (what begins now, and how long it should take at most)
+and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`.
+
+Kinds of request: `hello`, `compare` (two models in turn), `time` (one model), `optimizers` (which of ONNX Runtime's
+optimisers change a model), `probe_cuda`.
+
+For tests of the faults, `REWRITEGYM_WORKER_FAULT` may hold `segfault:TEXT` or `hang:TEXT`: a candidate whose file name
+contains TEXT then does that when it is opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import BinaryIO
+
+import numpy as np
+import onnxruntime as ort
+
+from graph_rewrite.latency.deployment import Deployment, open_session
+from graph_rewrite.latency.feeds import FeedSpec
+from graph_rewrite.latency.optimizers import active_in_log, registered_in_log
+from graph_rewrite.latency.plan import Plan
+from graph_rewrite.latency.statistics import Block, is_enough
+from graph_rewrite.latency.timing import Runner, repeats_for, time_alone, time_block
+from graph_rewrite.latency.wire import Message, read_message, write_message
+
+FAULT_VARIABLE = "REWRITEGYM_WORKER_FAULT"
+
+_OUT_OF_MEMORY = re.compile(
+    r"failed to allocate|bad[ _]alloc|out of memory|cannot allocate memory|_ALLOC_FAILED|not enough memory", re.IGNORECASE
+)
+_MESSAGE_LENGTH = 1000
+_WATCH_S = 1.0
+_INFO = 1
+
+
+class Worker:
+    """Answers requests until the channel closes. Keeps the baseline session of the last screening open."""
+
+    def __init__(self, requests: BinaryIO, replies: BinaryIO) -> None:
+        self._requests = requests
+        self._replies = replies
+        self._phase = ""
+        self._kept: tuple[object, Runner] | None = None
+        self._handlers: dict[str, Callable[[Message], Message]] = {
+            "hello": self._hello,
+            "compare": self._compare,
+            "time": self._time,
+            "optimizers": self._optimizers,
+            "probe_cuda": self._probe_cuda,
+        }
+
+    def serve(self) -> None:
+        while (request := read_message(self._requests)) is not None:
+            self._phase = ""
+            try:
+                reply = {"status": "ok", **self._handlers[request["kind"]](request)}
+            except Exception as error:  # whatever a model does must reach the other side as a result
+                reply = {"status": _status_of(error), "phase": self._phase, "message": _message_of(error)}
+            write_message(self._replies, {"reply": reply})
+
+    def _enter(self, phase: str, expect_s: float = 0.0) -> None:
+        self._phase = phase
+        write_message(self._replies, {"phase": phase, "expect_s": expect_s})
+
+    def _hello(self, _request: Message) -> Message:
+        return {"pid": os.getpid(), "onnxruntime": ort.__version__}
+
+    def _compare(self, request: Message) -> Message:
+        plan = Plan.from_json(request["plan"])
+        started = time.perf_counter()
+        blocks: list[Block] = []
+        previous: tuple[Runner, Runner] | None = None
+        for instance in range(plan.instances):
+            # The sessions of the last block stay open until these are: freed first, their memory would be handed
+            # out again at the same place, and the instances would not be independent.
+            baseline, candidate = self._open_pair(request, plan, candidate_first=instance % 2 == 1)
+            del previous
+            blocks.append(self._time_block(baseline, candidate, plan))
+            previous = (baseline, candidate)
+            if is_enough(blocks, plan, time.perf_counter() - started):
+                break
+        return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks]}
+
+    def _open_pair(self, request: Message, plan: Plan, *, candidate_first: bool) -> tuple[Runner, Runner]:
+        # In turn, so that neither side always gets the memory that the other left.
+        if candidate_first:
+            candidate = self._open_candidate(request)
+            baseline = self._open_baseline(request, keep=False)
+        else:
+            baseline = self._open_baseline(request, keep=plan.instances == 1)
+            candidate = self._open_candidate(request)
+        candidate.require_inputs_of(baseline)
+        return baseline, candidate
+
+    def _open_baseline(self, request: Message, *, keep: bool) -> Runner:
+        self._enter("baseline: open")
+        side, feeds = request["baseline"], request["feeds"]
+        if not keep:
+            return Runner(side["path"], Deployment.from_json(side["deployment"]), FeedSpec.from_json(feeds))
+        changed = os.stat(side["path"]).st_mtime_ns
+        if self._kept is None or self._kept[0] != (side, feeds, changed):
+            self._kept = None
+            runner = Runner(side["path"], Deployment.from_json(side["deployment"]), FeedSpec.from_json(feeds))
+            self._kept = ((side, feeds, changed), runner)
+        return self._kept[1]
+
+    def _open_candidate(self, request: Message) -> Runner:
+        self._enter("candidate: open")
+        side = request["candidate"]
+        _inject_fault(side["path"])
+        return Runner(side["path"], Deployment.from_json(side["deployment"]), FeedSpec.from_json(request["feeds"]))
+
+    def _time_block(self, baseline: Runner, candidate: Runner, plan: Plan) -> Block:
+        self._enter("baseline: run")
+        baseline_s = baseline.warm_up(plan.warmup)
+        self._enter("candidate: run", expect_s=plan.warmup * baseline_s)
+        candidate_s = candidate.warm_up(plan.warmup)
+        repeats = repeats_for(min(baseline_s, candidate_s))
+        budget_s = plan.budget_s / plan.instances
+        self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * repeats * (baseline_s + candidate_s))
+        return time_block(baseline.run, candidate.run, plan, repeats, budget_s)
+
+    def _time(self, request: Message) -> Message:
+        plan = Plan.from_json(request["plan"])
+        runner = self._open_candidate(request)
+        self._enter("candidate: run")
+        repeats = repeats_for(runner.warm_up(plan.warmup))
+        self._enter("candidate: time", expect_s=plan.budget_s)
+        return {"samples": time_alone(runner.run, plan, repeats), "repeats": repeats}
+
+    def _optimizers(self, request: Message) -> Message:
+        self._enter("candidate: open")
+        deployment = Deployment.from_json(request["candidate"]["deployment"])
+        options = deployment.session_options()
+        options.log_severity_level = _INFO
+        with tempfile.TemporaryFile() as log:
+            usual = os.dup(2)
+            os.dup2(log.fileno(), 2)
+            try:
+                open_session(request["candidate"]["path"], deployment, options=options)
+            finally:
+                os.dup2(usual, 2)
+                os.close(usual)
+            log.seek(0)
+            text = log.read().decode(errors="replace")
+        return {"active": sorted(active_in_log(text)), "registered": sorted(registered_in_log(text))}
+
+    def _probe_cuda(self, request: Message) -> Message:
+        """Multiplies two matrices on the CUDA device and checks the product."""
+        runner = Runner(request["path"], Deployment("cuda"), FeedSpec())
+        left, right = (runner.feeds[name] for name in ("a", "b"))
+        (product,) = runner.session.run(None, runner.feeds)
+        # Loose: CUDA multiplies in TF32 where the device has it.
+        if not np.allclose(product, left @ right, rtol=0.05, atol=0.1):
+            raise RuntimeError("the CUDA device multiplied two small matrices wrongly")
+        return {}
+
+
+def _status_of(error: Exception) -> str:
+    return "oom" if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error)) else "error"
+
+
+def _message_of(error: Exception) -> str:
+    text = " ".join(str(error).split()) or "no message"
+    return f"{type(error).__name__}: {text}"[:_MESSAGE_LENGTH]
+
+
+def _inject_fault(path: str) -> None:
+    kind, _, text = os.environ.get(FAULT_VARIABLE, "").partition(":")
+    if not text or text not in os.path.basename(path):
+        return
+    if kind == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    while kind == "hang":
+        time.sleep(1)
+
+
+def _limit_memory(megabytes: int) -> None:
+    if sys.platform == "win32":
+        raise SystemExit("memory_limit_mb needs a POSIX system")
+    import resource
+
+    limit = megabytes << 20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _end_with_parent(parent: int) -> None:
+    """Ends this process once its parent is gone, even while a model hangs.
+
+    An idle worker sees its channel close, but a hung one reads nothing. PR_SET_PDEATHSIG would not do: it fires when
+    the thread that started the worker ends, not the process.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_S)
+        os._exit(1)
+
+    if sys.platform != "win32":
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _channel() -> tuple[BinaryIO, BinaryIO]:
+    """Requests and replies on copies of stdin and stdout; what native code prints to stdout goes to stderr."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return requests, replies
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Runs models for a latency meter; not for use by people.")
+    parser.add_argument("--parent", type=int, required=True, help="process whose end ends this one")
+    parser.add_argument("--memory-limit-mb", type=int, help="limit of the address space")
+    options = parser.parse_args(arguments)
+    requests, replies = _channel()
+    # Ctrl-C in a terminal reaches the whole group; the parent decides when the worker ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_parent(options.parent)
+    if options.memory_limit_mb is not None:
+        _limit_memory(options.memory_limit_mb)
+    with suppress(BrokenPipeError):  # the parent is gone and with it whoever wanted the reply
+        Worker(requests, replies).serve()
+
+
+if __name__ == "__main__":
+    main()

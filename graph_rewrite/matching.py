@@ -1,0 +1,297 @@
+"""Where a pattern occurs in a graph: backtracking over commutative operands and, for patterns with several roots,
+over the consumers of what they share.
+
+Everything that matching looks at is recorded as the values whose producer or consumers it read, so that after an
+edit exactly the affected anchors are matched again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from graph_rewrite.ir import Graph, Node
+from graph_rewrite.patterns import (
+    AttrVar,
+    Const,
+    Maybe,
+    MaybeConst,
+    Pattern,
+    PatternNode,
+    PatternOutput,
+    PatternValue,
+    Scalar,
+    Values,
+    Var,
+)
+from graph_rewrite.region import Ref
+
+_MISSING = object()
+
+
+@dataclass(slots=True)
+class Bindings:
+    """What a partial match has bound; cheap to copy."""
+
+    variables: dict[str, Any] = field(default_factory=dict)
+    nodes: dict[PatternNode, Node] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def copy(self) -> Bindings:
+        return Bindings(dict(self.variables), dict(self.nodes), dict(self.attrs))
+
+
+class Match:
+    """An occurrence of a pattern. `m.attr(name)`, `m.node(label)`, `m.value(label)`; variables come as `Ref`s."""
+
+    def __init__(self, graph: Graph, pattern: Pattern, bindings: Bindings, reads: set[int]) -> None:
+        self.graph, self.pattern, self._bindings, self._reads = graph, pattern, bindings, reads
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Matched nodes, in the order of the pattern."""
+        return tuple(self._bindings.nodes[p] for p in self.pattern.nodes)
+
+    @cached_property
+    def refs(self) -> tuple[Any, ...]:
+        """A Ref per variable (None for an input left out, a tuple for `Values`)."""
+        return tuple(self._ref_of(self._bindings.variables[var.name]) for var in self.pattern.variables)
+
+    @property
+    def anchor(self) -> Node:
+        return self._bindings.nodes[self.pattern.anchor]
+
+    @property
+    def opset(self) -> int:
+        return self.graph.opset
+
+    def attr(self, name: str) -> Any:
+        """The attribute bound as `op.attr(name)`."""
+        return self._bindings.attrs[name]
+
+    def node(self, label: str) -> Node:
+        """The node matched by the pattern node with this label."""
+        return next(self._bindings.nodes[p] for p in self.pattern.nodes if p.label == label)
+
+    def attrs(self, label: str) -> dict[str, Any]:
+        """A copy of the attributes of the node with this label."""
+        return dict(self.node(label).attrs)
+
+    def value(self, label: str, index: int = 0) -> Ref:
+        """An output of the node with this label."""
+        return self.ref(self.node(label).outputs[index])
+
+    def root(self, index: int = 0) -> Ref:
+        """The value that root `index` of the pattern computes."""
+        return self.ref(self.root_values[index])
+
+    @cached_property
+    def root_values(self) -> tuple[int, ...]:
+        return tuple(self._bindings.nodes[root.node].outputs[root.index] for root in self.pattern.roots)
+
+    def ref(self, value: int) -> Ref:
+        """A value of the graph as a Ref. It must have a static type."""
+        type = self.graph.types[value]
+        if type is None:
+            raise ValueError(f"value {value} has no static type")
+        return Ref(type, external=value, constant=self.graph.constants.get(value))
+
+    def producer(self, ref: Ref) -> Node | None:
+        """The node behind a value, for conditions that look beyond the pattern."""
+        if ref.external is None:
+            return None
+        self._reads.add(ref.external)
+        return self.graph.node_of(ref.external)
+
+    def consumers(self, ref: Ref) -> tuple[Node, ...]:
+        """The nodes that read a value, for conditions that look beyond the pattern."""
+        if ref.external is None:
+            return ()
+        self._reads.add(ref.external)
+        return tuple(self.graph.nodes[n] for n in dict.fromkeys(self.graph.consumers.get(ref.external, ())))
+
+    def is_output(self, ref: Ref) -> bool:
+        """Whether a value is an output of the graph, or pinned by an opaque subgraph."""
+        if ref.external is not None:
+            self._reads.add(ref.external)
+        return ref.external in self.graph.roots()
+
+    def _ref_of(self, bound: Any) -> Any:
+        if bound is None:
+            return None
+        return tuple(self.ref(v) for v in bound) if isinstance(bound, tuple) else self.ref(bound)
+
+
+class Matcher:
+    """Finds one pattern at one anchor of one graph."""
+
+    def __init__(self, graph: Graph, pattern: Pattern, reads: set[int], symmetric: bool = False) -> None:
+        self._graph, self._pattern, self._reads, self._symmetric = graph, pattern, reads, symmetric
+
+    def at(self, anchor: Node) -> Iterator[Match]:
+        """All matches whose first root is produced by `anchor`."""
+        root = self._pattern.roots[0]
+        for bindings in self._node(root.node, anchor, Bindings()):
+            for complete in self._other_roots(bindings, 1):
+                if self._typed(complete):
+                    yield Match(self._graph, self._pattern, complete, self._reads)
+
+    def _typed(self, bindings: Bindings) -> bool:
+        types = self._graph.types
+        for bound in bindings.variables.values():
+            values = bound if isinstance(bound, tuple) else () if bound is None else (bound,)
+            if any(types.get(value) is None for value in values):
+                return False
+        return all(types.get(v) is not None for node in bindings.nodes.values() for v in node.outputs)
+
+    def _other_roots(self, bindings: Bindings, index: int) -> Iterator[Bindings]:
+        roots = self._pattern.roots
+        while index < len(roots) and roots[index].node in bindings.nodes:
+            index += 1
+        if index == len(roots):
+            yield bindings
+            return
+        goal = roots[index].node
+        for node in self._siblings(goal, bindings):
+            if any(bound is node for bound in bindings.nodes.values()):
+                continue
+            if self._symmetric and node.id < bindings.nodes[roots[index - 1].node].id:
+                continue
+            for extended in self._node(goal, node, bindings.copy()):
+                yield from self._other_roots(extended, index + 1)
+
+    def _siblings(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
+        """Graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the match."""
+        path = _shared_path(goal, bindings)
+        if path is None:
+            return []
+        value, steps = path
+        frontier = [value]
+        for step in steps:
+            found: dict[int, Node] = {}
+            for current in frontier:
+                self._reads.add(current)
+                for node_id in self._graph.consumers.get(current, ()):
+                    node = self._graph.nodes[node_id]
+                    if node.op == step.op and node.domain == step.domain and not node.opaque:
+                        found[node_id] = node
+            nodes = [found[node_id] for node_id in sorted(found)]
+            frontier = [output for node in nodes for output in node.outputs]
+        return nodes
+
+    def _node(self, pattern: PatternNode, node: Node, bindings: Bindings) -> Iterator[Bindings]:
+        bound = bindings.nodes.get(pattern)
+        if bound is not None:
+            if bound is node:
+                yield bindings
+            return
+        if node.op != pattern.op or node.domain != pattern.domain or node.opaque:
+            return
+        if len(node.outputs) != pattern.outputs or not _bind_attrs(pattern, node, bindings):
+            return
+        bindings.nodes[pattern] = node
+        if pattern.variadic:
+            yield from self._variadic(pattern, node, bindings)
+            return
+        inputs = _padded(node, len(pattern.inputs))
+        if inputs is None:
+            return
+        orders = [pattern.inputs]
+        if pattern.commutative and inputs[0] != inputs[1]:
+            orders.append((pattern.inputs[1], pattern.inputs[0]))
+        for k, order in enumerate(orders):
+            start = bindings if k == len(orders) - 1 else bindings.copy()
+            yield from self._inputs(list(zip(order, inputs, strict=True)), 0, start)
+
+    def _variadic(self, pattern: PatternNode, node: Node, bindings: Bindings) -> Iterator[Bindings]:
+        """Leading inputs one by one, the rest as a tuple for the one `Values` variable, which comes last."""
+        leading = pattern.inputs[:-1]
+        rest = pattern.inputs[-1]
+        if not isinstance(rest, Var) or len(node.inputs) < len(leading) or None in node.inputs:
+            return
+        bound = tuple(v for v in node.inputs[len(leading) :] if v is not None)
+        if bindings.variables.get(rest.name, bound) != bound:
+            return
+        bindings.variables[rest.name] = bound
+        yield from self._inputs(list(zip(leading, node.inputs, strict=False)), 0, bindings)
+
+    def _inputs(self, goals: list[tuple[PatternValue | None, int | None]], i: int, bindings: Bindings) -> Iterator[Bindings]:
+        if i == len(goals):
+            yield bindings
+            return
+        pattern, value = goals[i]
+        if pattern is None:
+            if value is None:
+                yield from self._inputs(goals, i + 1, bindings)
+        elif isinstance(pattern, Var):
+            if self._bind(pattern, value, bindings):
+                yield from self._inputs(goals, i + 1, bindings)
+        elif value is not None:
+            self._reads.add(value)
+            node = self._graph.node_of(value)
+            if node is not None and pattern.index < len(node.outputs) and node.outputs[pattern.index] == value:
+                for extended in self._node(pattern.node, node, bindings):
+                    yield from self._inputs(goals, i + 1, extended.copy())
+
+    def _bind(self, var: Var, value: int | None, bindings: Bindings) -> bool:
+        if value is None and not issubclass(var.kind, Maybe):
+            return False
+        constant = None if value is None else self._graph.constants.get(value)
+        if issubclass(var.kind, (Const, MaybeConst)) and value is not None and constant is None:
+            return False
+        if var.kind is Scalar and (constant is None or constant.type.size != 1):
+            return False
+        known = bindings.variables.setdefault(var.name, value)
+        if known == value:
+            return True
+        other = None if known is None else self._graph.constants.get(known)
+        return constant is not None and other is not None and other.digest == constant.digest
+
+
+def _padded(node: Node, count: int) -> tuple[int | None, ...] | None:
+    inputs = node.inputs
+    if len(inputs) > count:
+        return None if any(v is not None for v in inputs[count:]) else inputs[:count]
+    return (*inputs, *(None,) * (count - len(inputs)))
+
+
+def _bind_attrs(pattern: PatternNode, node: Node, bindings: Bindings) -> bool:
+    for name, wanted in pattern.attrs.items():
+        if isinstance(wanted, AttrVar):
+            found = node.attrs.get(name, wanted.default)
+            if bindings.attrs.setdefault(wanted.name, found) != found:
+                return False
+        elif node.attrs.get(name, _default_of(node, name)) != wanted:
+            return False
+    return True
+
+
+def _default_of(node: Node, name: str) -> Any:
+    import onnx
+
+    if node.domain:
+        return _MISSING
+    attribute = onnx.defs.get_schema(node.op, "").attributes.get(name)
+    if attribute is None or not attribute.default_value.name:
+        return _MISSING
+    value = onnx.helper.get_attribute_value(attribute.default_value)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _shared_path(goal: PatternNode, bindings: Bindings) -> tuple[int, list[PatternNode]] | None:
+    """A value of the match that `goal` is computed from, and the pattern nodes from there down to goal."""
+    queue: list[tuple[PatternNode, list[PatternNode]]] = [(goal, [goal])]
+    while queue:
+        node, path = queue.pop(0)
+        for source in node.inputs:
+            if isinstance(source, Var):
+                value = bindings.variables.get(source.name)
+                if isinstance(value, int):
+                    return value, path
+            elif isinstance(source, PatternOutput):
+                if source.node in bindings.nodes:
+                    return bindings.nodes[source.node].outputs[source.index], path
+                queue.append((source.node, [source.node, *path]))
+    return None

@@ -1,0 +1,86 @@
+"""What a rule is: an equality of two patterns with a condition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from graph_rewrite.ir import digest
+from graph_rewrite.patterns import Pattern, build_pattern
+
+if TYPE_CHECKING:
+    from graph_rewrite.matching import Match
+    from graph_rewrite.region import RegionBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a rule did not apply where it nearly did."""
+
+    reason: str
+    rule: str = ""
+    site: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rule} at {self.site}: {self.reason}" if self.rule else self.reason
+
+
+class Rule:
+    """A substitution. The docstring of a subclass is its equation.
+
+    class DoubleTranspose(Rule):
+        '''Transpose(Transpose(x, p), q) = Transpose(x, p after q)'''
+
+        family = "transpose"
+
+        def source(self, op, x):
+            return op.Transpose(op.Transpose(x, perm=op.attr("p")), perm=op.attr("q"))
+
+        def check(self, m, x):
+            return None if m.attr("p") else Refusal("the inner permutation is not given")
+
+        def target(self, op, m, x):
+            return op.Transpose(x, perm=tuple(m.attr("p")[axis] for axis in m.attr("q")))
+
+    `source(op, *variables)` builds the pattern, `check(m, *variables)` returns a Refusal or None, `target(op, m,
+    *variables)` builds what replaces the roots: a value per root, or a Refusal. In `check` and `target` variables are `Ref`s.
+    """
+
+    family: ClassVar[str] = ""
+    symmetric: ClassVar[bool] = False
+    """The roots are interchangeable: match them in one order only."""
+    shared_interior: ClassVar[bool] = False
+    """Interior values may be used elsewhere; their nodes then stay."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def equation(self) -> str:
+        """The docstring's first paragraph, on one line."""
+        return " ".join((type(self).__doc__ or "").split("\n\n")[0].split())
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        return build_pattern(self.source)
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the rule by its code, so that a checkpoint or certificate can tell that it changed."""
+        import inspect
+
+        return digest(self.name, inspect.getsource(type(self)))
+
+    def source(self, op: Any, *variables: Any) -> Any:
+        raise TypeError(f"rule {self.name} has no source pattern: define source(self, op, ...)")
+
+    def check(self, m: Match, *variables: Any) -> Refusal | None:
+        return None
+
+    def target(self, op: RegionBuilder, m: Match, *variables: Any) -> Any:
+        raise TypeError(f"rule {self.name} has no target: define target(self, op, m, ...)")
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.name}: {self.equation}>"

@@ -1,0 +1,57 @@
+"""The rules, one module per family, and the registry that collects them."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+
+from graph_rewrite.rule import Rule
+
+FAMILIES = (
+    "elimination",
+)
+"""Modules of rules, in the order in which candidates are listed."""
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every registered rule, in a fixed order: by family, then as its module lists them in `RULES`.
+
+    Raises:
+        ValueError: two rules have the same name.
+    """
+    found: list[Rule] = []
+    for family in FAMILIES:
+        module = importlib.import_module(f"graph_rewrite.rules.{family}")
+        found.extend(rule() for rule in module.RULES)
+    names = [rule.name for rule in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"two rules are called {twice[0]}")
+    return tuple(found)
+
+
+def families() -> dict[str, list[Rule]]:
+    """Rules by family."""
+    grouped: dict[str, list[Rule]] = {}
+    for rule in all_rules():
+        grouped.setdefault(rule.family, []).append(rule)
+    return grouped
+
+
+def find_rule(name: str) -> Rule:
+    """The rule of this name.
+
+    Raises:
+        KeyError: no such rule; the message names close ones.
+    """
+    import difflib
+
+    known = {rule.name: rule for rule in all_rules()}
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=3)
+        hint = f"; did you mean {', '.join(close)}?" if close else ""
+        raise KeyError(f"there is no rule {name!r}{hint}")
+    return known[name]
+
+

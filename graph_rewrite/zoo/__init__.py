@@ -1,0 +1,141 @@
+"""Model zoo: architectures with random, calibrated weights, exported to ONNX on demand and cached on disk.
+
+    >>> from graph_rewrite import zoo
+    >>> zoo.names()
+    ['bert', 'bert-tiny', 'squeezenet', 'resnext50']
+    >>> path = zoo.export("bert", layers=2, seq_len=256)   # zoo://bert?layers=2&seq_len=256
+
+Parameters are integers; ``defaults`` lists them, graph_rewrite/zoo/configs.py documents them. BERT is exported as
+Hugging Face's eager implementation is with only ``input_ids`` given: all tokens attended to, no mask in the graph, all
+token types 0. ``attention_mask=1`` and ``token_type_ids=1`` make those two inputs of the graph. The image classifiers
+are exported in evaluation mode, with BatchNorm folded into the convolutions by the exporter.
+
+PyTorch is imported when a network is built, not for a model that is in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graph_rewrite.zoo.configs import Inputs, ModelConfig
+from graph_rewrite.zoo.disk_cache import cached_folder
+from graph_rewrite.zoo.registry import ARCHITECTURES, architecture, configure
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["build", "defaults", "example_inputs", "export", "names", "parameter_count"]
+
+_MODEL_FILE = "model.onnx"
+_EXPORTING_PACKAGES = ("torch", "onnx", "onnx-ir", "onnxscript")
+
+
+def names() -> list[str]:
+    """Names of all models."""
+    return list(ARCHITECTURES)
+
+
+def defaults(name: str) -> dict[str, int]:
+    """Parameters of model ``name`` and their default values.
+
+    Raises:
+        ValueError: unknown model.
+    """
+    return asdict(architecture(name).defaults)
+
+
+def parameter_count(name: str, /, **params: int | str) -> int:
+    """Number of trainable parameters, counted without allocating them; ``params`` as for ``export``.
+
+    Raises:
+        ValueError: unknown model or parameter, or an invalid value.
+    """
+    config = configure(name, params)
+    import torch
+
+    with torch.device("meta"):
+        network = architecture(name).make(config)
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def build(name: str, /, **params: int | str) -> nn.Module:
+    """The network in evaluation mode, float32, with its random weights; ``params`` as for ``export``.
+
+    Raises:
+        ValueError: unknown model or parameter, or an invalid value.
+    """
+    return _build(name, configure(name, params))
+
+
+def example_inputs(name: str, /, input_seed: int = 0, **params: int | str) -> Inputs:
+    """Random inputs by name, valid for the exported model (ids below the vocabulary's size, masks of ones and zeros).
+
+    ``params`` are as for ``export``; their ``seed``, that of the weights, has no influence.
+
+    Raises:
+        ValueError: unknown model or parameter, or an invalid value.
+    """
+    return configure(name, params).example_inputs(input_seed)
+
+
+def export(name: str, /, **params: int | str) -> Path:
+    """Path of the model as an ONNX file (opset 20, fixed shapes), exported if it is not in the cache yet.
+
+    It lies in ``$REWRITEGYM_CACHE/zoo`` (default ``~/.cache/rewritegym/zoo``), in a folder of its own, with the weights
+    beside it in one external data file if they exceed 100 MiB. Edits of the zoo's source and other versions of PyTorch
+    and ONNX give other files. Safe to call from several processes at once.
+
+    Args:
+        name: one of ``names()``.
+        params: parameters to set, see ``defaults(name)``; strings, as in a model URI, are read as decimal integers.
+
+    Raises:
+        ValueError: unknown model or parameter, or an invalid value.
+        OSError: the cache cannot be written.
+    """
+    config = configure(name, params)
+    identity = {
+        "model": name,
+        "params": asdict(config),
+        "versions": {package: version(package) for package in _EXPORTING_PACKAGES},
+        "source": _source_digest(),
+    }
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    def create(folder: Path) -> None:
+        from graph_rewrite.zoo.exporter import export_onnx
+
+        inputs = _tensors(config)
+        export_onnx(_build(name, config), inputs, config.output_name, folder / _MODEL_FILE)
+
+    return cached_folder(f"{name}-{digest}", create, identity) / _MODEL_FILE
+
+
+def _build(name: str, config: ModelConfig) -> nn.Module:
+    from graph_rewrite.zoo.weights import calibrate, initialise
+
+    network = architecture(name).make(config)
+    initialise(network, config.seed)
+    calibrate(network, _tensors(config.for_calibration()))
+    return network
+
+
+def _tensors(config: ModelConfig) -> dict[str, Tensor]:
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in config.example_inputs(config.seed).items()}
+
+
+@cache
+def _source_digest() -> str:
+    """Of all source files of the zoo: any of them may decide what is exported."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

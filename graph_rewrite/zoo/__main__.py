@@ -1,0 +1,46 @@
+"""``python -m graph_rewrite.zoo``: list the models, or export one and print the path of its ONNX file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from graph_rewrite import zoo
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m graph_rewrite.zoo", description="List or export the zoo's models.")
+    parser.add_argument("model", nargs="?", help="model to export; without it, all are listed")
+    parser.add_argument("params", nargs="*", metavar="name=value", help="parameters to set, e.g. layers=2")
+    options = parser.parse_args(arguments)
+    if options.model is None:
+        Console().print(_table())
+        return 0
+    try:
+        print(zoo.export(options.model, **_parse(options.params)))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _table() -> Table:
+    table = Table("model", "parameters", "defaults")
+    for name in zoo.names():
+        settings = " ".join(f"{param}={value}" for param, value in zoo.defaults(name).items())
+        table.add_row(name, f"{zoo.parameter_count(name) / 1e6:.2f} M", settings)
+    return table
+
+
+def _parse(params: list[str]) -> dict[str, str]:
+    pairs = [param.partition("=") for param in params]
+    if malformed := [name for name, equals, _ in pairs if not equals]:
+        raise ValueError(f"parameters are given as name=value, got {malformed[0]!r}")
+    return {name: value for name, _, value in pairs}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""What can be set about each architecture. Free of PyTorch, so that a cached model is found without importing it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Inputs = dict[str, NDArray[np.float32] | NDArray[np.int64]]
+"""Arrays by input name, in the order of the graph's inputs."""
+
+# Images in a calibration batch: enough pixels for per-channel statistics in the last stage, few enough to be quick.
+_CALIBRATION_PIXELS = 4 * 224 * 224
+_CALIBRATION_IMAGES = (4, 64)
+_CALIBRATION_SEQUENCES = 4
+_CALIBRATION_TOKENS = 128
+
+
+@dataclass(frozen=True)
+class ModelConfig(ABC):
+    """The integers that decide a model. Fields without a bound in ``minimum`` must be at least 1.
+
+    Raises:
+        ValueError: a field is out of range, or fields contradict each other.
+    """
+
+    batch: int = 1
+    """Examples per inference."""
+    seed: int = 0
+    """Seed of the random weights."""
+
+    minimum: ClassVar[dict[str, int]] = {"seed": 0}
+    maximum: ClassVar[dict[str, int]] = {}
+    output_name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            low = self.minimum.get(field.name, 1)
+            high = self.maximum.get(field.name)
+            if value < low or (high is not None and value > high):
+                wanted = f"at least {low}" if high is None else f"between {low} and {high}"
+                raise ValueError(f"{field.name} must be {wanted}, got {value}")
+
+    @abstractmethod
+    def example_inputs(self, seed: int) -> Inputs:
+        """Seeded random inputs that the exported model accepts."""
+
+    @abstractmethod
+    def for_calibration(self) -> Self:
+        """The same network, fed with as much data as the calibration of its weights needs."""
+
+
+@dataclass(frozen=True)
+class BertConfig(ModelConfig):
+    """BERT encoder without pooler (Devlin et al. 2019, arXiv:1810.04805); defaults are BERT-base."""
+
+    layers: int = 12
+    """Encoder layers."""
+    hidden: int = 768
+    """Width of the hidden states; a multiple of ``heads``."""
+    heads: int = 12
+    """Attention heads."""
+    mlp_ratio: int = 4
+    """Width of the feed-forward layer, in multiples of ``hidden``."""
+    seq_len: int = 128
+    """Tokens per sequence; at most ``positions``."""
+    vocab: int = 30522
+    """Entries of the word embedding."""
+    positions: int = 512
+    """Entries of the position embedding."""
+    token_types: int = 2
+    """Entries of the token type embedding."""
+    attention_mask: int = 0
+    """1: the graph has an input ``attention_mask``; 0: all tokens are attended to and no mask is added."""
+    token_type_ids: int = 0
+    """1: the graph has an input ``token_type_ids``; 0: all tokens are of type 0."""
+
+    minimum: ClassVar[dict[str, int]] = {"seed": 0, "attention_mask": 0, "token_type_ids": 0}
+    maximum: ClassVar[dict[str, int]] = {"attention_mask": 1, "token_type_ids": 1}
+    output_name: ClassVar[str] = "last_hidden_state"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden must be a multiple of heads, got hidden={self.hidden} and heads={self.heads}")
+        if self.seq_len > self.positions:
+            raise ValueError(f"seq_len={self.seq_len} exceeds positions={self.positions}: raise positions too")
+
+    def example_inputs(self, seed: int) -> Inputs:
+        """int64 [batch, seq_len] each: word ids; a mask of ones, then at most half zeros; types in ascending order."""
+        rng = np.random.default_rng(seed)
+        shape = (self.batch, self.seq_len)
+        position = np.arange(self.seq_len)
+        inputs: Inputs = {"input_ids": rng.integers(0, self.vocab, shape, dtype=np.int64)}
+        if self.attention_mask:
+            tokens = rng.integers(self.seq_len - self.seq_len // 2, self.seq_len + 1, (self.batch, 1))
+            inputs["attention_mask"] = (position < tokens).astype(np.int64)
+        if self.token_type_ids:
+            inputs["token_type_ids"] = np.sort(rng.integers(0, self.token_types, shape, dtype=np.int64))
+        return inputs
+
+    def for_calibration(self) -> Self:
+        """Independent of ``batch`` and ``seq_len``: the same network at another input shape has the same weights."""
+        return replace(self, batch=_CALIBRATION_SEQUENCES, seq_len=min(_CALIBRATION_TOKENS, self.positions))
+
+
+@dataclass(frozen=True)
+class ImageConfig(ModelConfig):
+    """Image classifier: ``pixel_values`` float32 [batch, 3, image_size, image_size] -> ``logits`` [batch, classes]."""
+
+    image_size: int = 224
+    """Height and width of the images in pixels, at least 32."""
+    classes: int = 1000
+    """Number of logits."""
+
+    minimum: ClassVar[dict[str, int]] = {"seed": 0, "image_size": 32}
+    output_name: ClassVar[str] = "logits"
+
+    def example_inputs(self, seed: int) -> Inputs:
+        """float32 [batch, 3, image_size, image_size], standard normal as normalised images are."""
+        shape = (self.batch, 3, self.image_size, self.image_size)
+        return {"pixel_values": np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)}
+
+    def for_calibration(self) -> Self:
+        """Independent of ``batch``."""
+        fewest, most = _CALIBRATION_IMAGES
+        return replace(self, batch=min(most, max(fewest, _CALIBRATION_PIXELS // self.image_size**2)))
+
+
+@dataclass(frozen=True)
+class SqueezeNetConfig(ImageConfig):
+    """SqueezeNet 1.1 (Iandola et al. 2016, arXiv:1602.07360, and the authors' release of version 1.1)."""
+
+
+@dataclass(frozen=True)
+class ResNeXtConfig(ImageConfig):
+    """ResNeXt (Xie et al. 2017, arXiv:1611.05431); defaults are ResNeXt-50 32x4d."""
+
+    stage1: int = 3
+    """Bottleneck blocks in the first stage (256 channels at a quarter of the image's size)."""
+    stage2: int = 4
+    """Bottleneck blocks in the second stage (512 channels)."""
+    stage3: int = 6
+    """Bottleneck blocks in the third stage (1024 channels)."""
+    stage4: int = 3
+    """Bottleneck blocks in the fourth stage (2048 channels)."""
+    groups: int = 32
+    """Groups of the 3x3 convolutions: the cardinality."""
+    width_per_group: int = 4
+    """Channels per group in the first stage."""

@@ -1,0 +1,48 @@
+"""RewriteGym: faster ONNX models by verified graph rewrites, chosen from measured latency.
+
+Importing this package registers the Gymnasium environment ``rewritegym/GraphRewrite-v0`` and nothing more: the names
+below are imported when they are first used, so PyTorch and ONNX Runtime are not loaded before they are needed.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+
+if TYPE_CHECKING:
+    from envs import GraphRewriteEnv
+    from graph_rewrite import Graph, Rewriter, Rule, all_rules, load, save
+    from rewritegym.deployed import session
+
+__version__ = "0.1.0"
+
+ENV_ID = "rewritegym/GraphRewrite-v0"
+
+__all__ = ["ENV_ID", "Graph", "GraphRewriteEnv", "Rewriter", "Rule", "all_rules", "load", "save", "session"]
+
+_HOME = {
+    "Graph": "graph_rewrite",
+    "GraphRewriteEnv": "envs",
+    "Rewriter": "graph_rewrite",
+    "Rule": "graph_rewrite",
+    "all_rules": "graph_rewrite",
+    "load": "graph_rewrite",
+    "save": "graph_rewrite",
+    "session": "rewritegym.deployed",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'rewritegym' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if ENV_ID not in gymnasium.registry:
+    gymnasium.register(id=ENV_ID, entry_point="envs.graph_rewrite_env:GraphRewriteEnv")

@@ -1,0 +1,71 @@
+"""Opening an optimised model as it was measured.
+
+Named apart from `rewritegym.session`: a submodule of that name would take the function's place in the package.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import onnx
+import onnxruntime
+from google.protobuf.message import DecodeError
+
+from graph_rewrite.latency.deployment import Deployment, open_session
+
+METADATA_KEY = "rewritegym.deployment"
+"""Entry of an ONNX model's `metadata_props` that holds its deployment as JSON."""
+
+SIDECAR_SUFFIX = ".deployment.json"
+"""Appended to the model's file name: the file beside it that holds the same JSON, for readers without ONNX."""
+
+
+def session(path: str | os.PathLike[str]) -> onnxruntime.InferenceSession:
+    """An ONNX Runtime session on the model file `path`, with the deployment that is recorded for it.
+
+    Raises FileNotFoundError or ValueError as `recorded_deployment` does, and RuntimeError where the model was
+    deployed to CUDA and no CUDA device answers.
+    """
+    return open_session(path, recorded_deployment(path))
+
+
+def recorded_deployment(path: str | os.PathLike[str]) -> Deployment:
+    """The deployment recorded in the model's `metadata_props`, or else in `<path>.deployment.json` beside it.
+
+    Raises FileNotFoundError where there is no such model, and ValueError where it is no ONNX model, records no
+    deployment, or records one that this version cannot read.
+    """
+    model = Path(path)
+    if not model.is_file():
+        raise FileNotFoundError(f"{model}: no such model file")
+    sidecar = model.with_name(model.name + SIDECAR_SUFFIX)
+    text, where = _from_metadata(model), f"{model}, metadata {METADATA_KEY!r}"
+    if text is None and sidecar.is_file():
+        text, where = sidecar.read_text(encoding="utf-8"), str(sidecar)
+    if text is None:
+        raise ValueError(
+            f"{model}: no deployment is recorded, neither in its metadata ({METADATA_KEY!r}) nor in {sidecar.name};"
+            " was it written by RewriteGym? Any other model opens with onnxruntime.InferenceSession"
+        )
+    return _parse(text, where)
+
+
+def _from_metadata(model: Path) -> str | None:
+    try:
+        proto = onnx.load(str(model), load_external_data=False)
+    except DecodeError as error:
+        raise ValueError(f"{model}: not an ONNX model, or incomplete ({error})") from error
+    return next((entry.value for entry in proto.metadata_props if entry.key == METADATA_KEY), None)
+
+
+def _parse(text: str, where: str) -> Deployment:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: the recorded deployment is not JSON ({error})") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{where}: the recorded deployment is not a JSON object but {text[:60]!r}")
+    try:
+        return Deployment.from_json(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error

@@ -1,0 +1,21 @@
+"""Adds configs/ and checkpoints/, which lie beside the packages, to the wheel; all else stands in pyproject.toml."""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class BuildWithData(build_py):
+    """Ships configs/ as agents/configs and checkpoints/ as agents/checkpoints, where agents.paths looks for them."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:  # an editable install reads them where they lie
+            return
+        for name in ("configs", "checkpoints"):
+            shutil.copytree(name, Path(self.build_lib, "agents", name), dirs_exist_ok=True)
+
+
+setup(cmdclass={"build_py": BuildWithData})

@@ -1,0 +1,49 @@
+"""What every test needs: one thread per process, reproducible examples, and a cache that is not the user's."""
+
+import ctypes
+import os
+import shutil
+import tempfile
+
+# Before NumPy, PyTorch or ONNX Runtime is imported: they read it once. Test processes run side by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import hypothesis
+import pytest
+
+_CACHE = "REWRITEGYM_CACHE"
+_CACHE_OWNER = pytest.StashKey[str]()
+
+hypothesis.settings.register_profile("rewritegym", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("rewritegym")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives the session a cache of its own unless the caller chose one.
+
+    pytest-xdist starts its workers after this, with this environment: they share the folder, so a model is
+    exported once per session and not once per worker. Only the process that made the folder removes it.
+    """
+    if _CACHE not in os.environ:
+        os.environ[_CACHE] = config.stash[_CACHE_OWNER] = tempfile.mkdtemp(prefix="rewritegym-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _CACHE_OWNER in config.stash:
+        shutil.rmtree(config.stash[_CACHE_OWNER], ignore_errors=True)
+        del os.environ[_CACHE]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not _cuda_device_answers():
+        pytest.skip("no CUDA device answers on this machine")
+
+
+def _cuda_device_answers() -> bool:
+    """Asks the driver, since ONNX Runtime lists its CUDA provider on machines without a device as well."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return bool(driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0)

@@ -1,0 +1,145 @@
+"""Is a rule sound? Applies every candidate of one rule to a small model and compares the outputs before and after."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime
+from onnx import helper, numpy_helper
+
+from graph_rewrite import Graph, Refusal, Rewriter, Rule, load, save
+from graph_rewrite.numerics import run_graph
+
+Array = np.ndarray[Any, Any]
+STANDARD = {"", "ai.onnx"}
+OPSET = 23
+
+
+def model(text: str, opset: int = OPSET, **constants: Any) -> Graph:
+    """A graph out of ONNX's text syntax; types of outputs may be left out, keyword arguments are its constants.
+
+    model("(float[2,3] x) => (y) { t = MatMul(x, w)  y = com.microsoft.Gelu(t) }", w=weights(3, 4))
+
+    Lists of int become int64 tensors, other floating-point data float32. Constants may also be written in the text:
+    `(float[2,3] x) => (y) <int64[2] s = {3, 2}> { y = Reshape(x, s) }`.
+    """
+    graph = onnx.parser.parse_graph("g " + text.strip())
+    for name, data in constants.items():
+        array = np.asarray(data)
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        graph.initializer.append(numpy_helper.from_array(array, name))
+    domains = sorted({node.domain for node in graph.node} - STANDARD)
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    proto = helper.make_model(graph, opset_imports=imports, ir_version=11)
+    inferred = load(proto)
+    for info, value in zip(proto.graph.output, inferred.outputs, strict=True):
+        if not info.type.HasField("tensor_type") or not info.type.tensor_type.HasField("shape"):
+            type = inferred.types[value]
+            assert type is not None, f"the type of output {info.name} can't be inferred: declare it"
+            info.type.CopyFrom(helper.make_tensor_type_proto(type.dtype, type.shape))
+    return load(proto)
+
+
+def weights(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Array:
+    """Seeded normal numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def ops(graph: Graph) -> list[str]:
+    """Names of the operators, sorted."""
+    return sorted(node.op for node in graph.nodes.values())
+
+
+def check_rule(
+    rule: Rule | type[Rule],
+    model: Graph | onnx.ModelProto,
+    sites: int = 1,
+    *,
+    becomes: Sequence[str] | None = None,
+    feeds: Mapping[str, Array] | None = None,
+    rtol: float = 1e-9,
+    rtol_float32: float = 2e-5,
+) -> list[Graph]:
+    """Assert that `rule` has so many sites in `model` and that every candidate, one site or a whole class, gives
+    the same outputs: in float64 by the reference semantics, and in float32 in ONNX Runtime without optimisations.
+
+    Tolerances are relative to the largest element of each output. `becomes` lists the operators after the first
+    site's rewrite, in any order. Returns the graphs after the rewrite of each single site.
+    """
+    graph = model if isinstance(model, Graph) else load(model)
+    rule = rule if isinstance(rule, Rule) else rule()
+    rewriter = Rewriter([rule], granularity="both", deployment=False)
+    candidates = rewriter.candidates(graph)
+    single = [candidate for candidate in candidates if candidate.kind == "site"]
+    assert len(single) == sites, (
+        f"{rule.name} has {len(single)} sites, expected {sites}: {[c.description for c in single]}; "
+        f"refused: {[str(refusal) for refusal in rewriter.explain(graph)]}"
+    )
+    feeds = dict(feeds) if feeds is not None else random_feeds(graph)
+    exact, runtime = run_graph(graph, feeds), run_onnxruntime(graph, feeds)
+    for candidate in candidates:
+        after = candidate.apply()
+        _assert_close(exact, run_graph(after, feeds), rtol, f"{candidate.description}, float64")
+        _assert_close(runtime, run_onnxruntime(after, feeds), rtol_float32, f"{candidate.description}, ONNX Runtime")
+    results = [candidate.apply() for candidate in single]
+    if becomes is not None:
+        assert ops(results[0]) == sorted(becomes)
+    return results
+
+
+def refuses(rule: Rule | type[Rule], model: Graph | onnx.ModelProto, reason_part: str) -> list[Refusal]:
+    """Assert that `rule` has no candidate in `model`, and that a near miss gives a reason with these words."""
+    graph = model if isinstance(model, Graph) else load(model)
+    rewriter = Rewriter([rule if isinstance(rule, Rule) else rule()], granularity="site", deployment=False)
+    found = rewriter.candidates(graph)
+    assert not found, f"expected a refusal, found {[candidate.description for candidate in found]}"
+    refusals = rewriter.explain(graph)
+    assert any(reason_part in refusal.reason for refusal in refusals), [str(refusal) for refusal in refusals]
+    return refusals
+
+
+def random_feeds(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """A seeded array per input: normal numbers, small non-negative integers, or truth values."""
+    rng = np.random.default_rng(seed)
+    feeds = {}
+    for value in graph.inputs:
+        type = graph.types[value]
+        assert type is not None, f"input {graph.names[value]} has no static type"
+        dtype = helper.tensor_dtype_to_np_dtype(type.dtype)
+        if np.issubdtype(dtype, np.floating):
+            array = rng.standard_normal(type.shape)
+        else:
+            array = rng.integers(0, 2, type.shape)
+        feeds[graph.names[value]] = array.astype(dtype)
+    return feeds
+
+
+def run_onnxruntime(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
+    """Outputs of the saved graph in ONNX Runtime on the CPU with all optimisations off. The saved model must pass
+    onnx's checker where all its operators are standard."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    with tempfile.TemporaryDirectory() as folder:
+        path = save(graph, Path(folder, "model.onnx"))
+        if all(node.domain in STANDARD for node in graph.nodes.values()):
+            onnx.checker.check_model(str(path), full_check=True)
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return [np.asarray(array) for array in session.run(None, dict(feeds))]
+
+
+def _assert_close(expected: Sequence[Array], found: Sequence[Array], rtol: float, what: str) -> None:
+    assert len(expected) == len(found)
+    for i, (before, after) in enumerate(zip(expected, found, strict=True)):
+        assert before.shape == after.shape, f"{what}: output {i} has shape {after.shape}, expected {before.shape}"
+        assert before.dtype == after.dtype, f"{what}: output {i} is {after.dtype}, expected {before.dtype}"
+        finite = before[np.isfinite(before)] if np.issubdtype(before.dtype, np.floating) else before
+        scale = float(np.max(np.abs(finite.astype(np.float64)))) if finite.size else 0.0
+        np.testing.assert_allclose(after, before, rtol=0, atol=rtol * scale, err_msg=f"{what}: output {i}")
