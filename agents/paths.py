@@ -21,4 +21,6 @@ def _data(name: str) -> Path:
     for place in places:
         if place.is_dir():
             return place
-    raise FileNotFoundError(f"found no folder {name!r}: looked for {' and '.join(map(str, places))}; reinstall rewritegym")
+    raise FileNotFoundError(
+        f"found no folder {name!r}: looked for {' and '.join(map(str, places))}; reinstall rewritegym"
+    )

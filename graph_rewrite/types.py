@@ -87,7 +87,7 @@ def _infer(
         found = onnx.shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=[helper.make_opsetid("", opset)]
         )
-    except onnx.shape_inference.InferenceError as error:
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
         reason = str(error).strip().splitlines()[-1]
         raise TypeInferenceError(f"{op} cannot take {_describe(inputs)}: {reason}") from error
     return tuple(_from_proto(found.get(f"o{k}")) for k in range(outputs))

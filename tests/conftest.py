@@ -5,17 +5,17 @@ import os
 import shutil
 import tempfile
 
-# Before NumPy, PyTorch or ONNX Runtime is imported: they read it once. Test processes run side by side.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import hypothesis
 import pytest
 
-_CACHE = "REWRITEGYM_CACHE"
-_CACHE_OWNER = pytest.StashKey[str]()
+# Read once, when NumPy, PyTorch or ONNX Runtime is imported, which no line above does. Test processes run side by side.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile("rewritegym", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("rewritegym")
+
+_CACHE = "REWRITEGYM_CACHE"
+_OWN_CACHE = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,13 +25,13 @@ def pytest_configure(config: pytest.Config) -> None:
     exported once per session and not once per worker. Only the process that made the folder removes it.
     """
     if _CACHE not in os.environ:
-        os.environ[_CACHE] = config.stash[_CACHE_OWNER] = tempfile.mkdtemp(prefix="rewritegym-tests-")
+        os.environ[_CACHE] = config.stash[_OWN_CACHE] = tempfile.mkdtemp(prefix="rewritegym-tests-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if _CACHE_OWNER in config.stash:
-        shutil.rmtree(config.stash[_CACHE_OWNER], ignore_errors=True)
+    if _OWN_CACHE in config.stash:
         del os.environ[_CACHE]
+        shutil.rmtree(config.stash[_OWN_CACHE], ignore_errors=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 Values = dict[str, Any]
 
 _BUSY_TIMEOUT_S = 30.0
+# Connections of a process that forked: SQLite must not even close them in the child.
+_carried_over: list[sqlite3.Connection | None] = []
 _SCHEMA = """CREATE TABLE IF NOT EXISTS measurement (key TEXT PRIMARY KEY, value TEXT NOT NULL, taken REAL NOT NULL)
              WITHOUT ROWID"""
 
@@ -69,32 +71,37 @@ class MeasurementCache:
 
     def close(self) -> None:
         """Closes the file; a later use opens it again."""
-        if self._owner == os.getpid() and self._connection is not None:
+        self._leave_to_parent()
+        if self._connection is not None:
             self._connection.close()
-        self._connection = None
+            self._connection = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MeasurementCache, (self.path,)
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
         """Runs `action`; None when the cache is, or now becomes, turned off."""
-        if self._owner != os.getpid():  # forked: SQLite connections must not be carried over
-            self._mutex, self._connection, self._owner = threading.Lock(), None, os.getpid()
+        self._leave_to_parent()
         with self._mutex:
-            for attempt in (1, 2):
-                if self.off_because:
-                    return None
+            if self.off_because:
+                return None
+            try:
                 try:
                     return action(self._open())
-                except (sqlite3.OperationalError, OSError) as error:
-                    self._turn_off(error)
+                except sqlite3.OperationalError:
+                    raise
                 except sqlite3.DatabaseError as error:
                     self.close()
-                    if attempt == 2:
-                        self._turn_off(error)
-                    else:
-                        self._replace_if_corrupt(error)
-            return None
+                    self._replace_if_corrupt(error)
+                    return action(self._open())
+            except (sqlite3.Error, OSError) as error:
+                self._turn_off(error)
+                return None
+
+    def _leave_to_parent(self) -> None:
+        if self._owner != os.getpid():
+            _carried_over.append(self._connection)
+            self._mutex, self._connection, self._owner = threading.Lock(), None, os.getpid()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -116,7 +123,9 @@ class MeasurementCache:
         with contextlib.suppress(sqlite3.Error):
             self.close()
         self.off_because = str(error)
-        self._warn(f"measurement cache {self.path} is off for this run: {error}. Results stay right, only slower to get")
+        self._warn(
+            f"measurement cache {self.path} is off for this run: {error}. Results stay right, only slower to get"
+        )
 
     def _replace_if_corrupt(self, error: Exception) -> None:
         """Moves a corrupt file aside, once, although several processes may find it corrupt at the same time."""

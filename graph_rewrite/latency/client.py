@@ -20,6 +20,7 @@ from graph_rewrite.latency.base import Status
 from graph_rewrite.latency.wire import Message, read_message, write_message
 
 _START_TIMEOUT_S = 120.0  # importing onnxruntime from a cold disk, on a busy machine
+_END_TIMEOUT_S = 10.0  # from closing its pipe to being gone; writing a core file takes a while
 _STDERR_LINES = 40
 
 
@@ -188,7 +189,10 @@ class WorkerClient:
             raise
 
     def _crash(self, process: _Process, phase: str) -> WorkerFailure:
-        code = process.popen.wait(timeout=_START_TIMEOUT_S)
+        try:
+            code = process.popen.wait(timeout=_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return WorkerFailure("crash", phase, f"the worker stopped answering and was killed ({phase})")
         words = process.last_words()
         told = f" ({phase}){': ' + words if words else ''}"
         if code == -signal.SIGKILL:
@@ -217,10 +221,12 @@ def _stop_if_ours(process: _Process, owner: int) -> None:
 
 
 def _read_all(stream: IO[bytes], messages: queue.SimpleQueue[Message | None]) -> None:
-    with stream:
-        while (message := read_message(stream)) is not None:
-            messages.put(message)
-    messages.put(None)
+    try:
+        with stream:
+            while (message := read_message(stream)) is not None:
+                messages.put(message)
+    finally:
+        messages.put(None)
 
 
 def _read_lines(stream: IO[bytes], lines: deque[str]) -> None:

@@ -33,7 +33,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_instances <= self.instances:
-            raise ValueError(f"Plan: min_instances must lie in 1..instances ({self.instances}), got {self.min_instances}")
+            raise ValueError(
+                f"Plan: min_instances must lie in 1..instances ({self.instances}), got {self.min_instances}"
+            )
         if not 1 <= self.min_pairs <= self.max_pairs:
             raise ValueError(f"Plan: min_pairs must lie in 1..max_pairs ({self.max_pairs}), got {self.min_pairs}")
         if self.warmup < 0 or self.budget_s < 0 or self.target_ci_width < 0:

@@ -40,7 +40,8 @@ from graph_rewrite.latency.wire import Message, read_message, write_message
 FAULT_VARIABLE = "REWRITEGYM_WORKER_FAULT"
 
 _OUT_OF_MEMORY = re.compile(
-    r"failed to allocate|bad[ _]alloc|out of memory|cannot allocate memory|_ALLOC_FAILED|not enough memory", re.IGNORECASE
+    r"failed to allocate|bad[ _]alloc|out of memory|cannot allocate memory|_ALLOC_FAILED|not enough memory",
+    re.IGNORECASE,
 )
 _MESSAGE_LENGTH = 1000
 _WATCH_S = 1.0

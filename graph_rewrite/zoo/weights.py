@@ -73,8 +73,8 @@ def calibrate(network: nn.Module, inputs: Mapping[str, Tensor]) -> None:
     features are not: a few examples say little about their channels' means, and centring would magnify rounding errors
     as much as the small differences between random images. The network is left in float32 and in evaluation mode.
 
-    The pass runs in float64: its rounding errors, which vary with the number of threads and the CPU, then vanish in the
-    float32 weights.
+    The pass runs in float64, and scales are rounded: so its rounding errors, which vary with the number of threads and
+    the CPU, vanish in the float32 weights, and a seed gives the same weights everywhere.
 
     Raises:
         ValueError: the outputs of a layer are constant or not finite.
@@ -107,7 +107,7 @@ def _normalise(name: str, layer: nn.Linear | nn.Conv2d, _inputs: Any, output: Te
     std = float((product - mean.view(per_channel)).std())
     if not math.isfinite(std) or std < 1e-12:
         raise ValueError(f"cannot calibrate layer {name!r}: its outputs have standard deviation {std:g}")
-    scale = _output_std(layer) / std
+    scale = float(f"{_output_std(layer) / std:.6g}")  # the last digits of a sum depend on the number of threads
     layer.weight.mul_(scale)
     shift = bias - mean * scale
     if layer.bias is not None:

@@ -90,7 +90,7 @@ def check_rule(
         _assert_close(runtime, run_onnxruntime(after, feeds), rtol_float32, f"{candidate.description}, ONNX Runtime")
     results = [candidate.apply() for candidate in single]
     if becomes is not None:
-        assert ops(results[0]) == sorted(becomes)
+        assert ops(results[0]) == sorted(becomes), f"{rule.name} gives {ops(results[0])}, expected {sorted(becomes)}"
     return results
 
 
@@ -113,10 +113,8 @@ def random_feeds(graph: Graph, seed: int = 0) -> dict[str, Array]:
         type = graph.types[value]
         assert type is not None, f"input {graph.names[value]} has no static type"
         dtype = helper.tensor_dtype_to_np_dtype(type.dtype)
-        if np.issubdtype(dtype, np.floating):
-            array = rng.standard_normal(type.shape)
-        else:
-            array = rng.integers(0, 2, type.shape)
+        normal = np.issubdtype(dtype, np.floating)
+        array = rng.standard_normal(type.shape) if normal else rng.integers(0, 2, type.shape)
         feeds[graph.names[value]] = array.astype(dtype)
     return feeds
 

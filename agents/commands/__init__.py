@@ -1,0 +1,1 @@
+"""The command lines behind train.py, evaluate.py and the subcommands of `rewritegym`."""

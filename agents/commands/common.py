@@ -1,0 +1,84 @@
+"""What the command lines share: flags of the model, parsing of shapes, errors as one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+
+from agents.config import Config, load_config, model_uri
+
+Repeated = tyro.conf.UseAppendAction
+
+
+@dataclass(frozen=True, slots=True)
+class ModelArguments:
+    """Flags that say which model, and how it will be deployed."""
+
+    model: str = "bert"
+    """A name of the zoo, zoo://NAME?layers=2&seq_len=64, or an ONNX file (path or file:PATH)."""
+    config: Path | None = None
+    """A YAML file of settings, or the name of one in configs/."""
+    set: Annotated[tuple[str, ...], Repeated] = ()
+    """A setting as key=value, such as model.seq_len=256 or ppo.learning_rate=1e-4; may be repeated."""
+    shape: Annotated[tuple[str, ...], Repeated] = ()
+    """The shape of an input with symbolic dimensions, as name:1,128; may be repeated."""
+    provider: Literal["auto", "cpu", "cuda"] = "auto"
+    """Execution provider of ONNX Runtime; auto takes CUDA where a device answers."""
+    threads: int = 1
+    """Threads per inference in the deployment that is optimised for."""
+    fixed_deployment: bool = False
+    """Leave ONNX Runtime's optimisers as they are: no deployment choices for any agent."""
+    seed: int = 0
+    """Seed of everything that is random."""
+
+    def load(self) -> Config:
+        """The configuration with this model's file and the settings."""
+        return load_config(self.model, self.config, self.set)
+
+    def uri(self, config: Config, parameters: dict[str, int] | None = None) -> str:
+        """The model's URI with the configured parameters, changed by `parameters`."""
+        return model_uri(self.model, {**config.model, **(parameters or {})})
+
+    def shapes(self) -> dict[str, tuple[int, ...]] | None:
+        """Input shapes by name.
+
+        Raises:
+            ValueError: a --shape that is not name:dims.
+        """
+        shapes = {}
+        for text in self.shape:
+            name, separator, dims = text.rpartition(":")
+            if not separator or not all(part.strip().isdigit() for part in dims.split(",")):
+                raise ValueError(f"--shape {text}: write it as name:1,128")
+            shapes[name] = tuple(int(part) for part in dims.split(","))
+        return shapes or None
+
+
+def run_command(main: Callable[[], int]) -> int:
+    """Run a command; errors that a user can mend are printed as one line, with exit code 2; Ctrl-C gives 130."""
+    try:
+        return main()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except (ValueError, FileNotFoundError, RuntimeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is None and not isinstance(error, FileNotFoundError):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def parse(kind: Any, argv: Iterable[str] | None, program: str) -> Any:
+    """Command line to dataclass; a wrong one ends the program with code 2 and says what is wrong."""
+    return tyro.cli(kind, args=None if argv is None else list(argv), prog=program)
+
+
+def stderr_console() -> Console:
+    """Where people read; standard output stays free for results."""
+    return Console(stderr=True)

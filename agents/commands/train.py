@@ -1,0 +1,150 @@
+"""train.py: train an agent on a model, then optimise the model with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from agents.base import Budget, OptimizationResult
+from agents.commands.common import ModelArguments, parse, run_command, stderr_console
+from agents.config import Config
+from agents.ppo.agent import PPOAgent
+from agents.ppo.checkpoint import Checkpoint, load_checkpoint
+from agents.ppo.trainer import Progress, Trainer, TrainingOptions
+from agents.report import results_table, rewrites_table, search_display, training_display
+from agents.runs import new_run, result_entry, write_config, write_json, write_optimized
+from envs.problem import Problem, open_problem
+
+
+@dataclass(frozen=True, slots=True)
+class TrainArguments(ModelArguments):
+    """Train a PPO agent on a model and optimise the model with it."""
+
+    n_envs: int | None = None
+    """Environments that collect experience side by side; their measurements take turns."""
+    total_timesteps: int | None = None
+    """Steps of the environment to train for."""
+    episodes: int | None = None
+    """Train for about this many full episodes instead (episodes x horizon steps)."""
+    device: str = "cpu"
+    """PyTorch device of the policy: cpu or cuda."""
+    resume: Path | None = None
+    """A run folder or checkpoint folder to go on from."""
+    tensorboard_log: Path | None = None
+    """Folder for TensorBoard files; by default inside the run's folder."""
+    eval_freq: int | None = None
+    """Steps between deterministic evaluation episodes; 0 for none."""
+    runs: Path = Path("runs")
+    """Where run folders are made."""
+
+    def configure(self) -> Config:
+        """The configuration with this command line's settings on top."""
+        config = self.load()
+        training = config.training
+        if self.n_envs is not None:
+            training = dataclasses.replace(training, n_envs=self.n_envs)
+        if self.episodes is not None:
+            training = dataclasses.replace(training, total_timesteps=self.episodes * config.env.horizon)
+        if self.total_timesteps is not None:
+            training = dataclasses.replace(training, total_timesteps=self.total_timesteps)
+        if self.eval_freq is not None:
+            training = dataclasses.replace(training, eval_freq=self.eval_freq)
+        return dataclasses.replace(config, training=training)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    arguments: TrainArguments = parse(TrainArguments, argv, "train.py")
+    return run_command(lambda: train(arguments, stderr_console()))
+
+
+def train(arguments: TrainArguments, console: Console) -> int:
+    """Train, then optimise; everything lands in a run folder."""
+    config = arguments.configure()
+    resume = _resumed(arguments.resume)
+    torch.manual_seed(arguments.seed)
+    torch.set_num_threads(1)
+    uri = arguments.uri(config)
+    problem = open_problem(
+        uri, provider=arguments.provider, threads=arguments.threads, granularity=config.env.granularity,
+        deployment_choices=not arguments.fixed_deployment, shapes=arguments.shapes(),
+    )  # fmt: skip
+    run = new_run(arguments.runs, arguments.model, "ppo")
+    write_config(run, config, _plain_arguments(arguments))
+    console.print(f"model {uri}: {problem.model.report}")
+    console.print(f"run folder {run}")
+    progress, checkpoint = _learn(arguments, config, run, resume, console)
+    result = _optimise(arguments, config, checkpoint, problem, console)
+    optimized = write_optimized(result, problem, run / "optimized.onnx")
+    entry = result_entry(result, problem, optimized)
+    write_json(run / "result.json", _summary(uri, problem, entry, progress))
+    console.print(results_table(f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s)", [entry]))
+    console.print(rewrites_table(entry) if result.actions else result.message)
+    console.print(f"optimised model {optimized}, checkpoint {checkpoint.path}")
+    return 0
+
+
+def _learn(
+    arguments: TrainArguments, config: Config, run: Path, resume: Checkpoint | None, console: Console
+) -> tuple[Progress, Checkpoint]:
+    training_uri = arguments.uri(config, dict(config.training.model))
+    options = TrainingOptions(
+        training_uri, arguments.provider, arguments.threads, not arguments.fixed_deployment, arguments.shapes(),
+        arguments.seed, arguments.device, arguments.tensorboard_log or run / "tensorboard",
+    )  # fmt: skip
+    trainer = Trainer(options, config, run / "checkpoint", resume)
+    console.print(f"training on {training_uri}")
+    try:
+        with training_display(console, config.training.total_timesteps) as update:
+            progress = trainer.run(update)
+    except KeyboardInterrupt:
+        console.print(f"\nstopped; the checkpoint is saved. Go on with: {_resume_command(arguments, run)}")
+        raise
+    finally:
+        trainer.close()
+    return progress, load_checkpoint(run / "checkpoint")
+
+
+def _optimise(
+    arguments: TrainArguments, config: Config, checkpoint: Checkpoint, problem: Problem, console: Console
+) -> OptimizationResult:
+    budget = Budget(config.search.measurements, config.search.seconds)
+    with search_display(console, "ppo") as update:
+        return PPOAgent(checkpoint).optimize(problem, budget, seed=arguments.seed, progress=update)
+
+
+def _resumed(path: Path | None) -> Checkpoint | None:
+    if path is None:
+        return None
+    return load_checkpoint(path / "checkpoint" if (path / "checkpoint").is_dir() else path)
+
+
+def _resume_command(arguments: TrainArguments, run: Path) -> str:
+    return f"python train.py --model {arguments.model} --resume {run}"
+
+
+def _plain_arguments(arguments: TrainArguments) -> dict[str, Any]:
+    return {
+        key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(arguments).items()
+    }
+
+
+def _summary(uri: str, problem: Problem, entry: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    return {
+        "model": uri,
+        "provider": problem.deployment.provider,
+        "baseline_ms": entry["latency_ms"] * entry["speedup"],
+        "results": [entry],
+        "training": {
+            "timesteps": progress.timesteps,
+            "episodes": progress.episodes,
+            "seconds": round(progress.seconds, 1),
+            "curve": [list(point) for point in progress.curve],
+        },
+    }

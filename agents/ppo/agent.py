@@ -1,0 +1,122 @@
+"""The trained agent at work: rollouts of a policy from its checkpoint, the likeliest first, then sampled ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from stable_baselines3.common.utils import ConstantSchedule
+
+from agents.base import Budget, OptimizationResult, Search, action_of
+from agents.config import Config, EnvConfig
+from agents.paths import checkpoints
+from agents.ppo.checkpoint import Checkpoint, CheckpointError, check_vocabulary, load_checkpoint
+from agents.ppo.policy import CandidatePolicy
+from agents.ppo.trainer import policy_arguments
+from agents.validate import conclude
+from envs import GraphRewriteEnv
+from envs.observation import feature_sizes
+from envs.problem import Problem
+from envs.vocabulary import operator_vocabulary, rule_vocabulary
+
+
+class PPOAgent:
+    """One deterministic rollout (the likeliest action at every step), then sampled rollouts while the budget lasts.
+
+    Every graph on the way is measured, so a rollout that goes too far loses nothing.
+
+    Args:
+        checkpoint: a checkpoint or its folder; None takes the one shipped for the problem's model.
+        sampled: also draw rollouts from the policy after the deterministic one.
+    """
+
+    name = "ppo"
+
+    def __init__(self, checkpoint: Checkpoint | Path | str | None = None, sampled: bool = True) -> None:
+        self._checkpoint, self.sampled = checkpoint, sampled
+
+    def optimize(
+        self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
+    ) -> OptimizationResult:
+        checkpoint = self._load(problem)
+        env = acting_env(problem, checkpoint.description.env)
+        policy = restore_policy(checkpoint, env)
+        rng = np.random.default_rng(seed)
+        search = Search(problem, budget, progress)
+        self._rollout(search, env, policy, None)
+        fruitless = 0
+        while self.sampled and not search.exhausted and fruitless < 20:
+            before = search.measurements
+            self._rollout(search, env, policy, rng)
+            fruitless = 0 if search.measurements > before else fruitless + 1
+        return conclude(search, self.name)
+
+    def _rollout(
+        self, search: Search, env: GraphRewriteEnv, policy: CandidatePolicy, rng: np.random.Generator | None
+    ) -> None:
+        observation, _ = env.reset()
+        actions = ()
+        done = False
+        while not done and not search.exhausted:
+            probabilities = policy.action_probabilities(observation, env.action_masks()).cpu().numpy().astype(np.float64)
+            if rng is None:
+                choice = int(probabilities.argmax())
+            else:
+                choice = int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
+            if choice < len(env.candidates):
+                actions = (*actions, action_of(env.candidates[choice]))
+            observation, _, terminated, truncated, _ = env.step(choice)
+            done = terminated or truncated
+            search.measure(env.graph, actions)
+
+    def _load(self, problem: Problem) -> Checkpoint:
+        if isinstance(self._checkpoint, Checkpoint):
+            return self._checkpoint
+        return load_checkpoint(self._checkpoint or shipped_checkpoint(problem.model.uri))
+
+
+def acting_env(problem: Problem, env: EnvConfig) -> GraphRewriteEnv:
+    """An environment to act in: as in training, but nothing is measured by the environment itself, and limits are
+    wide enough for deeper models."""
+    return GraphRewriteEnv(
+        problem=problem, horizon=env.horizon, feedback_every=env.horizon + 1, measure_last=False,
+        max_candidates=max(env.max_candidates, 768), max_nodes=max(env.max_nodes, 6144),
+        max_edges=max(env.max_edges, 12288),
+    )  # fmt: skip
+
+
+def restore_policy(checkpoint: Checkpoint, env: GraphRewriteEnv) -> CandidatePolicy:
+    """The policy of a checkpoint, for an environment of any size.
+
+    Raises:
+        CheckpointError: it was trained with other rules, operators or features.
+    """
+    described = checkpoint.description
+    check_vocabulary(described, rule_vocabulary(), operator_vocabulary())
+    if dict(described.features) != dict(feature_sizes()):
+        raise CheckpointError(f"{checkpoint.path}: trained with other observation features; train again")
+    config = Config(encoder=described.encoder)
+    arguments = policy_arguments(config)
+    arguments["head_layers"] = described.head_layers
+    policy = CandidatePolicy(env.observation_space, env.action_space, ConstantSchedule(0.0), **arguments)
+    policy.load_state_dict(dict(checkpoint.weights))
+    policy.set_training_mode(False)
+    return policy
+
+
+def shipped_checkpoint(uri: str) -> Path:
+    """Folder of the checkpoint that comes with the project for a zoo model.
+
+    Raises:
+        CheckpointError: there is none for this model.
+    """
+    name = uri.removeprefix("zoo://").split("?")[0]
+    folder = checkpoints() / name
+    if not folder.is_dir():
+        shipped = sorted(path.name for path in checkpoints().iterdir() if path.is_dir())
+        raise CheckpointError(
+            f"no checkpoint comes with the project for {uri} (there are: {', '.join(shipped) or 'none'}); "
+            f"train one with train.py --model {uri}, or name one with --checkpoint"
+        )
+    return folder

@@ -1,0 +1,138 @@
+"""Checkpoints: weights as safetensors, everything else as JSON. Loading one executes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from agents.config import EnvConfig
+from agents.ppo.encoder import EncoderConfig
+
+FORMAT = 1
+WEIGHTS, DESCRIPTION, OPTIMIZER = "policy.safetensors", "policy.json", "optimizer.safetensors"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used; the message says which file, what is wrong and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDescription:
+    """What a policy was trained with, and must find again to mean the same."""
+
+    rules: tuple[str, ...]
+    """Names of the rules, in the order of their embeddings."""
+    operators: tuple[str, ...]
+    """The operator vocabulary, in the order of its embeddings."""
+    features: Mapping[str, int]
+    """Widths of node, candidate and global features."""
+    encoder: EncoderConfig
+    head_layers: tuple[int, ...]
+    env: EnvConfig
+    deployment_choices: bool = True
+    trained_on: str = ""
+    timesteps: int = 0
+    best_speedup: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A loaded checkpoint: description and weights (a PyTorch state dict)."""
+
+    path: Path
+    description: PolicyDescription
+    weights: Mapping[str, torch.Tensor]
+
+
+def save_checkpoint(
+    folder: Path, description: PolicyDescription, weights: Mapping[str, torch.Tensor],
+    optimizer: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a checkpoint; each file is replaced as a whole, the description last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _replace(folder / WEIGHTS, lambda path: save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, path))
+    if optimizer is not None:
+        tensors = {
+            f"{index}.{name}": torch.as_tensor(value).clone()
+            for index, state in optimizer["state"].items()
+            for name, value in state.items()
+        }
+        _replace(folder / OPTIMIZER, lambda path: save_file(tensors, path))
+    text = json.dumps({"format": FORMAT, **dataclasses.asdict(description)}, indent=2)
+    _replace(folder / DESCRIPTION, lambda path: path.write_text(text + "\n"))
+
+
+def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint folder.
+
+    Raises:
+        CheckpointError: a file is missing, truncated or of another format.
+    """
+    path = Path(folder)
+    for name in (DESCRIPTION, WEIGHTS):
+        if not (path / name).is_file():
+            raise CheckpointError(f"{path}: no checkpoint, {name} is missing; train one with: make train MODEL=...")
+    try:
+        values = json.loads((path / DESCRIPTION).read_text())
+        if values.pop("format") != FORMAT:
+            raise CheckpointError(f"{path / DESCRIPTION}: written in another format than {FORMAT}; train again")
+        description = PolicyDescription(
+            rules=tuple(values.pop("rules")), operators=tuple(values.pop("operators")),
+            encoder=EncoderConfig(**values.pop("encoder")), head_layers=tuple(values.pop("head_layers")),
+            env=EnvConfig(**values.pop("env")), **values,
+        )  # fmt: skip
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path / DESCRIPTION}: not a policy description: {error!r}") from error
+    return Checkpoint(path, description, _tensors(path / WEIGHTS))
+
+
+def load_optimizer(folder: Path, optimizer: torch.optim.Optimizer) -> bool:
+    """Restore an optimiser's moments; False where the checkpoint has none."""
+    if not (folder / OPTIMIZER).is_file():
+        return False
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in _tensors(folder / OPTIMIZER).items():
+        index, name = key.split(".", 1)
+        state.setdefault(int(index), {})[name] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    return True
+
+
+def check_vocabulary(description: PolicyDescription, rules: tuple[str, ...], operators: tuple[str, ...]) -> None:
+    """Compare what the policy was trained with against what is there now.
+
+    Raises:
+        CheckpointError: rules that the policy knows are gone, or the operator vocabulary differs.
+    """
+    gone = [name for name in description.rules if name not in rules]
+    if gone:
+        raise CheckpointError(
+            f"the policy was trained with rules that are not registered: {', '.join(gone[:5])}"
+            f"{' and others' if len(gone) > 5 else ''}; use the version of rewritegym that trained it, or train again"
+        )
+    if description.operators != operators:
+        raise CheckpointError("the policy was trained with another operator vocabulary; train again")
+
+
+def _tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path}: not a readable safetensors file ({error}); is it complete?") from error
+
+
+def _replace(path: Path, write: Any) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        temporary = Path(folder, path.name)
+        write(temporary)
+        os.replace(temporary, path)

@@ -1,0 +1,79 @@
+"""The actor-critic: every candidate scored by one shared head, the value read from the graph's embedding.
+
+Scores don't depend on a candidate's position (permutation-equivariant), so the policy carries over to other numbers
+of candidates; MaskablePPO takes it where the pieces that assume flat features are replaced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.type_aliases import Schedule
+from torch import Tensor, nn
+
+from agents.ppo.encoder import GraphEncoder
+
+
+class CandidateHeads(nn.Module):
+    """Policy head over each candidate's row; value head over the mean row of what is there."""
+
+    def __init__(self, width: int, layers: tuple[int, ...]) -> None:
+        super().__init__()
+        self.actor = nn.Sequential(*_mlp(width, layers), nn.Linear(layers[-1], 1))
+        self.critic = nn.Sequential(*_mlp(width, layers))
+        self.latent_dim_pi, self.latent_dim_vf = width, layers[-1]
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward_actor(features), self.forward_critic(features)
+
+    def forward_actor(self, features: Tensor) -> Tensor:
+        """Logits [B, A + 1] from rows [B, A + 1, width]."""
+        logits: Tensor = self.actor(features).squeeze(-1)
+        return logits
+
+    def forward_critic(self, features: Tensor) -> Tensor:
+        """Latent [B, layers[-1]]: the No-Op's row holds the graph's embedding and nothing of a candidate."""
+        latent: Tensor = self.critic(features[:, -1])
+        return latent
+
+
+class CandidatePolicy(MaskableActorCriticPolicy):
+    """MaskablePPO's policy with `GraphEncoder` features. `head_layers` are the widths of both heads ([256, 64] in
+    X-RLflow, appendix A)."""
+
+    def __init__(self, *args: Any, head_layers: tuple[int, ...] = (256, 64), **kwargs: Any) -> None:
+        self.head_layers = tuple(head_layers)
+        super().__init__(*args, features_extractor_class=GraphEncoder, normalize_images=False, **kwargs)
+
+    def _build_mlp_extractor(self) -> None:
+        self.mlp_extractor = CandidateHeads(self.features_dim, self.head_layers)  # type: ignore[assignment]
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        self._build_mlp_extractor()
+        self.action_net = nn.Identity()
+        self.value_net = nn.Linear(self.head_layers[-1], 1)
+        # Near-uniform at first: exploration begins without preferences.
+        last = self.mlp_extractor.actor[-1]
+        if isinstance(last, nn.Linear):
+            nn.init.orthogonal_(last.weight, gain=0.01)
+            nn.init.zeros_(last.bias)
+        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1.0), **self.optimizer_kwargs)
+
+    @torch.no_grad()
+    def action_probabilities(self, observation: dict[str, Any], mask: Any) -> Tensor:
+        """Probabilities [A + 1] of one unbatched observation under a mask."""
+        self.set_training_mode(False)
+        tensors, _ = self.obs_to_tensor(observation)
+        distribution = self.get_distribution(tensors, action_masks=mask)
+        probabilities: Tensor = distribution.distribution.probs[0]  # type: ignore[union-attr]
+        return probabilities
+
+
+def _mlp(width: int, layers: tuple[int, ...]) -> list[nn.Module]:
+    modules: list[nn.Module] = []
+    for size in layers:
+        modules += [nn.Linear(width, size), nn.ReLU()]
+        width = size
+    return modules

@@ -1,0 +1,183 @@
+"""Training: MaskablePPO on the environment, with progress, checkpoints, a time limit and a clean stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import configure
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
+
+from agents.config import Config
+from agents.ppo.checkpoint import Checkpoint, PolicyDescription, check_vocabulary, load_optimizer, save_checkpoint
+from agents.ppo.policy import CandidatePolicy
+from envs import GraphRewriteEnv
+from envs.observation import feature_sizes
+from envs.vocabulary import operator_vocabulary, rule_vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """What the command line decides beside the configuration."""
+
+    uri: str
+    """Model to train on."""
+    provider: str = "auto"
+    threads: int = 1
+    deployment_choices: bool = True
+    shapes: dict[str, tuple[int, ...]] | None = None
+    seed: int = 0
+    device: str = "cpu"
+    tensorboard_log: Path | None = None
+
+
+@dataclass(slots=True)
+class Progress:
+    """How training stands; handed to the progress display at every step."""
+
+    timesteps: int = 0
+    seconds: float = 0.0
+    episodes: int = 0
+    mean_reward: float = 0.0
+    best_speedup: float = 1.0
+    curve: list[tuple[int, float, float]] = field(default_factory=list)
+    """(timesteps, mean episode reward of the last 20, best speed-up so far) per finished episode."""
+
+
+def make_env(options: TrainingOptions, config: Config) -> Callable[[], Monitor[Any, Any]]:
+    """A factory of monitored environments, picklable for SubprocVecEnv."""
+
+    def build() -> Monitor[Any, Any]:
+        # A process of its own has its own PyTorch: leave the cores to the measurements.
+        torch.set_num_threads(1)
+        return Monitor(GraphRewriteEnv(**env_arguments(options, config)), info_keywords=("best_speedup",))
+
+    return build
+
+
+def env_arguments(options: TrainingOptions, config: Config) -> dict[str, Any]:
+    """Keyword arguments of `GraphRewriteEnv`."""
+    env = config.env
+    return {
+        "model": options.uri, "horizon": env.horizon, "feedback_every": env.feedback_every,
+        "max_candidates": env.max_candidates, "max_nodes": env.max_nodes, "max_edges": env.max_edges,
+        "granularity": env.granularity, "deployment_choices": options.deployment_choices,
+        "provider": options.provider, "threads": options.threads, "shapes": options.shapes,
+    }  # fmt: skip
+
+
+def policy_arguments(config: Config) -> dict[str, Any]:
+    """Keyword arguments of `CandidatePolicy` beyond spaces and learning rate."""
+    return {
+        "head_layers": config.ppo.head_layers,
+        "features_extractor_kwargs": {
+            "operators": len(operator_vocabulary()), "rules": len(rule_vocabulary()), "config": config.encoder,
+        },
+    }  # fmt: skip
+
+
+class Trainer:
+    """Owns the vectorised environment and the PPO model; `run` trains, `save` writes a checkpoint at any time."""
+
+    def __init__(
+        self, options: TrainingOptions, config: Config, checkpoint_folder: Path, resume: Checkpoint | None = None
+    ) -> None:
+        self.options, self.config, self.folder = options, config, checkpoint_folder
+        self.progress = Progress()
+        self.env = self._vectorised()
+        ppo = config.ppo
+        self.ppo = MaskablePPO(
+            CandidatePolicy, self.env, learning_rate=ppo.learning_rate, n_steps=ppo.n_steps, batch_size=ppo.batch_size,
+            n_epochs=ppo.n_epochs, gamma=ppo.gamma, gae_lambda=ppo.gae_lambda, clip_range=ppo.clip_range,
+            ent_coef=ppo.ent_coef, vf_coef=ppo.vf_coef, max_grad_norm=ppo.max_grad_norm, seed=options.seed,
+            device=options.device, policy_kwargs=policy_arguments(config),
+        )  # fmt: skip
+        formats = ["tensorboard"] if options.tensorboard_log is not None else []
+        self.ppo.set_logger(configure(str(options.tensorboard_log) if formats else None, formats))
+        if resume is not None:
+            self._resume(resume)
+
+    def run(self, on_step: Callable[[Progress], None] | None = None) -> Progress:
+        """Train until `total_timesteps` or `seconds` are reached; KeyboardInterrupt passes through after a save."""
+        callback = _TrainingCallback(self, on_step)
+        left = max(0, self.config.training.total_timesteps - self.ppo.num_timesteps)
+        try:
+            if left:
+                self.ppo.learn(left, callback=callback, reset_num_timesteps=False, log_interval=1)
+        finally:
+            self.save()
+        return self.progress
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        save_checkpoint(
+            self.folder, self.describe(), self.ppo.policy.state_dict(), self.ppo.policy.optimizer.state_dict()
+        )
+
+    def close(self) -> None:
+        """End the environments and their workers."""
+        self.env.close()
+
+    def describe(self) -> PolicyDescription:
+        """The description that goes into the checkpoint."""
+        return PolicyDescription(
+            rules=rule_vocabulary(), operators=operator_vocabulary(), features=feature_sizes(),
+            encoder=self.config.encoder, head_layers=self.config.ppo.head_layers, env=self.config.env,
+            deployment_choices=self.options.deployment_choices, trained_on=self.options.uri,
+            timesteps=self.ppo.num_timesteps, best_speedup=self.progress.best_speedup,
+        )  # fmt: skip
+
+    def _vectorised(self) -> VecEnv:
+        factories = [make_env(self.options, self.config) for _ in range(self.config.training.n_envs)]
+        if len(factories) == 1:
+            return DummyVecEnv(factories)
+        # "spawn": the parent has threads (PyTorch, the meter's pipes) that a fork would copy half-way.
+        return SubprocVecEnv(factories, start_method="spawn")
+
+    def _resume(self, checkpoint: Checkpoint) -> None:
+        check_vocabulary(checkpoint.description, rule_vocabulary(), operator_vocabulary())
+        self.ppo.policy.load_state_dict(dict(checkpoint.weights))
+        load_optimizer(checkpoint.path, self.ppo.policy.optimizer)
+        self.ppo.num_timesteps = checkpoint.description.timesteps
+        self.progress.best_speedup = checkpoint.description.best_speedup
+
+
+class _TrainingCallback(BaseCallback):
+    def __init__(self, trainer: Trainer, display: Callable[[Progress], None] | None) -> None:
+        super().__init__()
+        self._trainer, self._display = trainer, display
+        self._start = time.monotonic()
+        self._rewards: list[float] = []
+        self._saved = trainer.ppo.num_timesteps
+
+    def _on_step(self) -> bool:
+        progress, training = self._trainer.progress, self._trainer.config.training
+        progress.timesteps, progress.seconds = self.num_timesteps, time.monotonic() - self._start
+        for info in self.locals["infos"]:
+            progress.best_speedup = max(progress.best_speedup, float(info["best_speedup"]))
+            if "episode" in info:
+                self._finish_episode(float(info["episode"]["r"]))
+        if self.num_timesteps - self._saved >= training.checkpoint_freq:
+            self._saved = self.num_timesteps
+            self._trainer.save()
+        if self._display is not None:
+            self._display(progress)
+        return progress.seconds < training.seconds
+
+    def _finish_episode(self, reward: float) -> None:
+        progress = self._trainer.progress
+        self._rewards.append(reward)
+        recent = self._rewards[-20:]
+        progress.episodes += 1
+        progress.mean_reward = sum(recent) / len(recent)
+        progress.curve.append((progress.timesteps, progress.mean_reward, progress.best_speedup))
+
+    def _on_rollout_end(self) -> None:
+        self.logger.record("search/best_speedup", self._trainer.progress.best_speedup)

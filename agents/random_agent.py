@@ -1,0 +1,41 @@
+"""The random agent: uniform legal actions, measured along the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from agents.base import Budget, OptimizationResult, Search, action_of
+from agents.validate import conclude
+from envs.problem import Problem
+
+
+class RandomAgent:
+    """Rollouts of uniformly drawn candidates, each of at most `horizon` steps, every `measure_every`-th graph and the
+    last one measured."""
+
+    name = "random"
+
+    def __init__(self, horizon: int = 10, measure_every: int = 1) -> None:
+        self.horizon, self.measure_every = horizon, measure_every
+
+    def optimize(
+        self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
+    ) -> OptimizationResult:
+        rng = np.random.default_rng(seed)
+        search = Search(problem, budget, progress)
+        while not search.exhausted:
+            graph, actions = problem.model.graph, ()
+            for step in range(int(rng.integers(1, self.horizon + 1))):
+                candidates = problem.rewriter.candidates(graph)
+                if not candidates or search.exhausted:
+                    break
+                candidate = candidates[int(rng.integers(len(candidates)))]
+                graph, actions = candidate.apply(), (*actions, action_of(candidate))
+                if (step + 1) % self.measure_every == 0:
+                    search.measure(graph, actions)
+            search.measure(graph, actions)
+            if not problem.rewriter.candidates(problem.model.graph):
+                break
+        return conclude(search, self.name)

@@ -1,0 +1,84 @@
+"""What people see: progress while it runs, tables at the end. All of it on standard error or a given console."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from agents.base import Search
+from agents.ppo.trainer import Progress as TrainingProgress
+
+
+@contextmanager
+def training_display(console: Console, total: int) -> Iterator[Any]:
+    """A progress bar over timesteps; yields the callback that updates it."""
+    columns = (
+        SpinnerColumn(), TextColumn("training"), BarColumn(), TextColumn("{task.completed}/{task.total} steps"),
+        TextColumn("{task.fields[status]}"), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, refresh_per_second=2) as bar:
+        task = bar.add_task("training", total=total, status="")
+        shown = [0.0]
+
+        def update(progress: TrainingProgress) -> None:
+            status = (
+                f"episode {progress.episodes}  reward {progress.mean_reward:+.2f}  best x{progress.best_speedup:.3f}"
+            )
+            bar.update(task, completed=progress.timesteps, status=status)
+            if not console.is_terminal and progress.seconds - shown[0] >= 30:
+                shown[0] = progress.seconds
+                console.print(f"  {progress.seconds:4.0f} s  step {progress.timesteps}/{total}  {status}")
+
+        yield update
+
+
+@contextmanager
+def search_display(console: Console, agent: str) -> Iterator[Any]:
+    """A line that tells how a search stands; yields the callback that updates it."""
+    with console.status(f"{agent}: searching") as status:
+
+        def update(search: Search) -> None:
+            best = search.best
+            speedup = 1.0 if best is None else best.latency.speedup
+            status.update(
+                f"{agent}: {search.measurements}/{search.budget.measurements} measurements, "
+                f"{search.seconds:.0f}/{search.budget.seconds:.0f} s, best x{speedup:.3f}"
+            )
+
+        yield update
+
+
+def results_table(title: str, results: list[Mapping[str, Any]]) -> Table:
+    """A row per agent (and repeat): speed-up with its interval, latency, cost, check, deployment."""
+    table = Table(title=title, title_justify="left")
+    for name in ("agent", "speed-up", "95% interval", "ms", "seconds", "measured", "error", "refused optimisers"):
+        table.add_column(name, justify="left" if name in ("agent", "refused optimisers") else "right")
+    for entry in results:
+        low, high = entry["speedup_ci95"]
+        table.add_row(
+            str(entry["agent"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", f"{entry['latency_ms']:.2f}",
+            f"{entry['seconds']:.1f}", str(entry["measurements"]), f"{entry['max_rel_error']:.1e}",
+            ", ".join(entry["deployment"]["disabled_optimizers"]) or "none",
+        )  # fmt: skip
+    return table
+
+
+def rewrites_table(entry: Mapping[str, Any]) -> Table:
+    """Which substitutions made a result, in order."""
+    table = Table(title=f"substitutions of {entry['agent']}", title_justify="left")
+    for name in ("step", "rule", "sites", "what"):
+        table.add_column(name, justify="right" if name in ("step", "sites") else "left")
+    for step, rewrite in enumerate(entry["rewrites"], 1):
+        table.add_row(str(step), rewrite["rule"], str(rewrite["sites"]), rewrite["description"])
+    return table
+
+
+def print_json(values: object) -> None:
+    """One JSON document on standard output, and nothing else."""
+    print(json.dumps(values))

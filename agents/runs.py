@@ -1,0 +1,103 @@
+"""Run folders: runs/<time>-<model>-<agent>/ with configuration, checkpoint, optimised model and result."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agents.base import OptimizationResult
+from agents.config import Config
+from envs.problem import Problem
+from graph_rewrite.deployed import METADATA_KEY, sidecar_of
+from graph_rewrite.onnx_save import save
+
+
+def new_run(root: Path, model: str, agent: str) -> Path:
+    """A fresh folder named by time, model and agent."""
+    root.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", Path(model.removeprefix("zoo://").removeprefix("file:")).name.split("?")[0])
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{agent}"
+    for suffix in ("", *(f"-{n}" for n in range(2, 100))):
+        folder = root / (stem + suffix)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(f"{root}: too many runs called {stem}")
+
+
+def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
+    """The full configuration and the command line, as YAML."""
+    _write(folder / "config.yaml", yaml.safe_dump({"command": command, "config": _plain(config.to_dict())}, sort_keys=False))
+
+
+def write_json(path: Path, values: object) -> None:
+    """JSON, written as a whole."""
+    _write(path, json.dumps(values, indent=2) + "\n")
+
+
+def write_optimized(result: OptimizationResult, problem: Problem, path: Path) -> Path:
+    """The optimised model with its deployment in `metadata_props` and in a JSON file beside it.
+
+    When the result is the original, the file is a copy of it, deployed plainly.
+    """
+    deployment = problem.deployment.with_disabled(result.graph.disabled_optimizers)
+    text = json.dumps(deployment.to_json(), sort_keys=True)
+    save(result.graph, path, {METADATA_KEY: text})
+    _write(sidecar_of(path), text + "\n")
+    return path
+
+
+def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path | None) -> dict[str, Any]:
+    """One entry of `results`, as `evaluate.py --json` prints it."""
+    deployment = problem.deployment.with_disabled(result.graph.disabled_optimizers)
+    return {
+        "agent": result.agent,
+        "speedup": result.latency.speedup,
+        "speedup_ci95": list(result.latency.ci95),
+        "latency_ms": result.latency.ms,
+        "seconds": round(result.seconds, 3),
+        "measurements": result.measurements,
+        "verified": result.verified,
+        "max_rel_error": result.max_rel_error,
+        "rewrites": [
+            {"rule": a.rule, "description": a.description, "sites": a.count, "key": a.key} for a in result.actions
+        ],
+        "deployment": deployment.to_json(),
+        "onnx_path": None if onnx_path is None else str(onnx_path),
+        "message": result.message,
+        "trajectory": [list(point) for point in result.trajectory],
+    }
+
+
+def copy_checkpoint(source: Path, target: Path) -> None:
+    """Copy the files of a checkpoint that are needed to use it."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("policy.safetensors", "policy.json"):
+        shutil.copyfile(source / name, target / name)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _write(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,54 @@
+"""How every search ends: the most promising graphs measured with care, the winner checked, or else the original."""
+
+from __future__ import annotations
+
+from agents.base import OptimizationResult, Search, Visit
+from graph_rewrite.latency import Latency
+from graph_rewrite.onnx_save import materialize
+from graph_rewrite.verify import Equivalence, equivalent
+
+FINALISTS = 3
+"""How many of the best screened graphs are measured with full effort."""
+MARGIN = 0.005
+"""A result is kept only where its 95% interval lies above 1 + MARGIN: what A/A comparisons of one model show at most."""
+
+
+def conclude(search: Search, agent: str) -> OptimizationResult:
+    """Measure the best few with full effort and return the fastest that is surely faster and equal in its outputs."""
+    problem = search.problem
+    seconds, measurements = search.seconds, search.measurements
+    promising = sorted(search.visits.values(), key=lambda visit: -visit.latency.speedup)
+    promising = [visit for visit in promising if visit.actions and visit.latency.ok][:FINALISTS]
+    measured = [(visit, problem.measure(visit.graph, "full")) for visit in promising if visit.latency.speedup > 1.0]
+    rejected = []
+    for visit, latency in sorted(measured, key=lambda pair: -pair[1].speedup):
+        if not latency.ok or latency.ci95[0] <= 1.0 + MARGIN:
+            continue
+        check = check_outputs(search, visit)
+        if check.ok:
+            return OptimizationResult(
+                agent, visit.graph, latency, visit.actions, tuple(search.trajectory), measurements, seconds, True,
+                check.max_rel_error, check.message,
+            )  # fmt: skip
+        rejected.append(check.message)
+    reason = "; ".join(rejected) or "nothing was surely faster than the original"
+    unchanged = Latency(*_original_ms(measured, search), 1, _original_ms(measured, search)[0])
+    return OptimizationResult(
+        agent, problem.model.original, unchanged, (), tuple(search.trajectory), measurements, seconds, True, 0.0,
+        f"the original is kept: {reason}",
+    )  # fmt: skip
+
+
+def check_outputs(search: Search, visit: Visit) -> Equivalence:
+    """Original without any optimisation against the optimised model as it will be deployed."""
+    problem = search.problem
+    optimised = materialize(visit.graph, problem.workspace)
+    deployment = problem.deployment.with_disabled(visit.graph.disabled_optimizers)
+    return equivalent(problem.model.path, optimised, deployment)
+
+
+def _original_ms(measured: list[tuple[Visit, Latency]], search: Search) -> tuple[float, float, tuple[float, float]]:
+    known = [latency.baseline_ms for _, latency in measured if latency.ok]
+    known = known or [visit.latency.baseline_ms for visit in search.visits.values() if visit.latency.ok]
+    ms = known[0] if known else search.problem.measure(search.problem.model.original, "screen").ms
+    return ms, 1.0, (1.0, 1.0)

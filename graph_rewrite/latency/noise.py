@@ -1,0 +1,104 @@
+"""What this machine can do, and how far its timings can be trusted: the content of `rewritegym doctor`."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from statistics import median, stdev
+from typing import Any
+
+import onnxruntime as ort
+
+from graph_rewrite.latency.client import WorkerClient, WorkerFailure
+from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.latency.device import cpu_flags, cpu_model, gpu_model
+from graph_rewrite.latency.feeds import FeedSpec
+from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.latency.plan import Plan
+from graph_rewrite.latency.provider import resolve_provider
+from graph_rewrite.latency.statistics import Block, estimate, log_ratios
+
+_SIZE = 1024
+_PEAK_PLAN = Plan(min_pairs=5, max_pairs=40, warmup=2, target_ci_width=0.0, budget_s=0.5)
+_NOISE_PLAN = Plan(instances=6, min_instances=6, min_pairs=6, max_pairs=12, target_ci_width=0.0, budget_s=1.5)
+
+
+def machine_report(*, lock_path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """Provider, processor, versions, peak speed and noise of this machine, as plain values; takes some seconds.
+
+    `peak_gflops`: fp32 matrix product of 1024 x 1024 on one CPU thread, best run. `noise`: a model of a few
+    milliseconds against itself, in percent: `between_runs` is the standard deviation of single paired ratios within
+    one pair of sessions, `between_instances` that of six pairs' medians, `largest` the furthest of those from zero;
+    `ci95` is the interval of the speed-up, which should hold 1. Raises RuntimeError when ONNX Runtime fails at these.
+    """
+    provider = resolve_provider("auto")
+    with WorkerClient() as worker, MachineLock(lock_path), tempfile.TemporaryDirectory(prefix="rewritegym-") as folder:
+        peak, noise = _peak_gflops(worker, Path(folder)), _noise(worker, Path(folder))
+    return {
+        "provider": provider,
+        "providers": ort.get_available_providers(),
+        "gpu": gpu_model() if provider == "cuda" else None,
+        "cpu": cpu_model(),
+        "cpu_flags": list(cpu_flags()),
+        "cores": os.cpu_count(),
+        "platform": platform.platform(),
+        "versions": {"python": platform.python_version(), **_versions()},
+        "peak_gflops": round(peak, 1),
+        "noise": noise,
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {"onnxruntime": ort.__version__, "onnx": metadata.version("onnx"), "numpy": metadata.version("numpy")}
+
+
+def _peak_gflops(worker: WorkerClient, folder: Path) -> float:
+    from graph_rewrite.latency.models import matmul_model
+
+    path = folder / "matmul.onnx"
+    path.write_bytes(matmul_model(_SIZE, constant=True).SerializeToString())
+    samples = _ask(worker, {"kind": "time", "candidate": _side(path), **_shared(_PEAK_PLAN)})["samples"]
+    return float(2 * _SIZE**3 / min(samples) / 1e9)
+
+
+def _noise(worker: WorkerClient, folder: Path) -> dict[str, Any]:
+    from graph_rewrite.latency.models import noise_model
+
+    path = folder / "noise.onnx"
+    path.write_bytes(noise_model().SerializeToString())
+    side = _side(path)
+    reply = _ask(worker, {"kind": "compare", "baseline": side, "candidate": side, **_shared(_NOISE_PLAN)})
+    blocks = [Block(tuple(left), tuple(right), repeats) for left, right, repeats in reply["blocks"]]
+    ratios = [log_ratios(block) for block in blocks]
+    centres = [median(sample) for sample in ratios]
+    within = math.sqrt(sum(stdev(sample) ** 2 for sample in ratios) / len(ratios))
+    found = estimate(blocks)
+    return {
+        "model_ms": round(1e3 * median(seconds for block in blocks for seconds in block.candidate), 3),
+        "between_runs_percent": round(100 * within, 2),
+        "between_instances_percent": round(100 * stdev(centres), 2),
+        "largest_percent": round(100 * max(map(abs, centres)), 2),
+        "ci95": [round(found.low, 4), round(found.high, 4)],
+    }
+
+
+def _side(path: Path) -> dict[str, Any]:
+    return {"path": str(path), "deployment": Deployment().to_json()}
+
+
+def _shared(plan: Plan) -> dict[str, Any]:
+    return {"feeds": FeedSpec().to_json(), "plan": plan.to_json()}
+
+
+def _ask(worker: WorkerClient, request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        reply = worker.request(request)
+    except WorkerFailure as failure:
+        raise RuntimeError(f"ONNX Runtime fails on a small model: {failure.message}") from failure
+    if reply["status"] != "ok":
+        raise RuntimeError(f"ONNX Runtime fails on a small model: {reply['message']}")
+    return reply

@@ -1,0 +1,224 @@
+"""The cost model of TASO: a graph costs the sum of what its operators cost alone.
+
+Jia et al., "TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions", SOSP'19,
+section 5: each operator is measured once per configuration on the hardware, and the graph's cost is their sum. It
+is cheap, since candidates share nearly all operators, and it sees neither fusion nor layout nor caches.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+from typing import Any, Self
+
+import onnxruntime as ort
+
+from graph_rewrite.latency.base import BaselineError, Effort, Latency, Measurable, Status
+from graph_rewrite.latency.cache import MeasurementCache
+from graph_rewrite.latency.client import WorkerClient, WorkerFailure
+from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.feeds import FeedSpec
+from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.latency.operator_spec import OperatorSpec
+from graph_rewrite.latency.plan import Plan
+from graph_rewrite.latency.statistics import median_standard_error
+
+OPERATOR_PLAN = Plan(min_pairs=5, max_pairs=50, warmup=2, target_ci_width=0.05, budget_s=0.1)
+
+_FLOAT = 1  # onnx.TensorProto.FLOAT
+_NOTHING = OperatorSpec("Identity", "", {}, ((_FLOAT, (1,)),), ((_FLOAT, (1,)),), opset=16)
+_LEAST_MS = 1e-4  # no operator is dispatched in less; keeps ratios finite
+_Z = 1.96
+_INDEXED = {"Gather": 1, "GatherElements": 1}
+"""Operators with an input of indices: its position. Spread over the whole axis, as caches feel the difference."""
+
+
+@dataclass(frozen=True)
+class OperatorCost:
+    """What one operator takes alone, in milliseconds; `relative_error` is a standard error."""
+
+    ms: float
+    relative_error: float = 0.0
+    runs: int = 0
+    status: Status = "ok"
+    message: str = ""
+
+
+class OperatorCostMeter:
+    """Sums up operator costs and compares the sums of a graph and the baseline.
+
+    `operators` gives the operators of a graph. Each distinct one is timed once, as a model of one node in a worker
+    process, with the baseline's plain deployment, and remembered in memory and in `cache`. What a session run costs by
+    itself (measured with an Identity of one element) is taken off. `speedup` is the ratio of the sums, and `ci95`
+    follows from the errors of those operators whose number differs.
+    """
+
+    def __init__(
+        self,
+        baseline: Measurable,
+        operators: Callable[[Measurable], Iterable[OperatorSpec]],
+        deployment: Deployment | None = None,
+        *,
+        workspace: str | os.PathLike[str],
+        cache: MeasurementCache | None = None,
+        plan: Plan = OPERATOR_PLAN,
+        timeout_s: float = 30.0,
+        memory_limit_mb: int | None = None,
+        lock_path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.baseline = baseline
+        self.deployment = (deployment if deployment is not None else Deployment()).plain()
+        self.workspace = Path(workspace)
+        self.plan = plan
+        self._operators = operators
+        self._cache = cache
+        self._worker = WorkerClient(timeout_s=timeout_s, memory_limit_mb=memory_limit_mb)
+        self._lock = MachineLock(lock_path)
+        self._costs: dict[str, OperatorCost] = {}
+        self._measurements = 0
+
+    @property
+    def measurements(self) -> int:
+        """How many operators were really timed."""
+        return self._measurements
+
+    def measure(self, graph: Measurable, effort: Effort = "screen") -> Latency:
+        """The sum over `graph`'s operators; `effort` makes no difference. Raises BaselineError, as `OrtMeter` does."""
+        baseline_counts, failed = self._price(self.baseline)
+        if failed is not None:
+            raise BaselineError(f"an operator of the baseline cannot be timed alone: {failed.message}")
+        counts, failed = self._price(graph)
+        if failed is not None:
+            return Latency.failed(failed.status, failed.message)
+        return self._latency(baseline_counts, counts)
+
+    def cost(self, spec: OperatorSpec) -> OperatorCost:
+        """What one operator costs; zero when it is computed once, as the model is opened."""
+        if spec.is_constant:
+            return OperatorCost(0.0)
+        known = self._costs.get(spec.key)
+        if known is None:
+            known = self._costs[spec.key] = self._stored(spec) or self._net(spec)
+        return known
+
+    def close(self) -> None:
+        """Ends the worker; a later measurement starts another."""
+        self._worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _price(self, graph: Measurable) -> tuple[Counter[str], OperatorCost | None]:
+        """How often each operator that costs anything occurs, and the first one that could not be timed."""
+        counts: Counter[str] = Counter()
+        for spec in self._operators(graph):
+            cost = self.cost(spec)
+            if cost.status != "ok":
+                return counts, cost
+            if not spec.is_constant:
+                counts[spec.key] += 1
+        return counts, None
+
+    def _latency(self, baseline: Counter[str], candidate: Counter[str]) -> Latency:
+        baseline_ms, candidate_ms = self._sum(baseline), self._sum(candidate)
+        # First-order error of log(baseline / candidate): an operator in both sums moves both alike.
+        variance = 0.0
+        for key in baseline.keys() | candidate.keys():
+            share = baseline[key] / baseline_ms - candidate[key] / candidate_ms
+            variance += (share * self._costs[key].ms * self._costs[key].relative_error) ** 2
+        speedup, half = baseline_ms / candidate_ms, _Z * math.sqrt(variance)
+        return Latency(
+            ms=candidate_ms,
+            speedup=speedup,
+            ci95=(speedup * math.exp(-half), speedup * math.exp(half)),
+            runs=sum(self._costs[key].runs for key in candidate),
+            baseline_ms=baseline_ms,
+        )
+
+    def _sum(self, counts: Counter[str]) -> float:
+        return max(_LEAST_MS, sum(number * self._costs[key].ms for key, number in counts.items()))
+
+    def _stored(self, spec: OperatorSpec) -> OperatorCost | None:
+        values = self._cache.get(self._disk_key(spec)) if self._cache is not None else None
+        return None if values is None else OperatorCost(values["ms"], values["relative_error"], values["runs"])
+
+    def _disk_key(self, spec: OperatorSpec) -> dict[str, Any]:
+        return {
+            "kind": "operator",
+            "operator": spec.key,
+            "deployment": self.deployment.key,
+            "device": device_name(self.deployment.provider),
+            "onnxruntime": ort.__version__,
+            "plan": self.plan.key,
+        }
+
+    def _net(self, spec: OperatorSpec) -> OperatorCost:
+        """Times an operator and takes off what a run of a session costs by itself."""
+        if _NOTHING.key not in self._costs:
+            self._costs[_NOTHING.key] = self._time(_NOTHING)
+        gross = self._time(spec)
+        if gross.status != "ok":
+            return gross
+        net = OperatorCost(
+            ms=max(_LEAST_MS, gross.ms - self._costs[_NOTHING.key].ms),
+            relative_error=gross.relative_error,
+            runs=gross.runs,
+        )
+        if self._cache is not None:
+            values = {"ms": net.ms, "relative_error": net.relative_error, "runs": net.runs, "op": spec.op}
+            self._cache.put(self._disk_key(spec), values)
+        return net
+
+    def _time(self, spec: OperatorSpec) -> OperatorCost:
+        # Imported here because onnx is slow to load and this package must stay light for the worker.
+        from graph_rewrite.latency.models import operator_model
+
+        name = f"{spec.domain}::{spec.op}" if spec.domain else spec.op
+        with self._lock:
+            path = self.workspace / f"operator-{spec.key[:32]}.onnx"
+            try:
+                path.write_bytes(operator_model(spec).SerializeToString())
+                self._measurements += 1
+                reply = self._worker.request(self._request(path, spec))
+            except (OSError, ValueError) as error:
+                return OperatorCost(math.inf, status="error", message=f"{name}: {error}")
+            except WorkerFailure as failure:
+                return OperatorCost(math.inf, status=failure.status, message=f"{name}: {failure.message}")
+            finally:
+                path.unlink(missing_ok=True)
+        if reply["status"] != "ok":
+            return OperatorCost(math.inf, status=reply["status"], message=f"{name}: {reply['message']}")
+        samples = reply["samples"]
+        error = median_standard_error([math.log(sample) for sample in samples])
+        runs = len(samples) * reply["repeats"]
+        return OperatorCost(1e3 * median(samples), error if math.isfinite(error) else 0.0, runs)
+
+    def _request(self, path: Path, spec: OperatorSpec) -> dict[str, Any]:
+        return {
+            "kind": "time",
+            "candidate": {"path": str(path), "deployment": self.deployment.to_json()},
+            "feeds": FeedSpec(input_ranges=_index_ranges(spec)).to_json(),
+            "plan": self.plan.to_json(),
+        }
+
+
+def _index_ranges(spec: OperatorSpec) -> dict[str, tuple[float, float]]:
+    """Ranges for integer inputs: valid as indices for any operator, and all over the axis where we know which."""
+    ranges: dict[str, tuple[float, float]] = {f"i{index}": (0, 2) for index in range(len(spec.input_types))}
+    position, data = _INDEXED.get(spec.op), spec.input_types[0] if spec.input_types else None
+    if position is not None and data is not None and data[1]:
+        ranges[f"i{position}"] = (0, data[1][int(spec.attrs.get("axis", 0))])
+        ranges["i0"] = (0, 2)
+    return ranges

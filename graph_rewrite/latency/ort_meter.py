@@ -1,0 +1,268 @@
+"""End-to-end latency in ONNX Runtime, of candidates against the model they came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+from typing import Any, Self
+
+import onnxruntime as ort
+
+from graph_rewrite.latency.base import BaselineError, Effort, Latency, Materialize, Measurable
+from graph_rewrite.latency.cache import MeasurementCache
+from graph_rewrite.latency.client import WorkerClient, WorkerFailure
+from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.feeds import FeedSpec
+from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.latency.plan import FULL, SCREEN, Plan
+from graph_rewrite.latency.statistics import Block, estimate
+from graph_rewrite.latency.wire import Message
+
+_TO_MS = 1e3
+_Key = tuple[str, str]
+
+
+class _NotWritten(RuntimeError):
+    """A candidate's file could not be written."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two models of a comparison: a graph and how it is run."""
+
+    graph: Measurable
+    deployment: Deployment
+
+    @cached_property
+    def key(self) -> _Key:
+        return self.graph.hash, self.deployment.key
+
+
+class OrtMeter:
+    """Times a graph and the baseline in turn in a worker process and compares them.
+
+    The baseline is run plainly (every optimiser of ONNX Runtime on), a candidate with the optimisers refused that it
+    asks to refuse. `materialize` writes a graph into `workspace`; the file of a candidate is removed after its
+    measurement unless `keep_files`. `screen` and `full` are the plans of the two efforts.
+
+    Values are memoised per graph and effort for the life of the meter, and good ones are kept in `cache` across
+    runs; a `full` result also answers a later `screen`. A candidate that crashes, hangs, runs out of memory or cannot
+    be opened gives a Latency that says so. Raises BaselineError when the baseline cannot be measured. Everything that
+    loads the machine happens under one lock (`lock_path`, by default one per machine).
+
+    The meter can be pickled and forked; each copy starts a worker of its own when it first needs one.
+    """
+
+    def __init__(
+        self,
+        baseline: Measurable,
+        materialize: Materialize,
+        deployment: Deployment | None = None,
+        *,
+        workspace: str | os.PathLike[str],
+        cache: MeasurementCache | None = None,
+        feeds: FeedSpec | None = None,
+        screen: Plan = SCREEN,
+        full: Plan = FULL,
+        timeout_s: float = 30.0,
+        memory_limit_mb: int | None = None,
+        lock_path: str | os.PathLike[str] | None = None,
+        keep_files: bool = False,
+    ) -> None:
+        self.deployment = deployment if deployment is not None else Deployment()
+        if memory_limit_mb is not None and self.deployment.provider == "cuda":
+            raise ValueError("memory_limit_mb works on the CPU only: a CUDA process maps far more than it uses")
+        self.baseline = baseline
+        self.workspace = Path(workspace)
+        self.feeds = feeds if feeds is not None else FeedSpec()
+        self.plans: dict[Effort, Plan] = {"screen": screen, "full": full}
+        self._feeds_key = self.feeds.key
+        self._materialize = materialize
+        self._cache = cache
+        self._keep_files = keep_files
+        self._worker = WorkerClient(timeout_s=timeout_s, memory_limit_mb=memory_limit_mb)
+        self._lock = MachineLock(lock_path)
+        self._baseline_path: Path | None = None
+        self._memo: dict[tuple[_Key, _Key, Effort], Latency] = {}
+        self._measurements = 0
+
+    @property
+    def measurements(self) -> int:
+        """How many comparisons were really taken, those answered from memory or disk not counted."""
+        return self._measurements
+
+    def measure(self, graph: Measurable, effort: Effort = "screen") -> Latency:
+        """The latency of `graph` and its speed-up over the baseline."""
+        return self._compare(self._plain_baseline(), self._as_deployed(graph), effort)
+
+    def compare(self, reference: Measurable, candidate: Measurable, effort: Effort = "full") -> Latency:
+        """The speed-up of `candidate` over `reference`, each run with the optimisers refused that it asks to refuse."""
+        return self._compare(self._as_deployed(reference), self._as_deployed(candidate), effort)
+
+    def confirm(self, graph: Measurable) -> Latency:
+        """A full measurement taken anew, whatever is known already, that replaces what is remembered.
+
+        The best of many measured candidates owes part of its lead to luck; a fresh measurement does not.
+        """
+        return self._measure_anew(self._plain_baseline(), self._as_deployed(graph), "full")
+
+    def active_optimizers(self, graph: Measurable) -> frozenset[str]:
+        """Optimisers of ONNX Runtime that change this graph as deployed; refusing any other would change nothing.
+
+        Single rewrite rules cannot be told apart: all of them count as active if any is. Raises RuntimeError where
+        the graph cannot be written or opened.
+        """
+        side = self._as_deployed(graph)
+        with self._lock, self._written(side) as path:
+            reply = self._ask({"kind": "optimizers", "candidate": _plain(path, side.deployment)})
+        if reply["status"] != "ok":
+            raise RuntimeError(f"ONNX Runtime cannot open {path.name}: {reply['message']}")
+        return frozenset(reply["active"])
+
+    def close(self) -> None:
+        """Ends the worker; a later measurement starts another."""
+        self._worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _plain_baseline(self) -> _Side:
+        return _Side(self.baseline, self.deployment.plain())
+
+    def _as_deployed(self, graph: Measurable) -> _Side:
+        return _Side(graph, self.deployment.with_disabled(graph.disabled_optimizers))
+
+    def _compare(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency:
+        known = self._recall(baseline, candidate, effort)
+        return known if known is not None else self._measure_anew(baseline, candidate, effort)
+
+    def _recall(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency | None:
+        pair = (baseline.key, candidate.key)
+        screened = self._memo.get((*pair, "screen"))
+        # One crash or hang per candidate is enough, so a failed screening answers for both efforts.
+        if screened is not None and (effort == "screen" or not screened.ok):
+            return screened
+        if (thorough := self._memo.get((*pair, "full"))) is not None:
+            return thorough
+        if self._cache is None:
+            return None
+        answering: tuple[Effort, ...] = ("full",) if effort == "full" else ("full", "screen")
+        stored = self._cache.get(*(self._disk_key(baseline, candidate, effort) for effort in answering))
+        if stored is None:
+            return None
+        latency = self._memo[(*pair, effort)] = Latency.from_json(stored)
+        return latency
+
+    def _measure_anew(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency:
+        try:
+            latency = self._take(baseline, candidate, self.plans[effort])
+        except _NotWritten as error:  # the disk's fault and not the graph's, so it is not remembered
+            return Latency.failed("error", str(error))
+        self._memo[(baseline.key, candidate.key, effort)] = latency
+        # A failure may be this machine's on this day: other runs try again.
+        if latency.ok and self._cache is not None:
+            self._cache.put(self._disk_key(baseline, candidate, effort), latency.to_json())
+        return latency
+
+    def _disk_key(self, baseline: _Side, candidate: _Side, effort: Effort) -> Mapping[str, Any]:
+        return {
+            "kind": "end-to-end",
+            "graph": candidate.graph.hash,
+            "deployment": candidate.deployment.key,
+            "baseline": baseline.graph.hash,
+            "baseline_deployment": baseline.deployment.key,
+            "device": device_name(self.deployment.provider),
+            "onnxruntime": ort.__version__,
+            "feeds": self._feeds_key,
+            "effort": effort,
+            "plan": self.plans[effort].key,
+        }
+
+    def _take(self, baseline: _Side, candidate: _Side, plan: Plan) -> Latency:
+        # Writing may fold weights, which loads the machine as well, and workspaces may be shared.
+        with self._lock, self._written(baseline) as reference_path, self._written(candidate) as candidate_path:
+            request = {
+                "kind": "compare",
+                "baseline": _plain(reference_path, baseline.deployment),
+                "candidate": _plain(candidate_path, candidate.deployment),
+                "feeds": self.feeds.to_json(),
+                "plan": plan.to_json(),
+            }
+            self._measurements += 1
+            reply = self._ask(request)
+            if _baseline_failed(reply) and reply["status"] != "error":
+                # It may have suffered from what ran in this worker before; the second one is fresh.
+                reply = self._ask(request)
+        if _baseline_failed(reply):
+            raise BaselineError(
+                f"the baseline model cannot be measured with {baseline.deployment.to_json()}: {reply['message']}."
+                " Run it alone in ONNX Runtime to see why; integer inputs out of range need FeedSpec.input_ranges,"
+                " a slow model a larger timeout_s, a large one a larger memory_limit_mb"
+            )
+        if reply["status"] != "ok":
+            return Latency.failed(reply["status"], reply["message"])
+        return _latency(reply["blocks"], identical=baseline.key == candidate.key)
+
+    def _ask(self, request: Message) -> Message:
+        try:
+            reply = self._worker.request(request)
+        except WorkerFailure as failure:
+            return {"status": failure.status, "phase": failure.phase, "message": failure.message}
+        if reply["status"] == "oom" or (reply["status"] == "error" and self.deployment.provider == "cuda"):
+            # A fragmented heap or a broken CUDA context would fail the next model too.
+            self._worker.close()
+        return reply
+
+    @contextmanager
+    def _written(self, side: _Side) -> Iterator[Path]:
+        """The side's model file, for as long as it is needed; the baseline's is kept."""
+        is_baseline = side.graph.hash == self.baseline.hash
+        if is_baseline and self._baseline_path is not None and self._baseline_path.exists():
+            yield self._baseline_path
+            return
+        try:
+            path = self._materialize(side.graph, self.workspace)
+        except OSError as error:
+            if is_baseline:
+                raise BaselineError(f"the baseline model cannot be written into {self.workspace}: {error}") from error
+            raise _NotWritten(f"the model cannot be written into {self.workspace}: {error}") from error
+        if is_baseline:
+            self._baseline_path = path
+        try:
+            yield path
+        finally:
+            if not is_baseline and not self._keep_files:
+                path.unlink(missing_ok=True)
+
+
+def _plain(path: Path, deployment: Deployment) -> Message:
+    return {"path": str(path), "deployment": deployment.to_json()}
+
+
+def _baseline_failed(reply: Message) -> bool:
+    return reply["status"] != "ok" and str(reply["phase"]).startswith("baseline")
+
+
+def _latency(timings: Sequence[tuple[list[float], list[float], int]], *, identical: bool) -> Latency:
+    blocks = [Block(tuple(baseline), tuple(candidate), repeats) for baseline, candidate, repeats in timings]
+    found = estimate(blocks)
+    speedup, interval = (1.0, (1.0, 1.0)) if identical else (found.speedup, (found.low, found.high))
+    return Latency(
+        ms=_TO_MS * median(seconds for block in blocks for seconds in block.candidate),
+        speedup=speedup,
+        ci95=interval,
+        runs=sum(len(block.candidate) * block.repeats for block in blocks),
+        baseline_ms=_TO_MS * median(seconds for block in blocks for seconds in block.baseline),
+    )

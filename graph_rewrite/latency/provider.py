@@ -1,0 +1,55 @@
+"""Which execution provider a run takes."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import onnxruntime as ort
+
+from graph_rewrite.latency.client import WorkerClient, WorkerFailure
+
+Provider = Literal["cpu", "cuda"]
+
+
+class ProviderError(RuntimeError):
+    """The provider that was asked for does not work on this machine."""
+
+
+def resolve_provider(wanted: str) -> Provider:
+    """`auto` gives `cuda` where a CUDA device really answers, else `cpu`; the other two give themselves.
+
+    ONNX Runtime lists its CUDA provider also where there is no device, so one matrix product is run on it, in a
+    process of its own: the caller does not get a CUDA context. Raises ProviderError for `cuda` where it does not work,
+    ValueError for any other name.
+    """
+    if wanted not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"provider must be 'auto', 'cpu' or 'cuda', got {wanted!r}")
+    if wanted == "cpu":
+        return "cpu"
+    fault = _cuda_fault()
+    if not fault:
+        return "cuda"
+    if wanted == "auto":
+        return "cpu"
+    raise ProviderError(f"provider 'cuda' does not work here: {fault}. Use 'cpu' or 'auto'")
+
+
+@cache
+def _cuda_fault() -> str:
+    """Why CUDA does not work here; empty when it does."""
+    if "CUDAExecutionProvider" not in ort.get_available_providers():
+        return "this onnxruntime has no CUDA provider (install onnxruntime-gpu)"
+    # Imported here because only this function builds models, and onnx is slow to load.
+    from graph_rewrite.latency.models import matmul_model
+
+    with tempfile.TemporaryDirectory(prefix="rewritegym-") as folder, WorkerClient() as worker:
+        path = Path(folder) / "matmul.onnx"
+        path.write_bytes(matmul_model(64, constant=False).SerializeToString())
+        try:
+            reply = worker.request({"kind": "probe_cuda", "path": str(path)})
+        except WorkerFailure as failure:
+            return failure.message
+    return "" if reply["status"] == "ok" else str(reply["message"])

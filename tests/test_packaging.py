@@ -1,0 +1,258 @@
+"""The house as a whole: what is imported when, what is installed, and which package may import which."""
+
+import ast
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import rewritegym
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("agents", "benchmarks", "envs", "graph_rewrite", "rewritegym")
+DATA = ("checkpoints", "configs")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+REQUIREMENTS = [Requirement(line) for line in PROJECT["dependencies"]]
+DEVELOPMENT = [Requirement(line) for line in PROJECT["optional-dependencies"]["dev"]]
+
+
+def run_python(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+class TestPublicNames:
+    def test_import_loads_neither_torch_nor_onnxruntime(self) -> None:
+        heavy = ("torch", "onnxruntime", "onnx", "stable_baselines3", "matplotlib", "graph_rewrite", "envs", "agents")
+        code = f"import sys, rewritegym; print([name for name in {heavy} if name in sys.modules])"
+        done = run_python("-c", code)
+        assert done.stdout.strip() == "[]", done.stderr
+
+    @pytest.mark.parametrize("name", rewritegym.__all__)
+    def test_every_public_name_resolves_and_is_listed(self, name: str) -> None:
+        assert getattr(rewritegym, name) is getattr(rewritegym, name)
+        assert name in dir(rewritegym)
+
+    def test_unknown_name_is_an_attribute_error_that_lists_the_names(self) -> None:
+        with pytest.raises(AttributeError, match=r"no attribute 'sesion'.*session"):
+            _ = rewritegym.sesion  # type: ignore[attr-defined]
+
+    def test_session_stays_the_function(self) -> None:
+        importlib.import_module("rewritegym.deployed")
+        assert callable(rewritegym.session)
+
+    def test_environment_is_registered(self) -> None:
+        spec = gymnasium.spec("rewritegym/GraphRewrite-v0")
+        assert spec.entry_point == "envs.graph_rewrite_env:GraphRewriteEnv"
+        assert gymnasium.envs.registration.load_env_creator(spec.entry_point) is rewritegym.GraphRewriteEnv
+
+
+class TestCommands:
+    def test_ci_runs_the_test_command_of_the_readme(self) -> None:
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        command = re.search(r"^```\n(make test.*)\n```$", readme, re.MULTILINE)
+        assert command is not None
+        script = ROOT / ".ci" / "run"
+        assert os.access(script, os.X_OK)
+        last_line = script.read_text(encoding="utf-8").strip().splitlines()[-1]
+        assert last_line == f"exec {command[1]} </dev/null"
+
+    @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+    def test_make_without_a_target_lists_every_target(self) -> None:
+        phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert phony is not None
+        listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for target in phony[1].split():
+            assert re.search(rf"^  {target}\s+\S", listed, re.MULTILINE), target
+
+    @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+    @pytest.mark.parametrize("target", ["train", "evaluate"])
+    def test_make_hands_model_and_arguments_on(self, target: str) -> None:
+        command = ["make", "--dry-run", target, "MODEL=squeezenet", "ARGS=--seed 1"]
+        printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert f"{target}.py --model squeezenet --seed 1" in printed
+
+
+class TestWheel:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """A wheel of this tree, built from a copy so that nothing is left behind in it."""
+        folder = tmp_path_factory.mktemp("wheel")
+        source = folder / "source"
+        source.mkdir()
+        for name in (*PACKAGES, *DATA):
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "constraints.txt"):
+            shutil.copy(ROOT / name, source)
+        code = f"from setuptools.build_meta import build_wheel; print(build_wheel({str(folder)!r}))"
+        done = run_python("-c", code, cwd=source)
+        assert done.returncode == 0, done.stderr
+        return folder / done.stdout.splitlines()[-1]
+
+    def test_holds_every_module_and_no_tests(self, wheel: Path) -> None:
+        with zipfile.ZipFile(wheel) as archive:
+            shipped = {name for name in archive.namelist() if name.endswith(".py")}
+        assert shipped == {
+            path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+        }
+
+    def test_finds_its_configurations_and_checkpoints(self, wheel: Path, tmp_path: Path) -> None:
+        site = tmp_path / "site"
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site)
+        code = "from agents import paths; print(paths.configs(), paths.checkpoints(), sep='\\n')"
+        done = run_python("-c", code, cwd=tmp_path, PYTHONPATH=str(site))
+        assert done.stdout.splitlines() == [str(site / "agents" / "configs"), str(site / "agents" / "checkpoints")]
+        for name in DATA:
+            expected = {path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*") if path.is_file()}
+            found = {path.relative_to(site / "agents" / name) for path in (site / "agents" / name).rglob("*")}
+            assert expected <= found
+
+    def test_names_script_version_and_licence(self, wheel: Path) -> None:
+        with zipfile.ZipFile(wheel) as archive:
+            info = next(name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name)
+            entry_points = archive.read(f"{info}/entry_points.txt").decode()
+            metadata = archive.read(f"{info}/METADATA").decode()
+            assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+        assert "rewritegym = rewritegym.cli:main" in entry_points
+        assert f"\nVersion: {rewritegym.__version__}\n" in metadata
+        assert "\nLicense-Expression: Apache-2.0\n" in metadata
+
+
+class TestDependencies:
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def pins() -> dict[str, Version]:
+        lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        pins = {}
+        for line in (line for line in lines if line and not line.startswith("#")):
+            exact = re.fullmatch(r"([A-Za-z0-9._-]+)==([^\s;*]+)", line)
+            assert exact is not None, f"constraints.txt: {line!r} is no exact version"
+            pins[canonicalize_name(exact[1])] = Version(exact[2])
+        return pins
+
+    @pytest.mark.parametrize("requirement", [*REQUIREMENTS, *DEVELOPMENT], ids=str)
+    def test_pin_lies_in_the_range(self, pins: dict[str, Version], requirement: Requirement) -> None:
+        assert pins[canonicalize_name(requirement.name)] in requirement.specifier
+
+    def test_pins_are_not_tied_to_one_build(self, pins: dict[str, Version]) -> None:
+        assert [name for name, version in pins.items() if version.local] == []
+
+    @pytest.mark.parametrize(
+        ("system", "machine", "expected"),
+        [
+            ("linux", "x86_64", "onnxruntime-gpu"),
+            ("win32", "AMD64", "onnxruntime-gpu"),
+            ("linux", "aarch64", "onnxruntime"),
+            ("win32", "ARM64", "onnxruntime"),
+            ("darwin", "arm64", "onnxruntime"),
+            ("darwin", "x86_64", "onnxruntime"),
+        ],
+    )
+    def test_every_platform_gets_one_onnxruntime(self, system: str, machine: str, expected: str) -> None:
+        platform = {"sys_platform": system, "platform_machine": machine}
+        chosen = [
+            requirement.name
+            for requirement in REQUIREMENTS
+            if requirement.name.startswith("onnxruntime")
+            and (requirement.marker is None or requirement.marker.evaluate(platform))
+        ]
+        assert chosen == [expected]
+
+    def test_every_import_is_a_declared_dependency(self) -> None:
+        declared = {canonicalize_name(requirement.name) for requirement in REQUIREMENTS}
+        providers = importlib.metadata.packages_distributions()
+        undeclared = {
+            f"{path.relative_to(ROOT)} imports {module}"
+            for path in shipped_files()
+            for module in imported_modules(path)
+            if declared.isdisjoint(canonicalize_name(name) for name in providers.get(module, ()))
+        }
+        assert not undeclared
+
+
+def shipped_files() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from (ROOT / package).rglob("*.py")
+    yield from (path for path in ROOT.glob("*.py") if path.name != "setup.py")
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Top-level names that a file imports anywhere in it, less the standard library's and our own."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    top = {name.split(".")[0] for name in found}
+    return top - sys.stdlib_module_names - set(PACKAGES)
+
+
+class TestImportContracts:
+    def lint(self, tree: Path) -> subprocess.CompletedProcess[str]:
+        code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+        return run_python("-c", code, cwd=tree)
+
+    def test_hold(self) -> None:
+        done = self.lint(ROOT)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Path:
+        """The same contracts over empty packages."""
+        for package in (*PACKAGES, "graph_rewrite/zoo"):
+            (tmp_path / package).mkdir()
+            (tmp_path / package / "__init__.py").touch()
+        shutil.copy(ROOT / "pyproject.toml", tmp_path)
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        ("module", "line"),
+        [
+            ("graph_rewrite/a.py", "import envs"),
+            ("graph_rewrite/a.py", "import gymnasium"),
+            ("graph_rewrite/a.py", "from stable_baselines3.common import logger"),
+            ("graph_rewrite/a.py", "def f():\n    import torch.nn"),
+            ("envs/a.py", "import agents"),
+            ("envs/a.py", "import torch"),
+            ("envs/a.py", "import sb3_contrib"),
+            ("agents/a.py", "import rewritegym"),
+            ("rewritegym/a.py", "import torch"),
+        ],
+    )
+    def test_refuse(self, tree: Path, module: str, line: str) -> None:
+        (tree / module).write_text(line + "\n", encoding="utf-8")
+        done = self.lint(tree)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "BROKEN" in done.stdout
+
+    def test_allow_torch_in_agents_and_zoo_and_what_uses_them(self, tree: Path) -> None:
+        (tree / "graph_rewrite/zoo/bert.py").write_text("import torch\n", encoding="utf-8")
+        (tree / "graph_rewrite/uri.py").write_text("import graph_rewrite.zoo.bert\n", encoding="utf-8")
+        (tree / "agents/ppo.py").write_text("import torch\nimport sb3_contrib\nimport envs\n", encoding="utf-8")
+        (tree / "rewritegym/cli.py").write_text("import agents.ppo\n", encoding="utf-8")
+        done = self.lint(tree)
+        assert done.returncode == 0, done.stdout + done.stderr
