@@ -24,7 +24,7 @@ EAGER_SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class ConstantExpression:
-    """Output `index` of an operator whose inputs are all constants."""
+    """Output `index` of the `outputs` of an operator whose inputs are all constants."""
 
     op: str
     domain: str
@@ -32,30 +32,42 @@ class ConstantExpression:
     inputs: tuple[Constant | None, ...]
     index: int
     opset: int
+    outputs: int = 1
 
 
 class Constant:
-    """A tensor known before run time; `digest` identifies it by content or by the expression that gives it."""
+    """A tensor known before run time, identified by its `digest`."""
 
-    __slots__ = ("__weakref__", "_array", "digest", "expression", "tensor", "type")
+    __slots__ = ("__weakref__", "_array", "_digest", "expression", "tensor", "type")
 
     def __init__(
         self,
         type: TensorType,
-        digest: str,
+        digest: str | None,
         array: np.ndarray[Any, Any] | None = None,
         tensor: onnx_ir.TensorProtocol | None = None,
         expression: ConstantExpression | None = None,
     ) -> None:
-        self.type, self.digest = type, digest
+        self.type, self._digest = type, digest
         self.tensor, self.expression, self._array = tensor, expression, array
+
+    @property
+    def digest(self) -> str:
+        """Identifies the constant by content, or by the expression that gives it. Computed on first use, since it
+        reads all of a weight."""
+        if self._digest is None:
+            self._digest = _content_digest(self.type, self.numpy())
+        return self._digest
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The elements, read-only by convention (memory-mapped where the model file is)."""
         if self._array is not None:
             return self._array
         if self.tensor is not None:
-            return np.asarray(self.tensor.numpy())
+            array = np.asarray(self.tensor.numpy())
+            if self.is_small:
+                self._array = array
+            return array
         from graph_rewrite.fold import evaluate_constant
 
         self._array = evaluate_constant(self)
@@ -66,7 +78,7 @@ class Constant:
         return self.type.size <= EAGER_SIZE
 
     def __repr__(self) -> str:
-        return f"Constant({self.type}, {self.digest[:8]})"
+        return f"Constant({self.type}, {'not read yet' if self._digest is None else self._digest[:8]})"
 
 
 def from_array(array: np.ndarray[Any, Any]) -> Constant:
@@ -84,21 +96,13 @@ def from_tensor(tensor: onnx_ir.TensorProtocol) -> Constant:
 
     shape = tuple(int(dim) for dim in tensor.shape)  # type: ignore[arg-type]
     type = TensorType(int(tensor.dtype), shape)
-    return Constant(type, _content_digest(type, tensor), tensor=tensor)
+    return Constant(type, None, tensor=tensor)
 
 
-def _content_digest(type: TensorType, data: np.ndarray[Any, Any] | onnx_ir.TensorProtocol) -> str:
+def _content_digest(type: TensorType, array: np.ndarray[Any, Any]) -> str:
     state = hashlib.blake2b(f"{type.dtype}:{type.shape}".encode(), digest_size=16)
-    if isinstance(data, np.ndarray):
-        content: Any = np.ascontiguousarray(data)
-        state.update(repr(content.tolist()).encode() if content.dtype == object else content.tobytes())
-    elif type.dtype == onnx.TensorProto.STRING:
-        state.update(repr(data.numpy().tolist()).encode())
+    if type.dtype == onnx.TensorProto.STRING:
+        state.update(repr([s if isinstance(s, bytes) else str(s).encode() for s in array.reshape(-1)]).encode())
     else:
-        array = np.asarray(data.numpy())
-        contiguous = np.ascontiguousarray(array)
-        try:
-            state.update(contiguous.reshape(-1).view(np.uint8).data)
-        except (TypeError, ValueError):
-            state.update(contiguous.tobytes())
+        state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return state.hexdigest()

@@ -30,10 +30,11 @@ def infer(
     if rule is None or not inputs or inputs[0] is None:
         return (None,) * outputs
     try:
-        first = rule(attrs, [t for t in inputs if t is not None])
+        found = rule(attrs, [t for t in inputs if t is not None])
     except (ValueError, IndexError) as error:
         raise TypeInferenceError(f"{op} cannot take {', '.join(map(str, inputs))}: {error}") from error
-    return (first, *(None,) * (outputs - 1))
+    known = found if isinstance(found, tuple) else (found,)
+    return (*known, *(None,) * outputs)[:outputs]
 
 
 def run(op: str, attrs: Attrs, inputs: Sequence[Array | None]) -> list[Array]:
@@ -45,11 +46,18 @@ def run(op: str, attrs: Attrs, inputs: Sequence[Array | None]) -> list[Array]:
     function = _SEMANTICS.get(op)
     if function is None:
         raise NotImplementedError(f"no reference semantics for {DOMAIN}.{op}")
-    return [function(attrs, *inputs)]
+    result = function(attrs, *inputs)
+    return list(result) if isinstance(result, tuple) else [result]
 
 
 def _same_as_first(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
     return types[0]
+
+
+def _skip_layer_norm_types(attrs: Attrs, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
+    total = types[0]
+    statistic = type(total)(total.dtype, (*total.shape[:-1], 1))
+    return (total, statistic, statistic, total)
 
 
 def _matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
@@ -63,6 +71,8 @@ def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _fused_matmul_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
+    if attrs.get("transBatchA", 0) or attrs.get("transBatchB", 0):
+        raise ValueError("transposed batches are not modelled")
     a = _swapped(types[0].shape) if attrs.get("transA", 0) else types[0].shape
     b = _swapped(types[1].shape) if attrs.get("transB", 0) else types[1].shape
     return type(types[0])(types[0].dtype, _matmul_shape(a, b))
@@ -87,12 +97,19 @@ def _mha_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
     return type(query)(query.dtype, (*query.shape[:2], types[2].shape[2]))
 
 
-def _erf(x: Array) -> Array:
+def erf(x: Array) -> Array:
+    """The error function, element by element."""
     return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
 
 
+def sigmoid(x: Array) -> Array:
+    """The logistic function; does not overflow."""
+    result: Array = 0.5 * (1.0 + np.tanh(0.5 * x))
+    return result
+
+
 def _gelu(attrs: Attrs, x: Array) -> Array:
-    result: Array = x * 0.5 * (1.0 + _erf(x / math.sqrt(2.0)))
+    result: Array = x * 0.5 * (1.0 + erf(x / math.sqrt(2.0)))
     return result
 
 
@@ -107,23 +124,26 @@ def _fast_gelu(attrs: Attrs, x: Array, bias: Array | None = None) -> Array:
 
 
 def _quick_gelu(attrs: Attrs, x: Array) -> Array:
-    result: Array = x / (1.0 + np.exp(-attrs.get("alpha", 1.702) * x))
+    result: Array = x * sigmoid(attrs.get("alpha", 1.702) * x)
     return result
 
 
-def layer_norm(x: Array, scale: Array, bias: Array | None, epsilon: float) -> Array:
-    """LayerNormalization over the last axis."""
-    mean = x.mean(axis=-1, keepdims=True)
-    centred = x - mean
-    result: Array = centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + epsilon) * scale
+def layer_norm(x: Array, scale: Array, bias: Array | None, epsilon: float, axis: int = -1) -> Array:
+    """LayerNormalization over the axes from `axis` on."""
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    centred = x - x.mean(axis=axes, keepdims=True)
+    result: Array = centred / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + epsilon) * scale
     return result if bias is None else result + bias
 
 
 def _skip_layer_norm(
     attrs: Attrs, x: Array, skip: Array, gamma: Array, beta: Array | None = None, bias: Array | None = None
-) -> Array:
+) -> tuple[Array, ...]:
+    """The normalised sum, its mean and inverse deviation (which the CPU kernel leaves out), and the sum itself."""
     total = x + skip if bias is None else x + skip + bias
-    return layer_norm(total, gamma, beta, attrs.get("epsilon", 1e-12))
+    epsilon = attrs.get("epsilon", 1e-12)
+    deviation = np.sqrt(total.var(axis=-1, keepdims=True) + epsilon)
+    return layer_norm(total, gamma, beta, epsilon), total.mean(axis=-1, keepdims=True), 1 / deviation, total
 
 
 def _fused_matmul(attrs: Attrs, a: Array, b: Array) -> Array:
@@ -133,10 +153,12 @@ def _fused_matmul(attrs: Attrs, a: Array, b: Array) -> Array:
     return result
 
 
-_ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+_ACTIVATIONS: dict[str, Callable[..., Array]] = {
     "Relu": lambda x: np.maximum(x, 0),
-    "Sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "Sigmoid": sigmoid,
     "Tanh": np.tanh,
+    "LeakyRelu": lambda x, alpha: np.where(x < 0, alpha * x, x),
+    "Clip": np.clip,
 }
 
 
@@ -146,43 +168,77 @@ def _fused_conv(attrs: Attrs, x: Array, w: Array, b: Array | None = None, z: Arr
     plain = {k: v for k, v in attrs.items() if k not in ("activation", "activation_params")}
     result = run_operator("Conv", "", plain, [x, w, b], 22)[0]
     result = result if z is None else result + z
-    return _ACTIVATIONS[attrs["activation"]](result) if attrs.get("activation") else result
+    activation = attrs.get("activation", "")
+    return _ACTIVATIONS[activation](result, *attrs.get("activation_params", ())) if activation else result
 
 
-def _split_heads(x: Array, heads: int) -> Array:
+def split_heads(x: Array, heads: int) -> Array:
+    """[batch, length, hidden] -> [batch, heads, length, hidden / heads]."""
     batch, length, hidden = x.shape
     return x.reshape(batch, length, heads, hidden // heads).transpose(0, 2, 1, 3)
 
 
+def merge_heads(x: Array) -> Array:
+    """[batch, heads, length, size] -> [batch, length, heads * size]."""
+    batch, heads, length, size = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
+
+
+def softmax(x: Array, axis: int = -1) -> Array:
+    """Softmax along one axis."""
+    if not x.size:
+        return x
+    weights = np.exp(x - x.max(axis=axis, keepdims=True))
+    result: Array = weights / weights.sum(axis=axis, keepdims=True)
+    return result
+
+
+def attention(
+    query: Array, key: Array, value: Array, bias: Array | None, scale: float | None, causal: bool, softcap: float = 0.0
+) -> Array:
+    """softmax(scale * query key^T + bias) value over [batch, heads, length, size]; `scale` is 1/sqrt(size) by default.
+
+    With `causal`, query i sees keys 0 to i. A query that sees no key at all gives zeros, as ONNX's `Attention` has it.
+    """
+    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query @ np.swapaxes(key, -1, -2) * scale
+    scores = np.tanh(scores / softcap) * softcap if softcap else scores
+    scores = scores if bias is None else scores + bias
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
+    blind = np.isneginf(scores).all(axis=-1, keepdims=True)
+    weights = np.where(blind, 0.0, softmax(np.where(blind, 0.0, scores)))
+    result: Array = (weights @ value).astype(query.dtype)
+    return result
+
+
 def _multi_head_attention(
     attrs: Attrs, query: Array, key: Array, value: Array, bias: Array | None = None, padding: Array | None = None,
-    attention_bias: Array | None = None, *rest: Array | None,
+    attention_bias: Array | None = None,
 ) -> Array:  # fmt: skip
+    if padding is not None:
+        raise NotImplementedError(f"{DOMAIN}.MultiHeadAttention with a key padding mask is not modelled")
     heads, hidden = attrs["num_heads"], query.shape[-1]
     if bias is not None:
         parts = np.split(bias, [hidden, 2 * hidden])
         query, key, value = query + parts[0], key + parts[1], value + parts[2]
-    q, k, v = (_split_heads(x, heads) for x in (query, key, value))
-    scores = q @ np.swapaxes(k, -1, -2) * attrs.get("scale", 1.0 / math.sqrt(hidden // heads))
-    scores = scores if attention_bias is None else scores + attention_bias
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    out = weights / weights.sum(axis=-1, keepdims=True) @ v
-    result: Array = out.transpose(0, 2, 1, 3).reshape(*query.shape[:2], value.shape[-1])
-    return result
+    q, k, v = (split_heads(x, heads) for x in (query, key, value))
+    scale = attrs.get("scale", 0.0) or None
+    return merge_heads(attention(q, k, v, attention_bias, scale, bool(attrs.get("unidirectional", 0))))
 
 
-_TYPES: dict[str, Callable[[Attrs, Sequence[TensorType]], TensorType]] = {
+_TYPES: dict[str, Callable[[Attrs, Sequence[TensorType]], TensorType | tuple[TensorType, ...]]] = {
     "Gelu": _same_as_first,
     "BiasGelu": _same_as_first,
     "FastGelu": _same_as_first,
     "QuickGelu": _same_as_first,
-    "SkipLayerNormalization": _same_as_first,
+    "SkipLayerNormalization": _skip_layer_norm_types,
     "FusedMatMul": _fused_matmul_type,
     "FusedConv": _fused_conv_type,
     "MultiHeadAttention": _mha_type,
 }
 
-_SEMANTICS: dict[str, Callable[..., Array]] = {
+_SEMANTICS: dict[str, Callable[..., Array | tuple[Array, ...]]] = {
     "Gelu": _gelu,
     "BiasGelu": _bias_gelu,
     "FastGelu": _fast_gelu,

@@ -35,10 +35,10 @@ def fold(
     names = [None if constant is None else constant.digest for constant in inputs]
     results = []
     for index, type in enumerate(types):
-        key = digest("fold", signature, names, index, str(type))
+        key = digest("fold", signature, names, index, len(types), str(type), opset)
         known = _BY_DIGEST.get(key)
         if known is None:
-            expression = ConstantExpression(op, domain, dict(attrs), tuple(inputs), index, opset)
+            expression = ConstantExpression(op, domain, dict(attrs), tuple(inputs), index, opset, len(types))
             known = Constant(type, key, expression=expression)
             if known.is_small and all(constant is None or constant.is_small for constant in inputs):
                 known = from_array(evaluate_constant(known))
@@ -53,7 +53,9 @@ def evaluate_constant(constant: Constant) -> np.ndarray[Any, Any]:
     if expression is None:
         raise ValueError(f"{constant!r} is not an expression")
     arrays = [None if source is None else source.numpy() for source in expression.inputs]
-    results = run_operator(expression.op, expression.domain, expression.attrs, arrays, expression.opset, expression.index + 1)
+    results = run_operator(
+        expression.op, expression.domain, expression.attrs, arrays, expression.opset, expression.outputs
+    )
     array = np.asarray(results[expression.index])
     wanted = constant.type
     if tuple(array.shape) != wanted.shape:

@@ -72,9 +72,13 @@ def _attr_token(value: AttrValue) -> str:
 
 
 class Node:
-    """One operator application. `proto` is the node as loaded (kept for what we don't model), `opaque` forbids rules."""
+    """One operator application. `proto` is the node as loaded (kept for what we don't model), `opaque` forbids rules.
 
-    __slots__ = ("attrs", "domain", "id", "inputs", "op", "opaque", "outputs", "proto", "signature")
+    `captures` are names that subgraphs of an opaque node read from outside; the values they stand for are the last
+    of its `inputs`, so that order, cycles and consumers take them into account.
+    """
+
+    __slots__ = ("attrs", "captures", "domain", "id", "inputs", "op", "opaque", "outputs", "proto", "signature")
 
     def __init__(
         self,
@@ -87,15 +91,19 @@ class Node:
         proto: onnx.NodeProto | None = None,
         opaque: bool = False,
         signature: str | None = None,
+        captures: Sequence[str] = (),
     ) -> None:
         self.id, self.op, self.domain = id, op, domain
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.attrs: Mapping[str, AttrValue] = dict(attrs or {})
-        self.proto, self.opaque = proto, opaque
+        self.proto, self.opaque, self.captures = proto, opaque, tuple(captures)
         self.signature = signature or operator_signature(op, domain, self.attrs)
 
     def with_inputs(self, inputs: Sequence[int | None]) -> Node:
-        return Node(self.id, self.op, inputs, self.outputs, self.attrs, self.domain, self.proto, self.opaque, self.signature)
+        return Node(
+            self.id, self.op, inputs, self.outputs, self.attrs, self.domain, self.proto, self.opaque, self.signature,
+            self.captures,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Node({self.id}: {self.op}{list(self.inputs)} -> {list(self.outputs)})"
@@ -120,8 +128,8 @@ class GraphDelta:
 class Graph:
     """A dataflow graph over static tensor types.
 
-    `pins` are names that opaque subgraphs capture from the outside: they are kept like outputs. `header` is the
-    model without nodes and initializers; saving fills it. `ranks` is a topological numbering: a node's rank is
+    `stored` are initializers that are never folded: those that are also inputs, which a caller may override, and
+    sparse ones. `header` is the model without nodes and initializers; saving fills it. `ranks` is a topological numbering: a node's rank is
     greater than the ranks of all producers of its inputs.
     """
 
@@ -135,7 +143,7 @@ class Graph:
     outputs: tuple[int, ...]
     names: dict[int, str]
     output_names: tuple[str, ...]
-    pins: tuple[tuple[str, int], ...]
+    stored: Mapping[int, Constant]
     header: onnx.ModelProto
     opset: int
     next_id: int
@@ -152,11 +160,10 @@ class Graph:
         return cached
 
     def roots(self) -> frozenset[int]:
-        """Values that must stay: outputs and pinned values."""
+        """Values that must stay: the outputs."""
         cached: frozenset[int] | None = self.memo.get("roots")
         if cached is None:
-            cached = frozenset(self.outputs).union(value for _, value in self.pins)
-            self.memo["roots"] = cached
+            cached = self.memo["roots"] = frozenset(self.outputs)
         return cached
 
     def node_of(self, value: int) -> Node | None:
@@ -166,30 +173,39 @@ class Graph:
 
     @property
     def hash(self) -> str:
-        """Canonical structural hash: independent of names and node order, sensitive to operators, attributes,
-        types, weights and refused optimisers."""
+        """Canonical structural hash: independent of names and of the order of nodes and initializers, sensitive to
+        operators, attributes, types, weights and refused optimisers. An operator computed twice is not the same as
+        one computed once and used twice."""
         cached: str | None = self.memo.get("hash")
         if cached is None:
             values = self.value_hashes()
             cached = digest(
                 self.opset,
+                *self._domain_versions(),
                 *(str(self.types[value]) for value in self.inputs),
                 "outputs",
                 *(values[value] for value in self.outputs),
-                "pins",
-                *(f"{name}:{values[value]}" for name, value in sorted(self.pins)),
+                "nodes",
+                *sorted(values[node.outputs[0]] for node in self.nodes.values() if node.outputs),
                 "refused",
                 *sorted(self.disabled_optimizers),
             )
             self.memo["hash"] = cached
         return cached
 
+    def _domain_versions(self) -> list[str]:
+        """Versions of the operator sets in use beside ONNX's own; 1 where a rewrite brought the domain in."""
+        versions = {entry.domain: entry.version for entry in self.header.opset_import}
+        domains = {node.domain for node in self.nodes.values()} - {""}
+        return [f"{domain}:{versions.get(domain, 1)}" for domain in sorted(domains)]
+
     def value_hashes(self) -> dict[int, str]:
         """A digest per value of everything that it is computed from."""
-        values: dict[int, str] = {value: f"in{i}" for i, value in enumerate(self.inputs)}
+        values: dict[int, str] = {value: constant.digest for value, constant in self.stored.items()}
+        values |= {value: f"in{i}:{values.get(value, '')}" for i, value in enumerate(self.inputs)}
         constants, blake2b = self.constants, hashlib.blake2b
         for node in self.order():
-            parts = [node.signature]
+            parts = [node.signature, str(len(node.outputs))]
             for value in node.inputs:
                 if value is None:
                     parts.append("-")
@@ -204,7 +220,7 @@ class Graph:
                 values[value] = f"{key}:{i}"
         for value, constant in constants.items():
             values.setdefault(value, constant.digest)
-        for value in (*self.outputs, *(value for _, value in self.pins)):
+        for value in self.outputs:
             values.setdefault(value, f"free:{self.names.get(value, value)}")
         return values
 
@@ -224,8 +240,7 @@ class GraphEditor:
         self.nodes, self.types = dict(graph.nodes), dict(graph.types)
         self.constants, self.producer = dict(graph.constants), dict(graph.producer)
         self.consumers, self.ranks = dict(graph.consumers), dict(graph.ranks)
-        self.outputs, self.pins = graph.outputs, graph.pins
-        self.names, self.next_id = graph.names, graph.next_id
+        self.outputs, self.names, self.next_id = graph.outputs, graph.names, graph.next_id
         self.disabled_optimizers = graph.disabled_optimizers
         self._removed: set[int] = set()
         self._inserted: dict[int, None] = {}
@@ -264,7 +279,7 @@ class GraphEditor:
         return node
 
     def replace_value(self, old: int, new: int) -> None:
-        """Let every consumer of `old`, and every output or pin, read `new` instead."""
+        """Let every consumer of `old`, and every output, read `new` instead."""
         for node_id in dict.fromkeys(self.consumers.get(old, ())):
             node = self.nodes[node_id]
             self._unlink(node)
@@ -275,15 +290,13 @@ class GraphEditor:
             self._rewired.add(node_id)
         if old in self.outputs:
             self.outputs = tuple(new if value == old else value for value in self.outputs)
-        if any(value == old for _, value in self.pins):
-            self.pins = tuple((name, new if value == old else value) for name, value in self.pins)
         self._touched.update((old, new))
 
     def forget(self, values: Iterable[int]) -> None:
         """Drop values that nothing produces or reads any more."""
-        kept = {*self.outputs, *(value for _, value in self.pins)}
+        kept = {*self.outputs, *self._graph.inputs, *self._graph.stored}
         for value in values:
-            if value not in kept and value not in self.producer and not self.consumers.get(value) and value not in self._graph.inputs:
+            if value not in kept and value not in self.producer and not self.consumers.get(value):
                 self.types.pop(value, None)
                 self.consumers.pop(value, None)
                 self.constants.pop(value, None)
@@ -292,7 +305,7 @@ class GraphEditor:
         source = self._graph
         graph = Graph(
             self.nodes, self.types, self.constants, self.producer, self.consumers, self.ranks, source.inputs,
-            self.outputs, self.names, source.output_names, self.pins, source.header, source.opset, self.next_id,
+            self.outputs, self.names, source.output_names, source.stored, source.header, source.opset, self.next_id,
             self.disabled_optimizers,
         )  # fmt: skip
         inserted = tuple(self._inserted)

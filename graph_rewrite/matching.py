@@ -175,7 +175,7 @@ class Matcher:
                 self._reads.add(current)
                 for node_id in self._graph.consumers.get(current, ()):
                     node = self._graph.nodes[node_id]
-                    if node.op == step.op and node.domain == step.domain and not node.opaque:
+                    if node.op in step.operators and node.domain == step.domain and not node.opaque:
                         found[node_id] = node
             nodes = [found[node_id] for node_id in sorted(found)]
             frontier = [output for node in nodes for output in node.outputs]
@@ -187,7 +187,7 @@ class Matcher:
             if bound is node:
                 yield bindings
             return
-        if node.op != pattern.op or node.domain != pattern.domain or node.opaque:
+        if node.op not in pattern.operators or node.domain != pattern.domain or node.opaque:
             return
         if len(node.outputs) != pattern.outputs or not _bind_attrs(pattern, node, bindings):
             return

@@ -29,7 +29,7 @@ def run_operator(
     if domain == contrib.DOMAIN:
         return contrib.run(op, attrs, inputs)
     direct = _DIRECT.get(op)
-    if direct is not None:
+    if direct is not None and _is_direct(op, inputs, outputs, opset):
         return [np.asarray(direct(attrs, *inputs))]
     node = make_node(op, domain, attrs, [None if a is None else f"i{k}" for k, a in enumerate(inputs)], outputs)
     key = (node.SerializeToString(), opset)
@@ -43,11 +43,12 @@ def run_operator(
 def run_graph(graph: Graph, feeds: Mapping[str, Array], float64: bool = True) -> list[Array]:
     """Outputs of a graph by the reference semantics; with `float64`, all floating-point arithmetic is in double.
 
-    `feeds` maps input names to arrays of the declared shapes.
+    `feeds` maps input names to arrays of the declared shapes; an input with an initializer may be left out.
     """
-    values: dict[int, Array] = {}
+    values = {value: _widen(constant.numpy(), float64) for value, constant in graph.stored.items()}
     for value in graph.inputs:
-        values[value] = _widen(np.asarray(feeds[graph.names[value]]), float64)
+        if value not in values or graph.names[value] in feeds:
+            values[value] = _widen(np.asarray(feeds[graph.names[value]]), float64)
     for node in graph.order():
         arrays = []
         for source in node.inputs:
@@ -85,7 +86,55 @@ def _reshape(attrs: Mapping[str, AttrValue], data: Array, shape: Array) -> Array
     return data.reshape(target)
 
 
-# The reference evaluator takes about 100 us per call; these are the ones that weights pass through.
+def _is_direct(op: str, inputs: Sequence[Array | None], outputs: int, opset: int) -> bool:
+    """Whether the shortcut in `_DIRECT` covers this use of the operator."""
+    if op == "Softmax":
+        return opset >= 13  # before, it ran over all axes from `axis` on
+    if op == "Attention":
+        return outputs == 1 and len(inputs) <= 4  # no cache
+    return outputs == 1
+
+
+def _gelu(attrs: Mapping[str, AttrValue], x: Array) -> Array:
+    return contrib.run("FastGelu" if attrs.get("approximate") == "tanh" else "Gelu", {}, [x])[0]
+
+
+def _layer_normalization(attrs: Mapping[str, AttrValue], x: Array, scale: Array, bias: Array | None = None) -> Array:
+    # `stash_type` only names the precision of the statistics; here everything has that of x, or better.
+    return contrib.layer_norm(x, scale, bias, attrs.get("epsilon", 1e-5), attrs.get("axis", -1))
+
+
+def _rms_normalization(attrs: Mapping[str, AttrValue], x: Array, scale: Array) -> Array:
+    axes = tuple(range(attrs.get("axis", -1) % x.ndim, x.ndim))
+    mean_square = np.mean(x * x, axis=axes, keepdims=True)
+    result: Array = x / np.sqrt(mean_square + attrs.get("epsilon", 1e-5)) * scale
+    return result
+
+
+def _attention(
+    attrs: Mapping[str, AttrValue], query: Array, key: Array, value: Array, mask: Array | None = None
+) -> Array:
+    """Without a cache; [batch, heads, length, size], or [batch, length, hidden] with the numbers of heads given."""
+    packed = query.ndim == 3
+    if packed:
+        query = contrib.split_heads(query, attrs["q_num_heads"])
+        key, value = (contrib.split_heads(x, attrs["kv_num_heads"]) for x in (key, value))
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1:
+        key, value = np.repeat(key, groups, axis=1), np.repeat(value, groups, axis=1)
+    if mask is not None and mask.dtype == np.bool_:
+        mask = np.where(mask, 0.0, -np.inf).astype(query.dtype)
+    if mask is not None and mask.shape[-1] not in (1, key.shape[2]):
+        missing = [(0, 0)] * (mask.ndim - 1) + [(0, key.shape[2] - mask.shape[-1])]
+        mask = np.pad(mask, missing, constant_values=-np.inf)
+    result = contrib.attention(
+        query, key, value, mask, attrs.get("scale"), bool(attrs.get("is_causal", 0)), attrs.get("softcap", 0.0)
+    )
+    return contrib.merge_heads(result) if packed else result
+
+
+# The reference evaluator takes about 100 us per call, and down-casts or loops over elements in some operators; these
+# are the ones that weights pass through, and those of transformers.
 _DIRECT: dict[str, Any] = {
     "Transpose": lambda attrs, x: np.ascontiguousarray(np.transpose(x, attrs.get("perm"))),
     "Reshape": _reshape,
@@ -95,4 +144,11 @@ _DIRECT: dict[str, Any] = {
     "Add": lambda attrs, a, b: a + b,
     "Sub": lambda attrs, a, b: a - b,
     "Identity": lambda attrs, x: x,
+    "Sigmoid": lambda attrs, x: contrib.sigmoid(x),
+    "Softmax": lambda attrs, x: contrib.softmax(x, attrs.get("axis", -1)),
+    "Erf": lambda attrs, x: contrib.erf(x),
+    "Gelu": _gelu,
+    "LayerNormalization": _layer_normalization,
+    "RMSNormalization": _rms_normalization,
+    "Attention": _attention,
 }

@@ -1,20 +1,29 @@
-"""ONNX <-> Graph, lossless: what the graph does not model is kept bit by bit and written back."""
+"""ONNX -> Graph, lossless: what the graph does not model is kept bit by bit for `onnx_save` to write back."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnx_ir
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto
 
 from graph_rewrite.constants import Constant, from_tensor
-from graph_rewrite.ir import AttrValue, Graph, Node, RawAttr, TensorType, topological_ranks
+from graph_rewrite.external_data import ModelLoadError, check_tensor, inline_nested, is_external
+from graph_rewrite.ir import AttrValue, Graph, Node, RawAttr, TensorType, digest, topological_ranks
+from graph_rewrite.subgraphs import captured_names, opaque_signature
 from graph_rewrite.types import TypeInferenceError, infer
+
+__all__ = ["ModelLoadError", "infer_types", "load", "static_type"]
+
+DEFAULT_OPSET = 23
+"""Assumed where a model imports no standard operators; any is right, since it uses none."""
 
 _PLAIN = (
     AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING,
@@ -22,125 +31,157 @@ _PLAIN = (
 )  # fmt: skip
 
 
-class ModelLoadError(ValueError):
-    """A file is not an ONNX model that can be read; the message says what is wrong and what to do."""
-
-
 def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
-    """Read an ONNX model. Large tensors stay in their file and are memory-mapped when used.
+    """Read an ONNX model. Weights beside the file stay there and are memory-mapped; nothing reads them before they are
+    needed. The file must not be changed in place while the graph is in use.
 
-    `shapes` fixes the shapes of inputs by name, for models with symbolic dimensions.
+    `shapes` fixes the shapes of inputs by name, for models with symbolic dimensions. External data of a ModelProto is
+    looked for in the working directory.
 
     Raises:
-        ModelLoadError: no such file, not an ONNX model, truncated, or external data missing.
+        ModelLoadError: no such file, not an ONNX model, truncated, or external data missing or out of reach.
     """
     if isinstance(source, onnx.ModelProto):
-        model, folder = source, Path()
+        model, folder, label = onnx.ModelProto(), Path(), "the model"
+        model.CopyFrom(source)
     else:
-        model, folder = _read(Path(source)), Path(source).resolve().parent
-    return _Loader(model, folder, shapes or {}).graph()
+        model, folder, label = _read(Path(source)), Path(os.path.abspath(source)).parent, os.fspath(source)
+    if not model.HasField("graph"):
+        raise ModelLoadError(f"{label}: holds no graph; is it an ONNX model, and complete?")
+    if not model.opset_import and model.ir_version >= 3:
+        raise ModelLoadError(f"{label}: names no operator set (opset_import); is the file complete?")
+    for tensor in model.graph.initializer:
+        check_tensor(tensor, folder, label)
+    inline_nested(model, folder, label)
+    try:
+        return _Loader(model, folder, shapes or {}, label).graph()
+    except ModelLoadError:
+        raise
+    except (ValueError, KeyError) as error:
+        raise ModelLoadError(f"{label}: not a valid ONNX model: {error}; onnx.checker.check_model may tell more") from error
 
 
 def _read(path: Path) -> onnx.ModelProto:
     try:
-        model = onnx.load(str(path), load_external_data=False)
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise ModelLoadError(f"{path}: no such file") from error
-    except (DecodeError, OSError, ValueError) as error:
-        raise ModelLoadError(f"{path}: not a readable ONNX model ({error}); is the file complete?") from error
-    if not model.HasField("graph") or not model.opset_import:
-        raise ModelLoadError(f"{path}: holds no graph or names no operator set; is it an ONNX model, and complete?")
-    for tensor in _external(model.graph):
-        _check_external(path, tensor)
-    return model
-
-
-def _external(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    return (t for t in graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
-
-
-def _check_external(path: Path, tensor: onnx.TensorProto) -> None:
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    file = path.resolve().parent / entries.get("location", "")
-    if not file.is_file():
-        raise ModelLoadError(f"{path}: the weights of {tensor.name!r} should lie in {file}, which does not exist")
-    end = int(entries.get("offset", 0)) + int(entries.get("length", 0))
-    if file.stat().st_size < end:
-        raise ModelLoadError(f"{path}: {file} is truncated ({file.stat().st_size} bytes, {tensor.name!r} ends at {end})")
+    except OSError as error:
+        raise ModelLoadError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not content:
+        raise ModelLoadError(f"{path}: the file is empty; export or download the model again")
+    try:
+        return onnx.ModelProto.FromString(content)
+    except DecodeError as error:
+        raise ModelLoadError(
+            f"{path}: not an ONNX model, or a truncated one ({len(content)} bytes; {error});"
+            " compare its size with the original, or export it again"
+        ) from error
 
 
 class _Loader:
-    def __init__(self, model: onnx.ModelProto, folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self._model, self._folder, self._shapes = model, folder, dict(shapes)
-        self._functions = {(f.domain, f.name) for f in model.functions}
+    def __init__(
+        self, model: onnx.ModelProto, folder: Path, shapes: Mapping[str, tuple[int, ...]], label: str
+    ) -> None:
+        self._model, self._folder, self._shapes, self._label = model, folder, dict(shapes), label
+        self._functions = {(_domain(f.domain), f.name) for f in model.functions}
+        self._bodies = digest(*sorted(repr(f.SerializeToString(deterministic=True)) for f in model.functions))
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._types: dict[int, TensorType | None] = {}
         self._constants: dict[int, Constant] = {}
-        self._declared = {v.name: v for v in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
-        self._opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+        self._stored: dict[int, Constant] = {}
+        default = DEFAULT_OPSET if model.opset_import else 1
+        self._opset = next((o.version for o in model.opset_import if _domain(o.domain) == ""), default)
 
     def graph(self) -> Graph:
         proto = self._model.graph
-        declared_inputs = {i.name for i in proto.input}
-        unknown = sorted(set(self._shapes) - declared_inputs)
-        if unknown:
-            raise ModelLoadError(f"the model has no input {unknown[0]!r}; it has {sorted(declared_inputs)}")
-        inputs = tuple(self._value(i.name, self._input_type(i)) for i in proto.input)
-        for tensor in proto.initializer:
-            if tensor.name not in declared_inputs:
-                constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor, self._folder))
-                self._constants[self._value(tensor.name, constant.type)] = constant
-        nodes: dict[int, Node] = {}
-        pins: dict[str, int] = {}
-        for node_id, node_proto in enumerate(proto.node):
-            for name in captured_names(node_proto):
-                pins[name] = self._value(name)
-            nodes[node_id] = self._node(node_id, node_proto)
-        outputs = tuple(self._value(o.name) for o in proto.output)
-        header = onnx.ModelProto()
-        header.CopyFrom(self._model)
-        kept = [t for t in proto.initializer if t.name in declared_inputs]
-        header.graph.ClearField("node")
-        header.graph.ClearField("initializer")
-        header.graph.initializer.extend(self._inlined(t) for t in kept)
-        return self._finish(nodes, inputs, outputs, tuple(pins.items()), header)
-
-    def _finish(
-        self, nodes: dict[int, Node], inputs: tuple[int, ...], outputs: tuple[int, ...],
-        pins: tuple[tuple[str, int], ...], header: onnx.ModelProto,
-    ) -> Graph:  # fmt: skip
-        producer = {value: node.id for node in nodes.values() for value in node.outputs}
-        consumers: dict[int, tuple[int, ...]] = {}
+        declared = {info.name for info in proto.input}
+        self._check_shapes({info.name: info for info in proto.input})
+        inputs = tuple(self._value(info.name, self._input_type(info)) for info in proto.input)
+        self._initializers(declared)
+        nodes = {i: self._node(i, node) for i, node in enumerate(proto.node)}
+        outputs = tuple(self._value(info.name) for info in proto.output)
+        producer: dict[int, int] = {}
+        consumers: dict[int, list[int]] = {}
         for node in nodes.values():
+            for value in node.outputs:
+                if value in producer or value in self._constants or value in inputs:
+                    raise ModelLoadError(f"{self._label}: value {self._names[value]!r} is defined twice")
+                producer[value] = node.id
             for value in node.inputs:
                 if value is not None:
-                    consumers[value] = (*consumers.get(value, ()), node.id)
+                    consumers.setdefault(value, []).append(node.id)
         graph = Graph(
-            nodes, self._types, self._constants, producer, consumers, {}, inputs, outputs, self._names,
-            tuple(o.name for o in self._model.graph.output), pins, header, self._opset, max(len(nodes), len(self._ids)),
+            nodes, self._types, self._constants, producer, {v: tuple(ids) for v, ids in consumers.items()}, {}, inputs,
+            outputs, self._names, tuple(info.name for info in proto.output), self._stored, self._header(),
+            self._opset, max(len(nodes), len(self._ids)),
         )  # fmt: skip
+        self._check_defined(graph)
         graph.ranks = topological_ranks(graph)
-        infer_types(graph)
+        infer_types(graph, {} if self._shapes else self._declared_types())
         return graph
 
-    def _inlined(self, tensor: onnx.TensorProto) -> onnx.TensorProto:
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            return tensor
-        loaded = onnx.TensorProto()
-        loaded.CopyFrom(tensor)
-        onnx.external_data_helper.load_external_data_for_tensor(loaded, str(self._folder))
-        loaded.data_location = onnx.TensorProto.DEFAULT
-        loaded.ClearField("external_data")
-        return loaded
+    def _check_shapes(self, inputs: Mapping[str, onnx.ValueInfoProto]) -> None:
+        for name, shape in self._shapes.items():
+            if name not in inputs:
+                raise ModelLoadError(f"{self._label}: there is no input {name!r}; the inputs are {', '.join(inputs)}")
+            tensor = inputs[name].type.tensor_type
+            if not inputs[name].type.HasField("tensor_type") or any(dim < 0 for dim in shape):
+                raise ModelLoadError(f"{self._label}: input {name!r} cannot be given the shape {list(shape)}")
+            declared = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+            fits = len(declared) == len(shape) and all(
+                isinstance(old, str) or old == new for old, new in zip(declared, shape, strict=True)
+            )
+            if tensor.HasField("shape") and not fits:
+                raise ModelLoadError(
+                    f"{self._label}: input {name!r} is declared as [{', '.join(map(str, declared))}], which the shape"
+                    f" {list(shape)} contradicts; only symbolic dimensions can be set"
+                )
+
+    def _initializers(self, inputs: set[str]) -> None:
+        """Constants; those that a caller may override and sparse ones are only remembered. The header keeps both."""
+        for tensor in self._model.graph.initializer:
+            constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor, self._folder))
+            if is_external(tensor):
+                _map(constant)
+            value = self._value(tensor.name, constant.type)
+            if tensor.name in inputs:
+                self._stored[value] = constant
+                self._types[value] = self._types[value] or constant.type
+            elif value in self._constants:
+                raise ModelLoadError(f"{self._label}: there are two initializers called {tensor.name!r}")
+            else:
+                self._constants[value] = constant
+        for sparse in self._model.graph.sparse_initializer:
+            constant = _sparse_constant(sparse)
+            self._stored[self._value(sparse.values.name, constant.type)] = constant
+
+    def _header(self) -> onnx.ModelProto:
+        """The model without nodes and initializers. Tensors keep their own message alive, so nothing is copied."""
+        header = self._model
+        del header.graph.node[:], header.graph.initializer[:]
+        if self._shapes:
+            # Declared for other input shapes; they hold no longer.
+            del header.graph.value_info[:]
+        return header
+
+    def _check_defined(self, graph: Graph) -> None:
+        known = {*graph.inputs, *graph.constants, *graph.stored, *graph.producer}
+        read = {value for node in graph.nodes.values() for value in node.inputs if value is not None}
+        missing = sorted(self._names[value] for value in (read | set(graph.outputs)) - known)
+        if missing:
+            raise ModelLoadError(f"{self._label}: nothing defines the value {missing[0]!r}; is the model complete?")
+
+    def _declared_types(self) -> dict[int, TensorType | None]:
+        infos = (*self._model.graph.value_info, *self._model.graph.output)
+        return {self._ids[info.name]: static_type(info.type) for info in infos if info.name in self._ids}
 
     def _value(self, name: str, type: TensorType | None = None) -> int:
         value = self._ids.get(name)
         if value is None:
             value = self._ids[name] = len(self._ids)
             self._names[value] = name
-            if type is None and name in self._declared and not self._shapes:
-                type = static_type(self._declared[name].type)
             self._types[value] = type
         return value
 
@@ -151,13 +192,41 @@ class _Loader:
 
     def _node(self, node_id: int, proto: onnx.NodeProto) -> Node:
         attrs = {attribute.name: _attr_value(attribute) for attribute in proto.attribute}
-        opaque = (proto.domain, proto.op_type) in self._functions or any(
-            isinstance(value, RawAttr) for value in attrs.values()
-        )
+        domain = _domain(proto.domain)
+        is_call = (domain, proto.op_type) in self._functions
+        opaque = is_call or any(isinstance(value, RawAttr) for value in attrs.values())
+        captures = captured_names(proto) if opaque else ()
         inputs = [self._value(name) if name else None for name in proto.input]
-        outputs = [self._value(name) if name else self._value(f"\0{node_id}.{i}") for i, name in enumerate(proto.output)]
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        return Node(node_id, proto.op_type, inputs, outputs, attrs, domain, proto, opaque)
+        inputs.extend(self._value(name) for name in captures)
+        outputs = [self._value(name or f"\0{node_id}.{i}") for i, name in enumerate(proto.output)]
+        signature = opaque_signature(proto, captures, self._bodies if is_call else "") if opaque else None
+        return Node(node_id, proto.op_type, inputs, outputs, attrs, domain, proto, opaque, signature, captures)
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _map(constant: Constant) -> None:
+    """Map external data now, not when it is first read: a model saved over its own files then does no harm."""
+    if constant.tensor is not None and constant.tensor.dtype.bitwidth >= 8:
+        constant.tensor.numpy()
+
+
+def _sparse_constant(sparse: onnx.SparseTensorProto) -> Constant:
+    type = TensorType(sparse.values.data_type, tuple(sparse.dims))
+    kept = onnx.SparseTensorProto()
+    kept.CopyFrom(sparse)
+    kept.values.ClearField("name")
+
+    def dense() -> onnx_ir.TensorProtocol:
+        values, places = (onnx.numpy_helper.to_array(tensor) for tensor in (kept.values, kept.indices))
+        result = np.zeros(type.size, values.dtype)
+        result[places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), type.shape)] = values
+        return onnx_ir.tensor(result.reshape(type.shape))
+
+    tensor = onnx_ir.LazyTensor(dense, onnx_ir.DataType(type.dtype), onnx_ir.Shape(type.shape))
+    return Constant(type, digest("sparse", repr(kept.SerializeToString(deterministic=True))), tensor=tensor)
 
 
 def _attr_value(attribute: AttributeProto) -> AttrValue:
@@ -168,32 +237,9 @@ def _attr_value(attribute: AttributeProto) -> AttrValue:
         if not isinstance(value, (int, float)):
             return tuple(v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v for v in value)
         return value
-    external = attribute.t.data_location == onnx.TensorProto.EXTERNAL
-    if attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name and not external:
+    if attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name:
         return from_tensor(onnx_ir.serde.deserialize_tensor(attribute.t))
     return RawAttr(attribute.SerializeToString(deterministic=True))
-
-
-def captured_names(node: onnx.NodeProto) -> list[str]:
-    """Names of outer values that the subgraphs of a node read, in order of first use."""
-    found: dict[str, None] = {}
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            found.update(dict.fromkeys(_free_names(graph)))
-    return list(found)
-
-
-def _free_names(graph: onnx.GraphProto) -> list[str]:
-    bound = {i.name for i in graph.input} | {t.name for t in graph.initializer}
-    bound |= {t.values.name for t in graph.sparse_initializer}
-    free: dict[str, None] = {}
-    for node in graph.node:
-        for name in (*node.input, *captured_names(node)):
-            if name and name not in bound:
-                free[name] = None
-        bound.update(node.output)
-    free.update(dict.fromkeys(o.name for o in graph.output if o.name not in bound))
-    return list(free)
 
 
 def static_type(proto: onnx.TypeProto) -> TensorType | None:
@@ -206,15 +252,15 @@ def static_type(proto: onnx.TypeProto) -> TensorType | None:
     return TensorType(proto.tensor_type.elem_type, tuple(d.dim_value for d in dims))
 
 
-def infer_types(graph: Graph) -> None:
-    """Fill the types that inference can tell, in place, while the graph is being built."""
+def infer_types(graph: Graph, declared: Mapping[int, TensorType | None]) -> None:
+    """Fill in the types that inference can tell, in place, while the graph is being built; what it can't tell, such
+    as results of opaque nodes, has its `declared` type."""
     for node in graph.order():
-        if node.opaque or all(graph.types.get(value) is not None for value in node.outputs):
-            continue
         inputs = [None if v is None else (graph.types.get(v), graph.constants.get(v)) for v in node.inputs]
-        try:
-            found = infer(node.op, node.domain, node.attrs, inputs, len(node.outputs), graph.opset, node.signature)
-        except TypeInferenceError:
-            continue
+        found: tuple[TensorType | None, ...] = (None,) * len(node.outputs)
+        if not node.opaque:
+            # Errors are not ours to report: what can't be inferred stays without a type, and no rule touches it.
+            with contextlib.suppress(TypeInferenceError):
+                found = infer(node.op, node.domain, node.attrs, inputs, len(node.outputs), graph.opset, node.signature)
         for value, type in zip(node.outputs, found, strict=True):
-            graph.types[value] = graph.types.get(value) or type
+            graph.types[value] = type or declared.get(value)

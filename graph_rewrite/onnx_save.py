@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import onnx
 import onnx_ir
+from google.protobuf.message import DecodeError
+from onnx_ir.serde import TensorProtoTensor
 
 from graph_rewrite.constants import Constant
-from graph_rewrite.ir import Graph, Node
+from graph_rewrite.ir import Graph, Node, TensorType
+from graph_rewrite.onnx_io import static_type
+from graph_rewrite.subgraphs import inner_names
 from graph_rewrite.types import attribute_proto
 
-INLINE_BYTES = 1 << 20
-"""Tensors up to this size are stored in the model file; larger ones beside it once the model outgrows INLINE_TOTAL."""
 INLINE_TOTAL = 256 << 20
+"""A model whose weights take more bytes than this is saved with its weights beside it."""
+_SMALLEST_EXTERNAL = 1024
+_SMALLEST_SHARED = 64 << 10
 _ALIGNMENT = 4096
 
 TensorWriter = Callable[[str, Constant], onnx.TensorProto]
@@ -30,17 +36,17 @@ def to_proto(graph: Graph, write_tensor: TensorWriter | None = None, metadata: M
     names = _value_names(graph)
     model = onnx.ModelProto()
     model.CopyFrom(graph.header)
-    proto, used = model.graph, set()
-    for node in graph.order():
-        emitted = proto.node.add()
-        _emit(node, names, emitted)
-        used.update(v for v in node.inputs if v is not None)
-    _emit_roots(graph, names, proto)
-    used.update(graph.outputs, (v for _, v in graph.pins))
+    proto = model.graph
+    _emit_nodes(graph, names, proto)
+    for value in graph.inputs:
+        if value in graph.stored:
+            proto.initializer.append(write_tensor(names[value], graph.stored[value]))
     for value, constant in graph.constants.items():
-        if value in used:
+        # Nothing reads some initializers of some models; they stay, what rewrites left behind does not.
+        if graph.consumers.get(value) or value in graph.outputs or value in graph.names:
             proto.initializer.append(write_tensor(names[value], constant))
-    _declare(model, graph)
+    _declare_operator_sets(model, graph.opset)
+    _declare_types(proto, graph, names)
     for key, text in (metadata or {}).items():
         entry = next((e for e in model.metadata_props if e.key == key), None) or model.metadata_props.add(key=key)
         entry.value = text
@@ -48,31 +54,49 @@ def to_proto(graph: Graph, write_tensor: TensorWriter | None = None, metadata: M
 
 
 def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> Path:
-    """Write a model file atomically; weights go to `<name>.data` beside it when they exceed 256 MiB in all.
+    """Write a model file atomically; weights go to `<name>.data` beside it when they exceed 256 MiB in all (to
+    `<name>.1.data` where that exists already, so that model and weights fit together at every moment).
 
     Refused runtime optimisers are recorded in `metadata_props` by whoever deploys; see `Deployment`.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    total = sum(_nbytes(constant) for constant in graph.constants.values())
-    data = path.with_name(path.name + ".data")
+    data, outdated = _free_data_file(path), _data_files_of(path)
+    total = sum(nbytes(constant) for constant in (*graph.constants.values(), *graph.stored.values()))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         model_file, data_file = Path(folder, "model"), Path(folder, "data")
         if total <= INLINE_TOTAL:
             model = to_proto(graph, metadata=metadata)
         else:
             with data_file.open("wb") as stream:
-                model = to_proto(graph, _appender(stream, data.name), metadata)
+                model = to_proto(graph, _Appender(stream, data.name), metadata)
+                stream.flush()
+                os.fsync(stream.fileno())
         with model_file.open("wb") as out:
             out.write(model.SerializeToString(deterministic=True))
             out.flush()
             os.fsync(out.fileno())
         if data_file.exists():
             os.replace(data_file, data)
-        else:
-            data.unlink(missing_ok=True)
         os.replace(model_file, path)
+    for file in outdated:
+        file.unlink(missing_ok=True)
     return path
+
+
+def _free_data_file(path: Path) -> Path:
+    names = itertools.chain([f"{path.name}.data"], (f"{path.name}.{n}.data" for n in itertools.count(1)))
+    return next(file for file in map(path.with_name, names) if not file.exists())
+
+
+def _data_files_of(path: Path) -> set[Path]:
+    """Data files that belong to the model which lies at `path` now, by their names and by what it refers to."""
+    try:
+        tensors = onnx.load(path, format="protobuf", load_external_data=False).graph.initializer
+    except (OSError, DecodeError):
+        return set()
+    locations = {entry.value for t in tensors for entry in t.external_data if entry.key == "location"}
+    return {path.with_name(name) for name in locations if name.startswith(f"{path.name}.") and name.endswith(".data")}
 
 
 def materialize(graph: Graph, workspace: Path) -> Path:
@@ -81,49 +105,71 @@ def materialize(graph: Graph, workspace: Path) -> Path:
     path = workspace / f"{graph.hash}.onnx"
     if not path.exists():
         model = to_proto(graph, lambda name, constant: _shared_tensor(name, constant, workspace))
-        _write_atomically(path, model.SerializeToString(deterministic=True))
+        _write_atomically(path, [model.SerializeToString(deterministic=True)])
     return path
 
 
 def inline_tensor(name: str, constant: Constant) -> onnx.TensorProto:
-    """A TensorProto that holds the elements; bit by bit the loaded one where the constant was loaded."""
-    tensor: onnx_ir.TensorProtocol
-    if constant.tensor is not None:
-        tensor = constant.tensor
-        proto = onnx.TensorProto(name=name, data_type=constant.type.dtype, dims=constant.type.shape)
-        if constant.type.dtype == onnx.TensorProto.STRING:
-            proto.string_data.extend(s if isinstance(s, bytes) else str(s).encode() for s in tensor.numpy().reshape(-1))
-        else:
-            proto.raw_data = tensor.tobytes()
+    """A TensorProto that holds the elements; bit by bit the loaded one where it came with the model file."""
+    tensor = constant.tensor
+    if isinstance(tensor, TensorProtoTensor):
+        proto = onnx.TensorProto()
+        proto.CopyFrom(tensor.raw)
+        proto.name = name
         return proto
-    return onnx.numpy_helper.from_array(np.ascontiguousarray(constant.numpy()).reshape(constant.type.shape), name)
+    proto = onnx.TensorProto(name=name, data_type=constant.type.dtype, dims=constant.type.shape)
+    if constant.type.dtype == onnx.TensorProto.STRING:
+        strings = constant.numpy().reshape(-1)
+        proto.string_data.extend(s if isinstance(s, bytes) else str(s).encode() for s in strings)
+    else:
+        proto.raw_data = b"".join(_chunks(constant))
+    return proto
+
+
+def nbytes(constant: Constant) -> int:
+    """Bytes that the elements take in a file; 0 for strings, which always lie in the model file."""
+    if constant.type.dtype == onnx.TensorProto.STRING:
+        return 0
+    return -(-constant.type.size * int(onnx_ir.DataType(constant.type.dtype).bitwidth) // 8)
+
+
+def _chunks(constant: Constant) -> Iterator[bytes | memoryview]:
+    """The elements as ONNX stores them: little endian, types of fewer than 8 bits packed."""
+    if onnx_ir.DataType(constant.type.dtype).bitwidth < 8:
+        tensor = constant.tensor if constant.tensor is not None else onnx_ir.Tensor(
+            constant.numpy(), onnx_ir.DataType(constant.type.dtype)
+        )  # fmt: skip
+        yield tensor.tobytes()
+    elif constant.type.size:
+        array = np.ascontiguousarray(constant.numpy())
+        yield array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
 
 
 def _shared_tensor(name: str, constant: Constant, workspace: Path) -> onnx.TensorProto:
-    size = _nbytes(constant)
-    if size < INLINE_BYTES // 16 or constant.type.dtype == onnx.TensorProto.STRING:
+    size = nbytes(constant)
+    if size < _SMALLEST_SHARED:
         return inline_tensor(name, constant)
     file = workspace / "weights" / constant.digest
     if not file.exists():
-        _write_atomically(file, _raw_bytes(constant))
+        _write_atomically(file, _chunks(constant))
     return _external_proto(name, constant, f"weights/{constant.digest}", 0, size)
 
 
-def _appender(stream: object, location: str) -> TensorWriter:
-    offset = 0
+class _Appender:
+    """Puts large tensors one after another into a data file; each constant once."""
 
-    def write(name: str, constant: Constant) -> onnx.TensorProto:
-        nonlocal offset
-        size = _nbytes(constant)
-        if size < 1024 or constant.type.dtype == onnx.TensorProto.STRING:
+    def __init__(self, stream: BinaryIO, location: str) -> None:
+        self._stream, self._location, self._end = stream, location, 0
+
+    def __call__(self, name: str, constant: Constant) -> onnx.TensorProto:
+        size = nbytes(constant)
+        if size < _SMALLEST_EXTERNAL:
             return inline_tensor(name, constant)
-        padding = -offset % _ALIGNMENT
-        stream.write(bytes(padding))  # type: ignore[attr-defined]
-        stream.write(_raw_bytes(constant))  # type: ignore[attr-defined]
-        start, offset = offset + padding, offset + padding + size
-        return _external_proto(name, constant, location, start, size)
-
-    return write
+        padding = -self._end % _ALIGNMENT
+        self._stream.write(bytes(padding))
+        self._stream.writelines(_chunks(constant))
+        start, self._end = self._end + padding, self._end + padding + size
+        return _external_proto(name, constant, self._location, start, size)
 
 
 def _external_proto(name: str, constant: Constant, location: str, offset: int, length: int) -> onnx.TensorProto:
@@ -134,26 +180,11 @@ def _external_proto(name: str, constant: Constant, location: str, offset: int, l
     return proto
 
 
-def _raw_bytes(constant: Constant) -> bytes | memoryview:
-    if constant.tensor is not None:
-        return constant.tensor.tobytes()
-    array = np.ascontiguousarray(constant.numpy())
-    return array.tobytes() if array.ndim == 0 else array.reshape(-1).view(np.uint8).data
-
-
-def _nbytes(constant: Constant) -> int:
-    if constant.tensor is not None and constant.type.dtype != onnx.TensorProto.STRING:
-        return int(constant.tensor.nbytes)
-    if constant.type.dtype == onnx.TensorProto.STRING:
-        return 0
-    return constant.type.size * onnx.helper.tensor_dtype_to_np_dtype(constant.type.dtype).itemsize
-
-
-def _write_atomically(path: Path, data: bytes | memoryview) -> None:
+def _write_atomically(path: Path, chunks: Iterator[bytes | memoryview] | list[bytes]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
+            stream.writelines(chunks)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -161,84 +192,116 @@ def _write_atomically(path: Path, data: bytes | memoryview) -> None:
 
 
 def _value_names(graph: Graph) -> dict[int, str]:
-    taken = set(graph.output_names) | {name for name, _ in graph.pins}
+    """A name for every value: that of the file where it has one and keeps its meaning, else a fresh one."""
+    captured = _captured(graph)
+    claimed = {**captured, **dict(zip(graph.output_names, graph.outputs, strict=True))}
     names: dict[int, str] = {value: graph.names[value] for value in graph.inputs}
-    produced = [value for node in graph.order() for value in node.outputs]
-    for name, value in (*zip(graph.output_names, graph.outputs, strict=True), *graph.pins):
-        if value not in graph.inputs and (value in graph.producer or value in graph.constants):
+    for name, value in reversed(claimed.items()):
+        if value in graph.producer or value in graph.constants:
             names.setdefault(value, name)
-    for value in (*produced, *graph.constants):
+    known = _known_names(graph)
+    for value in (*graph.producer, *graph.constants, *graph.stored):
         if value in names:
             continue
         original = graph.names.get(value)
         if original is not None and original.startswith("\0"):
-            names[value] = ""
-        elif original is not None and original not in taken:
+            names[value] = _fresh(f"rewritten_{value}", known) if graph.consumers.get(value) else ""
+        elif original is not None and claimed.get(original, value) == value:
             names[value] = original
         else:
-            names[value] = _fresh(f"rewritten_{value}", graph)
-    for node in graph.nodes.values():
-        for value in node.inputs:
-            if value is not None and value not in names:
-                names[value] = graph.names[value]
+            names[value] = _fresh(f"rewritten_{value}", known)
     return names
 
 
-def _fresh(name: str, graph: Graph) -> str:
-    known: frozenset[str] | None = graph.memo.get("all_names")
-    if known is None:
-        known = graph.memo["all_names"] = frozenset(graph.names.values())
+def _captured(graph: Graph) -> dict[str, int]:
+    """Names that subgraphs read from outside, and the values that they stand for now."""
+    found: dict[str, int] = {}
+    for node in graph.nodes.values():
+        if node.captures:
+            values = node.inputs[len(node.inputs) - len(node.captures) :]
+            found.update((name, v) for name, v in zip(node.captures, values, strict=True) if v is not None)
+    return found
+
+
+def _known_names(graph: Graph) -> set[str]:
+    cached: set[str] | None = graph.memo.get("known_names")
+    if cached is None:
+        protos = [node.proto for node in graph.nodes.values() if node.proto is not None]
+        inner = (name for node in graph.nodes.values() if node.opaque and node.proto for name in inner_names(node.proto))
+        cached = graph.memo["known_names"] = {*graph.names.values(), *(proto.name for proto in protos), *inner}
+    return cached
+
+
+def _fresh(name: str, known: set[str]) -> str:
     while name in known:
         name += "_"
     return name
 
 
-def _emit(node: Node, names: Mapping[int, str], out: onnx.NodeProto) -> None:
+def _emit_nodes(graph: Graph, names: Mapping[int, str], proto: onnx.GraphProto) -> None:
+    known, aliases = _known_names(graph), set[str]()
+
+    def alias(name: str, value: int) -> None:
+        """Give a value a second name that outputs or subgraphs know it by."""
+        if names[value] != name and name not in aliases:
+            aliases.add(name)
+            label = _fresh(f"rewritten_{name}", known)
+            proto.node.add(op_type="Identity", name=label, input=[names[value]], output=[name])
+
+    for node in graph.order():
+        explicit = len(node.inputs) - len(node.captures)
+        for name, value in zip(node.captures, node.inputs[explicit:], strict=True):
+            if value is not None:
+                alias(name, value)
+        _emit(node, node.inputs[:explicit], names, known, proto.node.add())
+    for name, value in zip(graph.output_names, graph.outputs, strict=True):
+        alias(name, value)
+
+
+def _emit(
+    node: Node, inputs: tuple[int | None, ...], names: Mapping[int, str], known: set[str], out: onnx.NodeProto
+) -> None:
     if node.proto is not None:
         out.CopyFrom(node.proto)
         out.ClearField("input")
         out.ClearField("output")
     else:
-        out.op_type, out.domain, out.name = node.op, node.domain, f"rewritten_{node.id}"
+        out.op_type, out.domain, out.name = node.op, node.domain, _fresh(f"rewritten_{node.id}", known)
         out.attribute.extend(attribute_proto(name, node.attrs[name]) for name in sorted(node.attrs))
-    out.input.extend("" if v is None else names[v] for v in node.inputs)
-    out.output.extend(names[v] for v in node.outputs)
+    out.input.extend("" if value is None else names[value] for value in inputs)
+    out.output.extend(names[value] for value in node.outputs)
 
 
-def _emit_roots(graph: Graph, names: Mapping[int, str], proto: onnx.GraphProto) -> None:
-    done: set[str] = set()
-    for name, value in (*zip(graph.output_names, graph.outputs, strict=True), *graph.pins):
-        source = names.get(value, graph.names.get(value, name))
-        if source != name and name not in done:
-            proto.node.add(op_type="Identity", name=f"output_{name}", input=[source], output=[name])
-        done.add(name)
-
-
-def _declare(model: onnx.ModelProto, graph: Graph) -> None:
-    """Opset imports of what the rewritten graph uses, shapes of the inputs where they were fixed, no stale value_info."""
-    domains = {node.domain for node in graph.nodes.values()}
-    imported = {entry.domain for entry in model.opset_import}
-    for domain in sorted(domains - imported - {"", "ai.onnx"}):
+def _declare_operator_sets(model: onnx.ModelProto, opset: int) -> None:
+    """Import every operator set in use, and raise the IR version to what they need."""
+    domains = {"" if node.domain == "ai.onnx" else node.domain for node in model.graph.node}
+    imported = {"" if entry.domain == "ai.onnx" else entry.domain for entry in model.opset_import}
+    for domain in sorted(domains - imported):
         model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
     for entry in model.opset_import:
-        if entry.domain in ("", "ai.onnx"):
-            entry.version = graph.opset
-    live = {name for node in model.graph.node for name in node.output}
-    kept = [info for info in model.graph.value_info if info.name in live]
-    if len(kept) != len(model.graph.value_info):
-        model.graph.ClearField("value_info")
-        model.graph.value_info.extend(kept)
-    for info, value in zip(model.graph.input, graph.inputs, strict=True):
-        type = graph.types.get(value)
-        if type is not None and info.type.HasField("tensor_type"):
-            info.type.CopyFrom(onnx.helper.make_tensor_type_proto(type.dtype, type.shape))
-    # Output shapes may have been symbolic; leave them as declared unless every dimension is known.
-    for info, value in zip(model.graph.output, graph.outputs, strict=True):
-        type = graph.types.get(value)
-        if type is not None and info.type.HasField("tensor_type"):
-            info.type.CopyFrom(onnx.helper.make_tensor_type_proto(type.dtype, type.shape))
+        if entry.domain in ("", "ai.onnx") and entry.version != opset:
+            entry.version = opset
+            least = onnx.helper.find_min_ir_version_for([entry])
+            model.ir_version = max(model.ir_version, least)
 
 
-def metadata_json(value: object) -> str:
-    """Compact JSON for `metadata_props`."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+def _declare_types(proto: onnx.GraphProto, graph: Graph, names: Mapping[int, str]) -> None:
+    """Types of inputs and outputs where they are known better than declared; value_info of values that are left."""
+    present = {*names.values()}
+    kept = [info for info in proto.value_info if info.name in present]
+    if len(kept) != len(proto.value_info):
+        proto.ClearField("value_info")
+        proto.value_info.extend(kept)
+    for infos, values in ((proto.input, graph.inputs), (proto.output, graph.outputs)):
+        for info, value in zip(infos, values, strict=True):
+            _declare_type(info.type, graph.types.get(value))
+
+
+def _declare_type(declared: onnx.TypeProto, type: TensorType | None) -> None:
+    if type is None or static_type(declared) == type or not (declared.HasField("tensor_type") or _is_unset(declared)):
+        return
+    declared.tensor_type.CopyFrom(onnx.helper.make_tensor_type_proto(type.dtype, type.shape).tensor_type)
+
+
+def _is_unset(declared: onnx.TypeProto) -> bool:
+    return declared.WhichOneof("value") is None

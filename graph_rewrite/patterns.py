@@ -11,7 +11,7 @@ Parameters are variables. Their annotation says what they bind: `Value` (default
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,8 @@ class Var:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PatternNode:
-    """An operator in a pattern. Attributes not mentioned are free; read them with `m.node(label).attrs`."""
+    """An operator in a pattern, or one of several (`operators`; `op` then joins their names). Attributes not mentioned
+    are free; read them with `m.node(label).attrs`. `commutative`: the two inputs match in either order."""
 
     op: str
     domain: str
@@ -68,6 +69,7 @@ class PatternNode:
     label: str
     commutative: bool
     variadic: bool
+    operators: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,11 @@ class Pattern:
 
 
 class PatternBuilder:
-    """`op` in a rule's source: `op.MatMul(x, w)`, `op.ms.BiasGelu(x, b)`.
+    """`op` in a rule's source: `op.MatMul(x, w)`, `op.ms.BiasGelu(x, b)`, `op.any_of({"Relu", "Tanh"})(x, _label="f")`.
 
     Keyword arguments: literal attributes must be equal, `op.attr("name")` binds; `_label` names the node,
-    `_outputs` its number of outputs (more than one gives a tuple).
+    `_outputs` its number of outputs (more than one gives a tuple). `_any_order=True` lets two inputs match in either
+    order although the operator does not commute: look at `m.node(label).inputs` to know which is which.
     """
 
     def __init__(self, domain: str = "", nodes: list[PatternNode] | None = None) -> None:
@@ -120,12 +123,21 @@ class PatternBuilder:
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("_"):
             raise AttributeError(op)
+        return self.any_of((op,))
 
-        def make(*inputs: PatternValue | None, _label: str | None = None, _outputs: int = 1, **attrs: Any) -> Any:
+    def any_of(self, operators: Iterable[str]) -> Callable[..., Any]:
+        """One operator of several: `m.node(label).op` tells which."""
+        names = frozenset(operators)
+        op = "|".join(sorted(names))
+
+        def make(
+            *inputs: PatternValue | None, _label: str | None = None, _outputs: int = 1, _any_order: bool = False,
+            **attrs: Any,
+        ) -> Any:  # fmt: skip
+            commutes = _any_order or (names <= COMMUTATIVE and not self._domain)
             node = PatternNode(
                 op, self._domain, inputs, attrs, _outputs, _label or f"{op}{len(self.nodes)}",
-                op in COMMUTATIVE and len(inputs) == 2 and not self._domain,
-                any(isinstance(i, Var) and i.kind is Values for i in inputs),
+                commutes and len(inputs) == 2, any(isinstance(i, Var) and i.kind is Values for i in inputs), names,
             )  # fmt: skip
             self.nodes.append(node)
             results = tuple(PatternOutput(node, i) for i in range(_outputs))

@@ -47,7 +47,8 @@ class Rewriter:
         self._by_operator: dict[tuple[str, str], list[tuple[int, Rule]]] = {}
         for index, rule in enumerate(self.rules):
             anchor = rule.pattern.anchor
-            self._by_operator.setdefault((anchor.op, anchor.domain), []).append((index, rule))
+            for op in sorted(anchor.operators):
+                self._by_operator.setdefault((op, anchor.domain), []).append((index, rule))
 
     def candidates(self, graph: Graph) -> list[Candidate]:
         """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the

@@ -12,7 +12,7 @@ import gymnasium
 if TYPE_CHECKING:
     from envs import GraphRewriteEnv
     from graph_rewrite import Graph, Rewriter, Rule, all_rules, load, save
-    from rewritegym.deployed import session
+    from graph_rewrite.deployed import session
 
 __version__ = "0.1.0"
 
@@ -28,7 +28,7 @@ _HOME = {
     "all_rules": "graph_rewrite",
     "load": "graph_rewrite",
     "save": "graph_rewrite",
-    "session": "rewritegym.deployed",
+    "session": "graph_rewrite.deployed",
 }
 
 

@@ -1,8 +1,10 @@
 """``rewritegym doctor``: what this machine is, and how far its timings can be trusted."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Annotated, Any
 
 import rich
@@ -10,6 +12,22 @@ import tyro
 from rich.table import Table
 
 from rewritegym import __version__
+
+LIBRARIES = ("torch", "torch-geometric", "gymnasium", "stable-baselines3", "sb3-contrib")
+"""Shown beside the versions that the report itself names; their metadata is read, they are not imported."""
+
+LABELS = {
+    "cpu_flags": "CPU flags",
+    "cpu": "CPU",
+    "gpu": "GPU",
+    "peak_gflops": "peak GFLOP/s, one thread",
+    "noise.model_ms": "noise: model timed, ms",
+    "noise.between_runs_percent": "noise between runs, %",
+    "noise.between_instances_percent": "noise between sessions, %",
+    "noise.largest_percent": "noise, largest, %",
+    "noise.ci95": "model against itself, 95% interval",
+}
+"""How the table names entries of the report that would not explain themselves."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +39,17 @@ class Arguments:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures (some seconds) and prints a table, or JSON; returns 0."""
+    """Measures (some seconds) and prints a table, or JSON; returns 1 where ONNX Runtime cannot run a small model."""
     arguments = tyro.cli(Arguments, args=argv, prog="rewritegym doctor")
     from graph_rewrite.latency.noise import machine_report  # after --help, which needs no ONNX Runtime
 
-    report = {"rewritegym": __version__, **machine_report()}
+    try:
+        report = machine_report()
+    except RuntimeError as error:
+        print(f"rewritegym doctor: {error}", file=sys.stderr)
+        return 1
+    libraries = {name: metadata.version(name) for name in LIBRARIES}
+    report["versions"] = {"rewritegym": __version__, **report["versions"], **libraries}
     if arguments.json:
         print(json.dumps(report, indent=2))
     else:
@@ -34,12 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def table(report: Mapping[str, Any]) -> Table:
-    """The report as a table of two columns; nested entries stand under dotted names."""
+    """The report as a table of two columns, with what is measured in words and units."""
     result = Table(show_header=False, title="This machine")
     result.add_column(style="bold", no_wrap=True)
     result.add_column(overflow="fold")
     for name, text in _rows(report):
-        result.add_row(name, text)
+        result.add_row(LABELS.get(name, name.removeprefix("versions.")), text)
     return result
 
 
@@ -59,5 +83,5 @@ def _text(value: object) -> str:
         case list() | tuple():
             return ", ".join(map(_text, value)) or "none"
         case None:
-            return "unknown"
+            return "none"
     return str(value)

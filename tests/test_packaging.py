@@ -58,10 +58,6 @@ class TestPublicNames:
         with pytest.raises(AttributeError, match=r"no attribute 'sesion'.*session"):
             _ = rewritegym.sesion  # type: ignore[attr-defined]
 
-    def test_session_stays_the_function(self) -> None:
-        importlib.import_module("rewritegym.deployed")
-        assert callable(rewritegym.session)
-
     def test_environment_is_registered(self) -> None:
         spec = gymnasium.spec("rewritegym/GraphRewrite-v0")
         assert spec.entry_point == "envs.graph_rewrite_env:GraphRewriteEnv"

@@ -1,4 +1,4 @@
-"""The parent's end of a measurement worker: starts it, talks to it, kills it when it hangs, restarts it when it dies."""
+"""The parent's end of a measurement worker: starts it, talks to it, kills it when it hangs."""
 
 from __future__ import annotations
 
@@ -53,11 +53,12 @@ class _Process:
         self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, bufsize=0)
         self.messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self.printed: deque[str] = deque(maxlen=_STDERR_LINES)
-        assert self.popen.stdin and self.popen.stdout and self.popen.stderr
-        self.stdin: IO[bytes] = self.popen.stdin
+        stdin, stdout, stderr = self.popen.stdin, self.popen.stdout, self.popen.stderr
+        assert stdin is not None
+        self.stdin: IO[bytes] = stdin
         self._readers = [
-            threading.Thread(target=_read_all, args=(self.popen.stdout, self.messages), daemon=True),
-            threading.Thread(target=_read_lines, args=(self.popen.stderr, self.printed), daemon=True),
+            threading.Thread(target=_read_all, args=(stdout, self.messages), daemon=True),
+            threading.Thread(target=_read_lines, args=(stderr, self.printed), daemon=True),
         ]
         for reader in self._readers:
             reader.start()

@@ -52,7 +52,7 @@ def cpu_model() -> str:
 
 @cache
 def gpu_model() -> str:
-    """Name and driver of the first visible NVIDIA device, as nvidia-smi gives them; `unknown` where it does not answer."""
+    """Name and driver of the first visible NVIDIA device, or `unknown` where nvidia-smi does not answer."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "-i", first]
     return _first_line(query) or "unknown"

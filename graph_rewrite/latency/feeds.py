@@ -118,4 +118,4 @@ def _integer_range(name: str, dtype: type[np.generic]) -> tuple[int, int]:
         return 1, 2
     if "type" in lowered or "segment" in lowered:
         return 0, 2
-    return 0, min(1000, int(np.iinfo(np.dtype(dtype)).max) + 1)  # type: ignore[type-var]
+    return 0, min(1000, int(np.iinfo(np.dtype(dtype)).max) + 1)

@@ -41,7 +41,7 @@ def machine_report(*, lock_path: str | os.PathLike[str] | None = None) -> dict[s
     return {
         "provider": provider,
         "providers": ort.get_available_providers(),
-        "gpu": gpu_model() if provider == "cuda" else None,
+        "gpu": gpu_model() if provider == "cuda" else "none",
         "cpu": cpu_model(),
         "cpu_flags": list(cpu_flags()),
         "cores": os.cpu_count(),

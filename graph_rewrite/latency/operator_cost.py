@@ -32,7 +32,9 @@ from graph_rewrite.latency.statistics import median_standard_error
 
 OPERATOR_PLAN = Plan(min_pairs=5, max_pairs=50, warmup=2, target_ci_width=0.05, budget_s=0.1)
 
-_FLOAT = 1  # onnx.TensorProto.FLOAT
+# Of onnx.TensorProto.DataType, which this module must not import: FLOAT, and all (U)INT8 to (U)INT64.
+_FLOAT = 1
+_INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
 _NOTHING = OperatorSpec("Identity", "", {}, ((_FLOAT, (1,)),), ((_FLOAT, (1,)),), opset=16)
 _LEAST_MS = 1e-4  # no operator is dispatched in less; keeps ratios finite
 _Z = 1.96
@@ -201,9 +203,9 @@ class OperatorCostMeter:
         if reply["status"] != "ok":
             return OperatorCost(math.inf, status=reply["status"], message=f"{name}: {reply['message']}")
         samples = reply["samples"]
-        error = median_standard_error([math.log(sample) for sample in samples])
+        spread = median_standard_error([math.log(sample) for sample in samples])
         runs = len(samples) * reply["repeats"]
-        return OperatorCost(1e3 * median(samples), error if math.isfinite(error) else 0.0, runs)
+        return OperatorCost(1e3 * median(samples), spread if math.isfinite(spread) else 0.0, runs)
 
     def _request(self, path: Path, spec: OperatorSpec) -> dict[str, Any]:
         return {
@@ -216,9 +218,10 @@ class OperatorCostMeter:
 
 def _index_ranges(spec: OperatorSpec) -> dict[str, tuple[float, float]]:
     """Ranges for integer inputs: valid as indices for any operator, and all over the axis where we know which."""
-    ranges: dict[str, tuple[float, float]] = {f"i{index}": (0, 2) for index in range(len(spec.input_types))}
+    ranges: dict[str, tuple[float, float]] = {
+        f"i{index}": (0, 2) for index, kind in enumerate(spec.input_types) if kind is not None and kind[0] in _INTEGERS
+    }
     position, data = _INDEXED.get(spec.op), spec.input_types[0] if spec.input_types else None
     if position is not None and data is not None and data[1]:
         ranges[f"i{position}"] = (0, data[1][int(spec.attrs.get("axis", 0))])
-        ranges["i0"] = (0, 2)
     return ranges

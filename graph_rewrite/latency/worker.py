@@ -84,14 +84,13 @@ class Worker:
         plan = Plan.from_json(request["plan"])
         started = time.perf_counter()
         blocks: list[Block] = []
-        previous: tuple[Runner, Runner] | None = None
+        alive: list[tuple[Runner, Runner]] = []
         for instance in range(plan.instances):
             # The sessions of the last block stay open until these are: freed first, their memory would be handed
             # out again at the same place, and the instances would not be independent.
-            baseline, candidate = self._open_pair(request, plan, candidate_first=instance % 2 == 1)
-            del previous
-            blocks.append(self._time_block(baseline, candidate, plan))
-            previous = (baseline, candidate)
+            alive.append(self._open_pair(request, plan, candidate_first=instance % 2 == 1))
+            del alive[:-1]
+            blocks.append(self._time_block(*alive[0], plan))
             if is_enough(blocks, plan, time.perf_counter() - started):
                 break
         return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks]}

@@ -118,9 +118,12 @@ def export(name: str, /, **params: int | str) -> Path:
 
 
 def _build(name: str, config: ModelConfig) -> nn.Module:
+    import torch
+
     from graph_rewrite.zoo.weights import calibrate, initialise
 
-    network = architecture(name).make(config)
+    with torch.random.fork_rng(devices=[]):  # modules draw initial weights, replaced below, from the global generator
+        network = architecture(name).make(config)
     initialise(network, config.seed)
     calibrate(network, _tensors(config.for_calibration()))
     return network

@@ -104,7 +104,11 @@ class BertConfig(ModelConfig):
         return inputs
 
     def for_calibration(self) -> Self:
-        """Independent of ``batch`` and ``seq_len``: the same network at another input shape has the same weights."""
+        """Independent of ``batch`` and ``seq_len``: the same network at another input shape has the same weights.
+
+        So scales are exact at 128 tokens only: attention averages over tokens, and over half as many its output is up
+        to 1.4 times as large. LayerNorm takes that up.
+        """
         return replace(self, batch=_CALIBRATION_SEQUENCES, seq_len=min(_CALIBRATION_TOKENS, self.positions))
 
 

@@ -73,8 +73,8 @@ def calibrate(network: nn.Module, inputs: Mapping[str, Tensor]) -> None:
     features are not: a few examples say little about their channels' means, and centring would magnify rounding errors
     as much as the small differences between random images. The network is left in float32 and in evaluation mode.
 
-    The pass runs in float64, and scales are rounded: so its rounding errors, which vary with the number of threads and
-    the CPU, vanish in the float32 weights, and a seed gives the same weights everywhere.
+    The pass runs in float64, and scales are rounded: so its rounding errors, which vary with the number of threads,
+    vanish in the float32 weights, and a seed gives the same weights at any number.
 
     Raises:
         ValueError: the outputs of a layer are constant or not finite.

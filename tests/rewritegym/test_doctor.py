@@ -1,6 +1,7 @@
 """The machine report as a table and as JSON; the report itself is tested with the meters."""
 
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -11,10 +12,10 @@ from rewritegym import __version__, doctor
 REPORT = {
     "provider": "cpu",
     "cpu_flags": ["avx2", "avx512f"],
-    "versions": {"onnxruntime": "1.31.1"},
+    "versions": {"onnxruntime": "1.2.3"},
     "peak_gflops": 271.83,
     "gpu": None,
-    "extra": [],
+    "noise": {"between_runs_percent": 0.5, "ci95": [0.997, 1.004]},
 }
 
 
@@ -25,16 +26,40 @@ def report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.main(["--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"rewritegym": __version__, **REPORT}
+    printed = json.loads(capsys.readouterr().out)
+    versions = printed.pop("versions")
+    assert printed == {key: value for key, value in REPORT.items() if key != "versions"}
+    assert versions["rewritegym"] == __version__
+    assert versions["onnxruntime"] == "1.2.3"
+    assert versions.keys() > set(doctor.LIBRARIES)
 
 
-def test_table_shows_every_entry() -> None:
+def test_table_shows_every_entry_with_its_unit() -> None:
     console = Console(width=100)
     with console.capture() as capture:
         console.print(doctor.table(REPORT))
-    printed = capture.get()
-    for text in ("cpu", "avx2, avx512f", "versions.onnxruntime", "1.31.1", "271.8", "unknown", "none"):
-        assert text in printed
+    printed = re.sub(r"[ │]+", " ", capture.get())
+    for row in (
+        "provider cpu",
+        "CPU flags avx2, avx512f",
+        "onnxruntime 1.2.3",
+        "peak GFLOP/s, one thread 271.8",
+        "GPU none",
+        "noise between runs, % 0.5",
+        "95% interval 0.997, 1.004",
+    ):
+        assert row in printed
+
+
+def test_failing_runtime_is_a_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> dict[str, object]:
+        raise RuntimeError("ONNX Runtime fails on a small model: no memory")
+
+    monkeypatch.setattr(noise, "machine_report", fail)
+    assert doctor.main([]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "rewritegym doctor: ONNX Runtime fails on a small model: no memory\n"
 
 
 def test_bad_option_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import rewritegym
+from graph_rewrite.deployed import METADATA_KEY, recorded_deployment, session, sidecar_of
 from graph_rewrite.latency.deployment import Deployment
-from rewritegym.deployed import METADATA_KEY, recorded_deployment
 
 DEPLOYMENT = Deployment(threads=2, optimization_level="extended", disabled_optimizers=frozenset({"GeluFusionL2"}))
 OTHER = Deployment(threads=3)
@@ -33,17 +32,17 @@ def record_inside(model: Path, text: str) -> None:
 
 
 def record_beside(model: Path, text: str) -> None:
-    Path(f"{model}.deployment.json").write_text(text, encoding="utf-8")
+    sidecar_of(model).write_text(text, encoding="utf-8")
 
 
 def test_session_runs_under_the_recorded_deployment(model: Path) -> None:
     record_inside(model, json.dumps(DEPLOYMENT.to_json()))
-    session = rewritegym.session(model)
-    options = session.get_session_options()
+    opened = session(model)
+    options = opened.get_session_options()
     assert options.intra_op_num_threads == 2
     assert options.get_session_config_entry("optimization.disable_specified_optimizers") == "GeluFusionL2"
     x = np.arange(4, dtype=np.float32)
-    np.testing.assert_array_equal(session.run(None, {"x": x})[0], x + x)
+    np.testing.assert_array_equal(opened.run(None, {"x": x})[0], x + x)
 
 
 def test_the_file_beside_counts_where_the_model_records_nothing(model: Path) -> None:
@@ -55,18 +54,18 @@ def test_the_file_beside_counts_where_the_model_records_nothing(model: Path) -> 
 
 def test_no_record_is_an_error_that_names_both_places(model: Path) -> None:
     with pytest.raises(ValueError, match=r"no deployment is recorded.*optimized\.onnx\.deployment\.json"):
-        rewritegym.session(model)
+        session(model)
 
 
 def test_missing_model(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"absent\.onnx: no such model file"):
-        rewritegym.session(tmp_path / "absent.onnx")
+        session(tmp_path / "absent.onnx")
 
 
 def test_truncated_model(model: Path) -> None:
     model.write_bytes(model.read_bytes()[:-5])
     with pytest.raises(ValueError, match=r"optimized\.onnx: not an ONNX model, or incomplete"):
-        rewritegym.session(model)
+        session(model)
 
 
 @pytest.mark.parametrize(
@@ -82,4 +81,4 @@ def test_truncated_model(model: Path) -> None:
 def test_damaged_record_names_its_place(model: Path, text: str, message: str) -> None:
     record_beside(model, text)
     with pytest.raises(ValueError, match=rf"deployment\.json.*{message}"):
-        rewritegym.session(model)
+        session(model)

@@ -1,7 +1,4 @@
-"""Opening an optimised model as it was measured.
-
-Named apart from `rewritegym.session`: a submodule of that name would take the function's place in the package.
-"""
+"""Where an optimised model's deployment is recorded, and opening the model as it was measured."""
 
 import json
 import os
@@ -18,6 +15,11 @@ METADATA_KEY = "rewritegym.deployment"
 
 SIDECAR_SUFFIX = ".deployment.json"
 """Appended to the model's file name: the file beside it that holds the same JSON, for readers without ONNX."""
+
+
+def sidecar_of(path: str | os.PathLike[str]) -> Path:
+    """The file beside the model `path` that holds its deployment as JSON."""
+    return Path(f"{os.fspath(path)}{SIDECAR_SUFFIX}")
 
 
 def session(path: str | os.PathLike[str]) -> onnxruntime.InferenceSession:
@@ -38,7 +40,7 @@ def recorded_deployment(path: str | os.PathLike[str]) -> Deployment:
     model = Path(path)
     if not model.is_file():
         raise FileNotFoundError(f"{model}: no such model file")
-    sidecar = model.with_name(model.name + SIDECAR_SUFFIX)
+    sidecar = sidecar_of(model)
     text, where = _from_metadata(model), f"{model}, metadata {METADATA_KEY!r}"
     if text is None and sidecar.is_file():
         text, where = sidecar.read_text(encoding="utf-8"), str(sidecar)

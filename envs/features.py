@@ -1,0 +1,221 @@
+"""What is observed of an operator and of a tensor: rows of numbers, computed once per distinct operator and shape.
+
+The tables are process-wide and only grow. A row depends on nothing but its key, so sharing them between environments
+changes no observation; row numbers themselves never leave the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from math import log2, prod
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from envs.vocabulary import CANDIDATE, operator_index
+from graph_rewrite.candidates import edit_of
+from graph_rewrite.ir import Graph, Node, TensorType
+from graph_rewrite.region import RegionNode
+
+NODE_FEATURES = (
+    "elements", "flops", "moved_bytes", "constant_bytes", "inputs", "outputs", "rank", "opaque", "region", "head",
+)  # fmt: skip
+"""Columns of `node_features`.
+
+elements: log2(1 + elements of the first output) / 32; flops: log2(1 + floating-point operations) / 48; moved_bytes and
+constant_bytes: log2(1 + bytes of run-time inputs and outputs, and of constant inputs) / 32; inputs, outputs, rank of
+the first output: / 8; opaque: 1 for operators that no rule may touch; region: 1 for nodes that a candidate would insert
+and its head; head: 1 for the head of a candidate's region.
+"""
+REGION, HEAD = NODE_FEATURES.index("region"), NODE_FEATURES.index("head")
+
+EDGE_FEATURES = 4
+SHAPE_SCALE = 4096.0
+"""M of X-RLflow (section 3.3.2; value from appendix A, table 4)."""
+
+_PRODUCTS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInteger", "QLinearMatMul", "MatMulNBits"})
+_CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvInteger", "NhwcConv"})
+_ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
+_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+
+Operator = Node | RegionNode
+Input = tuple[TensorType | None, bool] | None
+NodeRecord = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""Row of a node, ids of its input values, and a shape row per input value."""
+
+
+class _Rows:
+    """An array that grows at its end, by doubling."""
+
+    def __init__(self, dtype: type[np.generic], *width: int) -> None:
+        self._data: NDArray[Any] = np.zeros((256, *width), dtype=dtype)
+        self._count = 0
+
+    @property
+    def data(self) -> NDArray[Any]:
+        return self._data[: self._count]
+
+    def append(self, row: Sequence[float] | float) -> int:
+        """Returns the number of the new row."""
+        if self._count == len(self._data):
+            self._data = np.concatenate([self._data, np.zeros_like(self._data)])
+        self._data[self._count] = row
+        self._count += 1
+        return self._count - 1
+
+
+class NodeTable:
+    """A row per distinct (operator, attributes, types of inputs and outputs, which inputs are constant)."""
+
+    def __init__(self) -> None:
+        self._index: dict[Any, int] = {}
+        self._operators, self._features = _Rows(np.int32), _Rows(np.float32, len(NODE_FEATURES))
+        self._work, self._digests = _Rows(np.float64, 2), _Rows(np.uint64)
+        head = [0.0] * len(NODE_FEATURES)
+        head[REGION] = head[HEAD] = 1.0
+        self.head = self._append(CANDIDATE, head, (0.0, 0.0), 0)
+        """Row of a candidate's head."""
+
+    def row(self, node: Operator, inputs: tuple[Input, ...], outputs: tuple[TensorType | None, ...], opaque: bool = False) -> int:
+        """The row of an operator application; `inputs` holds (type, is it constant?), None for inputs left out."""
+        key = (node.signature, opaque, inputs, outputs)
+        row = self._index.get(key)
+        if row is None:
+            row = self._index[key] = self._add(node, inputs, outputs, opaque)
+        return row
+
+    def _add(
+        self, node: Operator, inputs: tuple[Input, ...], outputs: tuple[TensorType | None, ...], opaque: bool
+    ) -> int:
+        types = tuple(None if entry is None else entry[0] for entry in inputs)
+        first = outputs[0] if outputs else None
+        constant = float(sum(_nbytes(entry[0]) for entry in inputs if entry is not None and entry[1]))
+        moved = float(sum(map(_nbytes, (*types, *outputs)))) - constant
+        flops = estimate_flops(node, types, outputs)
+        sizes = (first.size if first is not None else 0, first.rank if first is not None else 0)
+        features = [
+            log2(1 + sizes[0]) / 32, log2(1 + flops) / 48, log2(1 + moved) / 32, log2(1 + constant) / 32,
+            sum(entry is not None for entry in inputs) / 8, len(outputs) / 8, sizes[1] / 8, float(opaque), 0.0, 0.0,
+        ]  # fmt: skip
+        # Constness is left out: rewiring a consumer to a constant must not change what its node counts for.
+        content = hash((node.signature, types, outputs)) & (2**64 - 1)
+        return self._append(operator_index(node.domain, node.op), features, (flops, moved + constant), content)
+
+    def _append(self, operator: int, features: Sequence[float], work: tuple[float, float], content: int) -> int:
+        self._operators.append(operator)
+        self._work.append(work)
+        self._digests.append(content)
+        return self._features.append(features)
+
+    @property
+    def operators(self) -> NDArray[np.int32]:
+        """Index in the operator vocabulary, per row."""
+        return self._operators.data
+
+    @property
+    def features(self) -> NDArray[np.float32]:
+        """Columns `NODE_FEATURES`, per row."""
+        return self._features.data
+
+    @property
+    def work(self) -> NDArray[np.float64]:
+        """Columns (floating-point operations, bytes read and written), per row."""
+        return self._work.data
+
+    @property
+    def digests(self) -> NDArray[np.uint64]:
+        """64-bit digest of operator, attributes and types, per row; valid in this process only."""
+        return self._digests.data
+
+
+class ShapeTable:
+    """A row per distinct shape: rank 4, leading dimensions zero or multiplied, divided by `SHAPE_SCALE`."""
+
+    def __init__(self) -> None:
+        self._index: dict[tuple[int, ...] | None, int] = {}
+        self._rows = _Rows(np.float32, EDGE_FEATURES)
+
+    def row(self, type: TensorType | None) -> int:
+        """The row of a tensor's shape; zeros where the type is not known."""
+        shape = None if type is None else type.shape
+        row = self._index.get(shape)
+        if row is None:
+            row = self._index[shape] = self._rows.append(_four_dimensions(shape))
+        return row
+
+    @property
+    def rows(self) -> NDArray[np.float32]:
+        return self._rows.data
+
+
+NODES = NodeTable()
+SHAPES = ShapeTable()
+
+
+def node_records(graph: Graph) -> dict[int, NodeRecord]:
+    """What is observed of each node of a graph, by node id; after a rewrite only changed nodes are looked at."""
+    found: dict[int, NodeRecord] | None = graph.memo.get("node_records")
+    if found is not None:
+        return found
+    edit = edit_of(graph)
+    before: dict[int, NodeRecord] | None = None if edit is None else edit[0].memo.get("node_records")
+    if edit is None or before is None:
+        found = {node.id: node_record(graph, node) for node in graph.nodes.values()}
+    else:
+        delta = edit[1]
+        found = dict(before)
+        for node_id in delta.removed:
+            found.pop(node_id, None)
+        for node_id in (*delta.inserted, *delta.rewired):
+            if node_id in graph.nodes:
+                found[node_id] = node_record(graph, graph.nodes[node_id])
+    graph.memo["node_records"] = found
+    return found
+
+
+def node_record(graph: Graph, node: Node) -> NodeRecord:
+    """What is observed of one node of a graph."""
+    types, constants = graph.types, graph.constants
+    inputs = tuple(None if v is None else (types.get(v), v in constants) for v in node.inputs)
+    row = NODES.row(node, inputs, tuple(types.get(v) for v in node.outputs), node.opaque)
+    values = tuple(v for v in node.inputs if v is not None)
+    return row, values, tuple(SHAPES.row(types.get(v)) for v in values)
+
+
+def estimate_flops(
+    node: Operator, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
+) -> float:
+    """Floating-point operations: multiply-adds count 2; where no formula applies, one per element of the outputs."""
+    elements = float(sum(type.size for type in outputs if type is not None))
+    first, second, third = (*inputs, None, None, None)[:3]
+    if first is None or second is None:
+        return elements
+    if node.op in _PRODUCTS and first.rank >= 2:
+        return 2.0 * elements * first.shape[-2 if node.attrs.get("transA", 0) else -1]
+    if node.op in _CONVOLUTIONS:
+        return 2.0 * elements * prod(second.shape[1:])
+    if node.op == "ConvTranspose":
+        return 2.0 * first.size * prod(second.shape[1:])
+    if node.op in _ATTENTIONS and second.rank > 2:
+        return 2.0 * (first.size + elements) * second.shape[-2]
+    if node.op in _RECURRENT and third is not None and first.rank == 3:
+        return 2.0 * (second.size + third.size) * prod(first.shape[:2])
+    return elements
+
+
+def _four_dimensions(shape: tuple[int, ...] | None) -> list[float]:
+    dims = list(shape or ())
+    if len(dims) > EDGE_FEATURES:
+        split = len(dims) - EDGE_FEATURES + 1
+        dims = [prod(dims[:split]), *dims[split:]]
+    return [0.0] * (EDGE_FEATURES - len(dims)) + [dim / SHAPE_SCALE for dim in dims]
+
+
+@cache
+def _nbytes(type: TensorType | None) -> int:
+    if type is None or type.dtype == onnx.TensorProto.STRING:
+        return 0
+    return type.size * int(onnx.helper.tensor_dtype_to_np_dtype(type.dtype).itemsize)

@@ -1,0 +1,103 @@
+"""Conditions on operands, and constants derived from them, that several families of rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from graph_rewrite.constants import Constant
+from graph_rewrite.region import Ref, RegionBuilder
+
+_FLOATING = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
+
+
+def is_floating(ref: Ref) -> bool:
+    """Whether the elements are floating-point numbers, for which division and convolution are defined."""
+    return ref.dtype in _FLOATING
+
+
+def numpy_dtype(ref: Ref) -> np.dtype[Any]:
+    """The NumPy element type of a value."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(ref.dtype))
+
+
+def positive_axis(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    return axis + rank if axis < 0 else axis
+
+
+def varies_along(ref: Ref, axis_from_right: int, size: int) -> bool:
+    """Whether `ref`, broadcast against another value, varies at most along its axis number `axis_from_right`
+    counted from the right (1 is the last), where that axis has `size` elements."""
+    if ref.type.size == 1:
+        return True
+    return ref.type.size == size and ref.rank >= axis_from_right and ref.shape[-axis_from_right] == size
+
+
+def as_vector(op: RegionBuilder, ref: Ref, size: int) -> Ref:
+    """A constant for which `varies_along` holds, as a vector of `size` elements."""
+    if ref.type.size == size:
+        return reshape(op, ref, (size,))
+    expanded: Ref = op.Expand(reshape(op, ref, (1,)), op.ints(size))
+    return expanded
+
+
+def as_scalar(op: RegionBuilder, ref: Ref) -> Ref:
+    """A constant of one element, without axes."""
+    return reshape(op, ref, ())
+
+
+def reshape(op: RegionBuilder, ref: Ref, shape: Sequence[int]) -> Ref:
+    """`ref` in another shape; `ref` itself where it has that shape already."""
+    if ref.shape == tuple(shape):
+        return ref
+    reshaped: Ref = op.Reshape(ref, op.ints(*shape))
+    return reshaped
+
+
+def swapped(rank: int) -> tuple[int, ...]:
+    """The permutation that exchanges the last two of `rank` axes."""
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def is_swapped(perm: tuple[int, ...] | None, rank: int) -> bool:
+    """Whether a Transpose exchanges the last two axes and nothing else; without `perm` it reverses all axes."""
+    return rank >= 2 and (tuple(reversed(range(rank))) if perm is None else perm) == swapped(rank)
+
+
+def transpose(op: RegionBuilder, ref: Ref) -> Ref:
+    """`ref` with its last two axes exchanged."""
+    transposed: Ref = op.Transpose(ref, perm=swapped(ref.rank))
+    return transposed
+
+
+def in_order(first: Ref, second: Ref) -> bool:
+    """An arbitrary but fixed order of a graph's values, so that an equation which is symmetric in two of them
+    gives one rewrite and not two."""
+    return (first.external or 0) <= (second.external or 0)
+
+
+def parts(op: RegionBuilder, weight: Ref, sizes: Sequence[int], axis: int) -> list[Ref]:
+    """A constant cut along `axis`. Pieces that were concatenated before come back as they were, so that a merge
+    and its inverse give the constants they started from."""
+    axis = positive_axis(axis, weight.rank)
+    pieces = _concatenated(weight.constant, sizes, axis)
+    if pieces is not None:
+        return [Ref(piece.type, constant=piece) for piece in pieces]
+    ends = np.cumsum(sizes).tolist()
+    return [
+        op.Slice(weight, op.ints(end - size), op.ints(end), op.ints(axis)) for size, end in zip(sizes, ends, strict=True)
+    ]
+
+
+def _concatenated(constant: Constant | None, sizes: Sequence[int], axis: int) -> list[Constant] | None:
+    expression = None if constant is None else constant.expression
+    if expression is None or expression.op != "Concat":
+        return None
+    pieces = [piece for piece in expression.inputs if piece is not None]
+    if positive_axis(expression.attrs["axis"], pieces[0].type.rank) != axis:
+        return None
+    return pieces if [piece.type.shape[axis] for piece in pieces] == list(sizes) else None

@@ -1,0 +1,75 @@
+"""Inputs for timing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graph_rewrite.latency.feeds import FeedSpec, ModelInput, make_feeds
+
+IDS = ModelInput("input_ids", "tensor(int64)", (1, 64))
+MASK = ModelInput("attention_mask", "tensor(int64)", (1, 64))
+KINDS = ModelInput("token_type_ids", "tensor(int32)", (1, 64))
+IMAGE = ModelInput("x", "tensor(float)", (1, 3, 8, 8))
+FLAGS = ModelInput("flags", "tensor(bool)", (5,))
+BYTES = ModelInput("bytes", "tensor(uint8)", (100,))
+HALF = ModelInput("half", "tensor(float16)", (4,))
+EVERY = [IDS, MASK, KINDS, IMAGE, FLAGS, BYTES, HALF]
+
+
+def test_types_shapes_and_ranges() -> None:
+    feeds = make_feeds(EVERY, FeedSpec())
+    assert {name: str(array.dtype) for name, array in feeds.items()} == {
+        "input_ids": "int64", "attention_mask": "int64", "token_type_ids": "int32", "x": "float32", "flags": "bool",
+        "bytes": "uint8", "half": "float16",
+    }  # fmt: skip
+    assert all(feeds[item.name].shape == item.shape for item in EVERY)
+    assert feeds["input_ids"].min() >= 0
+    assert 100 < feeds["input_ids"].max() < 1000
+    assert set(feeds["attention_mask"].ravel()) == {1}
+    assert set(feeds["token_type_ids"].ravel()) == {0, 1}
+
+
+def test_seeded_by_name_not_by_order() -> None:
+    one, other = make_feeds([IDS, IMAGE], FeedSpec(3)), make_feeds([IMAGE, IDS], FeedSpec(3))
+    np.testing.assert_array_equal(one["x"], other["x"])
+    np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
+    assert not np.array_equal(one["x"], make_feeds([IMAGE], FeedSpec(4))["x"])
+
+
+def test_explicit_ranges() -> None:
+    feeds = make_feeds([IDS, IMAGE], FeedSpec(input_ranges={"input_ids": (7, 8), "x": (0.0, 0.5)}))
+    assert set(feeds["input_ids"].ravel()) == {7}
+    assert 0 <= feeds["x"].min() <= feeds["x"].max() <= 0.5
+
+
+def test_arrays_of_the_caller(tmp_path: Path) -> None:
+    path = tmp_path / "feeds.npz"
+    np.savez(path, x=np.ones((1, 3, 8, 8), np.float32))
+    spec = FeedSpec(npz=str(path))
+    np.testing.assert_array_equal(make_feeds([IMAGE], spec)["x"], 1)
+    with pytest.raises(ValueError, match=r"no array for input 'input_ids'; it has \['x'\]"):
+        make_feeds([IDS], spec)
+    with pytest.raises(ValueError, match=r"float32\[1, 3, 8, 8\].*float32\[1, 3, 9, 9\]"):
+        make_feeds([ModelInput("x", "tensor(float)", (1, 3, 9, 9))], spec)
+    before = spec.key
+    np.savez(path, x=np.zeros((1, 3, 8, 8), np.float32))
+    assert spec.key != before
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (ModelInput("x", "tensor(float)", ("batch", 3)), "'x' has symbolic dimensions"),
+        (ModelInput("words", "tensor(string)", (1,)), r"'words' is tensor\(string\)"),
+        (ModelInput("list", "seq(tensor(float))", ()), "'list' is seq"),
+    ],
+)
+def test_inputs_we_cannot_make(item: ModelInput, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_feeds([item], FeedSpec())
+
+
+def test_json_round_trip() -> None:
+    spec = FeedSpec(5, {"a": (0, 3)}, None)
+    assert FeedSpec.from_json(spec.to_json()) == spec

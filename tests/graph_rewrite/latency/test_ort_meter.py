@@ -1,0 +1,287 @@
+"""End-to-end measurement with real sessions: values, memory, and every way in which a model can fail."""
+
+import errno
+import math
+import multiprocessing
+import os
+import pickle
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graph_rewrite.latency import BaselineError, Deployment, FeedSpec, Latency, LatencyMeter, MeasurementCache, OrtMeter
+
+MakeMeter = Callable[..., OrtMeter]
+
+
+def test_faster_and_slower_models(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
+    meter: LatencyMeter = make_meter(model("baseline", 8))
+    small, large = meter.measure(model("small", 1)), meter.measure(model("large", 40))
+    for latency in (small, large):
+        assert latency.ok
+        assert latency.ci95[0] <= latency.speedup <= latency.ci95[1]
+        assert 0 < latency.ms < math.inf
+        assert latency.runs >= 2
+    assert large.speedup < 1 < small.speedup
+    assert meter.measurements == 2
+    assert sorted(path.name for path in tmp_path.glob("*.onnx")) == ["baseline.onnx"]
+
+
+def test_full_effort_takes_several_instances(make_meter: MakeMeter, model: Any) -> None:
+    latency = make_meter().measure(model("other", 2), "full")
+    assert latency.ok
+    assert latency.runs >= 4
+
+
+def test_the_same_model_again_is_about_as_fast(make_meter: MakeMeter, model: Any) -> None:
+    """A/A with sessions of their own; the bounds are wide because other processes share the machine."""
+    latency = make_meter().measure(model("twin", 2), "full")
+    assert latency.ci95[0] < 1.3
+    assert latency.ci95[1] > 0.7
+
+
+def test_the_baseline_is_exactly_as_fast_as_itself(make_meter: MakeMeter, model: Any) -> None:
+    latency = make_meter().measure(model("baseline", 2))
+    assert (latency.speedup, latency.ci95) == (1.0, (1.0, 1.0))
+    assert latency.ms > 0
+
+
+def test_baseline_with_a_refused_optimizer_is_a_candidate(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
+    meter = make_meter()
+    latency = meter.measure(model("baseline", 2, frozenset({"NchwcTransformer"})))
+    assert latency.ok
+    assert latency.speedup != 1.0
+    assert meter.measure(model("baseline", 2)).speedup == 1.0
+    assert (tmp_path / "baseline.onnx").exists()
+
+
+def test_refused_optimizers_reach_the_session(make_meter: MakeMeter, model: Any) -> None:
+    meter = make_meter()
+    assert "NchwcTransformer" in meter.active_optimizers(model("a", 2))
+    assert "NchwcTransformer" not in meter.active_optimizers(model("a", 2, frozenset({"NchwcTransformer"})))
+
+
+def test_values_are_memoised(make_meter: MakeMeter, model: Any) -> None:
+    meter = make_meter()
+    first = meter.measure(model("a", 1))
+    assert meter.measure(model("a", 1)) == first
+    full = meter.measure(model("a", 1), "full")
+    assert meter.measure(model("a", 1), "full") == full
+    # A value once given for an effort stays, so rewards of one run are deterministic.
+    assert meter.measure(model("a", 1)) == first
+    assert meter.measurements == 2
+    assert meter.measure(model("b", 1), "full") == meter.measure(model("b", 1))
+    assert meter.measurements == 3
+    meter.confirm(model("b", 1))
+    assert meter.measurements == 4
+
+
+def test_cached_results_start_no_worker(
+    make_meter: MakeMeter, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = MeasurementCache(tmp_path / "cache.sqlite3")
+    first = make_meter(cache=cache)
+    screened, thorough = first.measure(model("a", 1)), first.measure(model("b", 1), "full")
+
+    def no_process(*_: object, **__: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", no_process)
+    again = make_meter(cache=MeasurementCache(tmp_path / "cache.sqlite3"))
+    assert again.measure(model("a", 1)) == screened
+    assert again.measure(model("b", 1), "full") == thorough
+    assert make_meter(cache=cache).measure(model("b", 1)) == thorough  # full serves screen
+    assert again.measurements == 0
+    with pytest.raises(AssertionError, match="process"):
+        again.measure(model("a", 1), "full")  # but not the reverse
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"deployment": Deployment(threads=2)},
+        {"feeds": FeedSpec(seed=1)},
+    ],
+)
+def test_cached_results_of_other_circumstances_do_not_count(
+    make_meter: MakeMeter, model: Any, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    cache = MeasurementCache(tmp_path / "cache.sqlite3")
+    make_meter(cache=cache).measure(model("a", 1))
+    other = make_meter(cache=cache, **change)
+    other.measure(model("a", 1))
+    assert other.measurements == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("truncated", "good.onnx|Protobuf|ModelProto|parse"),
+        ("empty", "good.onnx|ModelProto|graph"),
+        ("unknown", "NoSuchOperator"),
+        ("foreign", "inputs that the baseline has not: z"),
+    ],
+)
+def test_a_broken_file_is_a_result(
+    make_meter: MakeMeter, model: Any, contents: dict[str, bytes], content: str, message: str
+) -> None:
+    meter = make_meter()
+    broken = meter.measure(model("broken", content=contents[content]))
+    assert broken.status == "error"
+    assert not broken.ok
+    assert (broken.ms, broken.speedup, broken.ci95) == (math.inf, 0.0, (0.0, 0.0))
+    assert any(part in broken.message for part in message.split("|")), broken.message
+    assert meter.measure(model("fine", 1)).ok
+
+
+@pytest.mark.parametrize(("fault", "status"), [("segfault", "crash"), ("hang", "hang")])
+def test_a_fatal_model_is_a_result(
+    make_meter: MakeMeter, model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: str, status: str
+) -> None:
+    monkeypatch.setenv("REWRITEGYM_WORKER_FAULT", f"{fault}:fatal")
+    cache = MeasurementCache(tmp_path / "cache.sqlite3")
+    meter = make_meter(cache=cache, timeout_s=1.5)
+    assert meter.measure(model("fine", 1)).ok
+    fatal = meter.measure(model("fatal", 1))
+    assert fatal.status == status
+    assert fatal.speedup == 0.0
+    taken = meter.measurements
+    # One crash is enough, for this run: the next run tries again.
+    assert meter.measure(model("fatal", 1)) == meter.measure(model("fatal", 1), "full") == fatal
+    assert meter.measurements == taken
+    assert meter.measure(model("fine2", 1)).ok
+    monkeypatch.delenv("REWRITEGYM_WORKER_FAULT")
+    assert make_meter(cache=cache).measure(model("fatal", 1)).ok
+
+
+@pytest.mark.skipif(os.name != "posix", reason="memory limits need a POSIX system")
+def test_out_of_memory_is_a_result(make_meter: MakeMeter, model: Any, contents: dict[str, bytes]) -> None:
+    meter = make_meter(memory_limit_mb=6000)
+    greedy = meter.measure(model("greedy", content=contents["huge"]))
+    assert greedy.status == "oom", greedy.message
+    assert meter.measure(model("fine", 1)).ok
+
+
+def test_memory_limit_and_cuda_do_not_go_together(make_meter: MakeMeter) -> None:
+    with pytest.raises(ValueError, match="CPU only"):
+        make_meter(deployment=Deployment("cuda"), memory_limit_mb=1000)
+
+
+def test_a_full_disk_fails_the_candidate_only_while_it_is_full(make_meter: MakeMeter, model: Any) -> None:
+    disk_is_full = False
+
+    def write(graph: Any, folder: Path) -> Path:
+        if disk_is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path = folder / f"{graph.hash}.onnx"
+        path.write_bytes(contents_of(graph))
+        return path
+
+    from graph_rewrite.latency.models import noise_model
+
+    def contents_of(graph: Any) -> bytes:
+        return noise_model(channels=16, image=16, layers=graph.layers).SerializeToString()
+
+    meter = make_meter(writer=write)
+    assert meter.measure(model("before", 1)).ok
+    disk_is_full = True
+    failed = meter.measure(model("a", 1))
+    assert failed.status == "error"
+    assert "No space left on device" in failed.message
+    disk_is_full = False
+    assert meter.measure(model("a", 1)).ok
+
+
+def test_a_bug_in_the_writer_is_not_hidden(make_meter: MakeMeter, model: Any) -> None:
+    def write(graph: Any, folder: Path) -> Path:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError, match="a bug"):
+        make_meter(writer=write).measure(model("a", 1))
+
+
+def test_a_broken_baseline_is_an_error(make_meter: MakeMeter, model: Any, contents: dict[str, bytes]) -> None:
+    with pytest.raises(BaselineError, match=r"baseline model cannot be measured.*NoSuchOperator.*input_ranges"):
+        make_meter(model("broken", content=contents["unknown"])).measure(model("a", 1))
+
+    def full(graph: Any, folder: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(BaselineError, match="cannot be written"):
+        make_meter(writer=full).measure(model("a", 1))
+
+
+def test_compare_two_candidates(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
+    meter = make_meter()
+    latency = meter.compare(model("slow", 30), model("fast", 1), "screen")
+    assert latency.speedup > 1
+    assert not list(tmp_path.glob("*.onnx"))
+    assert meter.compare(model("slow", 30), model("fast", 1), "screen") == latency
+    assert meter.measurements == 1
+
+
+def test_feeds_of_the_caller(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "feeds.npz", x=np.zeros((1, 16, 16, 16), np.float32))
+    feeds = FeedSpec(npz=str(tmp_path / "feeds.npz"))
+    assert make_meter(feeds=feeds).measure(model("a", 1)).ok
+    np.savez(tmp_path / "wrong.npz", z=np.zeros(3))
+    with pytest.raises(BaselineError, match="no array for input 'x'"):
+        make_meter(feeds=FeedSpec(npz=str(tmp_path / "wrong.npz"))).measure(model("a", 1))
+
+
+def test_threads_share_a_meter(make_meter: MakeMeter, model: Any) -> None:
+    meter = make_meter()
+    results: dict[int, Latency] = {}
+
+    def measure(number: int) -> None:
+        results[number] = meter.measure(model(f"m{number}", 1))
+
+    threads = [threading.Thread(target=measure, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [results[number].ok for number in range(3)] == [True] * 3
+
+
+def _measure_in_child(meter: OrtMeter, graph: Any, pipe: Any) -> None:
+    with meter:
+        pipe.send(meter.measure(graph).status)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_daemon_measures_with_a_worker_of_its_own(make_meter: MakeMeter, model: Any) -> None:
+    """As in the processes of SubprocVecEnv, which may not have children of multiprocessing."""
+    meter = make_meter()
+    assert meter.measure(model("a", 1)).ok
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_measure_in_child, args=(meter, model("b", 1), theirs), daemon=True)
+    child.start()
+    assert ours.poll(30)
+    assert ours.recv() == "ok"
+    child.join(10)
+    assert child.exitcode == 0
+    # Ours lives on.
+    assert meter.measure(model("c", 1)).ok
+
+
+def test_pickles(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
+    meter = make_meter(cache=MeasurementCache(tmp_path / "cache.sqlite3"))
+    first = meter.measure(model("a", 1))
+    with pickle.loads(pickle.dumps(meter)) as copy:
+        assert copy.measure(model("a", 1)) == first
+        assert copy.measure(model("b", 1)).ok
+
+
+def test_latency_survives_json() -> None:
+    good = Latency(1.5, 1.1, (1.05, 1.15), 12, 1.65)
+    assert Latency.from_json(good.to_json()) == good
+    failed = Latency.from_json(Latency.failed("crash", "SIGSEGV").to_json())
+    assert (failed.ms, failed.status, failed.message) == (math.inf, "crash", "SIGSEGV")
+    assert math.isnan(failed.baseline_ms)

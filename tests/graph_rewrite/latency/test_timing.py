@@ -1,0 +1,78 @@
+"""The timing loops under a clock of our own."""
+
+import gc
+from collections.abc import Callable
+
+from graph_rewrite.latency.plan import Plan
+from graph_rewrite.latency.statistics import estimate
+from graph_rewrite.latency.timing import repeats_for, time_alone, time_block
+
+
+class Clock:
+    """Time passes only in runs, which are written down."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.log = ""
+
+    def __call__(self) -> float:
+        return self.now
+
+    def run(self, name: str, seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            self.now += seconds
+            self.log += name
+
+        return run
+
+
+def test_sides_alternate() -> None:
+    clock = Clock()
+    plan = Plan(min_pairs=4, max_pairs=4, target_ci_width=0.0)
+    block = time_block(clock.run("A", 2.0), clock.run("B", 1.0), plan, 1, budget_s=100.0, clock=clock)
+    assert clock.log == "ABBAABBA"
+    assert (block.baseline, block.candidate) == ((2.0,) * 4, (1.0,) * 4)
+    assert estimate([block]).speedup == 2.0
+
+
+def test_repeats_make_one_sample() -> None:
+    clock = Clock()
+    plan = Plan(min_pairs=2, max_pairs=2)
+    block = time_block(clock.run("A", 0.5), clock.run("B", 0.25), plan, 3, budget_s=100.0, clock=clock)
+    assert clock.log == "AAABBBBBBAAA"
+    assert block.baseline == (0.5, 0.5)
+    assert block.repeats == 3
+
+
+def test_ends_when_precise_and_on_the_budget() -> None:
+    clock = Clock()
+    plan = Plan(min_pairs=5, max_pairs=40, target_ci_width=0.07)
+    assert len(time_block(clock.run("A", 0.01), clock.run("B", 0.01), plan, 1, 100.0, clock).baseline) == 5
+    never = Plan(min_pairs=5, max_pairs=40, target_ci_width=0.0)
+    assert len(time_block(clock.run("A", 0.01), clock.run("B", 0.01), never, 1, 100.0, clock).baseline) == 40
+    assert len(time_block(clock.run("A", 0.5), clock.run("B", 0.5), never, 1, 9.5, clock).baseline) == 10
+    assert len(time_block(clock.run("A", 0.5), clock.run("B", 0.5), never, 1, 3.0, clock).baseline) == 5
+
+
+def test_a_hopeless_candidate_costs_one_pair() -> None:
+    clock = Clock()
+    assert len(time_block(clock.run("A", 0.1), clock.run("B", 50.0), Plan(), 1, 0.3, clock).candidate) == 1
+
+
+def test_alone() -> None:
+    clock = Clock()
+    plan = Plan(min_pairs=5, max_pairs=20, target_ci_width=0.05, budget_s=1.0)
+    assert time_alone(clock.run("A", 0.25), plan, 1, clock) == [0.25] * 5
+
+
+def test_garbage_collection_waits() -> None:
+    seen = []
+    time_alone(lambda: seen.append(gc.isenabled()), Plan(min_pairs=2, max_pairs=2), 1)
+    assert seen == [False, False]
+    assert gc.isenabled()
+
+
+def test_repeats_fill_a_millisecond() -> None:
+    assert repeats_for(0.1) == 1
+    assert repeats_for(1e-4) == 10
+    assert repeats_for(0.0) == 1000
