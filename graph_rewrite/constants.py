@@ -7,13 +7,14 @@ are computed when a graph is measured or saved, and kept while anything refers t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import onnx_ir
+from onnx_ir.serde import TensorProtoTensor
 
 if TYPE_CHECKING:
     from graph_rewrite.ir import TensorType
@@ -106,3 +107,39 @@ def _content_digest(type: TensorType, array: np.ndarray[Any, Any]) -> str:
     else:
         state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return state.hexdigest()
+
+
+def tensor_proto(constant: Constant, name: str = "") -> onnx.TensorProto:
+    """A TensorProto that holds the elements; bit by bit the loaded one where it came with the model file."""
+    tensor = constant.tensor
+    if isinstance(tensor, TensorProtoTensor):
+        proto = onnx.TensorProto()
+        proto.CopyFrom(tensor.raw)
+        proto.name = name
+        return proto
+    proto = onnx.TensorProto(name=name, data_type=constant.type.dtype, dims=constant.type.shape)
+    if constant.type.dtype == onnx.TensorProto.STRING:
+        strings = constant.numpy().reshape(-1)
+        proto.string_data.extend(s if isinstance(s, bytes) else str(s).encode() for s in strings)
+    else:
+        proto.raw_data = b"".join(chunks(constant))
+    return proto
+
+
+def nbytes(constant: Constant) -> int:
+    """Bytes that the elements take in a file; 0 for strings, which always lie in the model file."""
+    if constant.type.dtype == onnx.TensorProto.STRING:
+        return 0
+    return -(-constant.type.size * int(onnx_ir.DataType(constant.type.dtype).bitwidth) // 8)
+
+
+def chunks(constant: Constant) -> Iterator[bytes | memoryview]:
+    """The elements as ONNX stores them: little endian, types of fewer than 8 bits packed."""
+    if onnx_ir.DataType(constant.type.dtype).bitwidth < 8:
+        tensor = constant.tensor if constant.tensor is not None else onnx_ir.Tensor(
+            constant.numpy(), onnx_ir.DataType(constant.type.dtype)
+        )  # fmt: skip
+        yield tensor.tobytes()
+    elif constant.type.size:
+        array = np.ascontiguousarray(constant.numpy())
+        yield array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data

@@ -37,6 +37,11 @@ def infer(
     return (*known, *(None,) * outputs)[:outputs]
 
 
+def is_modelled(op: str) -> bool:
+    """Whether `run` knows the operator."""
+    return op in _SEMANTICS
+
+
 def run(op: str, attrs: Attrs, inputs: Sequence[Array | None]) -> list[Array]:
     """Apply a contrib operator to numpy arrays.
 

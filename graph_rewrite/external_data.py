@@ -31,9 +31,12 @@ def check_tensor(tensor: onnx.TensorProto, folder: Path, model: str) -> None:
     try:
         dtype = onnx_ir.DataType(tensor.data_type)
     except ValueError as error:
-        raise ModelLoadError(f"{label} has the unknown element type {tensor.data_type}; is the file damaged?") from error
+        message = f"{label} has the unknown element type {tensor.data_type}; is the file damaged?"
+        raise ModelLoadError(message) from error
     if dtype == onnx_ir.DataType.UNDEFINED or any(dim < 0 for dim in tensor.dims):
         raise ModelLoadError(f"{label} has no valid type ({dtype}{list(tensor.dims)}); is the file damaged?")
+    if is_external(tensor) and dtype == onnx_ir.DataType.STRING:
+        raise ModelLoadError(f"{label} holds strings in another file, which ONNX does not allow; save the model again")
     if is_external(tensor):
         _check_external(tensor, folder, label)
     else:
@@ -49,7 +52,7 @@ def _check_inline(tensor: onnx.TensorProto, dtype: onnx_ir.DataType, label: str)
     if tensor.HasField("raw_data"):
         # ByteSize does not copy the data, len(raw_data) would.
         if dtype != onnx_ir.DataType.STRING and tensor.ByteSize() < _size(tensor):
-            raise ModelLoadError(f"{label} holds fewer bytes than the {_size(tensor)} of {described}; is the file damaged?")
+            raise ModelLoadError(f"{label} has fewer bytes than {described} needs; is the file damaged?")
         return
     stored = max(len(getattr(tensor, field)) for field in _DATA_FIELDS)
     if dtype in (onnx_ir.DataType.COMPLEX64, onnx_ir.DataType.COMPLEX128):
@@ -60,7 +63,8 @@ def _check_inline(tensor: onnx.TensorProto, dtype: onnx_ir.DataType, label: str)
 
 
 def _size(tensor: onnx.TensorProto) -> int:
-    return -(-math.prod(tensor.dims) * int(onnx_ir.DataType(tensor.data_type).bitwidth) // 8)
+    bits: int = math.prod(tensor.dims) * onnx_ir.DataType(tensor.data_type).bitwidth
+    return (bits + 7) // 8
 
 
 def _check_external(tensor: onnx.TensorProto, folder: Path, label: str) -> None:
@@ -70,21 +74,24 @@ def _check_external(tensor: onnx.TensorProto, folder: Path, label: str) -> None:
         raise ModelLoadError(f"{label} is external but names no file; save the model again")
     file = Path(os.path.abspath(folder / location))
     if not file.is_relative_to(os.path.abspath(folder)):
-        raise ModelLoadError(f"{label} lies in {location!r}, outside the model's folder; copy it there and save the model again")
+        raise ModelLoadError(f"{label} lies in {location!r}, outside the model's folder; move it there")
     if not file.is_file():
         raise ModelLoadError(f"{label} should lie in {file}, which does not exist; copy it beside the model")
     _check_links(file, folder, label)
     try:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", _size(tensor)))
     except ValueError as error:
-        raise ModelLoadError(f"{label} has an offset or length that is no number ({error}); is the file damaged?") from error
+        raise ModelLoadError(f"{label} has no valid offset and length ({error}); is the file damaged?") from error
     if offset < 0 or length < _size(tensor):
         raise ModelLoadError(
-            f"{label} needs {_size(tensor)} bytes, the model gives it {length} at offset {offset} of {file}; is it damaged?"
+            f"{label} needs {_size(tensor)} bytes, the model gives it {length} at offset {offset} of {file};"
+            " is the file damaged?"
         )
     present = file.stat().st_size
     if present < offset + length:
-        raise ModelLoadError(f"{label} ends at byte {offset + length} of {file}, which has {present}: copy it again, it is truncated")
+        raise ModelLoadError(
+            f"{label} ends at byte {offset + length} of {file}, which has only {present}; copy or download it again"
+        )
 
 
 def _check_links(file: Path, folder: Path, label: str) -> None:
@@ -100,7 +107,7 @@ def _check_links(file: Path, folder: Path, label: str) -> None:
 
 
 def inline_nested(model: onnx.ModelProto, folder: Path, label: str) -> None:
-    """Read external tensors inside attributes, subgraphs and functions into `model`, which would lose them elsewhere."""
+    """Read external tensors inside attributes, subgraphs and functions into `model`: elsewhere it would lose them."""
     for tensor in _nested_tensors(model):
         if is_external(tensor):
             check_tensor(tensor, folder, label)

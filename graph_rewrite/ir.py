@@ -51,7 +51,8 @@ class RawAttr:
     data: bytes
 
     def proto(self) -> onnx.AttributeProto:
-        return onnx.AttributeProto.FromString(self.data)
+        parsed: onnx.AttributeProto = onnx.AttributeProto.FromString(self.data)
+        return parsed
 
 
 def digest(*parts: object) -> str:
@@ -129,8 +130,8 @@ class Graph:
     """A dataflow graph over static tensor types.
 
     `stored` are initializers that are never folded: those that are also inputs, which a caller may override, and
-    sparse ones. `header` is the model without nodes and initializers; saving fills it. `ranks` is a topological numbering: a node's rank is
-    greater than the ranks of all producers of its inputs.
+    sparse ones. `header` is the model without nodes and initializers; saving fills it. `ranks` is a topological
+    numbering: a node's rank is greater than the ranks of all producers of its inputs.
     """
 
     nodes: dict[int, Node]

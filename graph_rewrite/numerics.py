@@ -124,7 +124,7 @@ def _attention(
         key, value = np.repeat(key, groups, axis=1), np.repeat(value, groups, axis=1)
     if mask is not None and mask.dtype == np.bool_:
         mask = np.where(mask, 0.0, -np.inf).astype(query.dtype)
-    if mask is not None and mask.shape[-1] not in (1, key.shape[2]):
+    if mask is not None and mask.shape[-1] < key.shape[2]:
         missing = [(0, 0)] * (mask.ndim - 1) + [(0, key.shape[2] - mask.shape[-1])]
         mask = np.pad(mask, missing, constant_values=-np.inf)
     result = contrib.attention(

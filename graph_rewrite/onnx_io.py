@@ -31,7 +31,9 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
+def load(
+    source: str | os.PathLike[str] | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Graph:
     """Read an ONNX model. Weights beside the file stay there and are memory-mapped; nothing reads them before they are
     needed. The file must not be changed in place while the graph is in use.
 
@@ -58,7 +60,8 @@ def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: Mapping[str, 
     except ModelLoadError:
         raise
     except (ValueError, KeyError) as error:
-        raise ModelLoadError(f"{label}: not a valid ONNX model: {error}; onnx.checker.check_model may tell more") from error
+        message = f"{label}: not a valid ONNX model: {error}; onnx.checker.check_model may tell more"
+        raise ModelLoadError(message) from error
 
 
 def _read(path: Path) -> onnx.ModelProto:
@@ -71,12 +74,13 @@ def _read(path: Path) -> onnx.ModelProto:
     if not content:
         raise ModelLoadError(f"{path}: the file is empty; export or download the model again")
     try:
-        return onnx.ModelProto.FromString(content)
+        model: onnx.ModelProto = onnx.ModelProto.FromString(content)
     except DecodeError as error:
         raise ModelLoadError(
             f"{path}: not an ONNX model, or a truncated one ({len(content)} bytes; {error});"
             " compare its size with the original, or export it again"
         ) from error
+    return model
 
 
 class _Loader:
@@ -109,9 +113,9 @@ class _Loader:
                 if value in producer or value in self._constants or value in inputs:
                     raise ModelLoadError(f"{self._label}: value {self._names[value]!r} is defined twice")
                 producer[value] = node.id
-            for value in node.inputs:
-                if value is not None:
-                    consumers.setdefault(value, []).append(node.id)
+            for source in node.inputs:
+                if source is not None:
+                    consumers.setdefault(source, []).append(node.id)
         graph = Graph(
             nodes, self._types, self._constants, producer, {v: tuple(ids) for v, ids in consumers.items()}, {}, inputs,
             outputs, self._names, tuple(info.name for info in proto.output), self._stored, self._header(),
@@ -191,7 +195,7 @@ class _Loader:
         return TensorType(info.type.tensor_type.elem_type, tuple(self._shapes[info.name]))
 
     def _node(self, node_id: int, proto: onnx.NodeProto) -> Node:
-        attrs = {attribute.name: _attr_value(attribute) for attribute in proto.attribute}
+        attrs = {attribute.name: attribute_value(attribute) for attribute in proto.attribute}
         domain = _domain(proto.domain)
         is_call = (domain, proto.op_type) in self._functions
         opaque = is_call or any(isinstance(value, RawAttr) for value in attrs.values())
@@ -229,7 +233,8 @@ def _sparse_constant(sparse: onnx.SparseTensorProto) -> Constant:
     return Constant(type, digest("sparse", repr(kept.SerializeToString(deterministic=True))), tensor=tensor)
 
 
-def _attr_value(attribute: AttributeProto) -> AttrValue:
+def attribute_value(attribute: AttributeProto) -> AttrValue:
+    """What a Node holds for an attribute: plain values and tensors as such, everything else bit by bit."""
     if attribute.type in _PLAIN and not attribute.ref_attr_name:
         value: Any = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):

@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 import onnx
-import onnx_ir
 from google.protobuf.message import DecodeError
-from onnx_ir.serde import TensorProtoTensor
 
-from graph_rewrite.constants import Constant
+from graph_rewrite.constants import Constant, chunks, nbytes, tensor_proto
 from graph_rewrite.ir import Graph, Node, TensorType
 from graph_rewrite.onnx_io import static_type
 from graph_rewrite.subgraphs import inner_names
@@ -30,9 +27,11 @@ _ALIGNMENT = 4096
 TensorWriter = Callable[[str, Constant], onnx.TensorProto]
 
 
-def to_proto(graph: Graph, write_tensor: TensorWriter | None = None, metadata: Mapping[str, str] | None = None) -> onnx.ModelProto:
+def to_proto(
+    graph: Graph, write_tensor: TensorWriter | None = None, metadata: Mapping[str, str] | None = None
+) -> onnx.ModelProto:
     """The graph as a ModelProto; `write_tensor(name, constant)` decides where each initializer's bytes go."""
-    write_tensor = write_tensor or inline_tensor
+    write_tensor = write_tensor or _inline
     names = _value_names(graph)
     model = onnx.ModelProto()
     model.CopyFrom(graph.header)
@@ -109,49 +108,17 @@ def materialize(graph: Graph, workspace: Path) -> Path:
     return path
 
 
-def inline_tensor(name: str, constant: Constant) -> onnx.TensorProto:
-    """A TensorProto that holds the elements; bit by bit the loaded one where it came with the model file."""
-    tensor = constant.tensor
-    if isinstance(tensor, TensorProtoTensor):
-        proto = onnx.TensorProto()
-        proto.CopyFrom(tensor.raw)
-        proto.name = name
-        return proto
-    proto = onnx.TensorProto(name=name, data_type=constant.type.dtype, dims=constant.type.shape)
-    if constant.type.dtype == onnx.TensorProto.STRING:
-        strings = constant.numpy().reshape(-1)
-        proto.string_data.extend(s if isinstance(s, bytes) else str(s).encode() for s in strings)
-    else:
-        proto.raw_data = b"".join(_chunks(constant))
-    return proto
-
-
-def nbytes(constant: Constant) -> int:
-    """Bytes that the elements take in a file; 0 for strings, which always lie in the model file."""
-    if constant.type.dtype == onnx.TensorProto.STRING:
-        return 0
-    return -(-constant.type.size * int(onnx_ir.DataType(constant.type.dtype).bitwidth) // 8)
-
-
-def _chunks(constant: Constant) -> Iterator[bytes | memoryview]:
-    """The elements as ONNX stores them: little endian, types of fewer than 8 bits packed."""
-    if onnx_ir.DataType(constant.type.dtype).bitwidth < 8:
-        tensor = constant.tensor if constant.tensor is not None else onnx_ir.Tensor(
-            constant.numpy(), onnx_ir.DataType(constant.type.dtype)
-        )  # fmt: skip
-        yield tensor.tobytes()
-    elif constant.type.size:
-        array = np.ascontiguousarray(constant.numpy())
-        yield array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8).data
+def _inline(name: str, constant: Constant) -> onnx.TensorProto:
+    return tensor_proto(constant, name)
 
 
 def _shared_tensor(name: str, constant: Constant, workspace: Path) -> onnx.TensorProto:
     size = nbytes(constant)
     if size < _SMALLEST_SHARED:
-        return inline_tensor(name, constant)
+        return tensor_proto(constant, name)
     file = workspace / "weights" / constant.digest
     if not file.exists():
-        _write_atomically(file, _chunks(constant))
+        _write_atomically(file, chunks(constant))
     return _external_proto(name, constant, f"weights/{constant.digest}", 0, size)
 
 
@@ -164,10 +131,10 @@ class _Appender:
     def __call__(self, name: str, constant: Constant) -> onnx.TensorProto:
         size = nbytes(constant)
         if size < _SMALLEST_EXTERNAL:
-            return inline_tensor(name, constant)
+            return tensor_proto(constant, name)
         padding = -self._end % _ALIGNMENT
         self._stream.write(bytes(padding))
-        self._stream.writelines(_chunks(constant))
+        self._stream.writelines(chunks(constant))
         start, self._end = self._end + padding, self._end + padding + size
         return _external_proto(name, constant, self._location, start, size)
 
@@ -227,7 +194,7 @@ def _known_names(graph: Graph) -> set[str]:
     cached: set[str] | None = graph.memo.get("known_names")
     if cached is None:
         protos = [node.proto for node in graph.nodes.values() if node.proto is not None]
-        inner = (name for node in graph.nodes.values() if node.opaque and node.proto for name in inner_names(node.proto))
+        inner = {name for proto in protos for name in inner_names(proto)}
         cached = graph.memo["known_names"] = {*graph.names.values(), *(proto.name for proto in protos), *inner}
     return cached
 

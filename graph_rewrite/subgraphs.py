@@ -72,7 +72,8 @@ def opaque_signature(node: onnx.NodeProto, captures: tuple[str, ...], functions:
     if places:
         for graph in attribute_graphs(copy):
             _rename(graph, places)
-    state = hashlib.blake2b(f"{node.domain}\x1f{node.op_type}\x1f{node.overload}\x1f{functions}".encode(), digest_size=16)
+    identity = "\x1f".join((node.domain, node.op_type, node.overload, functions))
+    state = hashlib.blake2b(identity.encode(), digest_size=16)
     for attribute in attributes:
         state.update(attribute.SerializeToString(deterministic=True))
     return state.hexdigest()

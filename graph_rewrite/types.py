@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from graph_rewrite import contrib
-from graph_rewrite.constants import Constant
+from graph_rewrite.constants import Constant, tensor_proto
 from graph_rewrite.ir import AttrValue, RawAttr, TensorType, operator_signature
 
 _MEMO: dict[tuple[Any, ...], tuple[TensorType | None, ...] | str] = {}
@@ -109,7 +109,7 @@ def attribute_proto(name: str, value: AttrValue) -> onnx.AttributeProto:
     if isinstance(value, RawAttr):
         return value.proto()
     if isinstance(value, Constant):
-        return helper.make_attribute(name, numpy_helper.from_array(np.asarray(value.numpy())))
+        return helper.make_attribute(name, tensor_proto(value))
     if isinstance(value, tuple) and not value:
         return helper.make_attribute(name, [], attr_type=onnx.AttributeProto.INTS)
     return helper.make_attribute(name, list(value) if isinstance(value, tuple) else value)

@@ -111,17 +111,18 @@ class WorkerClient:
     def request(self, message: Message) -> Message:
         """Sends `message` and returns the reply. Raises WorkerFailure, or WorkerStartError when no worker starts."""
         if self._owner != os.getpid():  # forked: the worker, its pipes and the mutex are the parent's
-            self._mutex, self._process, self._owner = threading.Lock(), None, os.getpid()
+            self._mutex, self._process, self._finalizer = threading.Lock(), None, None
+            self._owner = os.getpid()
         with self._mutex:
-            if self._process is None or self._process.popen.poll() is not None:
-                self._start()
-            assert self._process is not None
             try:
-                write_message(self._process.stdin, message)
-            except OSError:  # it died while idle, which is not this request's fault
-                self._start()
-                write_message(self._process.stdin, message)
-            return self._reply(self._process, self.timeout_s)
+                return self._exchange(message)
+            except OSError:
+                pass
+            except WorkerFailure as failure:
+                if failure.phase or failure.status == "hang":
+                    raise
+            # It died while idle, before it began with this request, which is therefore not to blame.
+            return self._exchange(message)
 
     def close(self) -> None:
         """Ends the worker, if one runs; a later request starts another."""
@@ -140,24 +141,32 @@ class WorkerClient:
     def __reduce__(self) -> tuple[Any, ...]:
         return _make_client, (self.timeout_s, self.memory_limit_mb)
 
-    def _start(self) -> None:
+    def _exchange(self, message: Message) -> Message:
+        if self._process is None or self._process.popen.poll() is not None:
+            self._process = self._start()
+        write_message(self._process.stdin, message)
+        return self._reply(self._process, self.timeout_s)
+
+    def _start(self) -> _Process:
         self._drop(grace_s=0.0)
-        self._process = process = _Process(self.memory_limit_mb)
-        self._finalizer = weakref.finalize(self, _stop_if_ours, process, os.getpid())
-        self.starts += 1
+        process: _Process | None = None
         try:
+            process = _Process(self.memory_limit_mb)
+            self._finalizer = weakref.finalize(self, _stop_if_ours, process, os.getpid())
+            self.starts += 1
             write_message(process.stdin, {"kind": "hello"})
             self._reply(process, _START_TIMEOUT_S)
         except (OSError, WorkerFailure) as error:
-            process.popen.kill()
-            process.popen.wait()
-            words = process.last_words() or str(error)
-            self._drop(grace_s=0.0)
+            words = str(error)
+            if process is not None:
+                process.stop(grace_s=0.0)
+                words = process.last_words() or words
             raise WorkerStartError(
                 f"the measurement worker does not start with {sys.executable}: {words}."
                 " Check that `python -c 'import onnxruntime'` works there"
                 + (" and that memory_limit_mb leaves room for it" if self.memory_limit_mb else "")
             ) from error
+        return process
 
     def _drop(self, grace_s: float) -> None:
         if self._finalizer is not None:
@@ -195,7 +204,7 @@ class WorkerClient:
         except subprocess.TimeoutExpired:
             return WorkerFailure("crash", phase, f"the worker stopped answering and was killed ({phase})")
         words = process.last_words()
-        told = f" ({phase}){': ' + words if words else ''}"
+        told = (f" ({phase})" if phase else "") + (f": {words}" if words else "")
         if code == -signal.SIGKILL:
             return WorkerFailure("oom", phase, f"the worker was killed, most likely for want of memory{told}")
         if "bad_alloc" in words:

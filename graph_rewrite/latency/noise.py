@@ -33,11 +33,12 @@ def machine_report(*, lock_path: str | os.PathLike[str] | None = None) -> dict[s
     `peak_gflops`: fp32 matrix product of 1024 x 1024 on one CPU thread, best run. `noise`: a model of a few
     milliseconds against itself, in percent: `between_runs` is the standard deviation of single paired ratios within
     one pair of sessions, `between_instances` that of six pairs' medians, `largest` the furthest of those from zero;
-    `ci95` is the interval of the speed-up, which should hold 1. Raises RuntimeError when ONNX Runtime fails at these.
+    `ci95` is the interval of the speed-up, which should hold 1; it is taken with the provider that `auto` gives.
+    Raises RuntimeError when ONNX Runtime fails at these.
     """
     provider = resolve_provider("auto")
     with WorkerClient() as worker, MachineLock(lock_path), tempfile.TemporaryDirectory(prefix="rewritegym-") as folder:
-        peak, noise = _peak_gflops(worker, Path(folder)), _noise(worker, Path(folder))
+        peak, noise = _peak_gflops(worker, Path(folder)), _noise(worker, Path(folder), Deployment(provider))
     return {
         "provider": provider,
         "providers": ort.get_available_providers(),
@@ -61,16 +62,16 @@ def _peak_gflops(worker: WorkerClient, folder: Path) -> float:
 
     path = folder / "matmul.onnx"
     path.write_bytes(matmul_model(_SIZE, constant=True).SerializeToString())
-    samples = _ask(worker, {"kind": "time", "candidate": _side(path), **_shared(_PEAK_PLAN)})["samples"]
+    samples = _ask(worker, {"kind": "time", "candidate": _side(path, Deployment()), **_shared(_PEAK_PLAN)})["samples"]
     return float(2 * _SIZE**3 / min(samples) / 1e9)
 
 
-def _noise(worker: WorkerClient, folder: Path) -> dict[str, Any]:
+def _noise(worker: WorkerClient, folder: Path, deployment: Deployment) -> dict[str, Any]:
     from graph_rewrite.latency.models import noise_model
 
     path = folder / "noise.onnx"
     path.write_bytes(noise_model().SerializeToString())
-    side = _side(path)
+    side = _side(path, deployment)
     reply = _ask(worker, {"kind": "compare", "baseline": side, "candidate": side, **_shared(_NOISE_PLAN)})
     blocks = [Block(tuple(left), tuple(right), repeats) for left, right, repeats in reply["blocks"]]
     ratios = [log_ratios(block) for block in blocks]
@@ -86,8 +87,8 @@ def _noise(worker: WorkerClient, folder: Path) -> dict[str, Any]:
     }
 
 
-def _side(path: Path) -> dict[str, Any]:
-    return {"path": str(path), "deployment": Deployment().to_json()}
+def _side(path: Path, deployment: Deployment) -> dict[str, Any]:
+    return {"path": str(path), "deployment": deployment.to_json()}
 
 
 def _shared(plan: Plan) -> dict[str, Any]:

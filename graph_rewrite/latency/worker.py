@@ -161,6 +161,7 @@ class Worker:
 
     def _probe_cuda(self, request: Message) -> Message:
         """Multiplies two matrices on the CUDA device and checks the product."""
+        self._enter("candidate: open")
         runner = Runner(request["path"], Deployment("cuda"), FeedSpec())
         left, right = (runner.feeds[name] for name in ("a", "b"))
         (product,) = runner.session.run(None, runner.feeds)

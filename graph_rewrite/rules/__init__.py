@@ -9,6 +9,24 @@ from graph_rewrite.rule import Rule
 
 FAMILIES = (
     "elimination",
+    "elimination_functions",
+    "elimination_shape",
+    "movement",
+    "movement_reshape",
+    "elementwise",
+    "elementwise_concat",
+    "structure",
+    "matmul",
+    "matmul_concat",
+    "matmul_parallel",
+    "matmul_scale",
+    "gemm",
+    "layout",
+    "convolution",
+    "convolution_chain",
+    "convolution_parallel",
+    "convolution_groups",
+    "pooling",
 )
 """Modules of rules, in the order in which candidates are listed."""
 

@@ -1,12 +1,12 @@
 """Attention: the core of a transformer layer as the operator `Attention` of opset 23.
 
-The core is MatMul(Softmax(scores), v), where the scores are q times the transposed k, scaled and perhaps masked. Exports
-differ in where the scale stands, hence a rule for each form: over heads that are an axis of their own ([batch, heads,
-length, size] or [batch * heads, length, size]), and over packed heads ([batch, length, heads * size], split and merged
-by Reshape and Transpose) in one step. Other forms get there over `attention_forms`.
+The core is MatMul(Softmax(scores), v), where the scores are q times the transposed k, scaled and perhaps masked.
+Exports differ in where the scale stands, hence a rule for each form: over heads that are an axis of their own ([batch,
+heads, length, size] or [batch * heads, length, size]), and over packed heads ([batch, length, heads * size], split and
+merged by Reshape and Transpose) in one step. Other forms get there over `attention_forms`.
 
-Variables of all patterns here: queries q, keys k, values v, the added mask; the scores' factor c or divisor d; factors a
-of the queries and b of the keys; shapes s1 to s4 of the Reshapes.
+Variables of all patterns here: queries q, keys k, values v, the added mask; the scores' factor c or divisor d; factors
+a of the queries and b of the keys; shapes s1 to s4 of the Reshapes.
 """
 
 from __future__ import annotations
@@ -20,23 +20,12 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import PatternBuilder, Scalar
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rules.common import reshape, transpose
 
 SPLIT = (0, 2, 1, 3)
 """Between [batch, length, heads, size] and [batch, heads, length, size]."""
 SPLIT_KEY = (0, 2, 3, 1)
 """From [batch, length, heads, size] to [batch, heads, size, length]."""
-
-
-def reshaped(op: RegionBuilder, x: Ref, shape: tuple[int, ...]) -> Ref:
-    """`x` in another shape; `x` itself where it has that shape."""
-    result: Ref = x if x.shape == shape else op.Reshape(x, op.ints(*shape))
-    return result
-
-
-def transposed(op: RegionBuilder, x: Ref, perm: tuple[int, ...]) -> Ref:
-    """`x` with permuted axes; `x` itself where nothing moves."""
-    result: Ref = x if perm == tuple(range(x.rank)) else op.Transpose(x, perm=perm)
-    return result
 
 
 def _fitted(op: RegionBuilder, mask: Ref | None, scores: tuple[int, ...]) -> Ref | Refusal | None:
@@ -91,7 +80,7 @@ class _FuseHeads(_Fuse):
         rank, perm, bound = q.rank, m.attr("perm"), _bound(m)
         if rank not in (3, 4) or perm is None or len(perm) != rank or v.rank != rank:
             return Refusal("query, key and value do not all have 3 or all have 4 axes")
-        key = transposed(op, k, (*perm[:-2], perm[-1], perm[-2]))
+        key = transpose(op, k, (*perm[:-2], perm[-1], perm[-2]))
         if not q.shape[:-2] == key.shape[:-2] == v.shape[:-2]:
             return Refusal("batches or heads of query, key and value differ")
         mask = _fitted(op, bound.get("mask"), (*q.shape[:-1], key.shape[-2]))
@@ -160,7 +149,7 @@ class FuseRootScaledMaskedAttention(_FuseHeads):
 
 
 class _FusePacked(_Fuse):
-    """Split(x) is Transpose(Reshape(x), [0, 2, 1, 3]), SplitT(x) is Transpose(Reshape(x), [0, 2, 3, 1]), and Merge(x) is
+    """Split(x) is Transpose(Reshape(x), [0, 2, 1, 3]), SplitT(x) is Transpose(Reshape(x), [0, 2, 3, 1]), Merge(x) is
     Reshape(Transpose(x, [0, 2, 1, 3])); q, k and v may have any shape, usually [batch, length, heads * size]."""
 
     def split(self, op: PatternBuilder, x: Any, shape: Any, label: str, perm: tuple[int, ...] = SPLIT) -> Any:
@@ -183,9 +172,9 @@ class _FusePacked(_Fuse):
         mask = _fitted(op, bound.get("mask"), (batch, heads, length, shapes[1][1]))
         if isinstance(mask, Refusal):
             return mask
-        inputs = (reshaped(op, x, (*shape[:2], heads * shape[3])) for x, shape in zip((q, k, v), shapes, strict=True))
+        inputs = (reshape(op, x, (*shape[:2], heads * shape[3])) for x, shape in zip((q, k, v), shapes, strict=True))
         context = op.Attention(*inputs, mask, q_num_heads=heads, kv_num_heads=heads, scale=_scale(bound))
-        return reshaped(op, context, m.root().shape)
+        return reshape(op, context, m.root().shape)
 
 
 class FusePackedAttention(_FusePacked):

@@ -143,9 +143,7 @@ def in_order(m: Match, label: str, first: Ref, replaced: Ref, other: Ref) -> tup
     return (replaced, other) if m.node(label).inputs[0] == first.external else (other, replaced)
 
 
-def slice_ranges(
-    x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | None
-) -> dict[int, range] | Refusal:
+def slice_ranges(x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | None) -> dict[int, range] | Refusal:
     """What Slice takes of each axis it names, as ranges of indices; a Refusal where that is not constant."""
     begin, end = ints(starts), ints(ends)
     which = tuple(range(len(begin or ()))) if axes is None else ints(axes)

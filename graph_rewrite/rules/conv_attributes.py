@@ -10,7 +10,8 @@ import numpy as np
 
 from graph_rewrite.ir import Node
 from graph_rewrite.region import Ref, RegionBuilder
-from graph_rewrite.rules.operands import numpy_dtype, reshape
+from graph_rewrite.rules.common import reshape
+from graph_rewrite.rules.operands import numpy_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,9 @@ def joint_bias(op: RegionBuilder, first: Ref | None, second: Ref | None) -> Ref 
     return total
 
 
-def normalisation(op: RegionBuilder, scale: Ref, bias: Ref, mean: Ref, variance: Ref, epsilon: float) -> tuple[Ref, Ref]:
+def normalisation(
+    op: RegionBuilder, scale: Ref, bias: Ref, mean: Ref, variance: Ref, epsilon: float
+) -> tuple[Ref, Ref]:
     """BatchNormalization at inference as x * factor + shift; both are vectors of one element per channel."""
     deviation = op.Sqrt(op.Add(variance, op.constant(np.array(epsilon, dtype=numpy_dtype(variance)))))
     factor = op.Div(scale, deviation)

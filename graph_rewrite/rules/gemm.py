@@ -11,7 +11,8 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.rules.operands import as_vector, is_floating, numpy_dtype, reshape, transpose, varies_along
+from graph_rewrite.rules.common import is_float, reshape, transpose
+from graph_rewrite.rules.operands import as_vector, numpy_dtype, varies_along
 
 
 class _Gemm(Rule):
@@ -87,14 +88,14 @@ class GemmToMatMulAdd(_Gemm):
 
 def _scaled_integers(m: Match, a: Ref) -> Refusal | None:
     attrs = m.attrs("gemm")
-    if not is_floating(a) and (attrs.get("alpha", 1.0), attrs.get("beta", 1.0)) != (1.0, 1.0):
+    if not is_float(a) and (attrs.get("alpha", 1.0), attrs.get("beta", 1.0)) != (1.0, 1.0):
         return Refusal("alpha and beta of integer matrices may not be whole numbers")
     return None
 
 
 def _product(op: RegionBuilder, attrs: dict[str, Any], a: Ref, b: Ref) -> Ref:
-    a = transpose(op, a) if attrs.get("transA", 0) else a
-    b = transpose(op, b) if attrs.get("transB", 0) else b
+    a = transpose(op, a, (1, 0)) if attrs.get("transA", 0) else a
+    b = transpose(op, b, (1, 0)) if attrs.get("transB", 0) else b
     alpha = attrs.get("alpha", 1.0)
     # The factor goes into a constant where there is one.
     product: Ref = op.MatMul(a, _factor(op, b, alpha)) if b.is_const else op.MatMul(_factor(op, a, alpha), b)
@@ -116,7 +117,7 @@ class FoldGemmAttributes(_Gemm):
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, w: Ref, c: Ref | None) -> Any:
         attrs = m.attrs("gemm")
-        w = _factor(op, transpose(op, w) if attrs.get("transB", 0) else w, attrs.get("alpha", 1.0))
+        w = _factor(op, transpose(op, w, (1, 0)) if attrs.get("transB", 0) else w, attrs.get("alpha", 1.0))
         c = None if c is None else _factor(op, c, attrs.get("beta", 1.0))
         return op.Gemm(a, w, c, transA=attrs.get("transA", 0) or None)
 

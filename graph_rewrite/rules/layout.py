@@ -15,8 +15,9 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rules.common import is_float, reshape
 from graph_rewrite.rules.conv_attributes import conv_geometry
-from graph_rewrite.rules.operands import as_vector, is_floating, reshape, varies_along
+from graph_rewrite.rules.operands import as_vector, varies_along
 
 TO_CHANNELS = (0, 3, 1, 2)
 FROM_CHANNELS = (0, 2, 3, 1)
@@ -50,7 +51,7 @@ def _not_linear(x: Ref, w: Ref, b: Ref | None = None) -> Refusal | None:
         return Refusal("the weight is not a matrix")
     if x.rank < 2:
         return Refusal("the operand is a vector")
-    if not is_floating(x):
+    if not is_float(x):
         return Refusal("convolutions are defined for floating-point numbers")
     if b is not None and not varies_along(b, 1, w.shape[1]):
         return Refusal("the bias varies along more than the columns")
@@ -190,13 +191,14 @@ def _not_dense_pointwise(m: Match, x: Ref, w: Ref) -> Refusal | None:
 
 
 class MatMulOfPositionsToConv(_Layout):
-    """Reshape(MatMul(w, Reshape(x))) = Conv(x, w), w a constant matrix; x is reshaped to [batch, channels, positions]"""
+    """Reshape(MatMul(w, Reshape(x))) = Conv(x, w), w a constant matrix; x is reshaped to
+    [batch, channels, positions]"""
 
     def source(self, op: PatternBuilder, x: Any, positions: Const, w: Const, shape: Const) -> Any:
         return op.Reshape(op.MatMul(w, op.Reshape(x, positions, _label="positions")), shape)
 
     def check(self, m: Match, x: Ref, positions: Ref, w: Ref, shape: Ref) -> Refusal | None:
-        if w.rank != 2 or x.rank < 3 or not is_floating(x):
+        if w.rank != 2 or x.rank < 3 or not is_float(x):
             return Refusal("not a matrix times a floating-point image")
         if m.value("positions").shape != (*x.shape[:2], math.prod(x.shape[2:])):
             return Refusal("the first Reshape does not merge the positions of an image")

@@ -13,7 +13,8 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.rules.operands import in_order, is_swapped, reshape, transpose
+from graph_rewrite.rules.common import is_readable, permutation, reshape, transpose
+from graph_rewrite.rules.operands import ordered, swapped
 
 
 class _MatMul(Rule):
@@ -73,7 +74,7 @@ class FactorLeftOperand(_MatMul):
         return vectors_refused(a, b, c)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
-        return op.MatMul(a, op.Add(b, c) if in_order(b, c) else op.Add(c, b))
+        return op.MatMul(a, op.Add(b, c) if ordered(b, c) else op.Add(c, b))
 
 
 class FactorRightOperand(_MatMul):
@@ -86,7 +87,7 @@ class FactorRightOperand(_MatMul):
         return vectors_refused(a, b, c)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
-        return op.MatMul(op.Add(a, b) if in_order(a, b) else op.Add(b, a), c)
+        return op.MatMul(op.Add(a, b) if ordered(a, b) else op.Add(b, a), c)
 
 
 class DistributeOverRightSum(_MatMul):
@@ -101,7 +102,7 @@ class DistributeOverRightSum(_MatMul):
         return vectors_refused(a, b, c)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
-        b, c = (b, c) if in_order(b, c) else (c, b)
+        b, c = (b, c) if ordered(b, c) else (c, b)
         return op.Add(op.MatMul(a, b), op.MatMul(a, c))
 
 
@@ -126,38 +127,12 @@ class DistributeOverLeftSum(_MatMul):
             # A constant row times a matrix stays a vector, the usual form of a bias.
             keep = b.is_const and c.is_const and c.rank == 2
             return op.Add(op.MatMul(a, c), op.MatMul(b if keep else reshape(op, b, (1, b.shape[0])), c))
-        a, b = (a, b) if in_order(a, b) else (b, a)
+        a, b = (a, b) if ordered(a, b) else (b, a)
         return op.Add(op.MatMul(a, c), op.MatMul(b, c))
 
 
-class TransposeOfProduct(_MatMul):
-    """Transpose(MatMul(a, b)) = MatMul(Transpose(b), Transpose(a)), where Transpose exchanges the last two axes"""
-
-    def source(self, op: PatternBuilder, a: Any, b: Any) -> Any:
-        return op.Transpose(op.MatMul(a, b), perm=op.attr("perm"))
-
-    def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
-        if not is_swapped(m.attr("perm"), m.root().rank):
-            return Refusal("the permutation is not an exchange of the last two axes")
-        return vectors_refused(a, b)
-
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
-        return op.MatMul(transpose(op, b), transpose(op, a))
-
-
-class ProductOfTransposes(_MatMul):
-    """MatMul(Transpose(a), Transpose(b)) = Transpose(MatMul(b, a)), where Transpose exchanges the last two axes"""
-
-    def source(self, op: PatternBuilder, a: Any, b: Any) -> Any:
-        return op.MatMul(op.Transpose(a, perm=op.attr("p")), op.Transpose(b, perm=op.attr("q")))
-
-    def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
-        if not (is_swapped(m.attr("p"), a.rank) and is_swapped(m.attr("q"), b.rank)):
-            return Refusal("a permutation is not an exchange of the last two axes")
-        return None
-
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
-        return transpose(op, op.MatMul(b, a))
+def _exchanged(op: RegionBuilder, x: Ref) -> Ref:
+    return transpose(op, x, swapped(x.rank))
 
 
 class TransposedTimesConstant(_MatMul):
@@ -167,12 +142,12 @@ class TransposedTimesConstant(_MatMul):
         return op.MatMul(op.Transpose(a, perm=op.attr("perm")), w)
 
     def check(self, m: Match, a: Ref, w: Ref) -> Refusal | None:
-        if not is_swapped(m.attr("perm"), a.rank):
+        if permutation(m.attr("perm"), a.rank) != swapped(a.rank):
             return Refusal("the permutation is not an exchange of the last two axes")
-        return vectors_refused(w)
+        return vectors_refused(a, w)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, w: Ref) -> Any:
-        return transpose(op, op.MatMul(transpose(op, w), a))
+        return _exchanged(op, op.MatMul(_exchanged(op, w), a))
 
 
 class ConstantTimesTransposed(_MatMul):
@@ -182,20 +157,19 @@ class ConstantTimesTransposed(_MatMul):
         return op.MatMul(w, op.Transpose(a, perm=op.attr("perm")))
 
     def check(self, m: Match, a: Ref, w: Ref) -> Refusal | None:
-        if not is_swapped(m.attr("perm"), a.rank):
+        if permutation(m.attr("perm"), a.rank) != swapped(a.rank):
             return Refusal("the permutation is not an exchange of the last two axes")
-        return vectors_refused(w)
+        return vectors_refused(a, w)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, w: Ref) -> Any:
-        return transpose(op, op.MatMul(a, transpose(op, w)))
+        return _exchanged(op, op.MatMul(a, _exchanged(op, w)))
 
 
 def _not_identity(w: Ref) -> Refusal | None:
-    if w.rank != 2 or w.shape[0] != w.shape[1]:
+    if w.rank != 2 or w.shape[0] != w.shape[1] or not w.type.size:
         return Refusal("the constant is not a square matrix")
-    constant = w.constant
-    if constant is None or (constant.expression is not None and not constant.is_small):
-        return Refusal("the constant's elements are not known during search")
+    if w.constant is None or not is_readable(w.constant):
+        return Refusal("the constant's elements are not read during search")
     elements = w.numpy()
     if elements[0, 0] != 1 or not np.array_equal(elements, np.eye(w.shape[0], dtype=elements.dtype)):
         return Refusal("the constant is not the identity matrix")
@@ -230,6 +204,5 @@ class DropIdentityOnLeft(_MatMul):
 
 RULES = (
     DropIdentityOnRight, DropIdentityOnLeft, AssociateMatMulRight, AssociateMatMulLeft, FactorLeftOperand,
-    FactorRightOperand, DistributeOverRightSum, DistributeOverLeftSum, TransposeOfProduct, ProductOfTransposes,
-    TransposedTimesConstant, ConstantTimesTransposed,
+    FactorRightOperand, DistributeOverRightSum, DistributeOverLeftSum, TransposedTimesConstant, ConstantTimesTransposed,
 )  # fmt: skip

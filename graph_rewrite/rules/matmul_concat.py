@@ -9,7 +9,7 @@ from graph_rewrite.patterns import Const, PatternBuilder, Values
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.matmul import vectors_refused
-from graph_rewrite.rules.operands import in_order, parts, positive_axis
+from graph_rewrite.rules.operands import ordered, parts
 
 
 class _MatMulConcat(Rule):
@@ -24,15 +24,15 @@ class MatMulOfRowConcat(_MatMulConcat):
 
     def check(self, m: Match, c: Ref, operands: tuple[Ref, ...]) -> Refusal | None:
         rank = operands[0].rank
-        if positive_axis(m.attr("axis"), rank) == rank - 1:
+        if m.attr("axis") % rank == rank - 1:
             return Refusal("the concatenation is along the contracted axis")
-        if c.rank > 2 and positive_axis(m.attr("axis"), rank) != rank - 2:
+        if c.rank > 2 and m.attr("axis") % rank != rank - 2:
             return Refusal("the right operand has batch axes and the concatenation is not along rows")
         return vectors_refused(c, *operands)
 
     def target(self, op: RegionBuilder, m: Match, c: Ref, operands: tuple[Ref, ...]) -> Any:
         rank = operands[0].rank
-        from_right = positive_axis(m.attr("axis"), rank) - rank
+        from_right = m.attr("axis") % rank - rank
         results = [op.MatMul(operand, c) for operand in operands]
         return op.Concat(*results, axis=from_right + results[0].rank)
 
@@ -47,7 +47,7 @@ class RowConcatOfMatMuls(_MatMulConcat):
         rank = m.root().rank
         if a.rank != rank or b.rank != rank:
             return Refusal("the right operand has more axes than the left ones")
-        axis = positive_axis(m.attr("axis"), rank)
+        axis = m.attr("axis") % rank
         if axis == rank - 1:
             return Refusal("the concatenation is along columns")
         if c.rank > 2 and axis != rank - 2:
@@ -55,7 +55,7 @@ class RowConcatOfMatMuls(_MatMulConcat):
         return vectors_refused(a, b, c)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
-        return op.MatMul(op.Concat(a, b, axis=positive_axis(m.attr("axis"), a.rank)), c)
+        return op.MatMul(op.Concat(a, b, axis=m.attr("axis") % a.rank), c)
 
 
 class ColumnConcatOfMatMuls(_MatMulConcat):
@@ -66,7 +66,7 @@ class ColumnConcatOfMatMuls(_MatMulConcat):
 
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         rank = m.root().rank
-        if positive_axis(m.attr("axis"), rank) != rank - 1:
+        if m.attr("axis") % rank != rank - 1:
             return Refusal("the concatenation is not along columns")
         if b.shape[:-1] != c.shape[:-1]:
             return Refusal("the right operands differ in more than their columns")
@@ -85,7 +85,7 @@ class MatMulOfFeatureConcat(_MatMulConcat):
     def check(self, m: Match, a: Ref, b: Ref, w: Ref) -> Refusal | None:
         if w.rank != 2:
             return Refusal("the weight is not a matrix")
-        if a.rank < 2 or positive_axis(m.attr("axis"), a.rank) != a.rank - 1:
+        if a.rank < 2 or m.attr("axis") % a.rank != a.rank - 1:
             return Refusal("the concatenation is not along the contracted axis of matrices")
         return None
 
@@ -110,7 +110,7 @@ class SumOfMatMuls(_MatMulConcat):
         return None
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, v: Ref, w: Ref) -> Any:
-        if not in_order(a, b):
+        if not ordered(a, b):
             a, b, v, w = b, a, w, v
         return op.MatMul(op.Concat(a, b, axis=a.rank - 1), op.Concat(v, w, axis=0))
 

@@ -13,8 +13,9 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, Maybe, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rules.common import split
 from graph_rewrite.rules.matmul import vectors_refused
-from graph_rewrite.rules.operands import as_vector, parts, positive_axis, varies_along
+from graph_rewrite.rules.operands import as_vector, parts, varies_along
 
 
 class _Parallel(Rule):
@@ -43,8 +44,7 @@ def _merged(op: RegionBuilder, x: Ref, weights: Sequence[Ref], biases: Sequence[
     if biases:
         vectors = [as_vector(op, bias, width) for bias, width in zip(biases, widths, strict=True)]
         y = op.Add(y, op.Concat(*vectors, axis=0))
-    merged: tuple[Ref, ...] = op.Split(y, op.ints(*widths), axis=y.rank - 1, _outputs=len(weights))
-    return merged
+    return split(op, y, widths, axis=y.rank - 1)
 
 
 class MergeTwoMatMuls(_Merge):
@@ -123,7 +123,7 @@ class MergeMatMulsSharedRight(_Merge):
 
     def target(self, op: RegionBuilder, m: Match, w: Ref, a: Ref, b: Ref) -> Any:
         y = op.MatMul(op.Concat(a, b, axis=a.rank - 2), w)
-        return op.Split(y, op.ints(a.shape[-2], b.shape[-2]), axis=y.rank - 2, _outputs=2)
+        return split(op, y, (a.shape[-2], b.shape[-2]), axis=y.rank - 2)
 
 
 class _Separate(_Parallel):
@@ -131,7 +131,7 @@ class _Separate(_Parallel):
 
     def check(self, m: Match, x: Ref, w: Ref, *others: Ref | None) -> Refusal | None:
         rank = m.root().rank
-        if positive_axis(m.attr("axis"), rank) != rank - 1:
+        if m.attr("axis") % rank != rank - 1:
             return Refusal("the Split is not along columns")
         for bias in others[1:]:
             if bias is not None and not varies_along(bias, 1, w.shape[-1]):

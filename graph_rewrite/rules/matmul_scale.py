@@ -12,8 +12,9 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, PatternBuilder, Scalar
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rules.common import is_float, reshape
 from graph_rewrite.rules.matmul import vectors_refused
-from graph_rewrite.rules.operands import as_scalar, as_vector, is_floating, reshape, varies_along
+from graph_rewrite.rules.operands import as_scale, varies_along
 
 
 class _Scale(Rule):
@@ -26,7 +27,7 @@ class _Scale(Rule):
 
     def inexact(self, x: Ref) -> Refusal | None:
         """A Refusal where division can't be moved: integers round after each one."""
-        return None if self.operator == "Mul" or is_floating(x) else Refusal("integer division does not distribute")
+        return None if self.operator == "Mul" or is_float(x) else Refusal("integer division does not distribute")
 
 
 def _columns_refused(w: Ref, s: Ref) -> Refusal | None:
@@ -45,7 +46,7 @@ class FoldScaleAfterMatMul(_Scale):
         return vectors_refused(x, w) or _columns_refused(w, s) or self.inexact(x)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, s: Ref) -> Any:
-        return op.MatMul(x, self.scaled(op, w, as_vector(op, s, w.shape[-1])))
+        return op.MatMul(x, self.scaled(op, w, as_scale(op, s)))
 
 
 class FoldDivisorAfterMatMul(FoldScaleAfterMatMul):
@@ -64,7 +65,7 @@ class FoldScaleThroughBias(_Scale):
         return vectors_refused(x, w) or _columns_refused(w, s) or self.inexact(x)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref, s: Ref) -> Any:
-        s = as_vector(op, s, w.shape[-1])
+        s = as_scale(op, s)
         return op.Add(op.MatMul(x, self.scaled(op, w, s)), self.scaled(op, b, s))
 
 
@@ -87,8 +88,7 @@ class FoldScaleBeforeMatMul(_Scale):
         return refusal
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, s: Ref) -> Any:
-        size = w.shape[-2]
-        return op.MatMul(x, self.scaled(op, w, reshape(op, as_vector(op, s, size), (size, 1))))
+        return op.MatMul(x, self.scaled(op, w, reshape(op, s, (s.type.size, 1))))
 
 
 class FoldDivisorBeforeMatMul(FoldScaleBeforeMatMul):
@@ -117,7 +117,7 @@ class MoveScaleToLeftOperand(_ScalarMotion):
         return op.Mul(op.MatMul(a, b), s)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
-        return op.MatMul(op.Mul(a, as_scalar(op, s)), b)
+        return op.MatMul(op.Mul(a, as_scale(op, s)), b)
 
 
 class MoveScaleFromLeftOperand(_ScalarMotion):
@@ -127,7 +127,7 @@ class MoveScaleFromLeftOperand(_ScalarMotion):
         return op.MatMul(op.Mul(a, s), b)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
-        return op.Mul(op.MatMul(a, b), as_scalar(op, s))
+        return op.Mul(op.MatMul(a, b), as_scale(op, s))
 
 
 class MoveScaleToRightOperand(_ScalarMotion):
@@ -137,7 +137,7 @@ class MoveScaleToRightOperand(_ScalarMotion):
         return op.Mul(op.MatMul(a, b), s)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
-        return op.MatMul(a, op.Mul(b, as_scalar(op, s)))
+        return op.MatMul(a, op.Mul(b, as_scale(op, s)))
 
 
 class MoveScaleFromRightOperand(_ScalarMotion):
@@ -147,7 +147,7 @@ class MoveScaleFromRightOperand(_ScalarMotion):
         return op.MatMul(a, op.Mul(b, s))
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
-        return op.Mul(op.MatMul(a, b), as_scalar(op, s))
+        return op.Mul(op.MatMul(a, b), as_scale(op, s))
 
 
 class FoldScoreScaleIntoProjection(_Scale):
@@ -165,7 +165,7 @@ class FoldScoreScaleIntoProjection(_Scale):
         return self.inexact(x)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref, shape: Ref, k: Ref, s: Ref) -> Any:
-        s = as_scalar(op, s)
+        s = as_scale(op, s)
         queries = op.Add(op.MatMul(x, self.scaled(op, w, s)), self.scaled(op, b, s))
         heads = op.Reshape(queries, shape, **m.attrs("reshape"))
         return op.MatMul(op.Transpose(heads, perm=m.attr("perm")), k)

@@ -1,4 +1,4 @@
-"""Movement of Transpose: past element-wise operators, Concat and Split, normalisations and MatMul, in both directions."""
+"""Movement of Transpose, in both directions: past element-wise operators, Concat, Split, normalisations and MatMul."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ from graph_rewrite.patterns import Maybe, PatternBuilder, Values
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.common import (
-    BINARY, UNARY, apply_like, concat, in_order, inverse, permutation, reshape, sizes_of, split, stripped, transpose,
-)  # fmt: skip
+    BINARY,
+    UNARY,
+    apply_like,
+    concat,
+    in_order,
+    inverse,
+    permutation,
+    reshape,
+    sizes_of,
+    split,
+    stripped,
+    transpose,
+)
 
 NORMALISATIONS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"})
 ONE_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
@@ -59,7 +70,7 @@ class TransposesAfterBinary(_Movement):
 
 
 class TransposeAfterBinary(_Movement):
-    """f(Transpose(x, p), c) = Transpose(f(x, Transpose(c, inverse of p)), p) for element-wise f and constant or single c"""
+    """f(Transpose(x, p), c) = Transpose(f(x, Transpose(c, inverse of p)), p) for element-wise f and constant c"""
 
     def source(self, op: PatternBuilder, x: Any, c: Any) -> Any:
         return op.any_of(BINARY)(op.Transpose(x, perm=op.attr("p"), _label="t"), c, _label="f", _any_order=True)

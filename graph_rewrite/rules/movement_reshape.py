@@ -9,8 +9,15 @@ from graph_rewrite.patterns import PatternBuilder, Values
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.common import (
-    BINARY, UNARY, apply_like, in_order, permutation, reshape, stripped, transpose,
-)  # fmt: skip
+    BINARY,
+    UNARY,
+    apply_like,
+    in_order,
+    permutation,
+    reshape,
+    stripped,
+    transpose,
+)
 from graph_rewrite.rules.elimination_shape import RESHAPES
 from graph_rewrite.rules.movement import NORMALISATIONS
 
@@ -176,7 +183,8 @@ class ReshapeAfterTranspose(_Movement):
             return Refusal("the Reshape merges axes that the Transpose brought together")
         order = sorted(range(len(blocks)), key=lambda k: sources[k][0])
         places = {k: [m.root().shape[axis] for axis in blocks[k][1]] for k in order}
-        starts, shape_before = {}, []
+        starts: dict[int, int] = {}
+        shape_before: list[int] = []
         for k in order:
             starts[k] = len(shape_before)
             shape_before.extend(places[k])
@@ -230,23 +238,25 @@ def _normalise(op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], rank:
 
 
 def _aligned(before: Shape, after: Shape) -> list[tuple[range, range]] | None:
-    """The finest blocks of consecutive axes that a Reshape maps onto each other; None for empty tensors."""
-    if 0 in before:
+    """The finest blocks of consecutive axes that a Reshape maps onto each other; None for empty tensors and
+    scalars."""
+    if 0 in before or not before or not after:
         return None
     blocks: list[tuple[range, range]] = []
     i = j = 0
-    while i < len(before) or j < len(after):
+    while i < len(before) and j < len(after):
         start_i, start_j = i, j
-        left = right = 1
-        while i == start_i or j == start_j or left != right:
-            if (left <= right and i < len(before)) or j == len(after):
-                if i == len(before):
-                    break
+        left, right = before[i], after[j]
+        i, j = i + 1, j + 1
+        while left != right:
+            if left < right:
                 left, i = left * before[i], i + 1
             else:
                 right, j = right * after[j], j + 1
         blocks.append((range(start_i, i), range(start_j, j)))
-    return blocks
+    # What is left over on one side are ones.
+    last = blocks.pop()
+    return [*blocks, (range(last[0].start, len(before)), range(last[1].start, len(after)))]
 
 
 RULES = (

@@ -1,32 +1,22 @@
-"""Conditions on operands, and constants derived from them, that several families of rules share."""
+"""Constants that stand beside a matrix product or a convolution: scales, biases, weights in parts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import helper
 
 from graph_rewrite.constants import Constant
 from graph_rewrite.region import Ref, RegionBuilder
-
-_FLOATING = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE})
-
-
-def is_floating(ref: Ref) -> bool:
-    """Whether the elements are floating-point numbers, for which division and convolution are defined."""
-    return ref.dtype in _FLOATING
+from graph_rewrite.rules.common import reshape
 
 
 def numpy_dtype(ref: Ref) -> np.dtype[Any]:
     """The NumPy element type of a value."""
     return np.dtype(helper.tensor_dtype_to_np_dtype(ref.dtype))
-
-
-def positive_axis(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
-    return axis + rank if axis < 0 else axis
 
 
 def varies_along(ref: Ref, axis_from_right: int, size: int) -> bool:
@@ -45,17 +35,9 @@ def as_vector(op: RegionBuilder, ref: Ref, size: int) -> Ref:
     return expanded
 
 
-def as_scalar(op: RegionBuilder, ref: Ref) -> Ref:
-    """A constant of one element, without axes."""
-    return reshape(op, ref, ())
-
-
-def reshape(op: RegionBuilder, ref: Ref, shape: Sequence[int]) -> Ref:
-    """`ref` in another shape; `ref` itself where it has that shape already."""
-    if ref.shape == tuple(shape):
-        return ref
-    reshaped: Ref = op.Reshape(ref, op.ints(*shape))
-    return reshaped
+def as_scale(op: RegionBuilder, ref: Ref) -> Ref:
+    """A constant for which `varies_along` holds, as a scalar or a vector."""
+    return reshape(op, ref, () if ref.type.size == 1 else (ref.type.size,))
 
 
 def swapped(rank: int) -> tuple[int, ...]:
@@ -63,18 +45,7 @@ def swapped(rank: int) -> tuple[int, ...]:
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
-def is_swapped(perm: tuple[int, ...] | None, rank: int) -> bool:
-    """Whether a Transpose exchanges the last two axes and nothing else; without `perm` it reverses all axes."""
-    return rank >= 2 and (tuple(reversed(range(rank))) if perm is None else perm) == swapped(rank)
-
-
-def transpose(op: RegionBuilder, ref: Ref) -> Ref:
-    """`ref` with its last two axes exchanged."""
-    transposed: Ref = op.Transpose(ref, perm=swapped(ref.rank))
-    return transposed
-
-
-def in_order(first: Ref, second: Ref) -> bool:
+def ordered(first: Ref, second: Ref) -> bool:
     """An arbitrary but fixed order of a graph's values, so that an equation which is symmetric in two of them
     gives one rewrite and not two."""
     return (first.external or 0) <= (second.external or 0)
@@ -83,14 +54,12 @@ def in_order(first: Ref, second: Ref) -> bool:
 def parts(op: RegionBuilder, weight: Ref, sizes: Sequence[int], axis: int) -> list[Ref]:
     """A constant cut along `axis`. Pieces that were concatenated before come back as they were, so that a merge
     and its inverse give the constants they started from."""
-    axis = positive_axis(axis, weight.rank)
+    axis %= weight.rank
     pieces = _concatenated(weight.constant, sizes, axis)
     if pieces is not None:
         return [Ref(piece.type, constant=piece) for piece in pieces]
-    ends = np.cumsum(sizes).tolist()
-    return [
-        op.Slice(weight, op.ints(end - size), op.ints(end), op.ints(axis)) for size, end in zip(sizes, ends, strict=True)
-    ]
+    bounds = [0, *np.cumsum(sizes).tolist()]
+    return [op.Slice(weight, op.ints(start), op.ints(end), op.ints(axis)) for start, end in pairwise(bounds)]
 
 
 def _concatenated(constant: Constant | None, sizes: Sequence[int], axis: int) -> list[Constant] | None:
@@ -98,6 +67,6 @@ def _concatenated(constant: Constant | None, sizes: Sequence[int], axis: int) ->
     if expression is None or expression.op != "Concat":
         return None
     pieces = [piece for piece in expression.inputs if piece is not None]
-    if positive_axis(expression.attrs["axis"], pieces[0].type.rank) != axis:
+    if expression.attrs["axis"] % pieces[0].type.rank != axis:
         return None
     return pieces if [piece.type.shape[axis] for piece in pieces] == list(sizes) else None

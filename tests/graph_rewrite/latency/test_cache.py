@@ -18,6 +18,17 @@ from graph_rewrite.latency import MeasurementCache, default_cache_path
 KEY = {"graph": "a", "plan": 1}
 
 
+def _fill(cache: MeasurementCache, name: str) -> None:
+    for number in range(20):
+        cache.put({"name": name, "number": number}, {"value": number})
+
+
+def _fill_without_warnings(cache: MeasurementCache, name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _fill(cache, name)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "deeper" / "latency.sqlite3"
@@ -75,8 +86,7 @@ def test_corruption_found_later_is_repaired_too(path: Path) -> None:
     content[4096:-4096] = b"\x13" * (len(content) - 8192)
     path.write_bytes(content)
     with pytest.warns(RuntimeWarning, match="was corrupt"):
-        for number in range(300):
-            cache.get({"number": number})
+        assert [cache.get({"number": number}) for number in range(300)].count(None) > 0
     cache.put(KEY, {"ms": 1})
     assert cache.get(KEY) == {"ms": 1}
 
@@ -91,14 +101,14 @@ def test_full_disk_turns_it_off_with_one_warning(path: Path, monkeypatch: pytest
     monkeypatch.setattr(sqlite3, "connect", connect)
     cache = MeasurementCache(path)
     with pytest.warns(RuntimeWarning, match="off for this run: database or disk is full") as caught:
-        for number in range(50):
-            cache.put({"number": number}, {"text": "x" * 1000})
+        _fill(cache, "x" * 1000)
     assert len(caught) == 1
     assert "full" in cache.off_because
-    assert cache.get({"number": 0}) is None
+    first = {"name": "x" * 1000, "number": 0}
+    assert cache.get(first) is None
     monkeypatch.undo()
     # What was written before the disk was full is intact.
-    assert MeasurementCache(path).get({"number": 0}) == {"text": "x" * 1000}
+    assert MeasurementCache(path).get(first) == {"value": 0}
 
 
 def test_a_place_that_cannot_be_written_turns_it_off(tmp_path: Path) -> None:
@@ -118,19 +128,12 @@ def test_a_damaged_row_counts_as_unknown(path: Path) -> None:
     assert cache.get(KEY) is None
 
 
-def _fill(cache: MeasurementCache, name: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for number in range(20):
-            cache.put({"name": name, "number": number}, {"value": number})
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_many_processes_write_at_once(path: Path) -> None:
     cache = MeasurementCache(path)
     cache.put(KEY, {"ms": 1})  # opened before the fork
     context = multiprocessing.get_context("fork")
-    children = [context.Process(target=_fill, args=(cache, name)) for name in "abc"]
+    children = [context.Process(target=_fill_without_warnings, args=(cache, name)) for name in "abc"]
     for child in children:
         child.start()
     for child in children:

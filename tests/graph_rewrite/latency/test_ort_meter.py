@@ -285,3 +285,11 @@ def test_latency_survives_json() -> None:
     failed = Latency.from_json(Latency.failed("crash", "SIGSEGV").to_json())
     assert (failed.ms, failed.status, failed.message) == (math.inf, "crash", "SIGSEGV")
     assert math.isnan(failed.baseline_ms)
+
+
+@pytest.mark.gpu
+def test_cuda(make_meter: MakeMeter, model: Any) -> None:
+    meter = make_meter(deployment=Deployment("cuda"))
+    assert meter.measure(model("small", 1)).ok
+    assert meter.measure(model("other", 2), "full").ok
+    assert meter.active_optimizers(model("small", 1))

@@ -1,5 +1,6 @@
 """The worker process and its client, with real faults."""
 
+import json
 import os
 import signal
 import subprocess
@@ -142,8 +143,6 @@ def test_a_hung_worker_ends_with_its_parent(good: Path, tmp_path: Path) -> None:
         "print(client.request({'kind': 'hello'})['pid'], flush=True); client.request(json.loads(sys.argv[1]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "REWRITEGYM_WORKER_FAULT": "hang:endless"}
-    import json
-
     command = [sys.executable, "-c", code, json.dumps(compare(good, bad))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
         assert parent.stdout is not None

@@ -1,0 +1,241 @@
+"""The observation: X-RLflow's meta-graph (section 3.3.2) as a dictionary of padded arrays.
+
+The current graph's nodes come first, then, for each candidate, a head node and the nodes that its representative
+site would insert. Edges run along values: inside the current graph, from producers in the current graph into a region
+(nothing is copied), inside a region; and from every inserted and every removed node to the candidate's head. So the
+size is |graph| + sum of |region|; with `whole_graphs` each candidate contributes its whole graph, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, REGION, SHAPES, node_records
+from envs.footprint import Edges, Footprint, apply_once, footprint, graph_footprint
+from envs.vocabulary import NO_OP, PADDING, operator_vocabulary, rule_indices, rule_vocabulary
+from graph_rewrite.candidates import Candidate
+from graph_rewrite.ir import Graph
+
+CANDIDATE_FEATURES = (
+    "sites", "site", "class", "deployment", "no_op", "removed", "inserted", "flops_change", "bytes_change", "legal",
+)  # fmt: skip
+"""Columns of `candidate_features`.
+
+sites: log2(number of sites) / 8; site, class, deployment, no_op: one-hot kind; removed, inserted: nodes of the
+representative site / 16; flops_change, bytes_change: what all sites together add (negative: save) relative to the
+current graph, within -1..1; legal: 1 where the mask allows the action.
+"""
+
+GLOBAL_FEATURES = (
+    "step", "since_feedback", "speedup", "best_speedup", "cut", "candidates", "nodes", "refused",
+)  # fmt: skip
+"""Entries of `globals`.
+
+step / horizon; steps since the last feedback / N; last measured and best measured speed-up; log2(1 + x) / 16 of the
+candidates that were cut, the candidates, the nodes of the current graph; number of refused runtime optimisers / 8.
+"""
+
+Observation = dict[str, NDArray[Any]]
+_Columns = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
+_KIND_COLUMNS = {kind: CANDIDATE_FEATURES.index(kind) for kind in ("site", "class", "deployment")}
+
+
+def feature_sizes() -> dict[str, int]:
+    """Widths of node, edge, candidate and global features."""
+    return {
+        "node": len(NODE_FEATURES),
+        "edge": EDGE_FEATURES,
+        "candidate": len(CANDIDATE_FEATURES),
+        "globals": len(GLOBAL_FEATURES),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The sizes that observations are padded to."""
+
+    max_candidates: int = 512
+    max_nodes: int = 4096
+    max_edges: int = 8192
+
+    def __post_init__(self) -> None:
+        for name in ("max_candidates", "max_nodes", "max_edges"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    def space(self) -> spaces.Dict:
+        """The observation space; the class docstring of `GraphRewriteEnv` explains its entries."""
+        actions, nodes, edges = self.max_candidates + 1, self.max_nodes, self.max_edges
+
+        def integers(low: int, high: int, *shape: int) -> spaces.Box:
+            return spaces.Box(low, high, shape, np.int32)
+
+        def numbers(*shape: int) -> spaces.Box:
+            return spaces.Box(-np.inf, np.inf, shape, np.float32)
+
+        return spaces.Dict(
+            {
+                "node_op": integers(0, len(operator_vocabulary()) - 1, nodes),
+                "node_features": numbers(nodes, len(NODE_FEATURES)),
+                "node_candidate": integers(-1, self.max_candidates, nodes),
+                "edge_index": integers(0, nodes - 1, 2, edges),
+                "edge_shape": numbers(edges, EDGE_FEATURES),
+                "candidate_rule": integers(0, len(rule_vocabulary()) - 1, actions),
+                "candidate_features": numbers(actions, len(CANDIDATE_FEATURES)),
+                "globals": numbers(len(GLOBAL_FEATURES)),
+                "sizes": integers(0, max(nodes, edges, actions), 3),
+            }
+        )
+
+
+class GraphArrays:
+    """A graph's nodes in topological order, its edges, and where each value is produced."""
+
+    def __init__(self, graph: Graph) -> None:
+        order, records = graph.order(), node_records(graph)
+        found = [records[node.id] for node in order]
+        self.count = len(order)
+        position = np.arange(self.count, dtype=np.int32)
+        self.rows = np.fromiter((record[0] for record in found), np.intp, self.count)
+        self.node_at = np.full(graph.next_id, -1, dtype=np.int32)
+        self.node_at[_flat([node.id] for node in order)] = position
+        self.producer_at = np.full(graph.next_id, -1, dtype=np.int32)
+        outputs = [node.outputs for node in order]
+        self.producer_at[_flat(outputs)] = np.repeat(position, _lengths(outputs))
+        inputs = [record[1] for record in found]
+        sources, targets = self.producer_at[_flat(inputs)], np.repeat(position, _lengths(inputs))
+        produced = sources >= 0
+        self.edges = (sources[produced], targets[produced], _flat(record[2] for record in found)[produced])
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The candidates that an observation holds, and how many were cut because they did not fit."""
+
+    graph: GraphArrays
+    candidates: tuple[Candidate, ...]
+    footprints: tuple[Footprint, ...]
+    """Of the representative sites."""
+    parts: tuple[Footprint, ...]
+    """What each candidate contributes to the meta-graph; `footprints` unless whole graphs are observed."""
+    cut: int
+
+
+def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_graphs: bool = False) -> Choices:
+    """The candidates that fit the limits, in their order: what is over is cut from the end.
+
+    Candidates that could make the graph itself outgrow the limits are cut as well, wherever they stand.
+
+    Raises:
+        ValueError: the graph by itself does not fit.
+    """
+    arrays = GraphArrays(graph)
+    nodes, edges = arrays.count, len(arrays.edges[0])
+    if nodes > limits.max_nodes or edges > limits.max_edges:
+        raise ValueError(
+            f"the graph has {nodes} nodes and {edges} edges, more than max_nodes={limits.max_nodes} or "
+            f"max_edges={limits.max_edges}; give the environment larger ones"
+        )
+    footprints = [footprint(candidate) for candidate in candidates]
+    fitting = [
+        k for k, (candidate, mark) in enumerate(zip(candidates, footprints, strict=True))
+        if nodes + candidate.count * (len(mark.rows) - 1 - len(mark.removed[0])) <= limits.max_nodes
+        and edges + candidate.count * (len(mark.inner[0]) + len(mark.boundary[0])) <= limits.max_edges
+    ][: limits.max_candidates]  # fmt: skip
+    marks = [footprints[k] for k in fitting]
+    parts = [graph_footprint(apply_once(candidates[k])) for k in fitting] if whole_graphs else marks
+    # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
+    node_totals = nodes + np.cumsum([len(part.rows) for part in parts], dtype=np.int64)
+    edge_totals = edges + np.cumsum([_edge_count(part) for part in parts], dtype=np.int64)
+    kept = int(((node_totals <= limits.max_nodes) & (edge_totals <= limits.max_edges)).sum())
+    chosen = tuple(candidates[k] for k in fitting[:kept])
+    return Choices(arrays, chosen, tuple(marks[:kept]), tuple(parts[:kept]), len(candidates) - kept)
+
+
+def observe(
+    choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits
+) -> Observation:
+    """The padded observation; freshly allocated, so the caller may keep or change it."""
+    graph, parts = choices.graph, choices.parts
+    sizes = _lengths(part.rows for part in parts)
+    starts = graph.count + np.cumsum(sizes) - sizes
+    rows = np.concatenate([graph.rows, _flat(part.rows for part in parts)])
+    owner = np.repeat(np.arange(len(parts) + 1), [graph.count, *sizes])
+    features = NODES.features[rows]
+    features[graph.count :, REGION] = 1.0
+    sources, targets, shapes = _all_edges(graph, parts, starts)
+    rules = [*rule_indices(choices.candidates), *[PADDING] * (limits.max_candidates - len(parts)), NO_OP]
+    return {
+        "node_op": _padded(NODES.operators[rows], limits.max_nodes),
+        "node_features": _padded(features, limits.max_nodes),
+        "node_candidate": _padded(owner.astype(np.int32), limits.max_nodes, fill=-1),
+        "edge_index": np.stack([_padded(end.astype(np.int32), limits.max_edges) for end in (sources, targets)]),
+        "edge_shape": _padded(SHAPES.rows[shapes], limits.max_edges),
+        "candidate_rule": np.array(rules, dtype=np.int32),
+        "candidate_features": _candidate_features(choices, mask),
+        "globals": np.array(global_features, dtype=np.float32),
+        "sizes": np.array([len(rows), len(sources), len(parts)], dtype=np.int32),
+    }
+
+
+def _all_edges(graph: GraphArrays, parts: Sequence[Footprint], starts: NDArray[np.intp]) -> _Columns:
+    """Sources, targets and shape rows of all edges: of the graph, inside regions, into regions, from removed nodes."""
+    inner, inner_at = _edges([part.inner for part in parts], starts)
+    boundary, boundary_at = _edges([part.boundary for part in parts], starts)
+    removed = _flat(part.removed[0] for part in parts)
+    removed_at = np.repeat(starts, _lengths(part.removed[0] for part in parts))
+    outside = graph.producer_at[boundary[0]]
+    produced = outside >= 0
+    sources = (graph.edges[0], inner[0] + inner_at, outside[produced], graph.node_at[removed])
+    targets = (graph.edges[1], inner[1] + inner_at, (boundary[1] + boundary_at)[produced], removed_at)
+    removed_shapes = _flat(part.removed[1] for part in parts)
+    shapes = (graph.edges[2], inner[2], boundary[2][produced], removed_shapes)
+    return np.concatenate(sources), np.concatenate(targets), np.concatenate(shapes)
+
+
+def _edges(edges: Sequence[Edges], starts: NDArray[np.intp]) -> tuple[_Columns, NDArray[np.intp]]:
+    """Columns of all candidates' edges one after another, and for each edge where its candidate's nodes begin."""
+    sources, targets, shapes = (_flat(part[column] for part in edges) for column in range(3))
+    return (sources, targets, shapes), np.repeat(starts, _lengths(part[0] for part in edges))
+
+
+def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    candidates, marks, count = choices.candidates, choices.footprints, len(choices.candidates)
+    sites = np.fromiter((candidate.count for candidate in candidates), np.float64, count)
+    kinds = np.array([_KIND_COLUMNS[candidate.kind] for candidate in candidates], dtype=np.intp)
+    change = np.array([(mark.flops, mark.moved) for mark in marks], dtype=np.float64).reshape(count, 2)
+    work = NODES.work[choices.graph.rows].sum(axis=0)
+    features = np.zeros((len(mask), len(CANDIDATE_FEATURES)), dtype=np.float32)
+    features[:count, 0] = np.log2(sites) / 8
+    features[np.arange(count), kinds] = 1.0
+    features[:count, 5] = [len(mark.removed[0]) / 16 for mark in marks]
+    features[:count, 6] = [(len(mark.rows) - 1) / 16 for mark in marks]
+    features[:count, 7:9] = np.clip(change * sites[:, None] / np.maximum(work, 1.0), -1.0, 1.0)
+    features[-1, 4] = 1.0
+    features[:, 9] = mask
+    return features
+
+
+def _edge_count(part: Footprint) -> int:
+    return len(part.inner[0]) + len(part.boundary[0]) + len(part.removed[0])
+
+
+def _flat(parts: Iterable[Iterable[int]]) -> NDArray[np.intp]:
+    return np.fromiter(chain.from_iterable(parts), np.intp)
+
+
+def _lengths(parts: Iterable[Sequence[int]]) -> NDArray[np.intp]:
+    return np.fromiter((len(part) for part in parts), np.intp)
+
+
+def _padded(data: NDArray[Any], length: int, fill: int = 0) -> NDArray[Any]:
+    padded = np.full((length, *data.shape[1:]), fill, dtype=data.dtype)
+    padded[: len(data)] = data
+    return padded
