@@ -19,8 +19,8 @@ from graph_rewrite.latency import Latency
 class Budget:
     """What an agent may spend; whichever ends first ends the search.
 
-    `measurements` are latencies of graphs that were not measured before in the search, from memory or by running;
-    `seconds` are wall-clock.
+    `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock, where
+    a latency that another search already measured is charged what it took then.
     """
 
     measurements: int = 100
@@ -57,6 +57,7 @@ class Search:
     trajectory: list[tuple[float, int, float]] = field(default_factory=list)
     """(seconds, measurements, best speed-up by screening) at every improvement."""
     _start: float = field(default_factory=time.monotonic)
+    _charged: float = 0.0
 
     @property
     def measurements(self) -> int:
@@ -64,8 +65,8 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the search began."""
-        return time.monotonic() - self._start
+        """Seconds since the search began, as if every measurement had been taken for this search alone."""
+        return time.monotonic() - self._start + self._charged
 
     @property
     def exhausted(self) -> bool:
@@ -81,7 +82,9 @@ class Search:
         known = self.visits.get(graph.hash)
         if known is not None:
             return known.latency
+        begin = time.monotonic()
         latency = self.problem.measure(graph, "screen")
+        self._charged += max(0.0, self.problem.cost(graph) - (time.monotonic() - begin))
         before = self.best
         self.visits[graph.hash] = Visit(graph, latency, actions)
         if before is None or latency.speedup > before.latency.speedup:

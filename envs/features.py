@@ -79,7 +79,9 @@ class NodeTable:
         self.head = self._append(CANDIDATE, head, (0.0, 0.0), 0)
         """Row of a candidate's head."""
 
-    def row(self, node: Operator, inputs: tuple[Input, ...], outputs: tuple[TensorType | None, ...], opaque: bool = False) -> int:
+    def row(
+        self, node: Operator, inputs: tuple[Input, ...], outputs: tuple[TensorType | None, ...], opaque: bool = False
+    ) -> int:
         """The row of an operator application; `inputs` holds (type, is it constant?), None for inputs left out."""
         key = (node.signature, opaque, inputs, outputs)
         row = self._index.get(key)
@@ -185,9 +187,7 @@ def node_record(graph: Graph, node: Node) -> NodeRecord:
     return row, values, tuple(SHAPES.row(types.get(v)) for v in values)
 
 
-def estimate_flops(
-    node: Operator, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
-) -> float:
+def estimate_flops(node: Operator, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]) -> float:
     """Floating-point operations: multiply-adds count 2; where no formula applies, one per element of the outputs."""
     elements = float(sum(type.size for type in outputs if type is not None))
     first, second, third = (*inputs, None, None, None)[:3]

@@ -56,20 +56,14 @@ def graph_footprint(graph: Graph) -> Footprint:
     """A whole graph under a head, as X-RLflow's meta-graph holds each candidate (section 3.3.2)."""
     order, records = graph.order(), node_records(graph)
     local = {value: i for i, node in enumerate(order, start=1) for value in node.outputs}
-    sources: list[int] = []
-    targets: list[int] = []
-    shapes: list[int] = []
+    inner = _EdgeList()
     for i, node in enumerate(order, start=1):
         _, values, shape_rows = records[node.id]
         for value, shape in zip(values, shape_rows, strict=True):
             if value in local:
-                sources.append(local[value])
-                targets.append(i)
-                shapes.append(shape)
-    count = len(order)
-    heads = (range(1, count + 1), [0] * count, [SHAPES.row(graph.types.get(n.outputs[0])) for n in order])
-    inner = (tuple([*sources, *heads[0]]), tuple([*targets, *heads[1]]), tuple([*shapes, *heads[2]]))
-    return Footprint((NODES.head, *(records[node.id][0] for node in order)), inner)
+                inner.add(local[value], i, shape)
+        inner.add(i, 0, SHAPES.row(graph.types.get(node.outputs[0])))
+    return Footprint((NODES.head, *(records[node.id][0] for node in order)), inner.edges())
 
 
 def apply_once(candidate: Candidate) -> Graph:

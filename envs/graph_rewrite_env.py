@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, SupportsFloat
+from copy import copy, deepcopy
+from functools import partial
+from typing import Any, ClassVar, Self, SupportsFloat
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from envs import render, replay
-from envs.episode import Episode, Step
-from envs.observation import Limits, Observation, observe
+from envs.episode import Episode, Settings
+from envs.observation import Limits, Observation
 from envs.problem import MeterSource, Problem, open_problem
+from envs.render import as_pixels, as_text
+from envs.replay import episode_state, replay_episode
 from envs.reward import ILLEGAL_ACTION_REWARD, RewardContext, RewardFunction, XRLflowReward
 from graph_rewrite.candidates import Candidate
 from graph_rewrite.ir import Graph
-from graph_rewrite.latency import Latency
 from graph_rewrite.rewriter import Granularity
 
 Info = dict[str, Any]
@@ -112,66 +113,57 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         full_meta_graph: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        if horizon < 1 or feedback_every < 1:
-            raise ValueError(f"horizon and feedback_every must be at least 1, got {horizon} and {feedback_every}")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}")
-        self.limits = Limits(max_candidates, max_nodes, max_edges)
-        self.horizon, self.feedback_every = horizon, feedback_every
-        self.measure_last, self.full_meta_graph = measure_last, full_meta_graph
+        limits = Limits(max_candidates, max_nodes, max_edges)
+        self.settings = Settings(horizon, feedback_every, measure_last, limits, full_meta_graph)
         self.render_mode = render_mode
         self.reward_fn: RewardFunction = XRLflowReward() if reward_fn is None else reward_fn
-        self._opening: dict[str, Any] = {
-            "meter": meter, "granularity": granularity, "deployment_choices": deployment_choices,
-            "provider": provider, "threads": threads, "shapes": shapes,
-        }  # fmt: skip
-        self.models = (model,) if isinstance(model, str) else tuple(model)
+        self.models: tuple[str, ...] = (model,) if isinstance(model, str) else tuple(model)
+        self._open = partial(
+            open_problem, provider=provider, threads=threads, granularity=granularity,
+            deployment_choices=deployment_choices, shapes=shapes, meter=meter,
+        )  # fmt: skip
+        self._problems: dict[str, Problem] = {}
         if problem is not None:
             self.models = (problem.model.uri,)
+            self._problems[problem.model.uri] = problem
         if not self.models:
             raise ValueError("give at least one model")
-        self._problems: dict[str, Problem] = {} if problem is None else {problem.model.uri: problem}
         self.problem = self._problem(self.models[0])
         """The model being optimised, with its rewriter and meter."""
         self._episode: Episode | None = None
-        self.observation_space = self.limits.space()
+        self.observation_space = limits.space()
         self.action_space = spaces.Discrete(max_candidates + 1)  # type: ignore[assignment]
 
     @property
     def no_op(self) -> int:
-        """The action that ends the episode."""
-        return self.limits.max_candidates
+        """The action that ends the episode: the last one."""
+        return self.settings.limits.max_candidates
 
     @property
     def graph(self) -> Graph:
         """The current graph."""
-        return self.episode.graph
+        return self._running.graph
 
     @property
     def candidates(self) -> Sequence[Candidate]:
         """What can be done to the current graph: action k takes candidate k."""
-        return self.episode.candidates
+        return self._running.candidates
 
     @property
     def best_graph(self) -> Graph:
         """The fastest graph measured in this episode; the original model where none was faster."""
-        return self.episode.best_graph or self.problem.model.original
+        return self._running.best_graph or self.problem.model.original
 
     @property
     def best_speedup(self) -> float:
         """Speed-up of `best_graph` over the original model; at least 1."""
-        return self.episode.best_speedup
-
-    @property
-    def episode(self) -> Episode:
-        """The state behind the observation."""
-        if self._episode is None:
-            raise gymnasium.error.ResetNeeded("the environment has no state yet: call reset() first")
-        return self._episode
+        return self._running.best_speedup
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool [C + 1]: which actions are legal. The name is the one that sb3-contrib's MaskablePPO looks for."""
-        return self.episode.mask.copy()
+        return self._running.mask.copy()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Info]:
         """Start an episode. `options={"model": uri}` chooses one of several models instead of drawing it.
@@ -185,8 +177,10 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         if chosen:
             raise ValueError(f"unknown reset options {sorted(chosen)}; there is 'model'")
         if uri is None:
-            uri = self.models[int(self.np_random.integers(len(self.models)))] if len(self.models) > 1 else self.models[0]
-        return self._begin(self._problem(uri))
+            drawn = int(self.np_random.integers(len(self.models))) if len(self.models) > 1 else 0
+            uri = self.models[drawn]
+        problem = self._problem(uri)
+        return self._begin(Episode(problem, self.settings, problem.model.graph))
 
     def step(self, action: int) -> tuple[Observation, SupportsFloat, bool, bool, Info]:
         """Take an action.
@@ -194,26 +188,100 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         Raises:
             gymnasium.error.ResetNeeded: the episode is over.
         """
-        episode, number = self.episode, int(action)
-        if episode.done:
+        episode = self._running
+        if episode.terminated or episode.truncated:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() before the next step")
-        if not 0 <= number <= self.no_op or not episode.mask[number]:
-            return self._refuse(number)
-        before, failure = episode.speedup, ""
-        if number == self.no_op:
-            step = episode.stop(number)
-        else:
-            candidate = episode.candidates[number]
-            try:
-                step = episode.take(number)
-            except ValueError:
-                failure, step = "build", episode.fail(number, candidate)
-        truncated = len(episode.steps) >= self.horizon
-        ended = bool(failure) or number == self.no_op or episode.is_stuck
-        latency = None if failure else self._feedback(ended or truncated)
-        if latency is not None and not latency.ok:
-            failure = latency.status
-        episode.done = ended or truncated or bool(failure)
-        reward = self._reward(step, before, latency, failure)
-        terminated = ended or bool(failure)
-        return (*self._view(), reward, terminated, truncated and not terminated, self._info(...))
+        before = episode.speedup
+        step = episode.advance(int(action), self.problem.measure)
+        reward = ILLEGAL_ACTION_REWARD if step.kind == "illegal" else float(self.reward_fn(_context(episode, before)))
+        return episode.observe(), reward, episode.terminated, episode.truncated, _info(episode)
+
+    def fork(self) -> Self:
+        """An independent environment in the same state, random generator included; shares model, meter and graphs."""
+        twin = copy(self)
+        twin._problems = dict(self._problems)
+        twin._episode = None if self._episode is None else self._episode.fork()
+        twin._np_random = deepcopy(self._np_random)
+        return twin
+
+    def state(self) -> dict[str, Any]:
+        """The episode as JSON-serialisable values: model URI, settings, actions and random generator, no graphs."""
+        return {**episode_state(self._running), "random": self.np_random.bit_generator.state}
+
+    def restore(self, state: Mapping[str, Any]) -> tuple[Observation, Info]:
+        """Go to a recorded state by taking its actions again; nothing is measured. Returns what `reset` returns.
+
+        Raises:
+            ReplayError: recorded with another model, other settings or other rules.
+            ValueError: this environment was not made with the recorded model.
+        """
+        episode = replay_episode(state, self._problem(state["model"]), self.settings)
+        self.np_random.bit_generator.state = state["random"]
+        return self._begin(episode)
+
+    def render(self) -> str | NDArray[np.uint8] | None:  # type: ignore[override]
+        """The episode so far: a table as text (`ansi`), or a drawing as uint8 [360, 640, 3] (`rgb_array`)."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() does nothing: make the environment with render_mode='ansi' or 'rgb_array'")
+            return None
+        return as_text(self._running) if self.render_mode == "ansi" else as_pixels(self._running)
+
+    def close(self) -> None:
+        """Forget the episode. Model and meter are shared within the process; the meter's worker ends with it."""
+        self._episode = None
+
+    @property
+    def _running(self) -> Episode:
+        if self._episode is None:
+            raise gymnasium.error.ResetNeeded("the environment has no state yet: call reset() first")
+        return self._episode
+
+    def _begin(self, episode: Episode) -> tuple[Observation, Info]:
+        self._episode, self.problem = episode, episode.problem
+        return episode.observe(), _info(episode)
+
+    def _problem(self, uri: str) -> Problem:
+        if uri not in self.models:
+            raise ValueError(f"this environment was made with {', '.join(self.models)}, not with {uri}")
+        if uri not in self._problems:
+            self._problems[uri] = self._open(uri)
+        return self._problems[uri]
+
+
+def _context(episode: Episode, before: float) -> RewardContext:
+    step = episode.steps[-1]
+    failed = bool(step.failure)
+    return RewardContext(
+        previous=1.0 / before,
+        current=math.inf if failed else 1.0 / episode.speedup,
+        initial=1.0,
+        measured=step.latency is not None,
+        failed=failed,
+        terminal=episode.terminated or episode.truncated,
+        step=len(episode.steps),
+        rule=step.rule,
+        kind=step.kind,
+        sites=step.sites,
+        latency=step.latency,
+        graph=episode.graph,
+    )
+
+
+def _info(episode: Episode) -> Info:
+    step = episode.steps[-1] if episode.steps else None
+    return {
+        "model": episode.problem.model.uri,
+        "step": len(episode.steps),
+        "rule": step.rule if step else "",
+        "match": step.match if step else "",
+        "kind": step.kind if step else "",
+        "measured": step is not None and step.latency is not None,
+        "latency_ms": episode.measured.ms if episode.measured else 0.0,
+        "speedup": episode.speedup,
+        "best_speedup": episode.best_speedup,
+        "graph_hash": episode.graph.hash,
+        "candidates": len(episode.candidates),
+        "candidates_cut": episode.choices.cut,
+        "illegal_action": step is not None and step.kind == "illegal",
+        "failure": step.failure if step else "",
+    }

@@ -8,6 +8,7 @@ size is |graph| + sum of |region|; with `whole_graphs` each candidate contribute
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -159,9 +160,7 @@ def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_
     return Choices(arrays, chosen, tuple(marks[:kept]), tuple(parts[:kept]), len(candidates) - kept)
 
 
-def observe(
-    choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits
-) -> Observation:
+def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits) -> Observation:
     """The padded observation; freshly allocated, so the caller may keep or change it."""
     graph, parts = choices.graph, choices.parts
     sizes = _lengths(part.rows for part in parts)
@@ -229,6 +228,11 @@ def _edge_count(part: Footprint) -> int:
 
 def _flat(parts: Iterable[Iterable[int]]) -> NDArray[np.intp]:
     return np.fromiter(chain.from_iterable(parts), np.intp)
+
+
+def log_share(count: int) -> float:
+    """A count as a feature: log2(1 + count) / 16."""
+    return math.log2(1 + count) / 16
 
 
 def _lengths(parts: Iterable[Sequence[int]]) -> NDArray[np.intp]:

@@ -2,61 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from envs.features import NODES, node_records
 from envs.footprint import Footprint, apply_once, site_footprint
-from graph_rewrite.candidates import Candidate
-from graph_rewrite.ir import Graph
+from graph_rewrite.candidates import Candidate, Site
+from graph_rewrite.ir import Graph, application_hash
+from graph_rewrite.region import Ref
 
 _MODULUS = 2**64
+
+
+class _Visited(NamedTuple):
+    fingerprint: int
+    values: NDArray[np.int64]
+    """Python hashes of the digests of all values."""
 
 
 class VisitedGraphs:
     """Graphs seen in an episode, told apart by `Graph.hash`.
 
-    Hashing what each of hundreds of candidates leads to would take longer than all the rest of a step. So every graph
-    has a fingerprint as well, the sum of a 64-bit digest per node, which a candidate's footprint changes by a known
-    amount. Only where that gives the fingerprint of a visited graph is the candidate applied and its result hashed.
+    Applying hundreds of candidates and hashing what they lead to would take longer than all the rest of a step. So two
+    cheap necessary conditions come first. The fingerprint of a graph is the sum of a 64-bit digest per node, which a
+    rewrite changes by an amount known from its footprint: the sum must be that of a visited graph. And the digest that
+    a rewrite gives to the value it replaces must occur in that graph. What passes is applied and hashed.
     """
 
     def __init__(self) -> None:
-        self._fingerprints: dict[str, int] = {}
+        self._graphs: dict[str, _Visited] = {}
 
     def add(self, graph: Graph) -> None:
         """Remember a graph."""
-        self._fingerprints[graph.hash] = fingerprint(graph)
+        values = np.fromiter(map(hash, graph.value_hashes().values()), np.int64)
+        self._graphs[graph.hash] = _Visited(fingerprint(graph), values)
 
     def copy(self) -> VisitedGraphs:
         """An independent copy."""
         other = VisitedGraphs()
-        other._fingerprints.update(self._fingerprints)
+        other._graphs.update(self._graphs)
         return other
 
     def lead_back(
         self, graph: Graph, candidates: Sequence[Candidate], footprints: Sequence[Footprint]
     ) -> NDArray[np.bool_]:
-        """Per candidate of `graph`, whether it leads to a graph that was added."""
+        """Per candidate of `graph`, whether it leads to a graph that was added, or to no valid graph at all."""
+        by_change: dict[int, list[_Visited]] = {}
         now = fingerprint(graph)
-        changes = {(known - now) % _MODULUS for known in self._fingerprints.values()}
-        refused = _refused(graph.disabled_optimizers)
+        for visited in self._graphs.values():
+            by_change.setdefault((visited.fingerprint - now) % _MODULUS, []).append(visited)
         found = np.zeros(len(candidates), dtype=np.bool_)
         for k, (candidate, footprint) in enumerate(zip(candidates, footprints, strict=True)):
-            if candidate.kind == "site":
-                suspect = footprint.digest in changes
-            elif candidate.kind == "class":
-                suspect = _any_part(candidate, footprint, changes)
-            else:
-                suspect = (_refused(candidate.disabled_optimizers) - refused) % _MODULUS in changes
-            found[k] = suspect and self._leads_back(candidate)
+            suspects = [v for change in _changes(candidate, footprint, by_change) for v in by_change.get(change, ())]
+            if suspects and _may_give_one_of(suspects, candidate, graph):
+                found[k] = self._leads_back(candidate)
         return found
 
     def _leads_back(self, candidate: Candidate) -> bool:
         try:
-            return apply_once(candidate).hash in self._fingerprints
+            return apply_once(candidate).hash in self._graphs
         except ValueError:  # no valid graph: as little use as one that was visited
             return True
 
@@ -64,15 +71,52 @@ class VisitedGraphs:
 def fingerprint(graph: Graph) -> int:
     """Sum of the digests of all nodes and of the refused optimisers, modulo 2**64; valid in this process only."""
     rows = np.fromiter((record[0] for record in node_records(graph).values()), np.intp)
-    return (int(NODES.digests[rows].sum()) + _refused(graph.disabled_optimizers)) % _MODULUS
+    return (int(NODES.digests[rows].sum()) + hash(graph.disabled_optimizers)) % _MODULUS
 
 
-def _refused(names: frozenset[str]) -> int:
-    return hash(names) % _MODULUS
-
-
-def _any_part(candidate: Candidate, footprint: Footprint, changes: set[int]) -> bool:
-    """Whether some number of the class's sites makes one of the changes: those that overlap are left out."""
+def _changes(candidate: Candidate, footprint: Footprint, known: Mapping[int, object]) -> Iterable[int]:
+    """What the candidate may add to the fingerprint; `known` are the amounts that are of interest."""
+    if candidate.kind == "site":
+        return (footprint.digest,)
+    if candidate.kind == "deployment":
+        return ((hash(candidate.disabled_optimizers) - hash(candidate.graph.disabled_optimizers)) % _MODULUS,)
     if any(site_footprint(site).digest != footprint.digest for site in candidate.sites):
+        return known
+    # Sites that overlap with an earlier one are left out, so their number is not known before.
+    return [footprint.digest * number % _MODULUS for number in range(1, candidate.count + 1)]
+
+
+def _may_give_one_of(suspects: Iterable[_Visited], candidate: Candidate, graph: Graph) -> bool:
+    """Whether the values that the first site replaces have their new digests in one of the visited graphs."""
+    if not candidate.sites or not _starts_undisturbed(candidate):
         return True
-    return any(footprint.digest * count % _MODULUS in changes for count in range(1, candidate.count + 1))
+    roots = {hash(digest) for digest in _new_root_hashes(candidate.sites[0], graph.value_hashes())}
+    return any(all((visited.values == root).any() for root in roots) for visited in suspects)
+
+
+def _starts_undisturbed(candidate: Candidate) -> bool:
+    """Whether what the first site reads is the same before and after the candidate's other sites are applied.
+
+    Sites come in topological order, so it is when the site replaces one value and reads only what lies above it.
+    """
+    match = candidate.sites[0].match
+    if candidate.count == 1:
+        return True
+    above = {value for node in match.nodes for value in node.inputs}
+    return len(match.root_values) == 1 and candidate.sites[0].region.externals() <= above
+
+
+def _new_root_hashes(site: Site, values: Mapping[int, str]) -> list[str]:
+    """The digests that the replaced values have after a rewrite of this site alone."""
+    made: list[str] = []
+
+    def of(ref: Ref | None) -> str:
+        if ref is None:
+            return "-"
+        if ref.external is not None:
+            return values[ref.external]
+        return ref.constant.digest if ref.constant is not None else f"{made[ref.node]}:{ref.index}"
+
+    for node in site.region.nodes:
+        made.append(application_hash(node.signature, len(node.types), map(of, node.inputs)))
+    return [of(output) for output in site.region.outputs]

@@ -110,6 +110,11 @@ class Node:
         return f"Node({self.id}: {self.op}{list(self.inputs)} -> {list(self.outputs)})"
 
 
+def application_hash(signature: str, outputs: int, inputs: Iterable[str]) -> str:
+    """Digest of an operator applied to inputs with these digests; output `i` then has the digest `<digest>:<i>`."""
+    return hashlib.blake2b("|".join((signature, str(outputs), *inputs)).encode(), digest_size=16).hexdigest()
+
+
 def operator_signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
     """Digest of operator and attributes, without inputs and outputs."""
     return digest(op, domain, *(f"{name}={_attr_token(attrs[name])}" for name in sorted(attrs)))
@@ -202,11 +207,17 @@ class Graph:
 
     def value_hashes(self) -> dict[int, str]:
         """A digest per value of everything that it is computed from."""
+        cached: dict[int, str] | None = self.memo.get("value_hashes")
+        if cached is None:
+            cached = self.memo["value_hashes"] = self._value_hashes()
+        return cached
+
+    def _value_hashes(self) -> dict[int, str]:
         values: dict[int, str] = {value: constant.digest for value, constant in self.stored.items()}
         values |= {value: f"in{i}:{values.get(value, '')}" for i, value in enumerate(self.inputs)}
-        constants, blake2b = self.constants, hashlib.blake2b
+        constants = self.constants
         for node in self.order():
-            parts = [node.signature, str(len(node.outputs))]
+            parts = []
             for value in node.inputs:
                 if value is None:
                     parts.append("-")
@@ -216,7 +227,7 @@ class Graph:
                     parts.append(constants[value].digest)
                 else:
                     parts.append(f"free:{self.names.get(value, value)}")
-            key = blake2b("|".join(parts).encode(), digest_size=16).hexdigest()
+            key = application_hash(node.signature, len(node.outputs), parts)
             for i, value in enumerate(node.outputs):
                 values[value] = f"{key}:{i}"
         for value, constant in constants.items():

@@ -29,6 +29,11 @@ _MOVES = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Squeeze", "Tran
 # ONNX Runtime's quantised kernels look for these in front of their operators.
 _KEPT = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
+RANDOM = frozenset(
+    {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+"""Operators of which two with the same inputs may give different results."""
+
 
 class SymbolicShapeError(ValueError):
     """Inputs have symbolic dimensions; the message names them and shows how to fix them."""
@@ -36,7 +41,7 @@ class SymbolicShapeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NormalisationReport:
-    """What `normalise` did: nodes replaced by constants, merged with an equal one, removed because nothing needs them."""
+    """What `normalise` did: nodes replaced by constants, merged with an equal one, removed as no output needs them."""
 
     from_opset: int
     to_opset: int
@@ -175,7 +180,7 @@ class _Sweep:
 
     def _constants_of(self, node: Node) -> tuple[Constant, ...] | None:
         """What a node computes where that is known now."""
-        if node.domain or node.op in _KEPT or not _is_deterministic(node.op, self._graph.opset):
+        if node.domain or node.op in _KEPT or node.op in RANDOM:
             return None
         if node.op == "Constant":
             return (_constant_value(node),)
@@ -209,7 +214,7 @@ class _Sweep:
 
     def _merge(self, node: Node) -> None:
         """Let an earlier equal node take the place of this one."""
-        if node.opaque or not _is_known(node) or not _is_deterministic(node.op, self._graph.opset, node.domain):
+        if not _is_known(node) or node.op in RANDOM:
             return
         constants, names = self.editor.constants, self._graph.names
         inputs = tuple(constants[v].digest if v is not None and v in constants else v for v in node.inputs)
@@ -226,16 +231,6 @@ class _Sweep:
 def _is_known(node: Node) -> bool:
     """Whether the operator is one of ONNX's own, or a foreign one whose semantics we know."""
     return not node.opaque and (node.domain == "" or (node.domain == contrib.DOMAIN and contrib.is_modelled(node.op)))
-
-
-def _is_deterministic(op: str, opset: int, domain: str = "") -> bool:
-    if domain:
-        return True
-    try:
-        schema = onnx.defs.get_schema(op, opset)
-    except onnx.defs.SchemaError:
-        return False
-    return bool(schema.node_determinism == onnx.defs.OpSchema.NodeDeterminism.Deterministic)
 
 
 def _is_small_enough(inputs: Sequence[Constant], types: Sequence[TensorType]) -> bool:

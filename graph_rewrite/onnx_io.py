@@ -84,9 +84,7 @@ def _read(path: Path) -> onnx.ModelProto:
 
 
 class _Loader:
-    def __init__(
-        self, model: onnx.ModelProto, folder: Path, shapes: Mapping[str, tuple[int, ...]], label: str
-    ) -> None:
+    def __init__(self, model: onnx.ModelProto, folder: Path, shapes: Mapping[str, tuple[int, ...]], label: str) -> None:
         self._model, self._folder, self._shapes, self._label = model, folder, dict(shapes), label
         self._functions = {(_domain(f.domain), f.name) for f in model.functions}
         self._bodies = digest(*sorted(repr(f.SerializeToString(deterministic=True)) for f in model.functions))

@@ -82,17 +82,24 @@ def _check_bodies(graph: Graph, version: int) -> None:
 
 
 def _check_same_interface(op: str, old: int, new: int) -> None:
-    """Types of values inside subgraphs are not known, so there only definitions that took in more types will do."""
+    """Types of values inside subgraphs are not known, so there only definitions that took in more types, or new
+    optional attributes, will do: their defaults are the old behaviour."""
     before, after = onnx.defs.get_schema(op, old), onnx.defs.get_schema(op, new)
-    if after.deprecated or _interface(before) != _interface(after):
+    attributes = _attributes(after)
+    same = [p.name for p in before.inputs] == [p.name for p in after.inputs]
+    same = same and [p.name for p in before.outputs] == [p.name for p in after.outputs]
+    same = same and all(attributes.pop(name, None) == known for name, known in _attributes(before).items())
+    same = same and not any(required for _, required, _ in attributes.values())
+    # The scale of GroupNormalization came per group, then per channel, under the same name.
+    if after.deprecated or not same or op == "GroupNormalization":
         raise ConversionError(f"{op} inside a subgraph or function changed between opsets {old} and {new}")
 
 
-def _interface(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
-    attributes = {
-        name: (int(a.type), a.required, a.default_value.SerializeToString()) for name, a in schema.attributes.items()
+def _attributes(schema: onnx.defs.OpSchema) -> dict[str, tuple[str, bool, bytes]]:
+    return {
+        name: (str(a.type), bool(a.required), a.default_value.SerializeToString())
+        for name, a in schema.attributes.items()
     }
-    return [p.name for p in schema.inputs], [p.name for p in schema.outputs], attributes
 
 
 def _seen(graph: Graph, value: int | None) -> tuple[str, str] | None:

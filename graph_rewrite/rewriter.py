@@ -41,6 +41,8 @@ class Rewriter:
             from graph_rewrite.rules import all_rules
 
             rules = all_rules()
+        # Not id(self): what a dead Rewriter left in a graph's memo would pass for a new one's.
+        self._identity = object()
         self.rules: tuple[Rule, ...] = tuple(rules)
         self.granularity: Granularity = granularity
         self.deployment = deployment
@@ -53,7 +55,7 @@ class Rewriter:
     def candidates(self, graph: Graph) -> list[Candidate]:
         """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
         order of the rules, and along the graph."""
-        key = ("candidates", id(self))
+        key = ("candidates", self._identity)
         found: list[Candidate] | None = graph.memo.get(key)
         if found is None:
             found = graph.memo[key] = self._candidates(graph)
@@ -106,7 +108,7 @@ class Rewriter:
         return found
 
     def _state(self, graph: Graph) -> _State:
-        key = ("sites", id(self))
+        key = ("sites", self._identity)
         state: _State | None = graph.memo.get(key)
         if state is not None:
             return state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import onnx
@@ -55,7 +55,7 @@ def infer(
     return found
 
 
-def _shown(constant: Constant | None) -> bool:
+def _shown(constant: Constant | None) -> TypeGuard[Constant]:
     return constant is not None and constant.type.size <= _DATA_LIMIT and constant.type.dtype != TensorProto.STRING
 
 
@@ -81,7 +81,7 @@ def _infer(
         if entry is None or entry[0] is None:
             continue
         types[f"i{k}"] = helper.make_tensor_type_proto(entry[0].dtype, entry[0].shape)
-        if _shown(entry[1]) and entry[1] is not None:
+        if _shown(entry[1]):
             data[f"i{k}"] = numpy_helper.from_array(np.asarray(entry[1].numpy()), f"i{k}")
     try:
         found = onnx.shape_inference.infer_node_outputs(

@@ -11,7 +11,7 @@ from stable_baselines3.common.utils import ConstantSchedule
 from agents.base import Budget, OptimizationResult, Search, action_of
 from agents.config import Config, EnvConfig
 from agents.paths import checkpoints
-from agents.ppo.checkpoint import Checkpoint, CheckpointError, check_vocabulary, load_checkpoint
+from agents.ppo.checkpoint import Checkpoint, CheckpointError, adapt_weights, check_vocabulary, load_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from agents.validate import conclude
@@ -100,7 +100,7 @@ def restore_policy(checkpoint: Checkpoint, env: GraphRewriteEnv) -> CandidatePol
     arguments = policy_arguments(config)
     arguments["head_layers"] = described.head_layers
     policy = CandidatePolicy(env.observation_space, env.action_space, ConstantSchedule(0.0), **arguments)
-    policy.load_state_dict(dict(checkpoint.weights))
+    policy.load_state_dict(adapt_weights(checkpoint, rule_vocabulary(), operator_vocabulary()))
     policy.set_training_mode(False)
     return policy
 

@@ -109,19 +109,36 @@ def load_optimizer(folder: Path, optimizer: torch.optim.Optimizer) -> bool:
 
 
 def check_vocabulary(description: PolicyDescription, rules: tuple[str, ...], operators: tuple[str, ...]) -> None:
-    """Compare what the policy was trained with against what is there now.
+    """Compare what the policy was trained with against what is there now. New rules and operators are allowed: the
+    policy gives them no embedding, and an agent masks them.
 
     Raises:
-        CheckpointError: rules that the policy knows are gone, or the operator vocabulary differs.
+        CheckpointError: rules or operators that the policy knows are gone.
     """
-    gone = [name for name in description.rules if name not in rules]
-    if gone:
-        raise CheckpointError(
-            f"the policy was trained with rules that are not registered: {', '.join(gone[:5])}"
-            f"{' and others' if len(gone) > 5 else ''}; use the version of rewritegym that trained it, or train again"
-        )
-    if description.operators != operators:
-        raise CheckpointError("the policy was trained with another operator vocabulary; train again")
+    for what, known, now in (("rules", description.rules, rules), ("operators", description.operators, operators)):
+        gone = [name for name in known if name not in now]
+        if gone:
+            raise CheckpointError(
+                f"the policy was trained with {what} that are not there: {', '.join(gone[:5])}"
+                f"{' and others' if len(gone) > 5 else ''}; use the version of rewritegym that trained it, or train again"
+            )
+
+
+def adapt_weights(
+    checkpoint: Checkpoint, rules: tuple[str, ...], operators: tuple[str, ...]
+) -> dict[str, torch.Tensor]:
+    """The policy's weights with its embeddings reordered to the vocabularies of now, found by name; rows of new names
+    are zero."""
+    weights = dict(checkpoint.weights)
+    described = checkpoint.description
+    for table, then, now in (("rule", described.rules, rules), ("operator", described.operators, operators)):
+        for key in [k for k in weights if k.endswith(f"features_extractor.{table}.weight")]:
+            old = weights[key]
+            new = torch.zeros(len(now), old.shape[1])
+            place = {name: index for index, name in enumerate(now)}
+            new[[place[name] for name in then]] = old
+            weights[key] = new
+    return weights
 
 
 def _tensors(path: Path) -> dict[str, torch.Tensor]:

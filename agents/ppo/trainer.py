@@ -16,7 +16,14 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 
 from agents.config import Config
-from agents.ppo.checkpoint import Checkpoint, PolicyDescription, check_vocabulary, load_optimizer, save_checkpoint
+from agents.ppo.checkpoint import (
+    Checkpoint,
+    PolicyDescription,
+    adapt_weights,
+    check_vocabulary,
+    load_optimizer,
+    save_checkpoint,
+)
 from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
 from envs.observation import feature_sizes
@@ -143,8 +150,10 @@ class Trainer:
 
     def _resume(self, checkpoint: Checkpoint) -> None:
         check_vocabulary(checkpoint.description, rule_vocabulary(), operator_vocabulary())
-        self.ppo.policy.load_state_dict(dict(checkpoint.weights))
-        load_optimizer(checkpoint.path, self.ppo.policy.optimizer)
+        rules, operators = rule_vocabulary(), operator_vocabulary()
+        self.ppo.policy.load_state_dict(adapt_weights(checkpoint, rules, operators))
+        if (checkpoint.description.rules, checkpoint.description.operators) == (rules, operators):
+            load_optimizer(checkpoint.path, self.ppo.policy.optimizer)
         self.ppo.num_timesteps = checkpoint.description.timesteps
         self.progress.best_speedup = checkpoint.description.best_speedup
 

@@ -27,6 +27,14 @@ FAMILIES = (
     "convolution_parallel",
     "convolution_groups",
     "pooling",
+    "attention",
+    "attention_forms",
+    "attention_masks",
+    "runtime_forms",
+    "fusion",
+    "fusion_matmul",
+    "normalization",
+    "activations",
 )
 """Modules of rules, in the order in which candidates are listed."""
 

@@ -138,6 +138,12 @@ def apply_like(op: RegionBuilder, m: Match, label: str, *inputs: Ref | None) -> 
     return op.apply(node.op, node.domain, dict(node.attrs), inputs, 1)[0]
 
 
+def operands(m: Match, label: str) -> tuple[Ref, ...]:
+    """The inputs of the matched node with this label in the order they have in the graph. A target that uses it comes
+    out the same for both orders in which commuting operands match."""
+    return tuple(m.ref(value) for value in m.node(label).inputs if value is not None)
+
+
 def in_order(m: Match, label: str, first: Ref, replaced: Ref, other: Ref) -> tuple[Ref, Ref]:
     """`(replaced, other)` as the two operands of the matched node: `replaced` stands where `first` stood."""
     return (replaced, other) if m.node(label).inputs[0] == first.external else (other, replaced)

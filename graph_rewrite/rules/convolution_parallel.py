@@ -52,9 +52,7 @@ class MergeTwoConvs(_Parallel):
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref | None, b2: Ref | None) -> Refusal | None:
         return _different(m, x, (w1, w2))
 
-    def target(
-        self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref | None, b2: Ref | None
-    ) -> Any:
+    def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref | None, b2: Ref | None) -> Any:
         return _merged(op, m, x, (w1, w2), (b1, b2))
 
 
@@ -195,14 +193,10 @@ class SumOfConvs(_Parallel):
     """Add(Conv(x, v, a), Conv(y, w, b)) = Conv(Concat(x, y, axis of channels), Concat(v, w), a + b), filters and biases
     constant"""
 
-    def source(
-        self, op: PatternBuilder, x: Any, y: Any, v: Const, w: Const, a: MaybeConst, b: MaybeConst
-    ) -> Any:
+    def source(self, op: PatternBuilder, x: Any, y: Any, v: Const, w: Const, a: MaybeConst, b: MaybeConst) -> Any:
         return op.Add(op.Conv(x, v, a, _label="conv0"), op.Conv(y, w, b, _label="conv1"))
 
-    def check(
-        self, m: Match, x: Ref, y: Ref, v: Ref, w: Ref, a: Ref | None, b: Ref | None
-    ) -> Refusal | None:
+    def check(self, m: Match, x: Ref, y: Ref, v: Ref, w: Ref, a: Ref | None, b: Ref | None) -> Refusal | None:
         if x.external == y.external or x.is_const or y.is_const:
             return Refusal("the inputs are constant or the same")
         if (x.shape[0], *x.shape[2:]) != (y.shape[0], *y.shape[2:]) or v.shape[0] != w.shape[0]:
@@ -212,9 +206,7 @@ class SumOfConvs(_Parallel):
             return Refusal("the convolutions differ in kernel, strides, dilations, pads or groups")
         return Refusal("the convolutions have groups") if first.group != 1 else None
 
-    def target(
-        self, op: RegionBuilder, m: Match, x: Ref, y: Ref, v: Ref, w: Ref, a: Ref | None, b: Ref | None
-    ) -> Any:
+    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref, v: Ref, w: Ref, a: Ref | None, b: Ref | None) -> Any:
         label = "conv0"
         if not ordered(x, y):
             x, y, v, w, a, b, label = y, x, w, v, b, a, "conv1"

@@ -14,7 +14,7 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, PatternBuilder, Scalar, Values
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.rules.common import apply_like, finite_reciprocal, is_float, uniform
+from graph_rewrite.rules.common import apply_like, finite_reciprocal, is_float, operands, uniform
 
 
 class _Elementwise(Rule):
@@ -211,10 +211,10 @@ class AddsAsSum(_Elementwise):
     """(a + b) + c = Sum(a, b, c)"""
 
     def source(self, op: PatternBuilder, a: Any, b: Any, c: Any) -> Any:
-        return op.Add(op.Add(a, b), c)
+        return op.Add(op.Add(a, b, _label="inner"), c)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
-        return op.Sum(a, b, c)
+        return op.Sum(*operands(m, "inner"), c)
 
 
 class AddToSum(_Elementwise):

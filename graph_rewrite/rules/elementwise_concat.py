@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graph_rewrite.matching import Match
-from graph_rewrite.patterns import Const, Maybe, PatternBuilder, Values
+from graph_rewrite.patterns import COMMUTATIVE, Const, Maybe, PatternBuilder, Values
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.common import (
@@ -218,7 +218,8 @@ class _ConstantsAfterSplit(_Elementwise):
         labels = [f"f{i}" for i in range(self.outputs)]
         if len({m.node(label).signature for label in labels}) > 1:
             return Refusal("the functions differ")
-        if len({m.node(label).inputs[0] == m.value("split", i).external for i, label in enumerate(labels)}) > 1:
+        sides = {m.node(label).inputs[0] == m.value("split", i).external for i, label in enumerate(labels)}
+        if len(sides) > 1 and m.node("f0").op not in COMMUTATIVE:
             return Refusal("the constants are on different sides")
         if any(m.value(label).shape != m.value("split", i).shape for i, label in enumerate(labels)):
             return Refusal("a constant broadcasts its part of the split")

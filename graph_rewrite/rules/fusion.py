@@ -255,8 +255,9 @@ class FuseConvAddRelu(_FuseConv):
     def source(self, op: PatternBuilder, x: Any, w: Any, b: Maybe, z: Any) -> Any:
         return op.Relu(op.Add(op.Conv(x, w, b, _label="conv"), z))
 
-    def check(self, m: Match, x: Ref, w: Ref, b: Ref | None, z: Ref) -> Refusal | None:
-        return refuse_kernel(x) if z.shape == m.value("conv").shape else Refusal("what is added is broadcast")
+    def check(self, m: Match, *inputs: Ref) -> Refusal | None:
+        same = inputs[3].shape == m.value("conv").shape
+        return refuse_kernel(inputs[0]) if same else Refusal("what is added is broadcast")
 
     def target(self, op: RegionBuilder, m: Match, *inputs: Ref) -> Any:
         return self.fuse(op, m, *inputs)
@@ -280,3 +281,23 @@ class SplitFusedConv(_Fusion):
         if activation == "Clip" and len(params) == 2:
             return op.Clip(result, *(op.constant(np.array(bound, np.float32)) for bound in params))
         return result if not activation else Refusal(f"no rule for the activation {activation}")
+
+
+RULES = (
+    FuseSkipLayerNormalization,
+    FuseSkipLayerNormalizationWithSum,
+    FuseSkipLayerNormalizationWithBias,
+    SplitSkipLayerNormalization,
+    SplitSkipLayerNormalizationWithSum,
+    FuseBiasGelu,
+    SplitBiasGelu,
+    FuseBiasFastGelu,
+    SplitFastGelu,
+    FuseConvRelu,
+    FuseConvSigmoid,
+    FuseConvTanh,
+    FuseConvLeakyRelu,
+    FuseConvClip,
+    FuseConvAddRelu,
+    SplitFusedConv,
+)

@@ -138,9 +138,7 @@ class PointwiseConvToLinear(_Layout):
             return Refusal("the last Reshape does not restore the leading axes")
         return None
 
-    def target(
-        self, op: RegionBuilder, m: Match, x: Ref, rows: Ref, w: Ref, b: Ref | None, shape: Ref
-    ) -> Any:
+    def target(self, op: RegionBuilder, m: Match, x: Ref, rows: Ref, w: Ref, b: Ref | None, shape: Ref) -> Any:
         y = op.MatMul(x, _matrix(op, w))
         return y if b is None else op.Add(y, b)
 

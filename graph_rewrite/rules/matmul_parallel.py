@@ -102,9 +102,7 @@ class MergeThreeBiasedMatMuls(_Merge):
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, b3: Ref) -> Refusal | None:
         return _unequal_biases((w1, w2, w3), (b1, b2, b3))
 
-    def target(
-        self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, b3: Ref
-    ) -> Any:
+    def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, b3: Ref) -> Any:
         return _merged(op, x, (w1, w2, w3), (b1, b2, b3))
 
 

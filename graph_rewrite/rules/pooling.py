@@ -35,7 +35,8 @@ class ReduceMeanToGlobalAveragePool(_Pooling):
     def check(self, m: Match, x: Ref, axes: Ref | None) -> Refusal | None:
         # Before opset 18 the axes were an attribute.
         named = m.attrs("mean").get("axes") if axes is None else ints(axes)
-        if not is_float(x) or x.rank < 3 or not named or sorted(axis % x.rank for axis in named) != list(range(2, x.rank)):
+        spatial = list(range(2, x.rank))
+        if not is_float(x) or not spatial or sorted(axis % x.rank for axis in named or ()) != spatial:
             return Refusal("the mean is not over all spatial axes of an image")
         return None
 

@@ -10,6 +10,7 @@ from agents.config import EnvConfig
 from agents.ppo.checkpoint import (
     CheckpointError,
     PolicyDescription,
+    adapt_weights,
     check_vocabulary,
     load_checkpoint,
     load_optimizer,
@@ -77,9 +78,19 @@ def test_a_failed_write_leaves_the_old_checkpoint(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["policy.json", "policy.safetensors"]
 
 
-def test_vocabularies_must_match(description: PolicyDescription) -> None:
-    check_vocabulary(description, ("A", "B", "C"), ("::Add",))
-    with pytest.raises(CheckpointError, match="not registered: B"):
+def test_what_the_policy_knows_must_be_there(description: PolicyDescription) -> None:
+    check_vocabulary(description, ("A", "B", "C"), ("::Add", "::Mul"))
+    with pytest.raises(CheckpointError, match="rules that are not there: B"):
         check_vocabulary(description, ("A", "C"), ("::Add",))
-    with pytest.raises(CheckpointError, match="operator vocabulary"):
-        check_vocabulary(description, ("A", "B"), ("::Add", "::Mul"))
+    with pytest.raises(CheckpointError, match="operators that are not there: ::Add"):
+        check_vocabulary(description, ("A", "B"), ("::Mul",))
+
+
+def test_embeddings_follow_their_names(tmp_path: Path, description: PolicyDescription) -> None:
+    table = torch.arange(6.0).reshape(2, 3) + 1
+    save_checkpoint(tmp_path, description, {"features_extractor.rule.weight": table})
+    adapted = adapt_weights(load_checkpoint(tmp_path), ("B", "new", "A"), ("::Add",))
+    rows = adapted["features_extractor.rule.weight"]
+    assert torch.equal(rows[0], table[1])
+    assert torch.equal(rows[2], table[0])
+    assert not rows[1].any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +142,33 @@ def _assert_close(expected: Sequence[Array], found: Sequence[Array], rtol: float
         finite = before[np.isfinite(before)] if np.issubdtype(before.dtype, np.floating) else before
         scale = float(np.max(np.abs(finite.astype(np.float64)))) if finite.size else 0.0
         np.testing.assert_allclose(after, before, rtol=0, atol=rtol * scale, err_msg=f"{what}: output {i}")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of a table of tests: a rule, a model in text, and what is expected of them.
+
+    `expected` lists the operators after the rewrite (or is None), or holds words of the reason for a refusal.
+    """
+
+    rule: type[Rule]
+    text: str
+    expected: Sequence[str] | str | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    sites: int = 1
+    opset: int = OPSET
+    rtol: float = 1e-9
+
+    def check(self) -> None:
+        """Assert that the rule applies and keeps the outputs."""
+        assert not isinstance(self.expected, str), "a reason is for check_refused"
+        graph = model(self.text, self.opset, **self.constants)
+        check_rule(self.rule, graph, self.sites, becomes=self.expected, rtol=self.rtol)
+
+    def check_refused(self) -> None:
+        """Assert that the rule refuses for the expected reason."""
+        assert isinstance(self.expected, str), "name words of the reason"
+        refuses(self.rule, model(self.text, self.opset, **self.constants), self.expected)
+
+    def __str__(self) -> str:
+        return self.rule.__name__

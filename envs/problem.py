@@ -1,0 +1,137 @@
+"""A problem: a model, what can be done to it, and how its latency is measured. What environments and agents share."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from envs.workspace import workspace
+from graph_rewrite.ir import Graph
+from graph_rewrite.latency import (
+    Deployment,
+    Effort,
+    Latency,
+    LatencyMeter,
+    MeasurementCache,
+    OrtMeter,
+    resolve_provider,
+)
+from graph_rewrite.models import Model, open_model
+from graph_rewrite.onnx_save import materialize
+from graph_rewrite.rewriter import Granularity, Rewriter
+
+MeterFactory = Callable[[Model, Deployment, Path], LatencyMeter]
+MeterSource = LatencyMeter | MeterFactory
+"""A meter, or a function that makes one for a model, a deployment and a folder for files."""
+
+
+@dataclass
+class Problem:
+    """Make `model` faster as run by `deployment`. Speed-ups are relative to `model.original`."""
+
+    model: Model
+    rewriter: Rewriter
+    meter: LatencyMeter
+    deployment: Deployment
+    workspace: Path
+    _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
+    _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
+    _confirmed: dict[str, Latency] = field(default_factory=dict, repr=False)
+
+    def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
+        """The latency of a graph; for one graph and effort the same value every time.
+
+        A graph that cannot be built or run gives a Latency that says so.
+        """
+        key = (graph.hash, effort)
+        known = self._memo.get(key)
+        if known is None:
+            begin = time.monotonic()
+            try:
+                known = self.meter.measure(graph, effort)
+            except (ValueError, NotImplementedError) as error:  # its folded weights cannot be computed
+                known = Latency.failed("error", f"the model cannot be built: {error}")
+            self._memo[key] = known
+            self._seconds[key] = time.monotonic() - begin
+        return known
+
+    def cost(self, graph: Graph, effort: Effort = "screen") -> float:
+        """Seconds that the first measurement of a graph took; 0.0 where it was not measured.
+
+        Agents that share a problem are charged the same for the same graph, whoever asked first.
+        """
+        return self._seconds.get((graph.hash, effort), 0.0)
+
+    def confirm(self, graph: Graph) -> Latency:
+        """A full measurement of a graph that was chosen among many, taken anew: the winner's screened lead is partly
+        luck. Once per graph."""
+        known = self._confirmed.get(graph.hash)
+        if known is None:
+            again = getattr(self.meter, "confirm", None)
+            known = self.measure(graph, "full") if again is None else again(graph)
+            self._confirmed[graph.hash] = known
+        return known
+
+    @property
+    def measurements(self) -> int:
+        """Number of (graph, effort) pairs asked for so far, whether timed or found in a cache: an agent's budget."""
+        return len(self._memo)
+
+
+def open_problem(
+    model: str,
+    *,
+    provider: str = "auto",
+    threads: int = 1,
+    granularity: Granularity = "both",
+    deployment_choices: bool = True,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    meter: MeterSource | None = None,
+    cached: bool = True,
+) -> Problem:
+    """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
+
+    What is expensive is shared by all problems of a process: the model, the candidates of its first graph, and the
+    meter of a model and deployment with its worker process and baseline. With `cached`, latencies are remembered on
+    disk from run to run.
+
+    Raises:
+        ValueError: unknown model, provider or granularity; ModelLoadError: a file that is no readable ONNX model.
+        ProviderError: provider `cuda` does not work on this machine.
+    """
+    opened = open_model(model, shapes)
+    deployment = Deployment(resolve_provider(provider), threads)
+    folder = workspace()
+    if meter is None:
+        measuring = _shared_meter(opened, deployment, folder, cached)
+    else:
+        measuring = meter(opened, deployment, folder) if callable(meter) else meter
+    return Problem(opened, _shared_rewriter(granularity, deployment_choices), measuring, deployment, folder)
+
+
+@cache
+def _shared_rewriter(granularity: Granularity, deployment_choices: bool) -> Rewriter:
+    return Rewriter(granularity=granularity, deployment=deployment_choices)
+
+
+_meters: dict[tuple[str, str, Path, bool], OrtMeter] = {}
+
+
+def _shared_meter(model: Model, deployment: Deployment, folder: Path, cached: bool) -> OrtMeter:
+    key = (model.original.hash, deployment.key, folder, cached)
+    if key not in _meters:
+        _meters[key] = OrtMeter(
+            model.original, materialize, deployment, workspace=folder, cache=MeasurementCache() if cached else None
+        )
+    return _meters[key]
+
+
+@atexit.register
+def close_meters() -> None:
+    """End the worker processes of all shared meters; they start again when needed."""
+    for meter in _meters.values():
+        meter.close()
