@@ -36,6 +36,9 @@ EDGE_FEATURES = 4
 SHAPE_SCALE = 4096.0
 """M of X-RLflow (section 3.3.2; value from appendix A, table 4)."""
 
+DIGEST_MODULUS = 2**64
+"""Digests of nodes are added up modulo this."""
+
 _PRODUCTS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInteger", "QLinearMatMul", "MatMulNBits"})
 _CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvInteger", "NhwcConv"})
 _ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
@@ -103,7 +106,7 @@ class NodeTable:
             sum(entry is not None for entry in inputs) / 8, len(outputs) / 8, sizes[1] / 8, float(opaque), 0.0, 0.0,
         ]  # fmt: skip
         # Constness is left out: rewiring a consumer to a constant must not change what its node counts for.
-        content = hash((node.signature, types, outputs)) & (2**64 - 1)
+        content = hash((node.signature, types, outputs)) % DIGEST_MODULUS
         return self._append(operator_index(node.domain, node.op), features, (flops, moved + constant), content)
 
     def _append(self, operator: int, features: Sequence[float], work: tuple[float, float], content: int) -> int:

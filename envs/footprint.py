@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from envs.features import NODES, SHAPES, node_record, node_records
+from envs.features import DIGEST_MODULUS, NODES, SHAPES, node_record, node_records
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph
-
-Edges = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Sources, targets, shape rows."""
 
 
 class Footprint(NamedTuple):
     """A candidate's part of the meta-graph, in local numbers: 0 is its head, then come the inserted nodes.
 
-    Values and nodes of the graph are referred to by their ids, which stay the same while a site exists.
+    Values and nodes of the graph are referred to by their ids, which stay the same while a site exists. Edges are
+    written flat, source, target and shape row one after another, and are cheap to join so.
     """
 
     rows: tuple[int, ...]
     """Node rows: the head's, then those of the inserted nodes."""
-    inner: Edges = ((), (), ())
-    """Edges between inserted nodes, and from each of them to the head."""
-    boundary: Edges = ((), (), ())
-    """Edges into the region; sources are value ids."""
-    removed: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    """Ids of removed nodes, and a shape row each."""
-    digest: int = 0
-    """Sum of the inserted nodes' digests minus that of the removed ones, modulo 2**64."""
+    inner: tuple[int, ...] = ()
+    """(source, target, shape row) of edges between inserted nodes, and from each of them to the head."""
+    boundary: tuple[int, ...] = ()
+    """(value id, target, shape row) of edges into the region."""
+    removed: tuple[int, ...] = ()
+    """(node id, shape row) of removed nodes."""
+    counts: tuple[int, int, int, int] = (1, 0, 0, 0)
+    """Rows, inner edges, boundary edges, removed nodes."""
     flops: float = 0.0
     """Floating-point operations inserted minus removed."""
     moved: float = 0.0
     """Bytes read and written by inserted nodes minus those of removed ones."""
+    digest: int = 0
+    """Sum of the inserted nodes' digests minus that of the removed ones, modulo 2**64."""
 
 
 NOTHING = Footprint((NODES.head,))
@@ -56,14 +55,15 @@ def graph_footprint(graph: Graph) -> Footprint:
     """A whole graph under a head, as X-RLflow's meta-graph holds each candidate (section 3.3.2)."""
     order, records = graph.order(), node_records(graph)
     local = {value: i for i, node in enumerate(order, start=1) for value in node.outputs}
-    inner = _EdgeList()
+    inner: list[int] = []
     for i, node in enumerate(order, start=1):
         _, values, shape_rows = records[node.id]
         for value, shape in zip(values, shape_rows, strict=True):
             if value in local:
-                inner.add(local[value], i, shape)
-        inner.add(i, 0, SHAPES.row(graph.types.get(node.outputs[0])))
-    return Footprint((NODES.head, *(records[node.id][0] for node in order)), inner.edges())
+                inner += (local[value], i, shape)
+        inner += (i, 0, SHAPES.row(graph.types.get(node.outputs[0])))
+    rows = (NODES.head, *(records[node.id][0] for node in order))
+    return Footprint(rows, tuple(inner), counts=(len(rows), len(inner) // 3, 0, 0))
 
 
 def apply_once(candidate: Candidate) -> Graph:
@@ -77,7 +77,7 @@ def apply_once(candidate: Candidate) -> Graph:
 
 
 def _site_footprint(site: Site) -> Footprint:
-    rows, inner, boundary = [NODES.head], _EdgeList(), _EdgeList()
+    rows, inner, boundary, removed = [NODES.head], [], [], []
     for i, node in enumerate(site.region.nodes, start=1):
         inputs = tuple(None if ref is None else (ref.type, ref.is_const) for ref in node.inputs)
         rows.append(NODES.row(node, inputs, node.types))
@@ -85,29 +85,17 @@ def _site_footprint(site: Site) -> Footprint:
             if ref is None or ref.is_const:
                 continue
             if ref.external is not None:
-                boundary.add(ref.external, i, SHAPES.row(ref.type))
+                boundary += (ref.external, i, SHAPES.row(ref.type))
             else:
-                inner.add(ref.node + 1, i, SHAPES.row(ref.type))
-        inner.add(i, 0, SHAPES.row(node.types[0]))
-    types = site.match.graph.types
-    removed = [node_record(site.match.graph, node)[0] for node in site.removed]
-    shapes = tuple(SHAPES.row(types.get(node.outputs[0])) for node in site.removed)
-    flops, moved = NODES.work[rows].sum(axis=0) - NODES.work[removed].sum(axis=0)
-    digest = int(NODES.digests[rows].sum()) - int(NODES.digests[removed].sum())
+                inner += (ref.node + 1, i, SHAPES.row(ref.type))
+        inner += (i, 0, SHAPES.row(node.types[0]))
+    graph = site.match.graph
+    for matched in site.removed:
+        removed += (matched.id, SHAPES.row(graph.types.get(matched.outputs[0])))
+    gone = [node_record(graph, matched)[0] for matched in site.removed]
+    flops, moved = NODES.work[rows].sum(axis=0) - NODES.work[gone].sum(axis=0)
     return Footprint(
-        tuple(rows), inner.edges(), boundary.edges(), (tuple(node.id for node in site.removed), shapes),
-        digest & (2**64 - 1), float(flops), float(moved),
+        tuple(rows), tuple(inner), tuple(boundary), tuple(removed),
+        (len(rows), len(inner) // 3, len(boundary) // 3, len(gone)), float(flops), float(moved),
+        (int(NODES.digests[rows].sum()) - int(NODES.digests[gone].sum())) % DIGEST_MODULUS,
     )  # fmt: skip
-
-
-class _EdgeList:
-    def __init__(self) -> None:
-        self._columns: Sequence[list[int]] = ([], [], [])
-
-    def add(self, source: int, target: int, shape: int) -> None:
-        for column, number in zip(self._columns, (source, target, shape), strict=True):
-            column.append(number)
-
-    def edges(self) -> Edges:
-        sources, targets, shapes = self._columns
-        return tuple(sources), tuple(targets), tuple(shapes)

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, REGION, SHAPES, node_records
-from envs.footprint import Edges, Footprint, apply_once, footprint, graph_footprint
+from envs.footprint import Footprint, apply_once, footprint, graph_footprint
 from envs.vocabulary import NO_OP, PADDING, operator_vocabulary, rule_indices, rule_vocabulary
 from graph_rewrite.candidates import Candidate
 from graph_rewrite.ir import Graph
@@ -44,7 +44,6 @@ candidates that were cut, the candidates, the nodes of the current graph; number
 """
 
 Observation = dict[str, NDArray[Any]]
-_Columns = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]
 _KIND_COLUMNS = {kind: CANDIDATE_FEATURES.index(kind) for kind in ("site", "class", "deployment")}
 
 
@@ -121,11 +120,15 @@ class Choices:
     """The candidates that an observation holds, and how many were cut because they did not fit."""
 
     graph: GraphArrays
-    candidates: tuple[Candidate, ...]
-    footprints: tuple[Footprint, ...]
+    candidates: Sequence[Candidate]
+    footprints: Sequence[Footprint]
     """Of the representative sites."""
-    parts: tuple[Footprint, ...]
+    parts: Sequence[Footprint]
     """What each candidate contributes to the meta-graph; `footprints` unless whole graphs are observed."""
+    counts: NDArray[np.intp]
+    """`Footprint.counts` of `parts`, [candidates, 4]."""
+    sites: NDArray[np.intp]
+    """Number of sites per candidate."""
     cut: int
 
 
@@ -145,31 +148,37 @@ def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_
             f"max_edges={limits.max_edges}; give the environment larger ones"
         )
     footprints = [footprint(candidate) for candidate in candidates]
-    fitting = [
-        k for k, (candidate, mark) in enumerate(zip(candidates, footprints, strict=True))
-        if nodes + candidate.count * (len(mark.rows) - 1 - len(mark.removed[0])) <= limits.max_nodes
-        and edges + candidate.count * (len(mark.inner[0]) + len(mark.boundary[0])) <= limits.max_edges
-    ][: limits.max_candidates]  # fmt: skip
-    marks = [footprints[k] for k in fitting]
-    parts = [graph_footprint(apply_once(candidates[k])) for k in fitting] if whole_graphs else marks
+    sites = np.fromiter((len(candidate.sites) or 1 for candidate in candidates), np.intp, len(candidates))
+    counts = _counts(footprints)
+    grown_nodes = nodes + sites * (counts[:, 0] - 1 - counts[:, 3])
+    grown_edges = edges + sites * (counts[:, 1] + counts[:, 2])
+    fitting = np.flatnonzero((grown_nodes <= limits.max_nodes) & (grown_edges <= limits.max_edges))
+    fitting = fitting[: limits.max_candidates]
+    parts = [footprints[k] for k in fitting]
+    if whole_graphs:
+        parts = [graph_footprint(apply_once(candidates[k])) for k in fitting]
+    counts = _counts(parts)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
-    node_totals = nodes + np.cumsum([len(part.rows) for part in parts], dtype=np.int64)
-    edge_totals = edges + np.cumsum([_edge_count(part) for part in parts], dtype=np.int64)
-    kept = int(((node_totals <= limits.max_nodes) & (edge_totals <= limits.max_edges)).sum())
-    chosen = tuple(candidates[k] for k in fitting[:kept])
-    return Choices(arrays, chosen, tuple(marks[:kept]), tuple(parts[:kept]), len(candidates) - kept)
+    room = (nodes + np.cumsum(counts[:, 0]) <= limits.max_nodes) & (
+        edges + np.cumsum(counts[:, 1:].sum(axis=1)) <= limits.max_edges
+    )
+    kept = fitting[: int(room.sum())]
+    return Choices(
+        arrays, [candidates[k] for k in kept], [footprints[k] for k in kept], parts[: len(kept)], counts[: len(kept)],
+        sites[kept], len(candidates) - len(kept),
+    )  # fmt: skip
 
 
 def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits) -> Observation:
     """The padded observation; freshly allocated, so the caller may keep or change it."""
     graph, parts = choices.graph, choices.parts
-    sizes = _lengths(part.rows for part in parts)
+    sizes = choices.counts[:, 0]
     starts = graph.count + np.cumsum(sizes) - sizes
     rows = np.concatenate([graph.rows, _flat(part.rows for part in parts)])
     owner = np.repeat(np.arange(len(parts) + 1), [graph.count, *sizes])
     features = NODES.features[rows]
     features[graph.count :, REGION] = 1.0
-    sources, targets, shapes = _all_edges(graph, parts, starts)
+    sources, targets, shapes = _all_edges(choices, starts)
     rules = [*rule_indices(choices.candidates), *[PADDING] * (limits.max_candidates - len(parts)), NO_OP]
     return {
         "node_op": _padded(NODES.operators[rows], limits.max_nodes),
@@ -184,55 +193,49 @@ def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence
     }
 
 
-def _all_edges(graph: GraphArrays, parts: Sequence[Footprint], starts: NDArray[np.intp]) -> _Columns:
+def log_share(count: int) -> float:
+    """A count as a feature: log2(1 + count) / 16."""
+    return math.log2(1 + count) / 16
+
+
+def _all_edges(choices: Choices, starts: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Sources, targets and shape rows of all edges: of the graph, inside regions, into regions, from removed nodes."""
-    inner, inner_at = _edges([part.inner for part in parts], starts)
-    boundary, boundary_at = _edges([part.boundary for part in parts], starts)
-    removed = _flat(part.removed[0] for part in parts)
-    removed_at = np.repeat(starts, _lengths(part.removed[0] for part in parts))
-    outside = graph.producer_at[boundary[0]]
+    graph, parts = choices.graph, choices.parts
+    inner = _flat(part.inner for part in parts).reshape(-1, 3)
+    boundary = _flat(part.boundary for part in parts).reshape(-1, 3)
+    removed = _flat(part.removed for part in parts).reshape(-1, 2)
+    inner_start, boundary_start, head = (np.repeat(starts, choices.counts[:, column]) for column in (1, 2, 3))
+    outside = graph.producer_at[boundary[:, 0]]
     produced = outside >= 0
-    sources = (graph.edges[0], inner[0] + inner_at, outside[produced], graph.node_at[removed])
-    targets = (graph.edges[1], inner[1] + inner_at, (boundary[1] + boundary_at)[produced], removed_at)
-    removed_shapes = _flat(part.removed[1] for part in parts)
-    shapes = (graph.edges[2], inner[2], boundary[2][produced], removed_shapes)
+    sources = (graph.edges[0], inner[:, 0] + inner_start, outside[produced], graph.node_at[removed[:, 0]])
+    targets = (graph.edges[1], inner[:, 1] + inner_start, (boundary[:, 1] + boundary_start)[produced], head)
+    shapes = (graph.edges[2], inner[:, 2], boundary[produced, 2], removed[:, 1])
     return np.concatenate(sources), np.concatenate(targets), np.concatenate(shapes)
 
 
-def _edges(edges: Sequence[Edges], starts: NDArray[np.intp]) -> tuple[_Columns, NDArray[np.intp]]:
-    """Columns of all candidates' edges one after another, and for each edge where its candidate's nodes begin."""
-    sources, targets, shapes = (_flat(part[column] for part in edges) for column in range(3))
-    return (sources, targets, shapes), np.repeat(starts, _lengths(part[0] for part in edges))
-
-
 def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    candidates, marks, count = choices.candidates, choices.footprints, len(choices.candidates)
-    sites = np.fromiter((candidate.count for candidate in candidates), np.float64, count)
-    kinds = np.array([_KIND_COLUMNS[candidate.kind] for candidate in candidates], dtype=np.intp)
+    marks, count = choices.footprints, len(choices.footprints)
+    kinds = np.array([_KIND_COLUMNS[candidate.kind] for candidate in choices.candidates], dtype=np.intp)
+    sizes = _counts(marks)
     change = np.array([(mark.flops, mark.moved) for mark in marks], dtype=np.float64).reshape(count, 2)
     work = NODES.work[choices.graph.rows].sum(axis=0)
     features = np.zeros((len(mask), len(CANDIDATE_FEATURES)), dtype=np.float32)
-    features[:count, 0] = np.log2(sites) / 8
+    features[:count, 0] = np.log2(choices.sites) / 8
     features[np.arange(count), kinds] = 1.0
-    features[:count, 5] = [len(mark.removed[0]) / 16 for mark in marks]
-    features[:count, 6] = [(len(mark.rows) - 1) / 16 for mark in marks]
-    features[:count, 7:9] = np.clip(change * sites[:, None] / np.maximum(work, 1.0), -1.0, 1.0)
+    features[:count, 5] = sizes[:, 3] / 16
+    features[:count, 6] = (sizes[:, 0] - 1) / 16
+    features[:count, 7:9] = np.clip(change * choices.sites[:, None] / np.maximum(work, 1.0), -1.0, 1.0)
     features[-1, 4] = 1.0
     features[:, 9] = mask
     return features
 
 
-def _edge_count(part: Footprint) -> int:
-    return len(part.inner[0]) + len(part.boundary[0]) + len(part.removed[0])
+def _counts(footprints: Sequence[Footprint]) -> NDArray[np.intp]:
+    return _flat(mark.counts for mark in footprints).reshape(-1, 4)
 
 
 def _flat(parts: Iterable[Iterable[int]]) -> NDArray[np.intp]:
     return np.fromiter(chain.from_iterable(parts), np.intp)
-
-
-def log_share(count: int) -> float:
-    """A count as a feature: log2(1 + count) / 16."""
-    return math.log2(1 + count) / 16
 
 
 def _lengths(parts: Iterable[Sequence[int]]) -> NDArray[np.intp]:

@@ -8,13 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.features import NODES, node_records
+from envs.features import DIGEST_MODULUS, NODES, node_records
 from envs.footprint import Footprint, apply_once, site_footprint
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph, application_hash
 from graph_rewrite.region import Ref
-
-_MODULUS = 2**64
 
 
 class _Visited(NamedTuple):
@@ -53,9 +51,11 @@ class VisitedGraphs:
         by_change: dict[int, list[_Visited]] = {}
         now = fingerprint(graph)
         for visited in self._graphs.values():
-            by_change.setdefault((visited.fingerprint - now) % _MODULUS, []).append(visited)
+            by_change.setdefault((visited.fingerprint - now) % DIGEST_MODULUS, []).append(visited)
         found = np.zeros(len(candidates), dtype=np.bool_)
         for k, (candidate, footprint) in enumerate(zip(candidates, footprints, strict=True)):
+            if candidate.kind == "site" and footprint.digest not in by_change:
+                continue
             suspects = [v for change in _changes(candidate, footprint, by_change) for v in by_change.get(change, ())]
             if suspects and _may_give_one_of(suspects, candidate, graph):
                 found[k] = self._leads_back(candidate)
@@ -71,7 +71,7 @@ class VisitedGraphs:
 def fingerprint(graph: Graph) -> int:
     """Sum of the digests of all nodes and of the refused optimisers, modulo 2**64; valid in this process only."""
     rows = np.fromiter((record[0] for record in node_records(graph).values()), np.intp)
-    return (int(NODES.digests[rows].sum()) + hash(graph.disabled_optimizers)) % _MODULUS
+    return (int(NODES.digests[rows].sum()) + hash(graph.disabled_optimizers)) % DIGEST_MODULUS
 
 
 def _changes(candidate: Candidate, footprint: Footprint, known: Mapping[int, object]) -> Iterable[int]:
@@ -79,11 +79,11 @@ def _changes(candidate: Candidate, footprint: Footprint, known: Mapping[int, obj
     if candidate.kind == "site":
         return (footprint.digest,)
     if candidate.kind == "deployment":
-        return ((hash(candidate.disabled_optimizers) - hash(candidate.graph.disabled_optimizers)) % _MODULUS,)
-    if any(site_footprint(site).digest != footprint.digest for site in candidate.sites):
+        return ((hash(candidate.disabled_optimizers) - hash(candidate.graph.disabled_optimizers)) % DIGEST_MODULUS,)
+    if len({site_footprint(site).digest for site in candidate.sites}) > 1:
         return known
     # Sites that overlap with an earlier one are left out, so their number is not known before.
-    return [footprint.digest * number % _MODULUS for number in range(1, candidate.count + 1)]
+    return [footprint.digest * number % DIGEST_MODULUS for number in range(1, candidate.count + 1)]
 
 
 def _may_give_one_of(suspects: Iterable[_Visited], candidate: Candidate, graph: Graph) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -16,7 +17,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["rules"]:
         from graph_rewrite.rules.cli import main as rules
 
-        return rules(arguments[1:])
+        try:
+            status = rules(arguments[1:])
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader has gone away; what is still buffered must go somewhere, or the interpreter complains.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        return status
     asked = arguments[:1] in (["-h"], ["--help"])
     print(USAGE, file=sys.stdout if asked else sys.stderr)
     return 0 if asked else 2

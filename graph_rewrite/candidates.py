@@ -24,9 +24,15 @@ class Site:
     removed: tuple[Node, ...]
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def anchor(self) -> int:
+        """Id of the node where the match starts."""
         return self.match.anchor.id
+
+    @cached_property
+    def several_roots(self) -> bool:
+        """Whether the rule replaces several values at once, which can make a cycle."""
+        return len(self.match.root_values) > 1
 
     @cached_property
     def key(self) -> tuple[frozenset[int], str]:
@@ -140,8 +146,6 @@ def makes_cycle(graph: Graph | GraphEditor, site: Site) -> bool:
     Not part of the match: a rewrite elsewhere can make one root depend on the other.
     """
     targets = set(site.match.root_values)
-    if len(targets) < 2:
-        return False
     ranks, producer = graph.ranks, graph.producer
     floor = min(ranks[producer[value]] for value in targets) if isinstance(graph, Graph) else float("-inf")
     stack, seen = list(site.region.externals() - targets), set()
@@ -202,7 +206,7 @@ def site_name(graph: Graph, match: Match) -> str:
     return graph.names.get(node.outputs[0], f"#{node.id}")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Candidate:
     """A valid action: a rewrite of one site, of all sites of a class, or a refused runtime optimiser."""
 
@@ -212,6 +216,7 @@ class Candidate:
     disabled_optimizers: frozenset[str] = frozenset()
     label: str = ""
     _result: Graph | None = field(default=None, repr=False)
+    _key: str | None = field(default=None, repr=False)
 
     @property
     def rule(self) -> str:
@@ -236,17 +241,15 @@ class Candidate:
             return f"{self.site.description} (all {len(self.sites)} sites of this kind)"
         return self.site.description
 
-    @cached_property
+    @property
     def key(self) -> str:
         """Identifies the action among the candidates of its graph; stable over replays."""
-        if self.kind == "deployment":
-            return digest("deployment", sorted(self.disabled_optimizers))
-        return digest(self.kind, *((sorted(site.key[0]), site.key[1]) for site in self.sites))
-
-    @cached_property
-    def content(self) -> frozenset[str]:
-        """Not used for identity; signatures of what is inserted, for observations."""
-        return frozenset(node.signature for site in self.sites for node in site.region.nodes)
+        if self._key is None:
+            if self.kind == "deployment":
+                self._key = digest("deployment", sorted(self.disabled_optimizers))
+            else:
+                self._key = digest(self.kind, *((sorted(site.key[0]), site.key[1]) for site in self.sites))
+        return self._key
 
     def apply(self) -> Graph:
         """The graph after this rewrite; the graph before is not changed. Sites of a class that overlap with an
@@ -260,7 +263,7 @@ class Candidate:
         if self.kind == "deployment":
             editor.disabled_optimizers = self.disabled_optimizers
         for site in self.sites:
-            if editor.nodes.get(site.anchor) is site.match.anchor and not makes_cycle(editor, site):
+            if editor.nodes.get(site.anchor) is site.match.anchor and not (site.several_roots and makes_cycle(editor, site)):
                 site.apply_to(editor)
         graph, delta = editor.finish()
         graph.memo["edit"] = (self.graph, delta)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
+
+import onnx
 
 from graph_rewrite.ir import Graph, Node
 from graph_rewrite.patterns import (
@@ -29,6 +31,7 @@ from graph_rewrite.patterns import (
 from graph_rewrite.region import Ref
 
 _MISSING = object()
+Goal = tuple[PatternValue | None, int | None]
 
 
 @dataclass(slots=True)
@@ -124,6 +127,51 @@ class Match:
         return tuple(self.ref(v) for v in bound) if isinstance(bound, tuple) else self.ref(bound)
 
 
+Need = tuple[int, frozenset[str] | None, str]
+"""(input, or -1 for any; operators that may produce it, or None for a constant; their domain)."""
+
+
+def anchor_needs(pattern: Pattern) -> frozenset[Need]:
+    """What the inputs of an anchor must be for a pattern to have a chance. Many patterns share their needs."""
+    needs: set[Need] = set()
+    for i, goal in enumerate(() if pattern.anchor.variadic else pattern.anchor.inputs):
+        place = -1 if pattern.anchor.commutative else i
+        if isinstance(goal, PatternOutput):
+            needs.add((place, goal.node.operators, goal.node.domain))
+        elif goal is not None and issubclass(goal.kind, Const):
+            needs.add((place, None, ""))
+    return frozenset(needs)
+
+
+class AnchorFacts:
+    """What `anchor_needs` asks about, looked up once per anchor."""
+
+    def __init__(self, graph: Graph, anchor: Node, reads: set[int]) -> None:
+        self._inputs: list[tuple[str, str] | None] = []
+        for value in anchor.inputs:
+            node = None
+            if value is not None:
+                reads.add(value)
+                node = graph.node_of(value)
+            constant = value in graph.constants
+            self._inputs.append(("", "constant") if constant else None if node is None else (node.op, node.domain))
+
+    def meet(self, needs: frozenset[Need]) -> bool:
+        """Whether a pattern with these needs may match."""
+        return all(
+            any(self._has(found, operators, domain) for found in self._inputs)
+            if place < 0
+            else place < len(self._inputs) and self._has(self._inputs[place], operators, domain)
+            for place, operators, domain in needs
+        )
+
+    @staticmethod
+    def _has(found: tuple[str, str] | None, operators: frozenset[str] | None, domain: str) -> bool:
+        if found is None:
+            return False
+        return found[1] == "constant" if operators is None else found[0] in operators and found[1] == domain
+
+
 class Matcher:
     """Finds one pattern at one anchor of one graph."""
 
@@ -132,8 +180,7 @@ class Matcher:
 
     def at(self, anchor: Node) -> Iterator[Match]:
         """All matches whose first root is produced by `anchor`."""
-        root = self._pattern.roots[0]
-        for bindings in self._node(root.node, anchor, Bindings()):
+        for bindings in self._node(self._pattern.anchor, anchor, Bindings()):
             for complete in self._other_roots(bindings, 1):
                 if self._typed(complete):
                     yield Match(self._graph, self._pattern, complete, self._reads)
@@ -189,21 +236,40 @@ class Matcher:
             return
         if node.op not in pattern.operators or node.domain != pattern.domain or node.opaque:
             return
-        if len(node.outputs) != pattern.outputs or not _bind_attrs(pattern, node, bindings):
+        if len(node.outputs) != pattern.outputs:
+            return
+        goals = self._goals(pattern, node)
+        if not goals or not _bind_attrs(pattern, node, bindings):
             return
         bindings.nodes[pattern] = node
         if pattern.variadic:
             yield from self._variadic(pattern, node, bindings)
             return
+        # Every alternative but the last gets bindings of its own, so that none sees what another bound.
+        for k, order in enumerate(goals):
+            yield from self._inputs(order, 0, bindings if k == len(goals) - 1 else bindings.copy())
+
+    def _goals(self, pattern: PatternNode, node: Node) -> list[list[Goal]]:
+        """The ways to pair a pattern's inputs with a node's, without those that one look at each input rules out."""
+        if pattern.variadic:
+            return [[]]
         inputs = _padded(node, len(pattern.inputs))
         if inputs is None:
-            return
+            return []
         orders = [pattern.inputs]
         if pattern.commutative and inputs[0] != inputs[1]:
             orders.append((pattern.inputs[1], pattern.inputs[0]))
-        for k, order in enumerate(orders):
-            start = bindings if k == len(orders) - 1 else bindings.copy()
-            yield from self._inputs(list(zip(order, inputs, strict=True)), 0, start)
+        paired = (list(zip(order, inputs, strict=True)) for order in orders)
+        return [goals for goals in paired if all(self._plausible(goal, value) for goal, value in goals)]
+
+    def _plausible(self, goal: PatternValue | None, value: int | None) -> bool:
+        if value is None or goal is None:
+            return value is None and (goal is None or (isinstance(goal, Var) and issubclass(goal.kind, Maybe)))
+        if isinstance(goal, Var):
+            return value in self._graph.constants or not issubclass(goal.kind, (Const, MaybeConst))
+        self._reads.add(value)
+        node = self._graph.node_of(value)
+        return node is not None and node.op in goal.node.operators and node.domain == goal.node.domain
 
     def _variadic(self, pattern: PatternNode, node: Node, bindings: Bindings) -> Iterator[Bindings]:
         """Leading inputs one by one, the rest as a tuple for the one `Values` variable, which comes last."""
@@ -217,7 +283,7 @@ class Matcher:
         bindings.variables[rest.name] = bound
         yield from self._inputs(list(zip(leading, node.inputs, strict=False)), 0, bindings)
 
-    def _inputs(self, goals: list[tuple[PatternValue | None, int | None]], i: int, bindings: Bindings) -> Iterator[Bindings]:
+    def _inputs(self, goals: list[Goal], i: int, bindings: Bindings) -> Iterator[Bindings]:
         if i == len(goals):
             yield bindings
             return
@@ -233,7 +299,7 @@ class Matcher:
             node = self._graph.node_of(value)
             if node is not None and pattern.index < len(node.outputs) and node.outputs[pattern.index] == value:
                 for extended in self._node(pattern.node, node, bindings):
-                    yield from self._inputs(goals, i + 1, extended.copy())
+                    yield from self._inputs(goals, i + 1, extended)
 
     def _bind(self, var: Var, value: int | None, bindings: Bindings) -> bool:
         if value is None and not issubclass(var.kind, Maybe):
@@ -269,11 +335,12 @@ def _bind_attrs(pattern: PatternNode, node: Node, bindings: Bindings) -> bool:
 
 
 def _default_of(node: Node, name: str) -> Any:
-    import onnx
+    return _MISSING if node.domain else _schema_default(node.op, name)
 
-    if node.domain:
-        return _MISSING
-    attribute = onnx.defs.get_schema(node.op, "").attributes.get(name)
+
+@cache
+def _schema_default(op: str, name: str) -> Any:
+    attribute = onnx.defs.get_schema(op, "").attributes.get(name)
     if attribute is None or not attribute.default_value.name:
         return _MISSING
     value = onnx.helper.get_attribute_value(attribute.default_value)

@@ -149,7 +149,9 @@ class PatternBuilder:
 def build_pattern(source: Callable[..., Any]) -> Pattern:
     """Run a rule's `source` on variables made from its signature."""
     parameters = list(inspect.signature(source, eval_str=True).parameters.values())[1:]
-    variables = tuple(Var(p.name, Value if p.annotation is inspect.Parameter.empty else p.annotation) for p in parameters)
+    variables = tuple(
+        Var(p.name, Value if p.annotation is inspect.Parameter.empty else p.annotation) for p in parameters
+    )
     builder = PatternBuilder()
     result = source(builder, *variables)
     roots = result if isinstance(result, tuple) else (result,)

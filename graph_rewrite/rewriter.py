@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from graph_rewrite.candidates import Candidate, Site, build_site, edit_of, makes_cycle, site_name
 from graph_rewrite.choices import deployment_choices
 from graph_rewrite.ir import Graph, GraphDelta, Node
-from graph_rewrite.matching import Matcher
+from graph_rewrite.matching import AnchorFacts, Matcher, Need, anchor_needs
 from graph_rewrite.rule import Refusal, Rule
 
 Granularity = Literal["site", "class", "both"]
@@ -46,11 +46,12 @@ class Rewriter:
         self.rules: tuple[Rule, ...] = tuple(rules)
         self.granularity: Granularity = granularity
         self.deployment = deployment
-        self._by_operator: dict[tuple[str, str], list[tuple[int, Rule]]] = {}
+        self._by_operator: dict[tuple[str, str], dict[frozenset[Need], list[tuple[int, Rule]]]] = {}
         for index, rule in enumerate(self.rules):
-            anchor = rule.pattern.anchor
+            anchor, needs = rule.pattern.anchor, anchor_needs(rule.pattern)
             for op in sorted(anchor.operators):
-                self._by_operator.setdefault((op, anchor.domain), []).append((index, rule))
+                groups = self._by_operator.setdefault((op, anchor.domain), {})
+                groups.setdefault(needs, []).append((index, rule))
 
     def candidates(self, graph: Graph) -> list[Candidate]:
         """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
@@ -71,7 +72,7 @@ class Rewriter:
         found.sort(key=lambda site: (site.rule_index, ranks[site.anchor], site.anchor))
         unique = []
         for site in found:
-            if site.key not in seen and not makes_cycle(graph, site):
+            if site.key not in seen and not (site.several_roots and makes_cycle(graph, site)):
                 seen.add(site.key)
                 unique.append(site)
         return unique
@@ -80,10 +81,10 @@ class Rewriter:
         """Near misses: places where a rule's pattern occurs but the rule does not apply, with the reason."""
         refusals: list[Refusal] = []
         for node in graph.order():
-            for index, rule in self._by_operator.get((node.op, node.domain), ()):
+            for index, rule in self._plausible(graph, node, set()):
                 for match in Matcher(graph, rule.pattern, set(), rule.symmetric).at(node):
                     built = build_site(rule, index, match)
-                    if isinstance(built, Site) and makes_cycle(graph, built):
+                    if isinstance(built, Site) and built.several_roots and makes_cycle(graph, built):
                         built = Refusal("one of the values depends on another: merging them would make a cycle")
                     if isinstance(built, Refusal):
                         refusals.append(Refusal(built.reason, rule.name, site_name(graph, match)))
@@ -137,7 +138,7 @@ class Rewriter:
         for node in anchors:
             reads: set[int] = set()
             found: list[Site] = []
-            for index, rule in self._by_operator.get((node.op, node.domain), ()):
+            for index, rule in self._plausible(graph, node, reads):
                 for match in Matcher(graph, rule.pattern, reads, rule.symmetric).at(node):
                     built = build_site(rule, index, match)
                     if isinstance(built, Site):
@@ -150,3 +151,13 @@ class Rewriter:
                 known = state.readers.get(value, frozenset())
                 if node.id not in known:
                     state.readers[value] = known | {node.id}
+
+    def _plausible(self, graph: Graph, anchor: Node, reads: set[int]) -> Iterator[tuple[int, Rule]]:
+        """Rules that the anchor's operator and what its inputs come from don't rule out."""
+        groups = self._by_operator.get((anchor.op, anchor.domain))
+        if not groups:
+            return
+        facts = AnchorFacts(graph, anchor, reads)
+        for needs, rules in groups.items():
+            if facts.meet(needs):
+                yield from rules

@@ -100,7 +100,7 @@ def restore_policy(checkpoint: Checkpoint, env: GraphRewriteEnv) -> CandidatePol
     arguments = policy_arguments(config)
     arguments["head_layers"] = described.head_layers
     policy = CandidatePolicy(env.observation_space, env.action_space, ConstantSchedule(0.0), **arguments)
-    policy.load_state_dict(adapt_weights(checkpoint, rule_vocabulary(), operator_vocabulary()))
+    policy.load_weights(adapt_weights(checkpoint, rule_vocabulary(), operator_vocabulary()))
     policy.set_training_mode(False)
     return policy
 

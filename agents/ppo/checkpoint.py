@@ -132,7 +132,7 @@ def adapt_weights(
     weights = dict(checkpoint.weights)
     described = checkpoint.description
     for table, then, now in (("rule", described.rules, rules), ("operator", described.operators, operators)):
-        for key in [k for k in weights if k.endswith(f"features_extractor.{table}.weight")]:
+        for key in [k for k in weights if k == f"features_extractor.{table}.weight"]:
             old = weights[key]
             new = torch.zeros(len(now), old.shape[1])
             place = {name: index for index, name in enumerate(now)}

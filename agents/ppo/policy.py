@@ -6,6 +6,7 @@ of candidates; MaskablePPO takes it where the pieces that assume flat features a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
 from agents.ppo.encoder import GraphEncoder
+
+
+_ALIASES = ("pi_features_extractor.", "vf_features_extractor.")
 
 
 class CandidateHeads(nn.Module):
@@ -60,6 +64,16 @@ class CandidatePolicy(MaskableActorCriticPolicy):
             nn.init.orthogonal_(last.weight, gain=0.01)
             nn.init.zeros_(last.bias)
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1.0), **self.optimizer_kwargs)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The state dict with the encoder once: actor and critic share it, and it has three names in PyTorch."""
+        return {key: tensor for key, tensor in self.state_dict().items() if not key.startswith(_ALIASES)}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Inverse of `weights`. Raises RuntimeError for missing, unexpected or misshapen tensors."""
+        encoder = {key: tensor for key, tensor in weights.items() if key.startswith("features_extractor.")}
+        aliases = {f"{alias}{key.partition('.')[2]}": tensor for key, tensor in encoder.items() for alias in _ALIASES}
+        self.load_state_dict({**weights, **aliases})
 
     @torch.no_grad()
     def action_probabilities(self, observation: dict[str, Any], mask: Any) -> Tensor:

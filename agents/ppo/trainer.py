@@ -124,9 +124,14 @@ class Trainer:
 
     def save(self) -> None:
         """Write the checkpoint."""
-        save_checkpoint(
-            self.folder, self.describe(), self.ppo.policy.state_dict(), self.ppo.policy.optimizer.state_dict()
-        )
+        save_checkpoint(self.folder, self.describe(), self.policy.weights(), self.policy.optimizer.state_dict())
+
+    @property
+    def policy(self) -> CandidatePolicy:
+        """The policy being trained."""
+        policy = self.ppo.policy
+        assert isinstance(policy, CandidatePolicy)
+        return policy
 
     def close(self) -> None:
         """End the environments and their workers."""
@@ -151,9 +156,9 @@ class Trainer:
     def _resume(self, checkpoint: Checkpoint) -> None:
         check_vocabulary(checkpoint.description, rule_vocabulary(), operator_vocabulary())
         rules, operators = rule_vocabulary(), operator_vocabulary()
-        self.ppo.policy.load_state_dict(adapt_weights(checkpoint, rules, operators))
+        self.policy.load_weights(adapt_weights(checkpoint, rules, operators))
         if (checkpoint.description.rules, checkpoint.description.operators) == (rules, operators):
-            load_optimizer(checkpoint.path, self.ppo.policy.optimizer)
+            load_optimizer(checkpoint.path, self.policy.optimizer)
         self.ppo.num_timesteps = checkpoint.description.timesteps
         self.progress.best_speedup = checkpoint.description.best_speedup
 

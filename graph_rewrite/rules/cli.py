@@ -18,8 +18,6 @@ from rich.text import Text
 
 from graph_rewrite.rule import Refusal, Rule
 
-_NoPairs = tyro.conf.FlagCreatePairsOff
-_Repeated = tyro.conf.UseAppendAction
 ORIGIN = "hand"
 """Where the rules of this package come from: written by hand, not generated or imported."""
 
@@ -28,7 +26,7 @@ ORIGIN = "hand"
 class List:
     """List all rules with their families and equations."""
 
-    json: Annotated[bool, _NoPairs] = False
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print a JSON array of objects with name, family, equation and origin, and nothing else."""
 
 
@@ -46,11 +44,11 @@ class Explain:
 
     model: tyro.conf.Positional[str]
     """An ONNX file, the name of a model of the zoo, or zoo://NAME?layers=2&seq_len=64."""
-    shape: Annotated[tuple[str, ...], _Repeated] = ()
+    shape: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """The shape of an input with symbolic dimensions, as name:1,128; may be repeated."""
-    rule: Annotated[tuple[str, ...], _Repeated] = ()
+    rule: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Only this rule; may be repeated. All rules by default."""
-    json: Annotated[bool, _NoPairs] = False
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print one JSON object with candidates and refusals, and nothing else."""
 
 
@@ -63,7 +61,7 @@ Command = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one subcommand. Returns 0, or 2 with a line on standard error where the arguments don't fit."""
-    command: Any = tyro.cli(Command, args=argv, prog="rewritegym rules")  # type: ignore[call-overload]
+    command: Any = tyro.cli(Command, args=argv, prog="rewritegym rules")
     try:
         if isinstance(command, List):
             _list(command)
@@ -71,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _show(command)
         else:
             _explain(command)
+    except BrokenPipeError:
+        raise
     except (KeyError, ValueError, OSError) as error:
         message = error.args[0] if isinstance(error, KeyError) else error
         print(f"rewritegym rules: {message}", file=sys.stderr)
@@ -117,7 +117,11 @@ def _show(command: Show) -> None:
     console.print(Text(f"\n    {rule.equation}\n"))
     for paragraph in inspect.cleandoc(type(rule).__doc__ or "").split("\n\n")[1:]:
         console.print(Text(" ".join(paragraph.split()) + "\n"))
-    console.print(Syntax(_code(rule), "python", background_color="default"))
+    code = _code(rule)
+    if console.is_terminal:
+        console.print(Syntax(code, "python", background_color="default", word_wrap=True))
+    else:
+        print(code)
 
 
 def _explain(command: Explain) -> None:
@@ -128,7 +132,7 @@ def _explain(command: Explain) -> None:
     rules = [find_rule(name) for name in command.rule] or all_rules()
     model = open_model(command.model, parse_shapes(command.shape))
     rewriter = Rewriter(rules, granularity="class", deployment=False)
-    found = [(c.rule, c.count, c.description) for c in rewriter.candidates(model.graph)]
+    found = [(c.rule, c.count, c.site.description) for c in rewriter.candidates(model.graph)]
     refusals = rewriter.explain(model.graph)
     if command.json:
         candidates = [{"rule": rule, "sites": sites, "description": text} for rule, sites, text in found]
@@ -148,9 +152,8 @@ def _near_misses(refusals: Sequence[Refusal]) -> Table:
     sites: dict[tuple[str, str], list[str]] = {}
     for refusal in refusals:
         sites.setdefault((refusal.rule, refusal.reason), []).append(refusal.site)
-    table = _table(
-        "rule", "reason", "sites", "such as", title="Near misses: the pattern occurs, the rule does not apply"
-    )
+    title = "Near misses: the pattern occurs, but the rule does not apply"
+    table = _table("rule", "reason", "sites", "such as", title=title)
     for (rule, reason), names in sorted(sites.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])):
         table.add_row(Text(rule), Text(reason), str(len(names)), Text(names[0]))
     return table

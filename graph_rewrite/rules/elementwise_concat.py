@@ -1,4 +1,4 @@
-"""Element-wise operators past Concat, Split, Slice and MaxPool, in both directions; parallel ones merged."""
+"""Element-wise operators past Concat, Split and Slice, in both directions; parallel ones merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from graph_rewrite.rules.common import (
     apply_like,
     concat,
     in_order,
-    is_float,
     reshape,
     sizes_of,
     split,
@@ -141,35 +140,6 @@ class UnaryAfterSlice(_Elementwise):
         return apply_like(op, m, "slice", apply_like(op, m, "f", x, *rest), *which)
 
 
-MONOTONE = frozenset({"Relu", "Sigmoid", "Tanh", "Clip"})
-
-
-class MonotoneAfterMaxPool(_Elementwise):
-    """f(MaxPool(x)) = MaxPool(f(x)) for monotone f in Relu, Sigmoid, Tanh, Clip"""
-
-    def source(self, op: PatternBuilder, x: Any, rest: Values) -> Any:
-        return op.any_of(MONOTONE)(op.MaxPool(x, _label="pool"), rest, _label="f")
-
-    def check(self, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Refusal | None:
-        return None if is_float(x) else Refusal("integers are padded with their least value")
-
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
-        return apply_like(op, m, "pool", apply_like(op, m, "f", x, *rest))
-
-
-class MonotoneBeforeMaxPool(_Elementwise):
-    """MaxPool(f(x)) = f(MaxPool(x)) for monotone f in Relu, Sigmoid, Tanh, Clip"""
-
-    def source(self, op: PatternBuilder, x: Any, rest: Values) -> Any:
-        return op.MaxPool(op.any_of(MONOTONE)(x, rest, _label="f"), _label="pool")
-
-    def check(self, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Refusal | None:
-        return None if is_float(x) else Refusal("integers are padded with their least value")
-
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
-        return apply_like(op, m, "f", apply_like(op, m, "pool", x), *rest)
-
-
 class BinaryAfterConcats(_Elementwise):
     """f(Concat(a, b, ...), Concat(c, d, ...)) = Concat(f(a, c), f(b, d), ...) for element-wise f"""
 
@@ -288,6 +258,6 @@ def _part(op: RegionBuilder, c: Ref, rank: int, axis: int, wanted: range) -> Ref
 
 RULES = (
     UnaryAfterConcat, UnaryBeforeConcat2, UnaryBeforeConcat3, UnaryAfterSplit2, UnaryAfterSplit3, UnaryBeforeSplit2,
-    UnaryBeforeSplit3, UnaryBeforeSlice, UnaryAfterSlice, MonotoneAfterMaxPool, MonotoneBeforeMaxPool,
+    UnaryBeforeSplit3, UnaryBeforeSlice, UnaryAfterSlice,
     BinaryAfterConcats, BinaryAfterConcat, ConstantsAfterSplit2, ConstantsAfterSplit3,
 )  # fmt: skip

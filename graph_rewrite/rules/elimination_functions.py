@@ -49,10 +49,10 @@ class DropRepeated(_Elimination):
 
 
 class DropReluOfNonNegative(_Elimination):
-    """Relu(f(x)) = f(x) for f in Sigmoid, HardSigmoid, Softmax, Softplus, Exp, Abs, Sqrt"""
+    """Relu(f(x)) = f(x) for f in Sigmoid, HardSigmoid, Softmax, Softplus, Exp, Abs"""
 
     def source(self, op: PatternBuilder, x: Any) -> Any:
-        functions = {"Sigmoid", "HardSigmoid", "Softmax", "Softplus", "Exp", "Abs", "Sqrt"}
+        functions = {"Sigmoid", "HardSigmoid", "Softmax", "Softplus", "Exp", "Abs"}
         return op.Relu(op.any_of(functions)(x, _label="f"))
 
     def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:

@@ -17,7 +17,7 @@ from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.common import is_float, reshape
 from graph_rewrite.rules.conv_attributes import conv_geometry
-from graph_rewrite.rules.operands import as_vector, varies_along
+from graph_rewrite.rules.operands import as_vector, has_bias, varies_along
 
 TO_CHANNELS = (0, 3, 1, 2)
 FROM_CHANNELS = (0, 2, 3, 1)
@@ -65,6 +65,8 @@ class MatMulToPointwiseConv(_Layout):
         return op.MatMul(x, w)
 
     def check(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
+        if has_bias(m, m.root()):
+            return Refusal("the product has a constant bias, which belongs into the convolution")
         return _not_linear(x, w)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref) -> Any:

@@ -15,7 +15,7 @@ from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.common import split
 from graph_rewrite.rules.matmul import vectors_refused
-from graph_rewrite.rules.operands import as_vector, parts, varies_along
+from graph_rewrite.rules.operands import as_vector, has_bias, parts, varies_along
 
 
 class _Parallel(Rule):
@@ -24,6 +24,12 @@ class _Parallel(Rule):
 
 class _Merge(_Parallel):
     symmetric = True
+
+
+def _plain_refused(m: Match, weights: Sequence[Ref]) -> Refusal | None:
+    if all(has_bias(m, m.root(i)) for i in range(len(weights))):
+        return Refusal("all products have constant biases, which merge as well")
+    return _unequal_weights(weights)
 
 
 def _unequal_weights(weights: Sequence[Ref]) -> Refusal | None:
@@ -54,7 +60,7 @@ class MergeTwoMatMuls(_Merge):
         return op.MatMul(x, w1), op.MatMul(x, w2)
 
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref) -> Refusal | None:
-        return _unequal_weights((w1, w2))
+        return _plain_refused(m, (w1, w2))
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref) -> Any:
         return _merged(op, x, (w1, w2))
@@ -67,7 +73,7 @@ class MergeThreeMatMuls(_Merge):
         return op.MatMul(x, w1), op.MatMul(x, w2), op.MatMul(x, w3)
 
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref) -> Refusal | None:
-        return _unequal_weights((w1, w2, w3))
+        return _plain_refused(m, (w1, w2, w3))
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref) -> Any:
         return _merged(op, x, (w1, w2, w3))

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import helper
 
 from graph_rewrite.constants import Constant
+from graph_rewrite.matching import Match
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rules.common import reshape
 
@@ -38,6 +39,17 @@ def as_vector(op: RegionBuilder, ref: Ref, size: int) -> Ref:
 def as_scale(op: RegionBuilder, ref: Ref) -> Ref:
     """A constant for which `varies_along` holds, as a scalar or a vector."""
     return reshape(op, ref, () if ref.type.size == 1 else (ref.type.size,))
+
+
+def has_bias(m: Match, product: Ref) -> bool:
+    """Whether nothing but the Add of a constant bias per column reads a product: rules for the pair apply then, and
+    one for the product alone would only leave the bias behind."""
+    readers = m.consumers(product)
+    if len(readers) != 1 or readers[0].op != "Add" or readers[0].domain or m.is_output(product):
+        return False
+    others = [value for value in readers[0].inputs if value is not None and value != product.external]
+    constant = m.graph.constants.get(others[0]) if others else None
+    return constant is not None and varies_along(Ref(constant.type), 1, product.shape[-1])
 
 
 def swapped(rank: int) -> tuple[int, ...]:

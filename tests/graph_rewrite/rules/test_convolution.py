@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 from graph_rewrite.rules import convolution as C
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 TOLERANCE = 1e-6  # filters are transformed in float32
 
@@ -24,7 +24,7 @@ BEFORE = "(float[2,4,6,5] x) => (y) {{ t = BatchNormalization(x, g, h, mean, var
 
 
 @pytest.mark.parametrize("bias", ["", ", b"])
-@pytest.mark.parametrize(("attrs", "channels"), [("pads=[1,1,1,1]", 4), ("group=2, auto_pad=\"SAME_UPPER\"", 2)])
+@pytest.mark.parametrize(("attrs", "channels"), [("pads=[1,1,1,1]", 4), ('group=2, auto_pad="SAME_UPPER"', 2)])
 def test_batch_norm_after_a_convolution(attrs, channels, bias):
     operands = {"w": weights(6, channels, 3, 3), **({"b": weights(6)} if bias else {}), **statistics(6)}
     check_rule(C.FoldBatchNormAfterConv, model(AFTER.format(attrs, bias), **operands), becomes=["Conv"], rtol=TOLERANCE)
@@ -52,15 +52,16 @@ def test_batch_norm_folds_at_any_shape(data):
 
     rank = data.draw(st.sampled_from([1, 2, 3]))
     group, inner, outer = integers(1, 3, 3)
-    kernel, strides, dilations, pads = (integers(1, 2, rank), integers(1, 3, rank), integers(1, 2, rank), integers(0, 1, 2 * rank))
+    kernel, strides, dilations = integers(1, 2, rank), integers(1, 3, rank), integers(1, 2, rank)
+    pads = integers(0, 1, 2 * rank)
     size = ",".join(str(n) for n in integers(4, 6, rank))
     attrs = f"group={group}, strides={strides}, dilations={dilations}, pads={pads}"
-    text = f"(float[1,{group * inner},{size}] x) => (y) {{ {{}} }}"
+    inputs = f"(float[1,{group * inner},{size}] x) => (y)"
     filters = {"w": weights(group * outer, inner, *kernel), "b": weights(group * outer)}
-    after = f"t = Conv<{attrs}>(x, w, b)  y = BatchNormalization(t, g, h, mean, var)"
-    check_rule(C.FoldBatchNormAfterConv, model(text.format(after), **filters, **statistics(group * outer)), rtol=TOLERANCE)
-    before = f"t = BatchNormalization(x, g, h, mean, var)  y = Conv<{attrs}>(t, w, b)"
-    graph = model(text.format(before), **filters, **statistics(group * inner))
+    after = f"{inputs} {{ t = Conv<{attrs}>(x, w, b)  y = BatchNormalization(t, g, h, mean, var) }}"
+    check_rule(C.FoldBatchNormAfterConv, model(after, **filters, **statistics(group * outer)), rtol=TOLERANCE)
+    before = f"{inputs} {{ t = BatchNormalization(x, g, h, mean, var)  y = Conv<{attrs}>(t, w, b) }}"
+    graph = model(before, **filters, **statistics(group * inner))
     if any(pads):
         refuses(C.FoldBatchNormBeforeConv, graph, "pads its input")
     else:

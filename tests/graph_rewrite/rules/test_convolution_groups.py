@@ -1,10 +1,10 @@
 """Groups merge by blocks of zeros in the filters, up to 16 channels per group."""
 
 import pytest
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 from graph_rewrite import Rewriter
 from graph_rewrite.rules import convolution_groups as G
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 
 def grouped(group, channels, filters, attrs="pads=[1,1,1,1]"):

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 from graph_rewrite import Rewriter
 from graph_rewrite.rules import convolution_parallel as P
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 BRANCHES = """(float[2,4,7,6] x) => (p, q, r) {
     p = Conv<pads=[1,1,1,1]>(x, w1, b1)  q = Conv<pads=[1,1,1,1], kernel_shape=[3,3]>(x, w2)
@@ -31,9 +31,7 @@ def test_separating_undoes_merging(count):
     outputs = ", ".join(f"y{i}" for i in range(count))
     operands = {name: weights(16, 32, 3, 3, seed=i) for i, name in enumerate(names)}
     graph = model(f"(float[1,32,4,4] x) => ({outputs}) {{ {body} }}", **operands)
-    merge, separate = (
-        (P.MergeTwoConvs, P.SeparateTwoConvs) if count == 2 else (P.MergeThreeConvs, P.SeparateThreeConvs)
-    )
+    merge, separate = (P.MergeTwoConvs, P.SeparateTwoConvs) if count == 2 else (P.MergeThreeConvs, P.SeparateThreeConvs)
     merged = Rewriter([merge()], "site", deployment=False).candidates(graph)[0].apply()
     assert check_rule(separate, merged)[0].hash == graph.hash
 
@@ -46,12 +44,14 @@ def test_merges_at_any_shape(data):
 
     rank = data.draw(st.sampled_from([1, 2, 3]))
     channels, first, second = integers(1, 3, 3)
-    kernel, strides, dilations, pads = (integers(1, 2, rank), integers(1, 3, rank), integers(1, 2, rank), integers(0, 1, 2 * rank))
+    kernel, strides, dilations = integers(1, 2, rank), integers(1, 3, rank), integers(1, 2, rank)
+    pads = integers(0, 1, 2 * rank)
     size = ",".join(str(n) for n in integers(4, 6, rank))
     attrs = f"strides={strides}, dilations={dilations}, pads={pads}"
-    biases = data.draw(st.sampled_from(["", ", b"]))
-    text = f"(float[1,{channels},{size}] x) => (y, z) {{ y = Conv<{attrs}>(x, v)  z = Conv<{attrs}>(x, w{biases}) }}"
-    operands = {"v": weights(first, channels, *kernel), "w": weights(second, channels, *kernel), "b": weights(second)}
+    text = f"(float[1,{channels},{size}] x) => (y, z) {{{{ y = Conv<{attrs}>(x, v)  z = Conv<{attrs}>(x, w{{}}) }}}}"
+    operands = {"v": weights(first, channels, *kernel), "w": weights(second, channels, *kernel, seed=1)}
+    biased = data.draw(st.booleans())
+    text, operands = (text.format(", b"), {**operands, "b": weights(second)}) if biased else (text.format(""), operands)
     (merged,) = check_rule(P.MergeTwoConvs, model(text, **operands), becomes=["Conv", "Split"])
     check_rule(P.SeparateTwoConvs, merged, becomes=["Conv", "Conv"])
 
@@ -120,7 +120,9 @@ def test_kernels_that_do_not_fit(small, kernel, large, goal):
 
 
 def test_kernels_of_grouped_convolutions_stay():
-    graph = model(TWO_KERNELS.format("group=2", "pads=[1,1,1,1]"), v=weights(6, 2, 1, 1), w=weights(3, 4, 3, 3), b=weights(6))
+    graph = model(
+        TWO_KERNELS.format("group=2", "pads=[1,1,1,1]"), v=weights(6, 2, 1, 1), w=weights(3, 4, 3, 3), b=weights(6)
+    )
     refuses(P.EnlargeKernel, graph, "has groups")
 
 
@@ -137,7 +139,9 @@ def test_the_smallest_larger_kernel_is_taken():
 
 
 def test_concatenated_channels_and_back():
-    text = "(float[2,3,6,5] a, float[2,4,6,5] b) => (y) { t = Concat<axis=-3>(a, b)  y = Conv<pads=[1,1,0,0]>(t, w, c) }"
+    text = (
+        "(float[2,3,6,5] a, float[2,4,6,5] b) => (y) { t = Concat<axis=-3>(a, b)  y = Conv<pads=[1,1,0,0]>(t, w, c) }"
+    )
     graph = model(text, w=weights(6, 7, 3, 3), c=weights(6))
     (apart,) = check_rule(P.ConvOfConcat, graph, becomes=["Conv", "Conv", "Add"])
     check_rule(P.SumOfConvs, apart, becomes=["Concat", "Conv"])

@@ -115,7 +115,9 @@ APPLIES = [
         {"s": [6, 4], "t": [2, -1]},
     ),
     Case(ComposeReshapes, "(float[2,3] x) => (y) { a = Unsqueeze(x, s) y = Squeeze(a, s) }", [], {"s": [1]}),
-    Case(ComposeReshapes, "(float[2,1,3] x) => (y, a) { a = Squeeze(x) y = Flatten<axis=0>(a) }", ["Reshape", "Squeeze"]),
+    Case(
+        ComposeReshapes, "(float[2,1,3] x) => (y, a) { a = Squeeze(x) y = Flatten<axis=0>(a) }", ["Reshape", "Squeeze"],
+    ),
     Case(
         ComposeReshapes, "(float[0,3] x) => (y) { a = Reshape<allowzero=1>(x, s) y = Unsqueeze(a, t) }", ["Reshape"],
         {"s": [3, 0, 2], "t": [1]},
@@ -124,7 +126,8 @@ APPLIES = [
     Case(AsReshape, "(float[2,3] x) => (y) { y = Unsqueeze(x, s) }", ["Reshape"], {"s": [0, -1]}),
     Case(AsReshape, "(float[1,3,1] x) => (y) { y = Squeeze(x) }", ["Reshape"]),
     Case(
-        SplitOfConcat2, "(float[2,1] x, float[2,2] z) => (y, w) { a = Concat<axis=1>(x, z) b, w = Split<axis=-1>(a, s) y = Relu(b) }",
+        SplitOfConcat2,
+        "(float[2,1] x, float[2,2] z) => (y, w) { a = Concat<axis=1>(x, z) b, w = Split<axis=-1>(a, s) y = Relu(b) }",
         ["Relu"], {"s": [1, 2]},
     ),
     Case(
@@ -134,7 +137,8 @@ APPLIES = [
     ),
     Case(
         SplitOfConcat3,
-        "(float[2] x, float[2] z, float[2] v) => (a, b, c) { t = Concat<axis=0>(x, z, v) a, b, c = Split<num_outputs=3>(t) }",
+        "(float[2] x, float[2] z, float[2] v) => (a, b, c) { t = Concat<axis=0>(x, z, v) a, b, c = "
+        "Split<num_outputs=3>(t) }",
         [],
     ),
     Case(
@@ -142,8 +146,7 @@ APPLIES = [
         ["Relu"],
     ),
     Case(
-        ConcatOfSplit3,
-        "(float[2,6] x) => (y, a) { a, b, c = Split<axis=1>(x, s) y = Concat<axis=-1>(a, b, c) }",
+        ConcatOfSplit3, "(float[2,6] x) => (y, a) { a, b, c = Split<axis=1>(x, s) y = Concat<axis=-1>(a, b, c) }",
         ["Split"], {"s": [1, 2, 3]},
     ),
     Case(DropSlice, "(float[2,3] x) => (y) { y = Slice(x, s, e) }", [], {"s": [0, -3], "e": [2, 100]}),
@@ -170,18 +173,32 @@ APPLIES = [
 ]  # fmt: skip
 
 REFUSED = [
-    Case(DropDropout, "(float[2] x) => (y) { y = Dropout(x, r, t) }", "training_mode is set", {"r": ONE, "t": np.bool_(True)}),
+    Case(
+        DropDropout, "(float[2] x) => (y) { y = Dropout(x, r, t) }", "training_mode is set",
+        {"r": ONE, "t": np.bool_(True)},
+    ),
     Case(DropDropout, "(float[2] x, bool t) => (y) { y = Dropout(x, r, t) }", "at run time", {"r": ONE}),
     Case(DropCast, "(float[2] x) => (y) { y = Cast<to=11>(x) }", "the element types differ"),
-    Case(ComposeCasts, "(float[2] x) => (y) { a = Cast<to=10>(x) y = Cast<to=1>(a) }", "float16 does not hold every float"),
-    Case(ComposeCasts, "(int64[2] x) => (y) { a = Cast<to=11>(x) y = Cast<to=7>(a) }", "double does not hold every int64"),
+    Case(
+        ComposeCasts, "(float[2] x) => (y) { a = Cast<to=10>(x) y = Cast<to=1>(a) }",
+        "float16 does not hold every float",
+    ),
+    Case(
+        ComposeCasts, "(int64[2] x) => (y) { a = Cast<to=11>(x) y = Cast<to=7>(a) }",
+        "double does not hold every int64",
+    ),
     Case(AddZero, "(float[2,3] x) => (y) { y = Add(x, c) }", "not 0 everywhere", {"c": weights(3)}),
     Case(AddZero, "(float[3] x) => (y) { y = Add(x, c) }", "a larger shape", {"c": np.zeros((2, 3))}),
     Case(MulOne, "(float[3] x) => (y) { y = Mul(x, c) }", "not 1 everywhere", {"c": np.array([1, 1, 2.0])}),
     Case(DropPad, "(float[2,3] x) => (y) { y = Pad(x, p) }", "not all 0", {"p": [0, 0, 1, 0]}),
     Case(DropExpand, "(float[1,3] x) => (y) { y = Expand(x, s) }", "the shape grows", {"s": [2, 3]}),
-    Case(DropWhere, "(float[2] x, float[2] z) => (y) { y = Where(c, x, z) }", "not the same", {"c": np.array([True, False])}),
-    Case(DropWhere, "(float[1] x, float[2] z) => (y) { y = Where(c, x, z) }", "a larger shape", {"c": np.ones(1, bool)}),
+    Case(
+        DropWhere, "(float[2] x, float[2] z) => (y) { y = Where(c, x, z) }", "not the same",
+        {"c": np.array([True, False])},
+    ),
+    Case(
+        DropWhere, "(float[1] x, float[2] z) => (y) { y = Where(c, x, z) }", "a larger shape", {"c": np.ones(1, bool)},
+    ),
     Case(DropPool, "(float[1,2,4] x) => (y) { y = MaxPool<kernel_shape=[1], strides=[2]>(x) }", "larger than 1"),
     Case(DropReduce, "(float[2,1,3] x) => (y) { y = ReduceSum(x) }", "more than one element"),
     Case(DropInvolution, "(int32[2] x) => (y) { a = Neg(x) y = BitwiseNot(a) }", "the two functions differ"),

@@ -3,9 +3,9 @@
 import itertools
 
 import pytest
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 from graph_rewrite.rules import gemm as G
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 FLAGS = list(itertools.product((0, 1), (0, 1)))
 

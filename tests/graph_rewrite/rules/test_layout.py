@@ -1,11 +1,11 @@
 """MatMul as pointwise convolution and back; consecutive conversions cancel."""
 
 import pytest
-from tests.graph_rewrite.rules.checking import check_rule, model, ops, refuses, weights
 
 from graph_rewrite import Rewriter
 from graph_rewrite.rules import elimination_shape, movement, movement_reshape
 from graph_rewrite.rules import layout as L
+from tests.graph_rewrite.rules.checking import check_rule, model, ops, refuses, weights
 
 AROUND = ["Reshape", "Transpose", "Conv", "Transpose", "Reshape"]
 LINEAR = "(float[{}] x) => (y) {{ t = MatMul(x, w)  y = Add(t, b) }}"
@@ -22,6 +22,14 @@ def test_matmul_as_convolution_and_back():
     graph = model("(float[2,3,80] x) => (y) { y = MatMul(x, w) }", w=weights(80, 60))
     (conv,) = check_rule(L.MatMulToPointwiseConv, graph, becomes=AROUND)
     assert check_rule(L.PointwiseConvToLinear, conv, becomes=["MatMul"])[0].hash == graph.hash
+
+
+def test_bias_goes_along():
+    text = "(float[3,4] x) => (y{}) {{ t = MatMul(x, w)  y = Add(t, b) }}"
+    refuses(L.MatMulToPointwiseConv, model(text.format(""), w=weights(4, 5), b=weights(5)), "constant bias")
+    check_rule(L.MatMulToPointwiseConv, model(text.format(", t"), w=weights(4, 5), b=weights(5)), becomes=[*AROUND, "Add"])
+    along_rows = model(text.format(""), w=weights(4, 5), b=weights(3, 1))
+    check_rule(L.MatMulToPointwiseConv, along_rows, becomes=[*AROUND, "Add"])
 
 
 def test_conversion_conditions():

@@ -1,9 +1,9 @@
 """MatMul algebra keeps the outputs, and refuses vectors, inflated weights and broadcast contractions."""
 
 import numpy as np
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 from graph_rewrite.rules import matmul as M
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 
 def test_associates_both_ways_at_run_time():
@@ -42,7 +42,9 @@ def test_shared_right_operand_is_factored_with_broadcast_rows():
 
 
 def test_vectors_are_not_factored():
-    graph = model("(float[4,3] a, float[3] b, float[3,4] c) => (y) { s = MatMul(a, b)  t = MatMul(a, c)  y = Add(s, t) }")
+    graph = model(
+        "(float[4,3] a, float[3] b, float[3,4] c) => (y) { s = MatMul(a, b)  t = MatMul(a, c)  y = Add(s, t) }"
+    )
     refuses(M.FactorLeftOperand, graph, "vector")
 
 

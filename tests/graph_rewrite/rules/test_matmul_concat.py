@@ -1,8 +1,7 @@
 """MatMul and Concat: operands and products concatenated along rows, columns and features."""
 
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
-
 from graph_rewrite.rules import matmul_concat as C
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 
 def test_rows_of_several_operands():
@@ -14,16 +13,16 @@ def test_rows_of_several_operands():
 
 
 def test_rows_with_a_batched_right_operand():
-    graph = model(
-        "(float[2,3] a, float[1,3] b, float[6,3,5] w) => (y) { s = Concat<axis=0>(a, b)  y = MatMul(s, w) }"
-    )
+    graph = model("(float[2,3] a, float[1,3] b, float[6,3,5] w) => (y) { s = Concat<axis=0>(a, b)  y = MatMul(s, w) }")
     check_rule(C.MatMulOfRowConcat, graph, becomes=["Concat", "MatMul", "MatMul"])
 
 
 def test_features_and_batches_of_a_batched_product_are_not_rows():
     graph = model("(float[2,3] a, float[2,1] b, float[4,5] w) => (y) { s = Concat<axis=1>(a, b)  y = MatMul(s, w) }")
     refuses(C.MatMulOfRowConcat, graph, "contracted axis")
-    graph = model("(float[1,2,3] a, float[1,2,3] b, float[2,3,5] w) => (y) { s = Concat<axis=0>(a, b)  y = MatMul(s, w) }")
+    graph = model(
+        "(float[1,2,3] a, float[1,2,3] b, float[2,3,5] w) => (y) { s = Concat<axis=0>(a, b)  y = MatMul(s, w) }"
+    )
     refuses(C.MatMulOfRowConcat, graph, "batch axes")
 
 

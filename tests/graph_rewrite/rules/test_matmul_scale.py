@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 from graph_rewrite.rules import matmul_scale as S
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 SCALES = [weights(5), np.float32(0.3), weights(1, 1, 1)]
 TOLERANCE = 1e-6  # weights are scaled in float32
@@ -68,10 +68,22 @@ def test_scalar_between_operand_and_product(rule, body):
 def test_scalar_that_can_be_folded_is_not_moved():
     left = {"a": weights(3, 4), "s": np.float32(0.125)}
     right = {"b": weights(4, 5), "s": np.float32(0.125)}
-    refuses(S.MoveScaleToLeftOperand, model("(float[4,5] b) => (y) { t = MatMul(a, b)  y = Mul(t, s) }", **left), "folded")
-    refuses(S.MoveScaleToRightOperand, model("(float[3,4] a) => (y) { t = MatMul(a, b)  y = Mul(t, s) }", **right), "folded")
-    refuses(S.MoveScaleFromLeftOperand, model("(float[3,4] a) => (y) { t = Mul(a, s)  y = MatMul(t, b) }", **right), "folded")
-    refuses(S.MoveScaleFromRightOperand, model("(float[4,5] b) => (y) { t = Mul(b, s)  y = MatMul(a, t) }", **left), "folded")
+    refuses(
+        S.MoveScaleToLeftOperand, model("(float[4,5] b) => (y) { t = MatMul(a, b)  y = Mul(t, s) }", **left), "folded"
+    )
+    refuses(
+        S.MoveScaleToRightOperand, model("(float[3,4] a) => (y) { t = MatMul(a, b)  y = Mul(t, s) }", **right), "folded"
+    )
+    refuses(
+        S.MoveScaleFromLeftOperand,
+        model("(float[3,4] a) => (y) { t = Mul(a, s)  y = MatMul(t, b) }", **right),
+        "folded",
+    )
+    refuses(
+        S.MoveScaleFromRightOperand,
+        model("(float[4,5] b) => (y) { t = Mul(b, s)  y = MatMul(a, t) }", **left),
+        "folded",
+    )
 
 
 @pytest.mark.parametrize(

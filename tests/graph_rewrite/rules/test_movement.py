@@ -29,11 +29,11 @@ from graph_rewrite.rules.movement_reshape import (
     ReshapeAfterBinary,
     ReshapeAfterNormalisation,
     ReshapeAfterTranspose,
+    ReshapeAfterUnary,
     ReshapeAsTranspose,
     ReshapeBeforeBinary,
     ReshapeBeforeNormalisation,
     ReshapeBeforeUnary,
-    ReshapeAfterUnary,
     ReshapesAfterBinary,
     ReshapesBeforeBinary,
     TransposeAfterReshape,
@@ -43,7 +43,9 @@ from tests.graph_rewrite.rules.checking import Case, check_rule, model, weights
 
 APPLIES = [
     Case(TransposeAfterUnary, "(float[2,3,4] x) => (y) { a = Transpose<perm=[2,0,1]>(x) y = Gelu(a) }"),
-    Case(TransposeAfterUnary, "(float[2,3] x) => (y) { a = Transpose(x) y = Clip(a, c) }", None, {"c": np.float32(0.2)}),
+    Case(
+        TransposeAfterUnary, "(float[2,3] x) => (y) { a = Transpose(x) y = Clip(a, c) }", None, {"c": np.float32(0.2)},
+    ),
     Case(TransposeAfterUnary, "(float[2,3] x) => (y) { a = Transpose(x) y = Cast<to=7>(a) }"),
     Case(TransposeBeforeUnary, "(float[2,3] x) => (y) { a = LeakyRelu<alpha=0.3>(x) y = Transpose(a) }"),
     Case(
@@ -110,8 +112,14 @@ APPLIES = [
         y = Transpose(a) z = Transpose(b) w = Transpose(c) }""",
         ["Split", "Transpose"],
     ),
-    Case(TransposeAfterNormalisation, "(float[2,3,4] x) => (y) { a = Transpose<perm=[2,0,1]>(x) y = Softmax<axis=-2>(a) }"),
-    Case(TransposeAfterNormalisation, "(float[2,3,4] x) => (y) { a = Transpose<perm=[2,0,1]>(x) y = LogSoftmax<axis=0>(a) }"),
+    Case(
+        TransposeAfterNormalisation,
+        "(float[2,3,4] x) => (y) { a = Transpose<perm=[2,0,1]>(x) y = Softmax<axis=-2>(a) }",
+    ),
+    Case(
+        TransposeAfterNormalisation,
+        "(float[2,3,4] x) => (y) { a = Transpose<perm=[2,0,1]>(x) y = LogSoftmax<axis=0>(a) }",
+    ),
     Case(
         TransposeAfterNormalisation,
         "(float[2,3,4] x) => (y) { a = Transpose<perm=[1,0,2]>(x) y = LayerNormalization<epsilon=0.01>(a, s, b) }",
@@ -133,30 +141,38 @@ APPLIES = [
         ["MatMul", "Transpose"], {"w": weights(4, 3)},
     ),
     Case(ReshapeAfterUnary, "(float[2,3,4] x) => (y) { a = Flatten(x) y = Erf(a) }", ["Erf", "Reshape"]),
-    Case(ReshapeAfterUnary, "(float[2,3] x) => (y) { a = Unsqueeze(x, s) y = Clip(a, c) }", None, {"s": [0], "c": np.float32(0)}),
-    Case(ReshapeBeforeUnary, "(float[2,3] x) => (y) { a = Tanh(x) y = Reshape(a, s) }", ["Reshape", "Tanh"], {"s": [3, -1]}),
     Case(
-        ReshapesAfterBinary, "(float[2,3] x, float[2,3] z) => (y) { a = Reshape(x, s) b = Flatten<axis=2>(z) y = Mul(a, b) }",
+        ReshapeAfterUnary, "(float[2,3] x) => (y) { a = Unsqueeze(x, s) y = Clip(a, c) }", None,
+        {"s": [0], "c": np.float32(0)},
+    ),
+    Case(
+        ReshapeBeforeUnary, "(float[2,3] x) => (y) { a = Tanh(x) y = Reshape(a, s) }", ["Reshape", "Tanh"],
+        {"s": [3, -1]},
+    ),
+    Case(
+        ReshapesAfterBinary,
+        "(float[2,3] x, float[2,3] z) => (y) { a = Reshape(x, s) b = Flatten<axis=2>(z) y = Mul(a, b) }",
         ["Mul", "Reshape"], {"s": [6, 1]},
     ),
     Case(
-        ReshapeAfterBinary, "(float[2,3,4] x) => (y) { a = Reshape(x, s) y = Sub(c, a) }",
-        ["Reshape", "Sub"], {"s": [6, 4], "c": weights(1, 4)},
+        ReshapeAfterBinary, "(float[2,3,4] x) => (y) { a = Reshape(x, s) y = Sub(c, a) }", ["Reshape", "Sub"],
+        {"s": [6, 4], "c": weights(1, 4)},
     ),
     Case(
-        ReshapeAfterBinary, "(float[6,4] x, float[1] z) => (y) { a = Reshape(x, s) y = Div(a, z) }",
-        None, {"s": [2, 12]},
+        ReshapeAfterBinary, "(float[6,4] x, float[1] z) => (y) { a = Reshape(x, s) y = Div(a, z) }", None,
+        {"s": [2, 12]},
     ),
     Case(
-        ReshapeBeforeBinary, "(float[2,3,4] x) => (y) { a = Sub(x, c) y = Reshape(a, s) }",
-        ["Reshape", "Sub"], {"s": [6, 4], "c": weights(4)},
+        ReshapeBeforeBinary, "(float[2,3,4] x) => (y) { a = Sub(x, c) y = Reshape(a, s) }", ["Reshape", "Sub"],
+        {"s": [6, 4], "c": weights(4)},
     ),
     Case(
-        ReshapeBeforeBinary, "(float[2,3,4] x) => (y) { a = Sub(c, x) y = Reshape(a, s) }",
-        ["Reshape", "Sub"], {"s": [2, 1, 3, 4], "c": weights(3, 1)},
+        ReshapeBeforeBinary, "(float[2,3,4] x) => (y) { a = Sub(c, x) y = Reshape(a, s) }", ["Reshape", "Sub"],
+        {"s": [2, 1, 3, 4], "c": weights(3, 1)},
     ),
     Case(
-        ReshapesBeforeBinary, "(float[2,3] x, float[2,3] z) => (y) { a = Pow(x, z) b = Abs(a) c = Add(x, z) y = Reshape(c, s) }",
+        ReshapesBeforeBinary,
+        "(float[2,3] x, float[2,3] z) => (y) { a = Pow(x, z) b = Abs(a) c = Add(x, z) y = Reshape(c, s) }",
         None, {"s": [-1]},
     ),
     Case(
@@ -164,8 +180,8 @@ APPLIES = [
         ["Reshape", "Softmax"], {"s": [6, 4]},
     ),
     Case(
-        ReshapeAfterNormalisation, "(float[6,4] x) => (y) { a = Reshape(x, s) y = LayerNormalization(a, w) }",
-        None, {"s": [2, 3, 4], "w": weights(4)},
+        ReshapeAfterNormalisation, "(float[6,4] x) => (y) { a = Reshape(x, s) y = LayerNormalization(a, w) }", None,
+        {"s": [2, 3, 4], "w": weights(4)},
     ),
     Case(
         ReshapeBeforeNormalisation, "(float[2,3,4] x) => (y) { a = LayerNormalization(x, w) y = Flatten<axis=2>(a) }",
@@ -178,8 +194,8 @@ APPLIES = [
         ["Reshape", "Transpose"], {"s": [2, 20, 3]},
     ),
     Case(
-        ReshapeAfterTranspose, "(float[6,4] x) => (y) { a = Transpose(x) y = Reshape(a, s) }",
-        ["Reshape", "Transpose"], {"s": [2, 1, 2, 3, 2]},
+        ReshapeAfterTranspose, "(float[6,4] x) => (y) { a = Transpose(x) y = Reshape(a, s) }", ["Reshape", "Transpose"],
+        {"s": [2, 1, 2, 3, 2]},
     ),
     Case(
         TransposeAfterReshape, "(float[6,20] x) => (y) { a = Reshape(x, s) y = Transpose<perm=[2,3,0,1]>(a) }",
@@ -198,7 +214,8 @@ REFUSED = [
         "the permutations differ",
     ),
     Case(
-        TransposesAfterBinary, "(float[2,3,3] x, float[2,3] z) => (y) { a = Transpose(x) b = Transpose(z) y = Add(a, b) }",
+        TransposesAfterBinary,
+        "(float[2,3,3] x, float[2,3] z) => (y) { a = Transpose(x) b = Transpose(z) y = Add(a, b) }",
         "different ranks",
     ),
     Case(TransposeAfterBinary, "(float[2,3] x, float[2] z) => (y) { a = Transpose(x) y = Add(a, z) }", "not constant"),
@@ -209,7 +226,8 @@ REFUSED = [
         "do not stay the last ones", {"s": weights(3)},
     ),
     Case(
-        TransposeAfterNormalisation, "(float[2,3] x) => (y) { a = Transpose(x) y = Softmax(a) }", "before opset 13", opset=11
+        TransposeAfterNormalisation, "(float[2,3] x) => (y) { a = Transpose(x) y = Softmax(a) }", "before opset 13",
+        opset=11,
     ),
     Case(
         TransposeBeforeNormalisation,
@@ -218,11 +236,15 @@ REFUSED = [
     ),
     Case(
         MatMulOfTransposes,
-        "(float[4,2,3] b, float[2,3,4] a) => (y) { s = Transpose<perm=[1,2,0]>(b) t = Transpose<perm=[0,2,1]>(a) y = MatMul(s, t) }",
+        "(float[4,2,3] b, float[2,3,4] a) => (y) { s = Transpose<perm=[1,2,0]>(b) t = Transpose<perm=[0,2,1]>(a) y "
+        "= MatMul(s, t) }",
         "more than exchange",
     ),
     Case(TransposeOfMatMul, "(float[2,3] a, float[3] b) => (y) { t = MatMul(a, b) y = Transpose(t) }", "a vector"),
-    Case(TransposeOfMatMul, "(float[2,3,4] a, float[4,5] b) => (y) { t = MatMul(a, b) y = Transpose(t) }", "more than exchange"),
+    Case(
+        TransposeOfMatMul, "(float[2,3,4] a, float[4,5] b) => (y) { t = MatMul(a, b) y = Transpose(t) }",
+        "more than exchange",
+    ),
     Case(
         ReshapesAfterBinary, "(float[6] x, float[2,3] z) => (y) { a = Reshape(x, s) b = Reshape(z, s) y = Add(a, b) }",
         "differ in shape", {"s": [3, 2]},
@@ -232,23 +254,24 @@ REFUSED = [
         "axes that the Reshape changes", {"s": [2, 2, 3], "c": weights(2, 1)},
     ),
     Case(
-        ReshapeAfterBinary, "(float[3] x) => (y) { a = Reshape(x, s) y = Add(a, c) }",
-        "broadcasts the reshaped one", {"s": [3, 1], "c": weights(2)},
+        ReshapeAfterBinary, "(float[3] x) => (y) { a = Reshape(x, s) y = Add(a, c) }", "broadcasts the reshaped one",
+        {"s": [3, 1], "c": weights(2)},
     ),
     Case(
         ReshapeBeforeBinary, "(float[2,3] x) => (y) { a = Add(x, c) y = Reshape(a, s) }",
         "axes that the Reshape changes", {"s": [6], "c": weights(3)},
     ),
     Case(
-        ReshapesBeforeBinary, "(float[2,3] x) => (y) { a = Add(x, c) y = Reshape(a, s) }",
-        "differ in shape", {"s": [6], "c": weights(3)},
+        ReshapesBeforeBinary, "(float[2,3] x) => (y) { a = Add(x, c) y = Reshape(a, s) }", "differ in shape",
+        {"s": [6], "c": weights(3)},
     ),
     Case(
         ReshapeAfterNormalisation, "(float[2,6] x) => (y) { a = Reshape(x, s) y = Softmax(a) }",
         "changes the normalised axes", {"s": [4, 3]},
     ),
     Case(
-        ReshapeBeforeNormalisation, "(float[2,3,4] x) => (y) { a = LayerNormalization<axis=1>(x, w) y = Reshape(a, s) }",
+        ReshapeBeforeNormalisation,
+        "(float[2,3,4] x) => (y) { a = LayerNormalization<axis=1>(x, w) y = Reshape(a, s) }",
         "changes the normalised axes", {"s": [6, 4], "w": weights(3, 4)},
     ),
     Case(TransposeAsReshape, "(float[2,3] x) => (y) { y = Transpose(x) }", "change places"),
@@ -258,8 +281,8 @@ REFUSED = [
         "brought together", {"s": [2, 12]},
     ),
     Case(
-        ReshapeAfterTranspose, "(float[2,3] x) => (y) { a = Transpose(x) y = Reshape(a, s) }",
-        "across all axes", {"s": [2, 3]},
+        ReshapeAfterTranspose, "(float[2,3] x) => (y) { a = Transpose(x) y = Reshape(a, s) }", "across all axes",
+        {"s": [2, 3]},
     ),
     Case(
         TransposeAfterReshape, "(float[2,12] x) => (y) { a = Reshape(x, s) y = Transpose<perm=[1,0,2]>(a) }",

@@ -1,9 +1,9 @@
 """Averages as reductions and back, Relu past MaxPool."""
 
 import pytest
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses
 
 from graph_rewrite.rules import pooling as P
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses
 
 
 @pytest.mark.parametrize("shape", ["2,3,5", "2,3,4,5", "1,2,3,2,2"])
@@ -17,7 +17,9 @@ MEAN = "(float[2,3,4,5] x) => (y) {{ y = ReduceMean<keepdims={}>(x, axes) }}"
 
 
 def test_mean_that_drops_its_axes():
-    check_rule(P.ReduceMeanToGlobalAveragePool, model(MEAN.format(0), axes=[-1, 2]), becomes=["GlobalAveragePool", "Reshape"])
+    check_rule(
+        P.ReduceMeanToGlobalAveragePool, model(MEAN.format(0), axes=[-1, 2]), becomes=["GlobalAveragePool", "Reshape"]
+    )
 
 
 def test_mean_with_axes_as_attribute():
@@ -42,7 +44,11 @@ def test_average_over_the_whole_image():
     refuses(P.AveragePoolToGlobal, model(AVERAGE.format("kernel_shape=[4,5], pads=[1,0,1,0]")), "does not cover")
 
 
-POOLS = ["kernel_shape=[2,2], strides=[2,2]", "kernel_shape=[3,3], pads=[1,1,1,1]", "kernel_shape=[2,1], dilations=[2,1]"]
+POOLS = [
+    "kernel_shape=[2,2], strides=[2,2]",
+    "kernel_shape=[3,3], pads=[1,1,1,1]",
+    "kernel_shape=[2,1], dilations=[2,1]",
+]
 
 
 @pytest.mark.parametrize("attrs", POOLS)

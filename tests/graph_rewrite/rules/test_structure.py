@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_rewrite import Rewriter
 from graph_rewrite.rules.elimination_shape import ComposeSlices
 from graph_rewrite.rules.structure import (
     ComposePads,
@@ -26,12 +25,17 @@ from tests.graph_rewrite.rules.checking import Case, check_rule, model
 
 APPLIES = [
     Case(
-        FlattenConcatFirst, "(float[2,1] x, float[2,3] z) => (y) { a = Concat<axis=1>(x, z) y = Concat<axis=-1>(a, z, x) }",
+        FlattenConcatFirst,
+        "(float[2,1] x, float[2,3] z) => (y) { a = Concat<axis=1>(x, z) y = Concat<axis=-1>(a, z, x) }",
         ["Concat"],
     ),
-    Case(FlattenConcatFirst, "(float[2] x) => (y, a) { a = Concat<axis=0>(x, x) y = Concat<axis=0>(a) }", ["Concat"] * 2, sites=1),
     Case(
-        FlattenConcatSecond, "(float[2,1] x, float[2,3] z) => (y) { a = Concat<axis=1>(x, z) y = Concat<axis=1>(z, a, x) }",
+        FlattenConcatFirst, "(float[2] x) => (y, a) { a = Concat<axis=0>(x, x) y = Concat<axis=0>(a) }", ["Concat"] * 2,
+        sites=1,
+    ),
+    Case(
+        FlattenConcatSecond,
+        "(float[2,1] x, float[2,3] z) => (y) { a = Concat<axis=1>(x, z) y = Concat<axis=1>(z, a, x) }",
         ["Concat"],
     ),
     Case(NestConcatFirst, "(float[2] x, float[1] z) => (y) { y = Concat<axis=0>(x, z, x) }", ["Concat"] * 2),
@@ -46,8 +50,8 @@ APPLIES = [
         ["Relu", "Split"], {"s": [1, 5], "t": [2, 3]},
     ),
     Case(
-        SlicesAsSplit2, "(float[2,6] x) => (y, z) { y = Slice(x, m, e, d) z = Slice(x, b, m, d) }",
-        ["Split"], {"b": [0], "m": [2], "e": [9], "d": [1]},
+        SlicesAsSplit2, "(float[2,6] x) => (y, z) { y = Slice(x, m, e, d) z = Slice(x, b, m, d) }", ["Split"],
+        {"b": [0], "m": [2], "e": [9], "d": [1]},
     ),
     Case(
         SlicesAsSplit3,
@@ -57,61 +61,70 @@ APPLIES = [
     Case(SplitAsSlices2, "(float[2,6] x) => (y, z) { y, z = Split<axis=-1>(x, s) }", ["Slice"] * 2, {"s": [2, 4]}),
     Case(SplitAsSlices3, "(float[7] x) => (y, z, w) { y, z, w = Split<num_outputs=3>(x) }", ["Slice"] * 3),
     Case(GatherAsSlice, "(float[2,6] x) => (y) { y = Gather<axis=1>(x, i) }", ["Slice"], {"i": [1, 3, 5]}),
-    Case(GatherAsSlice, "(float[2,6] x) => (y) { y = Gather<axis=-1>(x, i) }", ["Reshape", "Slice"], {"i": np.int64(-1)}),
+    Case(
+        GatherAsSlice, "(float[2,6] x) => (y) { y = Gather<axis=-1>(x, i) }", ["Reshape", "Slice"], {"i": np.int64(-1)},
+    ),
     Case(GatherAsSlice, "(float[6,2] x) => (y) { y = Gather(x, i) }", ["Reshape", "Slice"], {"i": [[3, 2], [1, 0]]}),
     Case(
         ConcatOfSlices,
-        "(float[2,6] x, float[2,1] z) => (y) { a = Slice(x, b, m, d) c = Slice(x, m, e, d) y = Concat<axis=1>(a, c, z) }",
+        "(float[2,6] x, float[2,1] z) => (y) { a = Slice(x, b, m, d) c = Slice(x, m, e, d) y = Concat<axis=1>(a, "
+        "c, z) }",
         ["Concat", "Slice"], {"b": [1], "m": [2], "e": [4], "d": [1]},
     ),
     Case(
-        ConcatOfSlices, "(float[6] x) => (y) { a = Slice(x, b, m) c = Slice(x, m, e) y = Concat<axis=0>(a, c) }",
-        [], {"b": [0], "m": [2], "e": [6]},
+        ConcatOfSlices, "(float[6] x) => (y) { a = Slice(x, b, m) c = Slice(x, m, e) y = Concat<axis=0>(a, c) }", [],
+        {"b": [0], "m": [2], "e": [6]},
     ),
     Case(
-        ComposePads, "(float[2,3] x) => (y) { a = Pad(x, p, v) y = Pad(a, q, v, d) }",
-        ["Pad"], {"p": [0, 1, 0, 2], "q": [3, 1], "v": np.float32(0.5), "d": [-2]},
+        ComposePads, "(float[2,3] x) => (y) { a = Pad(x, p, v) y = Pad(a, q, v, d) }", ["Pad"],
+        {"p": [0, 1, 0, 2], "q": [3, 1], "v": np.float32(0.5), "d": [-2]},
     ),
     Case(
-        ComposePads, "(float[2] x) => (y) { a = Pad(x, p) y = Pad(a, p, v) }",
-        ["Pad"], {"p": [1, 0], "v": np.float32(0)},
+        ComposePads, "(float[2] x) => (y) { a = Pad(x, p) y = Pad(a, p, v) }", ["Pad"],
+        {"p": [1, 0], "v": np.float32(0)},
     ),
 ]  # fmt: skip
 
 REFUSED = [
     Case(
-        FlattenConcatFirst, "(float[2,2] x) => (y) { a = Concat<axis=0>(x, x) y = Concat<axis=1>(a, a) }", "different axes"
-    ),
-    Case(FlattenConcatSecond, "(float[2,2] x) => (y) { a = Concat<axis=0>(x, x) y = Concat<axis=1>(a, a) }", "different axes"),
-    Case(NestConcatFirst, "(float[2] x) => (y) { y = Concat<axis=0>(x, x) }", "only two operands"),
-    Case(NestConcatLast, "(float[2] x) => (y) { y = Concat<axis=0>(x, x) }", "only two operands"),
-    Case(
-        SplitOfSplitFirst, "(float[4,4] x) => (y, z, w) { a, w = Split<num_outputs=2>(x) y, z = Split<axis=1, num_outputs=2>(a) }",
+        FlattenConcatFirst, "(float[2,2] x) => (y) { a = Concat<axis=0>(x, x) y = Concat<axis=1>(a, a) }",
         "different axes",
     ),
     Case(
-        SplitOfSplitFirst, "(float[4] x) => (y, z, w, a) { a, w = Split<num_outputs=2>(x) y, z = Split<num_outputs=2>(a) }",
+        FlattenConcatSecond, "(float[2,2] x) => (y) { a = Concat<axis=0>(x, x) y = Concat<axis=1>(a, a) }",
+        "different axes",
+    ),
+    Case(NestConcatFirst, "(float[2] x) => (y) { y = Concat<axis=0>(x, x) }", "only two operands"),
+    Case(NestConcatLast, "(float[2] x) => (y) { y = Concat<axis=0>(x, x) }", "only two operands"),
+    Case(
+        SplitOfSplitFirst,
+        "(float[4,4] x) => (y, z, w) { a, w = Split<num_outputs=2>(x) y, z = Split<axis=1, num_outputs=2>(a) }",
+        "different axes",
+    ),
+    Case(
+        SplitOfSplitFirst,
+        "(float[4] x) => (y, z, w, a) { a, w = Split<num_outputs=2>(x) y, z = Split<num_outputs=2>(a) }",
         "used elsewhere",
     ),
     Case(
-        SlicesAsSplit2, "(float[6] x) => (y, z) { y = Slice(x, b, m) z = Slice(x, n, e) }",
-        "leave a gap", {"b": [0], "m": [2], "n": [3], "e": [6]},
+        SlicesAsSplit2, "(float[6] x) => (y, z) { y = Slice(x, b, m) z = Slice(x, n, e) }", "leave a gap",
+        {"b": [0], "m": [2], "n": [3], "e": [6]},
     ),
     Case(
-        SlicesAsSplit2, "(float[6] x) => (y, z) { y = Slice(x, b, n) z = Slice(x, m, e) }",
-        "overlap", {"b": [0], "m": [2], "n": [3], "e": [6]},
+        SlicesAsSplit2, "(float[6] x) => (y, z) { y = Slice(x, b, n) z = Slice(x, m, e) }", "overlap",
+        {"b": [0], "m": [2], "n": [3], "e": [6]},
     ),
     Case(
-        SlicesAsSplit2, "(float[6] x) => (y, z) { y = Slice(x, b, m) z = Slice(x, m, e) }",
-        "at the end", {"b": [0], "m": [2], "e": [5]},
+        SlicesAsSplit2, "(float[6] x) => (y, z) { y = Slice(x, b, m) z = Slice(x, m, e) }", "at the end",
+        {"b": [0], "m": [2], "e": [5]},
     ),
     Case(
-        SlicesAsSplit2, "(float[4,4] x) => (y, z) { y = Slice(x, b, m, d) z = Slice(x, m, e, f) }",
-        "different axes", {"b": [0], "m": [2], "e": [4], "d": [0], "f": [1]},
+        SlicesAsSplit2, "(float[4,4] x) => (y, z) { y = Slice(x, b, m, d) z = Slice(x, m, e, f) }", "different axes",
+        {"b": [0], "m": [2], "e": [4], "d": [0], "f": [1]},
     ),
     Case(
-        SlicesAsSplit2, "(float[6] x) => (y, z) { y = Slice(x, b, m, d, k) z = Slice(x, m, e) }",
-        "has a step", {"b": [0], "m": [3], "e": [6], "d": [0], "k": [2]},
+        SlicesAsSplit2, "(float[6] x) => (y, z) { y = Slice(x, b, m, d, k) z = Slice(x, m, e) }", "has a step",
+        {"b": [0], "m": [3], "e": [6], "d": [0], "k": [2]},
     ),
     Case(GatherAsSlice, "(float[6] x) => (y) { y = Gather(x, i) }", "equal distances", {"i": [0, 1, 3]}),
     Case(GatherAsSlice, "(float[6] x) => (y) { y = Gather(x, i) }", "equal distances", {"i": [2, 2]}),
@@ -121,12 +134,13 @@ REFUSED = [
         "does not go on", {"b": [0], "m": [2], "n": [3], "e": [6]},
     ),
     Case(
-        ConcatOfSlices, "(float[4,4] x) => (y) { a = Slice(x, b, m, d) c = Slice(x, m, e, d) y = Concat<axis=1>(a, c) }",
+        ConcatOfSlices,
+        "(float[4,4] x) => (y) { a = Slice(x, b, m, d) c = Slice(x, m, e, d) y = Concat<axis=1>(a, c) }",
         "along another axis", {"b": [0], "m": [2], "e": [4], "d": [0]},
     ),
     Case(
-        ComposePads, "(float[2] x) => (y) { a = Pad(x, p) y = Pad(a, p, v) }",
-        "the values of the pads differ", {"p": [1, 0], "v": np.float32(1)},
+        ComposePads, "(float[2] x) => (y) { a = Pad(x, p) y = Pad(a, p, v) }", "the values of the pads differ",
+        {"p": [1, 0], "v": np.float32(1)},
     ),
     Case(ComposePads, "(float[4] x) => (y) { a = Pad(x, p) y = Pad(a, q) }", "negative", {"p": [-1, 0], "q": [1, 0]}),
 ]  # fmt: skip
