@@ -54,9 +54,12 @@ def surely_faster(latency: Latency) -> bool:
 def check_outputs(search: Search, visit: Visit) -> Equivalence:
     """Original without any optimisation against the optimised model as it will be deployed."""
     problem = search.problem
+    model = problem.model
+    # The file itself, unless it leaves shapes open that were fixed for this problem.
+    original = materialize(model.original, problem.workspace) if model.shapes else model.path
     optimised = materialize(visit.graph, problem.workspace)
     deployment = problem.deployment.with_disabled(visit.graph.disabled_optimizers)
-    return equivalent(problem.model.path, optimised, deployment)
+    return equivalent(original, optimised, deployment)
 
 
 def _original_ms(measured: list[tuple[Visit, Latency]], search: Search) -> float:

@@ -77,19 +77,19 @@ class Limits:
         def integers(low: int, high: int, *shape: int) -> spaces.Box:
             return spaces.Box(low, high, shape, np.int32)
 
-        def numbers(*shape: int) -> spaces.Box:
-            return spaces.Box(-np.inf, np.inf, shape, np.float32)
+        def numbers(low: float, *shape: int) -> spaces.Box:
+            return spaces.Box(low, np.inf, shape, np.float32)
 
         return spaces.Dict(
             {
                 "node_op": integers(0, len(operator_vocabulary()) - 1, nodes),
-                "node_features": numbers(nodes, len(NODE_FEATURES)),
+                "node_features": numbers(0.0, nodes, len(NODE_FEATURES)),
                 "node_candidate": integers(-1, self.max_candidates, nodes),
                 "edge_index": integers(0, nodes - 1, 2, edges),
-                "edge_shape": numbers(edges, EDGE_FEATURES),
+                "edge_shape": numbers(0.0, edges, EDGE_FEATURES),
                 "candidate_rule": integers(0, len(rule_vocabulary()) - 1, actions),
-                "candidate_features": numbers(actions, len(CANDIDATE_FEATURES)),
-                "globals": numbers(len(GLOBAL_FEATURES)),
+                "candidate_features": numbers(-1.0, actions, len(CANDIDATE_FEATURES)),
+                "globals": numbers(0.0, len(GLOBAL_FEATURES)),
                 "sizes": integers(0, max(nodes, edges, actions), 3),
             }
         )
@@ -238,8 +238,8 @@ def _flat(parts: Iterable[Iterable[int]]) -> NDArray[np.intp]:
     return np.fromiter(chain.from_iterable(parts), np.intp)
 
 
-def _lengths(parts: Iterable[Sequence[int]]) -> NDArray[np.intp]:
-    return np.fromiter((len(part) for part in parts), np.intp)
+def _lengths(parts: Sequence[Sequence[int]]) -> NDArray[np.intp]:
+    return np.fromiter(map(len, parts), np.intp, len(parts))
 
 
 def _padded(data: NDArray[Any], length: int, fill: int = 0) -> NDArray[Any]:

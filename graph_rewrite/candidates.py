@@ -64,8 +64,10 @@ class Site:
         for node in self.removed:
             editor.remove(node)
         _insert(editor, self.region, *before)
-        for value in {v for node in self.removed for v in (*node.inputs, *node.outputs) if v is not None}:
-            editor.forget((value,))
+        # What only the replaced nodes used, and interior nodes that two sites of a class shared.
+        values = {v for node in self.match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
+        editor.remove_dead(values)
+        editor.forget(values)
         return True
 
 
@@ -92,6 +94,8 @@ def build_site(rule: Rule, index: int, match: Match) -> Site | Refusal:
     removed = _removable(rule, match, region)
     if isinstance(removed, Refusal):
         return removed
+    if _needs_name(match, outputs):
+        return Refusal("an output or a subgraph knows the value by a name that what replaces it cannot bear")
     if _unchanged(match, region, removed):
         return Refusal("the target is what is there already")
     return Site(rule, index, match, region, removed)
@@ -123,21 +127,53 @@ def _removable(rule: Rule, match: Match, region: Region) -> tuple[Node, ...] | R
     return tuple(removed.values())
 
 
+def _needs_name(match: Match, outputs: tuple[Ref, ...]) -> bool:
+    """Whether a root would become a second name of another value that a subgraph or an output needs: a saved model
+    would get it by an Identity, so nothing would be gained."""
+    graph = match.graph
+    for output, value in zip(outputs, match.root_values, strict=True):
+        if output.node >= 0:
+            continue
+        match._reads.add(value)
+        if _is_captured(graph, value):
+            return True
+        if value in graph.roots() and output.external is not None:
+            match._reads.add(output.external)
+            named = output.external in graph.roots() or output.external in graph.stored
+            if named or output.external in graph.inputs or _is_captured(graph, output.external):
+                return True
+    return False
+
+
+def _is_captured(graph: Graph, value: int) -> bool:
+    return any(graph.nodes[node_id].captures for node_id in graph.consumers.get(value, ()))
+
+
 def _unchanged(match: Match, region: Region, removed: tuple[Node, ...]) -> bool:
-    if len(region.nodes) != len(removed):
+    """Whether the region computes the roots by the operators that are there already."""
+    if sorted(node.signature for node in region.nodes) != sorted(node.signature for node in removed):
         return False
-    there = sorted((node.signature, node.inputs) for node in removed) if len(removed) == 1 else None
-    if there is None:
-        inner = {value for node in removed for value in node.outputs}
-        there = sorted((n.signature, tuple(-1 if v in inner else v for v in n.inputs)) for n in removed)
-    new = sorted((n.signature, tuple(_id_of(match.graph, r) for r in n.inputs)) for n in region.nodes)
-    return there == new
+    constants, ranks = match.graph.constants, match.graph.ranks
+    before: dict[int, Any] = {}
+    for node in sorted(removed, key=lambda node: ranks[node.id]):
+        sources = tuple(
+            None if v is None else constants[v].digest if v in constants else before.get(v, v) for v in node.inputs
+        )
+        before.update((value, (node.signature, sources, i)) for i, value in enumerate(node.outputs))
+    after: dict[str, Any] = {}
+    for k, made in enumerate(region.nodes):
+        sources = tuple(_identity(ref, after) for ref in made.inputs)
+        after.update((f"n{k}.{i}", (made.signature, sources, i)) for i in range(len(made.types)))
+    results = [_identity(output, after) for output in region.outputs]
+    return results == [before.get(value, value) for value in match.root_values]
 
 
-def _id_of(graph: Graph, ref: Ref | None) -> int | None:
+def _identity(ref: Ref | None, made: dict[str, Any]) -> Any:
     if ref is None:
         return None
-    return -1 if ref.external is None else ref.external
+    if ref.constant is not None:
+        return ref.constant.digest
+    return ref.external if ref.external is not None else made[ref.key]
 
 
 def makes_cycle(graph: Graph | GraphEditor, site: Site) -> bool:

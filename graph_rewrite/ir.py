@@ -185,19 +185,46 @@ class Graph:
         cached: str | None = self.memo.get("hash")
         if cached is None:
             values = self.value_hashes()
+            outputs, aliases = [values[value] for value in self.outputs], self.output_aliases()
+            identity = operator_signature("Identity", "", {})
+            for i in aliases:
+                outputs[i] = application_hash(identity, 1, [outputs[i]]) + ":0"
             cached = digest(
                 self.opset,
                 *self._domain_versions(),
                 *(str(self.types[value]) for value in self.inputs),
                 "outputs",
-                *(values[value] for value in self.outputs),
+                *outputs,
                 "nodes",
-                *sorted(values[node.outputs[0]] for node in self.nodes.values() if node.outputs),
+                *sorted(
+                    [values[node.outputs[0]] for node in self.nodes.values() if node.outputs]
+                    + [outputs[i] for i in aliases]
+                ),
                 "refused",
                 *sorted(self.disabled_optimizers),
             )
             self.memo["hash"] = cached
         return cached
+
+    def captured(self) -> frozenset[int]:
+        """Values that subgraphs of opaque nodes read by name."""
+        cached: frozenset[int] | None = self.memo.get("captured")
+        if cached is None:
+            readers = (node for node in self.nodes.values() if node.captures)
+            found = (value for node in readers for value in node.inputs[len(node.inputs) - len(node.captures) :])
+            cached = self.memo["captured"] = frozenset(value for value in found if value is not None)
+        return cached
+
+    def output_aliases(self) -> list[int]:
+        """Positions of outputs that a saved model gets by an Identity, since their value bears another name already:
+        that of an input, of an earlier output, or one by which a subgraph knows it."""
+        named = self.captured().union(self.inputs, self.stored)
+        aliases, seen = [], set[int]()
+        for i, (name, value) in enumerate(zip(self.output_names, self.outputs, strict=True)):
+            if (self.names.get(value) != name) if value in named else (value in seen):
+                aliases.append(i)
+            seen.add(value)
+        return aliases
 
     def _domain_versions(self) -> list[str]:
         """Versions of the operator sets in use beside ONNX's own; 1 where a rewrite brought the domain in."""
@@ -312,6 +339,22 @@ class GraphEditor:
                 self.types.pop(value, None)
                 self.consumers.pop(value, None)
                 self.constants.pop(value, None)
+
+    def remove_dead(self, values: Iterable[int]) -> None:
+        """Remove the nodes that computed `values` where nothing uses any of their results, and so on upward. Opaque
+        nodes stay."""
+        pending, outputs = list(values), set(self.outputs)
+        while pending:
+            node_id = self.producer.get(pending.pop())
+            if node_id is None:
+                continue
+            node = self.nodes[node_id]
+            if node.opaque or any(v in outputs or self.consumers.get(v) for v in node.outputs):
+                continue
+            self.remove(node)
+            read = [value for value in node.inputs if value is not None]
+            self.forget((*node.outputs, *read))
+            pending.extend(read)
 
     def finish(self) -> tuple[Graph, GraphDelta]:
         source = self._graph

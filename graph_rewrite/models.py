@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -26,6 +26,8 @@ class Model:
     original: Graph
     graph: Graph
     report: NormalisationReport
+    shapes: Shapes = field(default_factory=dict)
+    """Shapes that were fixed where the file leaves them open."""
 
 
 _OPENED: dict[tuple[object, ...], Model] = {}
@@ -53,7 +55,7 @@ def open_model(uri: str, shapes: Shapes | None = None) -> Model:
     if key not in _OPENED:
         original = load(path, fixed)
         graph, report = normalise(original)
-        _OPENED[key] = Model(uri, path, original, graph, report)
+        _OPENED[key] = Model(uri, path, original, graph, report, fixed)
     return _OPENED[key]
 
 

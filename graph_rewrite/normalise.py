@@ -113,6 +113,8 @@ class _Sweep:
     def __init__(self, graph: Graph) -> None:
         self._graph, self.editor = graph, GraphEditor(graph)
         self._seen: dict[tuple[Any, ...], Node] = {}
+        # Subgraphs know these by name.
+        self._captured = graph.captured()
         self._unfoldable: dict[str, str] = {}
         self.folded = self.merged = 0
 
@@ -161,7 +163,7 @@ class _Sweep:
         first: dict[str, int] = {}
         for value, constant in list(self.editor.constants.items()):
             known = first.setdefault(constant.digest, value)
-            if known != value and value not in self.editor.outputs:
+            if known != value and value not in self._captured and value not in self.editor.outputs:
                 self.editor.replace_value(value, known)
 
     def _infer(self, node: Node) -> None:
@@ -214,7 +216,7 @@ class _Sweep:
 
     def _merge(self, node: Node) -> None:
         """Let an earlier equal node take the place of this one."""
-        if not _is_known(node) or node.op in RANDOM:
+        if not _is_known(node) or node.op in RANDOM or not self._captured.isdisjoint(node.outputs):
             return
         constants, names = self.editor.constants, self._graph.names
         inputs = tuple(constants[v].digest if v is not None and v in constants else v for v in node.inputs)

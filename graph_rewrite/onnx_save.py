@@ -159,35 +159,23 @@ def _write_atomically(path: Path, chunks: Iterator[bytes | memoryview] | list[by
 
 
 def _value_names(graph: Graph) -> dict[int, str]:
-    """A name for every value: that of the file where it has one and keeps its meaning, else a fresh one."""
-    captured = _captured(graph)
-    claimed = {**captured, **dict(zip(graph.output_names, graph.outputs, strict=True))}
-    names: dict[int, str] = {value: graph.names[value] for value in graph.inputs}
-    for name, value in reversed(claimed.items()):
-        if value in graph.producer or value in graph.constants:
-            names.setdefault(value, name)
-    known = _known_names(graph)
-    for value in (*graph.producer, *graph.constants, *graph.stored):
+    """A name for every value: that of an output, or of the file where it keeps its meaning, or a fresh one."""
+    fixed = graph.captured().union(graph.inputs, graph.stored)
+    names = {value: graph.names[value] for value in fixed}
+    for name, value in zip(graph.output_names, graph.outputs, strict=True):
+        names.setdefault(value, name)
+    taken, known = {*names.values(), *graph.output_names}, _known_names(graph)
+    for value in (*graph.producer, *graph.constants):
         if value in names:
             continue
         original = graph.names.get(value)
-        if original is not None and original.startswith("\0"):
-            names[value] = _fresh(f"rewritten_{value}", known) if graph.consumers.get(value) else ""
-        elif original is not None and claimed.get(original, value) == value:
+        if original is not None and original not in taken and not original.startswith("\0"):
             names[value] = original
+        elif original is not None and original.startswith("\0") and not graph.consumers.get(value):
+            names[value] = ""
         else:
             names[value] = _fresh(f"rewritten_{value}", known)
     return names
-
-
-def _captured(graph: Graph) -> dict[str, int]:
-    """Names that subgraphs read from outside, and the values that they stand for now."""
-    found: dict[str, int] = {}
-    for node in graph.nodes.values():
-        if node.captures:
-            values = node.inputs[len(node.inputs) - len(node.captures) :]
-            found.update((name, v) for name, v in zip(node.captures, values, strict=True) if v is not None)
-    return found
 
 
 def _known_names(graph: Graph) -> set[str]:
@@ -206,28 +194,15 @@ def _fresh(name: str, known: set[str]) -> str:
 
 
 def _emit_nodes(graph: Graph, names: Mapping[int, str], proto: onnx.GraphProto) -> None:
-    known, aliases = _known_names(graph), set[str]()
-
-    def alias(name: str, value: int) -> None:
-        """Give a value a second name that outputs or subgraphs know it by."""
-        if names[value] != name and name not in aliases:
-            aliases.add(name)
-            label = _fresh(f"rewritten_{name}", known)
-            proto.node.add(op_type="Identity", name=label, input=[names[value]], output=[name])
-
+    known = _known_names(graph)
     for node in graph.order():
-        explicit = len(node.inputs) - len(node.captures)
-        for name, value in zip(node.captures, node.inputs[explicit:], strict=True):
-            if value is not None:
-                alias(name, value)
-        _emit(node, node.inputs[:explicit], names, known, proto.node.add())
-    for name, value in zip(graph.output_names, graph.outputs, strict=True):
-        alias(name, value)
+        _emit(node, names, known, proto.node.add())
+    for i in graph.output_aliases():
+        name, source = graph.output_names[i], names[graph.outputs[i]]
+        proto.node.add(op_type="Identity", name=_fresh(f"output_{name}", known), input=[source], output=[name])
 
 
-def _emit(
-    node: Node, inputs: tuple[int | None, ...], names: Mapping[int, str], known: set[str], out: onnx.NodeProto
-) -> None:
+def _emit(node: Node, names: Mapping[int, str], known: set[str], out: onnx.NodeProto) -> None:
     if node.proto is not None:
         out.CopyFrom(node.proto)
         out.ClearField("input")
@@ -235,7 +210,8 @@ def _emit(
     else:
         out.op_type, out.domain, out.name = node.op, node.domain, _fresh(f"rewritten_{node.id}", known)
         out.attribute.extend(attribute_proto(name, node.attrs[name]) for name in sorted(node.attrs))
-    out.input.extend("" if value is None else names[value] for value in inputs)
+    explicit = node.inputs[: len(node.inputs) - len(node.captures)]
+    out.input.extend("" if value is None else names[value] for value in explicit)
     out.output.extend(names[value] for value in node.outputs)
 
 

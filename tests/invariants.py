@@ -58,7 +58,9 @@ def assert_types_inferred(graph: Graph) -> None:
             assert types[value] is None or graph.types[value] == types[value], f"{node} gives {types[value]}"
 
 
-def assert_same_outputs(expected: list[Array], graph: Graph, feeds: Mapping[str, Array], rtol: float, what: str) -> None:
+def assert_same_outputs(
+    expected: list[Array], graph: Graph, feeds: Mapping[str, Array], rtol: float, what: str
+) -> None:
     """Outputs by the reference semantics in float64, relative to the scale of each output."""
     for i, (before, after) in enumerate(zip(expected, run_graph(graph, feeds), strict=True)):
         assert before.shape == after.shape, f"{what}: output {i} has shape {after.shape}, not {before.shape}"

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.callbacks import BaseCallback
+from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 
 from agents.config import Config
 from agents.ppo.checkpoint import (
@@ -28,6 +29,9 @@ from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
 from envs.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
+from graph_rewrite.latency import Deployment, MeasurementCache, OrtMeter, Plan
+from graph_rewrite.models import Model
+from graph_rewrite.onnx_save import materialize
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,17 @@ class Progress:
     """(timesteps, mean episode reward of the last 20, best speed-up so far) per finished episode."""
 
 
+SCREEN_IN_TRAINING = Plan(min_pairs=3, budget_s=0.12)
+"""Half the time of `SCREEN`, a third of which goes into building sessions: a learner averages over many
+measurements, and sees twice as many graphs."""
+
+
+def quick_meter(model: Model, deployment: Deployment, workspace: Path) -> OrtMeter:
+    """The meter that environments train with."""
+    cache = MeasurementCache()
+    return OrtMeter(model.original, materialize, deployment, workspace=workspace, cache=cache, screen=SCREEN_IN_TRAINING)
+
+
 def make_env(options: TrainingOptions, config: Config) -> Callable[[], Monitor[Any, Any]]:
     """A factory of monitored environments, picklable for SubprocVecEnv."""
 
@@ -76,7 +91,7 @@ def env_arguments(options: TrainingOptions, config: Config) -> dict[str, Any]:
         "model": options.uri, "horizon": env.horizon, "feedback_every": env.feedback_every,
         "max_candidates": env.max_candidates, "max_nodes": env.max_nodes, "max_edges": env.max_edges,
         "granularity": env.granularity, "deployment_choices": options.deployment_choices,
-        "provider": options.provider, "threads": options.threads, "shapes": options.shapes,
+        "provider": options.provider, "threads": options.threads, "shapes": options.shapes, "meter": quick_meter,
     }  # fmt: skip
 
 
@@ -98,7 +113,9 @@ class Trainer:
     ) -> None:
         self.options, self.config, self.folder = options, config, checkpoint_folder
         self.progress = Progress()
-        self.env = self._vectorised()
+        # Returns are percentages of a latency, up to about 50: unscaled, the value loss would drown the policy's
+        # gradient in the shared encoder. Observations are scaled already.
+        self.env = VecNormalize(self._vectorised(), norm_obs=False, gamma=config.ppo.gamma)
         ppo = config.ppo
         self.ppo = MaskablePPO(
             CandidatePolicy, self.env, learning_rate=ppo.learning_rate, n_steps=ppo.n_steps, batch_size=ppo.batch_size,
@@ -113,11 +130,13 @@ class Trainer:
 
     def run(self, on_step: Callable[[Progress], None] | None = None) -> Progress:
         """Train until `total_timesteps` or `seconds` are reached; KeyboardInterrupt passes through after a save."""
-        callback = _TrainingCallback(self, on_step)
+        callbacks: list[BaseCallback] = [_TrainingCallback(self, on_step)]
+        if self.config.training.eval_freq > 0:
+            callbacks.append(self._evaluation())
         left = max(0, self.config.training.total_timesteps - self.ppo.num_timesteps)
         try:
             if left:
-                self.ppo.learn(left, callback=callback, reset_num_timesteps=False, log_interval=1)
+                self.ppo.learn(left, callback=CallbackList(callbacks), reset_num_timesteps=False, log_interval=1)
         finally:
             self.save()
         return self.progress
@@ -145,6 +164,12 @@ class Trainer:
             deployment_choices=self.options.deployment_choices, trained_on=self.options.uri,
             timesteps=self.ppo.num_timesteps, best_speedup=self.progress.best_speedup,
         )  # fmt: skip
+
+    def _evaluation(self) -> MaskableEvalCallback:
+        """Deterministic episodes now and then, logged as eval/mean_reward."""
+        env = VecNormalize(DummyVecEnv([make_env(self.options, self.config)]), norm_obs=False, norm_reward=False, training=False)
+        frequency = max(1, self.config.training.eval_freq // self.config.training.n_envs)
+        return MaskableEvalCallback(env, n_eval_episodes=1, eval_freq=frequency, deterministic=True, verbose=0)
 
     def _vectorised(self) -> VecEnv:
         factories = [make_env(self.options, self.config) for _ in range(self.config.training.n_envs)]

@@ -26,7 +26,7 @@ class _MergeGroups(Rule):
 
     def factor(self, channels: int) -> int:
         """How many groups become one, for so many input channels per group."""
-        raise NotImplementedError
+        return -(-BLOCK // channels)
 
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
         group, channels = m.attr("group"), w.shape[1]
@@ -58,9 +58,6 @@ class MergeGroupPairs(_MergeGroups):
 class MergeGroupsToBlock(_MergeGroups):
     """Conv(x, w, b, group f * g) = Conv(x, w with zero blocks, b, group g), w constant, f the smallest factor that
     makes 16 channels per group"""
-
-    def factor(self, channels: int) -> int:
-        return -(-BLOCK // channels)
 
 
 RULES = (MergeGroupPairs, MergeGroupsToBlock)

@@ -39,3 +39,9 @@ def make_env(tower: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mak
         return GraphRewriteEnv(**{**defaults, **options})
 
     return make
+
+
+@pytest.fixture(scope="session")
+def tower_env(tower: str) -> GraphRewriteEnv:
+    """One environment on the tower for tests that run many examples; it is not to be stepped."""
+    return GraphRewriteEnv(tower, meter=count_operators, provider="cpu")

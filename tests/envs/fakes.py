@@ -11,10 +11,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from envs import Problem
+from graph_rewrite import Rewriter, load
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.latency.base import Effort, Status
 from graph_rewrite.models import Model
+from graph_rewrite.normalise import normalise
 
 WEIGHTS = {"MatMul": 5.0, "Gemm": 5.0, "FusedMatMul": 5.0, "Transpose": 2.0, "Concat": 0.5, "Split": 0.5}
 
@@ -62,7 +65,7 @@ def count_operators(model: Model, deployment: Deployment, workspace: Path) -> Op
 
 
 def write_tower(path: Path, layers: int = 3, width: int = 4) -> Path:
-    """A tower of equal blocks: MatMul, Add, Relu, two Transposes that cancel, Identity. Blocks differ in their weights."""
+    """Equal blocks with weights of their own: MatMul, Add, Relu, two Transposes that cancel, Identity."""
     rng = np.random.default_rng(layers)
     nodes, weights, x = [], [], "x"
     for i in range(layers):
@@ -80,6 +83,15 @@ def write_tower(path: Path, layers: int = 3, width: int = 4) -> Path:
     return _write(path, nodes, weights, (width, width), x)
 
 
+def write_parallel(path: Path) -> Path:
+    """Three equal products of one operand, each with a weight of its own, and their sum."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.standard_normal((4, 4)).astype(np.float32), f"w{i}") for i in range(3)]
+    nodes = [helper.make_node("MatMul", ["x", f"w{i}"], [f"m{i}"], f"matmul{i}") for i in range(3)]
+    nodes.append(helper.make_node("Sum", ["m0", "m1", "m2"], ["y"], "sum"))
+    return _write(path, nodes, weights, (4, 4), "y")
+
+
 def write_relu(path: Path) -> Path:
     """One Identity before one Relu: after at most a few rewrites nothing is left to do."""
     nodes = [helper.make_node("Identity", ["x"], ["i"], "identity"), helper.make_node("Relu", ["i"], ["y"], "relu")]
@@ -95,3 +107,11 @@ def _write(
     )  # fmt: skip
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), str(path))
     return path
+
+
+def problem_of(proto: onnx.ModelProto, **options: object) -> Problem:
+    """A problem on a model that is in no file, with all rules and the operator-count meter."""
+    original = load(proto)
+    graph, report = normalise(original)
+    model = Model("test", Path("nowhere.onnx"), original, graph, report)
+    return Problem(model, Rewriter(**options), OperatorCountMeter(original), Deployment(), Path("nowhere"))  # type: ignore[arg-type]

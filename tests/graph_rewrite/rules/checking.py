@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,7 @@ def run_onnxruntime(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # constants that a rewrite left unused are no news here
     with tempfile.TemporaryDirectory() as folder:
         path = save(graph, Path(folder, "model.onnx"))
         if all(node.domain in STANDARD for node in graph.nodes.values()):
@@ -172,3 +174,16 @@ class Case:
 
     def __str__(self) -> str:
         return self.rule.__name__
+
+
+def untested(rules: Iterable[type[Rule]], applies: Iterable[Case], refused: Iterable[Case]) -> list[str]:
+    """Names of rules without a case where they apply, or with reasons to refuse of which no case shows one. Rules that
+    share the code of their conditions share such cases."""
+    shown = {case.rule for case in applies}
+    conditions = {code for case in refused for code in (case.rule.check, case.rule.target)}
+    found = [rule.__name__ for rule in rules if rule not in shown]
+    for rule in rules:
+        own = {code for code in (rule.check, rule.target) if "return Refusal(" in inspect.getsource(code)}
+        if own and not conditions & own:
+            found.append(f"{rule.__name__} (refusal)")
+    return found

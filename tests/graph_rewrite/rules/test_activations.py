@@ -81,7 +81,8 @@ def test_only_float32_has_kernels_of_the_runtime():
 
 
 def test_quick_gelu_and_back():
-    (quick,) = check_rule(A.FuseQuickGelu, activation("t = Mul(c, x) s = Sigmoid(t) y = Mul(x, s)"), becomes=["QuickGelu"])
+    graph = activation("t = Mul(c, x) s = Sigmoid(t) y = Mul(x, s)")
+    (quick,) = check_rule(A.FuseQuickGelu, graph, becomes=["QuickGelu"])
     check_rule(A.ExpandQuickGelu, quick, becomes=["Mul", "Mul", "Sigmoid"])
     (silu,) = check_rule(A.FuseSilu, activation("s = Sigmoid(x) y = Mul(s, x)"), becomes=["QuickGelu"])
     check_rule(A.ExpandQuickGelu, silu, becomes=["Mul", "Sigmoid"])

@@ -74,6 +74,11 @@ def test_batch_norm_as_mul_and_add(shape):
     check_rule(C.BatchNormToMulAdd, graph, becomes=["Add", "Mul"], rtol=TOLERANCE)
 
 
+def test_batch_norm_without_channels_stays():
+    graph = model("(float[4] x) => (float[4] y) { y = BatchNormalization(x, g, h, mean, var) }", **statistics(1))
+    refuses(C.BatchNormToMulAdd, graph, "no channels")
+
+
 MUL_ADD = "(float[2,4,3,5] x) => (y) { t = Mul(s, x)  y = Add(t, c) }"
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite import Rewriter
+from graph_rewrite.rules import elementwise, elementwise_concat
 from graph_rewrite.rules.elementwise import (
     AddOfNeg,
     AddsAsSum,
@@ -39,7 +40,7 @@ from graph_rewrite.rules.elementwise_concat import (
     UnaryBeforeSplit2,
     UnaryBeforeSplit3,
 )
-from tests.graph_rewrite.rules.checking import Array, Case, check_rule, model, ops, weights
+from tests.graph_rewrite.rules.checking import Array, Case, check_rule, model, ops, untested, weights
 
 FOLDED = 1e-6
 """Constants that a rule computes are float32, also where the check runs in float64."""
@@ -242,6 +243,11 @@ def test_rule_keeps_the_outputs(case: Case) -> None:
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_rule_refuses_with_a_reason(case: Case) -> None:
     case.check_refused()
+
+
+def test_every_rule_is_tested() -> None:
+    rules = (*elementwise.RULES, *elementwise_concat.RULES)
+    assert untested(rules, APPLIES, REFUSED) == []
 
 
 def test_constants_that_come_together_are_folded() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite import Rewriter
+from graph_rewrite.rules import elimination, elimination_functions, elimination_shape
 from graph_rewrite.rules.elimination import (
     AddZero,
     ComposeCasts,
@@ -43,45 +44,71 @@ from graph_rewrite.rules.elimination_shape import (
     SplitOfConcat3,
 )
 from graph_rewrite.rules.movement import TransposeAfterBinary
-from tests.graph_rewrite.rules.checking import Case, check_rule, model, refuses, weights
+from tests.graph_rewrite.rules.checking import Case, check_rule, model, refuses, untested, weights
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
 APPLIES = [
-    Case(DropIdentity, "(float[2,3] x) => (y) { y = Identity(x) }", []),
+    Case(DropIdentity, "(float[2,3] x) => (y) { y0 = Identity(x) y = Exp(y0) }", ["Exp"]),
     Case(DropIdentity, "(float[2,3] x) => (y, z) { a = Identity(x) y = Relu(a) z = Exp(a) }", ["Exp", "Relu"]),
     Case(DropDropout, "(float[2,3] x) => (y) { a = Dropout(x, r) y = Relu(a) }", ["Relu"], {"r": np.float32(0.5)}),
-    Case(DropDropout, "(float[2] x) => (y) { y = Dropout(x, r, t) }", [], {"r": ONE / 2, "t": np.bool_(False)}),
+    Case(
+        DropDropout, "(float[2] x) => (y) { y0 = Dropout(x, r, t) y = Exp(y0) }", ["Exp"],
+        {"r": ONE / 2, "t": np.bool_(False)},
+    ),
     Case(DropSingleOperand, "(float[2,3] x) => (y) { a = Concat<axis=1>(x) y = Relu(a) }", ["Relu"]),
     Case(DropSingleOperand, "(float[2,3] x) => (y) { a = Sum(x) y = Max(a) }", ["Max"], sites=2),
     Case(DropCast, "(float[2,3] x) => (y) { a = Cast<to=1>(x) y = Relu(a) }", ["Relu"]),
-    Case(ComposeCasts, "(float[2,3] x) => (y) { a = Cast<to=11>(x) y = Cast<to=1>(a) }", []),
+    Case(ComposeCasts, "(float[2,3] x) => (y) { a = Cast<to=11>(x) y0 = Cast<to=1>(a) y = Exp(y0) }", ["Exp"]),
     Case(ComposeCasts, "(bool[4] x) => (y) { a = Cast<to=6>(x) y = Cast<to=1>(a) }", ["Cast"]),
     Case(ComposeCasts, "(int32[4] x) => (y, a) { a = Cast<to=7>(x) y = Cast<to=1>(a) }", ["Cast", "Cast"]),
-    Case(AddZero, "(float[2,3] x) => (y) { y = Add(x, c) }", [], {"c": np.zeros(3)}),
-    Case(AddZero, "(float[1,1,4,4] m, float[1,2,4,4] x) => (y) { y = Add(c, x) }", [], {"c": np.zeros((1, 1, 4, 4))}),
-    Case(AddZero, "(int64[2] x) => (y) { y = Add(x, c) }", [], {"c": [0]}),
-    Case(SubZero, "(float[2,3] x) => (y) { y = Sub(x, c) }", [], {"c": ZERO}),
-    Case(MulOne, "(float[2,3] x) => (y) { y = Mul(c, x) }", [], {"c": np.ones((2, 1))}),
-    Case(DivOne, "(float[2,3] x) => (y) { y = Div(x, c) }", [], {"c": ONE}),
-    Case(PowOne, "(float[2,3] x) => (y) { y = Pow(x, c) }", [], {"c": ONE}),
-    Case(PowOne, "(float[2,3] x) => (y) { y = Pow(x, c) }", [], {"c": [1]}),
-    Case(DropPad, "(float[2,3] x) => (y) { y = Pad(x, p) }", [], {"p": [0, 0, 0, 0]}),
-    Case(DropPad, '(float[2,3] x) => (y) { y = Pad<mode="edge">(x, p, "", a) }', [], {"p": [0, 0], "a": [1]}),
-    Case(DropExpand, "(float[2,3] x) => (y) { y = Expand(x, s) }", [], {"s": [1, 3]}),
-    Case(DropWhere, "(float[2,3] x, float[3] z) => (y) { y = Where(c, x, z) }", [], {"c": np.ones((1, 3), bool)}),
-    Case(DropWhere, "(float[3] x, float[2,3] z) => (y) { y = Where(c, x, z) }", [], {"c": np.zeros(3, bool)}),
-    Case(DropPool, "(float[1,2,4,4] x) => (y) { y = MaxPool<kernel_shape=[1,1]>(x) }", []),
-    Case(DropPool, "(float[1,2,4] x) => (y) { y = AveragePool<kernel_shape=[1], strides=[1]>(x) }", []),
+    Case(AddZero, "(float[2,3] x) => (y) { y0 = Add(x, c) y = Exp(y0) }", ["Exp"], {"c": np.zeros(3)}),
+    Case(
+        AddZero, "(float[1,1,4,4] m, float[1,2,4,4] x) => (y) { y0 = Add(c, x) y = Exp(y0) }", ["Exp"],
+        {"c": np.zeros((1, 1, 4, 4))},
+    ),
+    Case(AddZero, "(int64[2] x) => (y) { y0 = Add(x, c) y = Abs(y0) }", ["Abs"], {"c": [0]}),
+    Case(SubZero, "(float[2,3] x) => (y) { y0 = Sub(x, c) y = Exp(y0) }", ["Exp"], {"c": ZERO}),
+    Case(MulOne, "(float[2,3] x) => (y) { y0 = Mul(c, x) y = Exp(y0) }", ["Exp"], {"c": np.ones((2, 1))}),
+    Case(DivOne, "(float[2,3] x) => (y) { y0 = Div(x, c) y = Exp(y0) }", ["Exp"], {"c": ONE}),
+    Case(PowOne, "(float[2,3] x) => (y) { y0 = Pow(x, c) y = Exp(y0) }", ["Exp"], {"c": ONE}),
+    Case(PowOne, "(float[2,3] x) => (y) { y0 = Pow(x, c) y = Exp(y0) }", ["Exp"], {"c": [1]}),
+    Case(DropPad, "(float[2,3] x) => (y) { y0 = Pad(x, p) y = Exp(y0) }", ["Exp"], {"p": [0, 0, 0, 0]}),
+    Case(
+        DropPad, '(float[2,3] x) => (y) { y0 = Pad<mode="edge">(x, p, "", a) y = Exp(y0) }', ["Exp"],
+        {"p": [0, 0], "a": [1]},
+    ),
+    Case(DropExpand, "(float[2,3] x) => (y) { y0 = Expand(x, s) y = Exp(y0) }", ["Exp"], {"s": [1, 3]}),
+    Case(
+        DropWhere, "(float[2,3] x, float[3] z) => (y) { y0 = Where(c, x, z) y = Exp(y0) }", ["Exp"],
+        {"c": np.ones((1, 3), bool)},
+    ),
+    Case(
+        DropWhere, "(float[3] x, float[2,3] z) => (y) { y0 = Where(c, x, z) y = Exp(y0) }", ["Exp"],
+        {"c": np.zeros(3, bool)},
+    ),
+    Case(DropPool, "(float[1,2,4,4] x) => (y) { y0 = MaxPool<kernel_shape=[1,1]>(x) y = Exp(y0) }", ["Exp"]),
+    Case(
+        DropPool, "(float[1,2,4] x) => (y) { y0 = AveragePool<kernel_shape=[1], strides=[1]>(x) y = Exp(y0) }", ["Exp"],
+    ),
     Case(DropReduce, "(float[2,1,3] x) => (y) { y = ReduceMean<keepdims=0>(x, a) }", ["Reshape"], {"a": [1]}),
-    Case(DropReduce, "(float[2,1,3] x) => (y) { y = ReduceMax(x, a) }", [], {"a": [-2]}),
-    Case(DropReduce, "(float[2,3] x) => (y) { y = ReduceSum<noop_with_empty_axes=1>(x) }", []),
-    Case(DropInvolution, "(float[2,3] x) => (y) { a = Neg(x) y = Neg(a) }", []),
-    Case(DropInvolution, "(bool[4] x) => (y, a) { a = Not(x) y = Not(a) }", ["Not"]),
+    Case(DropReduce, "(float[2,1,3] x) => (y) { y0 = ReduceMax(x, a) y = Exp(y0) }", ["Exp"], {"a": [-2]}),
+    Case(DropReduce, "(float[2,3] x) => (y) { y0 = ReduceSum<noop_with_empty_axes=1>(x) y = Exp(y0) }", ["Exp"]),
+    Case(DropInvolution, "(float[2,3] x) => (y) { a = Neg(x) y0 = Neg(a) y = Exp(y0) }", ["Exp"]),
+    Case(
+        DropInvolution, "(bool[4] x) => (y, a) { a0 = Not(x) y0 = Not(a0) y = Cast<to=1>(y0) a = Cast<to=1>(a0) }",
+        ["Cast", "Cast", "Not"],
+    ),
     Case(DropRepeated, "(float[2,3] x) => (y) { a = Relu(x) y = Relu(a) }", ["Relu"]),
-    Case(DropRepeated, "(float[2,3] x) => (y, a) { a = Floor(x) y = Floor(a) }", ["Floor"]),
+    Case(
+        DropRepeated, "(float[2,3] x) => (y, a) { a0 = Floor(x) y0 = Floor(a0) y = Exp(y0) a = Exp(a0) }",
+        ["Exp", "Exp", "Floor"],
+    ),
     Case(DropReluOfNonNegative, "(float[2,3] x) => (y) { a = Softmax<axis=0>(x) y = Relu(a) }", ["Softmax"]),
-    Case(DropReluOfNonNegative, "(float[2,3] x) => (y, a) { a = Sigmoid(x) y = Relu(a) }", ["Sigmoid"]),
+    Case(
+        DropReluOfNonNegative, "(float[2,3] x) => (y, a) { a0 = Sigmoid(x) y0 = Relu(a0) y = Exp(y0) a = Exp(a0) }",
+        ["Exp", "Exp", "Sigmoid"],
+    ),
     Case(ClipAsRelu, "(float[2,3] x) => (y) { y = Clip(x, low) }", ["Relu"], {"low": ZERO}),
     Case(ClipAsRelu, "(float[2] x) => (y) { y = Clip(x, a, b) }", ["Relu"], {"a": ZERO, "b": np.float32(np.inf)}),
     Case(
@@ -100,21 +127,27 @@ APPLIES = [
         ComposeClips, "(float[2,9] x) => (y) { a = Relu(x) y = Clip(a, p, q) }", ["Clip"],
         {"p": np.float32(-1), "q": np.float32(0.6)},
     ),
-    Case(DropTranspose, "(float[2,3] x) => (y) { y = Transpose<perm=[0,1]>(x) }", []),
-    Case(DropTranspose, "(float[3] x) => (y) { y = Transpose(x) }", []),
-    Case(ComposeTransposes, "(float[2,3] x) => (y) { a = Transpose(x) y = Transpose<perm=[1,0]>(a) }", []),
+    Case(DropTranspose, "(float[2,3] x) => (y) { y0 = Transpose<perm=[0,1]>(x) y = Exp(y0) }", ["Exp"]),
+    Case(DropTranspose, "(float[3] x) => (y) { y0 = Transpose(x) y = Exp(y0) }", ["Exp"]),
+    Case(
+        ComposeTransposes, "(float[2,3] x) => (y) { a = Transpose(x) y0 = Transpose<perm=[1,0]>(a) y = Exp(y0) }",
+        ["Exp"],
+    ),
     Case(
         ComposeTransposes,
         "(float[2,3,4] x) => (y, a) { a = Transpose<perm=[1,2,0]>(x) y = Transpose<perm=[0,2,1]>(a) }",
         ["Transpose", "Transpose"],
     ),
-    Case(DropReshape, "(float[2,3] x) => (y) { y = Reshape(x, s) }", [], {"s": [0, -1]}),
+    Case(DropReshape, "(float[2,3] x) => (y) { y0 = Reshape(x, s) y = Exp(y0) }", ["Exp"], {"s": [0, -1]}),
     Case(DropReshape, "(float[2,3] x) => (y) { a = Flatten(x) y = Relu(a) }", ["Relu"]),
     Case(
         ComposeReshapes, "(float[2,3,4] x) => (y) { a = Reshape(x, s) y = Reshape(a, t) }", ["Reshape"],
         {"s": [6, 4], "t": [2, -1]},
     ),
-    Case(ComposeReshapes, "(float[2,3] x) => (y) { a = Unsqueeze(x, s) y = Squeeze(a, s) }", [], {"s": [1]}),
+    Case(
+        ComposeReshapes, "(float[2,3] x) => (y) { a = Unsqueeze(x, s) y0 = Squeeze(a, s) y = Exp(y0) }", ["Exp"],
+        {"s": [1]},
+    ),
     Case(
         ComposeReshapes, "(float[2,1,3] x) => (y, a) { a = Squeeze(x) y = Flatten<axis=0>(a) }", ["Reshape", "Squeeze"],
     ),
@@ -127,29 +160,35 @@ APPLIES = [
     Case(AsReshape, "(float[1,3,1] x) => (y) { y = Squeeze(x) }", ["Reshape"]),
     Case(
         SplitOfConcat2,
-        "(float[2,1] x, float[2,2] z) => (y, w) { a = Concat<axis=1>(x, z) b, w = Split<axis=-1>(a, s) y = Relu(b) }",
-        ["Relu"], {"s": [1, 2]},
+        "(float[2,1] x, float[2,2] z) => (y, w) { a = Concat<axis=1>(x, z) b, w0 = Split<axis=-1>(a, s) y0 = "
+        "Relu(b) y = Exp(y0) w = Exp(w0) }",
+        ["Exp", "Exp", "Relu"], {"s": [1, 2]},
     ),
     Case(
         SplitOfConcat2,
-        "(float[2,1] x, float[2,2] z) => (y, w, a) { a = Concat<axis=1>(x, z, x) y, w = Split<axis=1>(a, s) }",
-        ["Concat", "Concat"], {"s": [3, 1]},
+        "(float[2,1] x, float[2,2] z) => (y, w, a) { a0 = Concat<axis=1>(x, z, x) y0, w0 = Split<axis=1>(a0, s) y "
+        "= Exp(y0) w = Exp(w0) a = Exp(a0) }",
+        ["Concat", "Concat", "Exp", "Exp", "Exp"], {"s": [3, 1]},
     ),
     Case(
         SplitOfConcat3,
-        "(float[2] x, float[2] z, float[2] v) => (a, b, c) { t = Concat<axis=0>(x, z, v) a, b, c = "
-        "Split<num_outputs=3>(t) }",
-        [],
+        "(float[2] x, float[2] z, float[2] v) => (a, b, c) { t = Concat<axis=0>(x, z, v) a0, b0, c0 = "
+        "Split<num_outputs=3>(t) a = Exp(a0) b = Exp(b0) c = Exp(c0) }",
+        ["Exp", "Exp", "Exp"],
     ),
     Case(
         ConcatOfSplit2, "(float[3,2] x) => (y) { a, b = Split<num_outputs=2>(x) c = Concat<axis=0>(a, b) y = Relu(c) }",
         ["Relu"],
     ),
     Case(
-        ConcatOfSplit3, "(float[2,6] x) => (y, a) { a, b, c = Split<axis=1>(x, s) y = Concat<axis=-1>(a, b, c) }",
-        ["Split"], {"s": [1, 2, 3]},
+        ConcatOfSplit3,
+        "(float[2,6] x) => (y, a) { a0, b, c = Split<axis=1>(x, s) y0 = Concat<axis=-1>(a0, b, c) y = Exp(y0) a = "
+        "Exp(a0) }",
+        ["Exp", "Exp", "Split"], {"s": [1, 2, 3]},
     ),
-    Case(DropSlice, "(float[2,3] x) => (y) { y = Slice(x, s, e) }", [], {"s": [0, -3], "e": [2, 100]}),
+    Case(
+        DropSlice, "(float[2,3] x) => (y) { y0 = Slice(x, s, e) y = Exp(y0) }", ["Exp"], {"s": [0, -3], "e": [2, 100]},
+    ),
     Case(
         ComposeSlices, "(float[2,9] x) => (y) { a = Slice(x, s, e, d) y = Slice(a, t, f, d, k) }", ["Slice"],
         {"s": [1], "e": [-1], "d": [1], "t": [-1], "f": [-100], "k": [-2]},
@@ -159,8 +198,8 @@ APPLIES = [
         {"s": [1], "e": [3], "d": [0], "t": [2], "f": [6], "g": [-1]},
     ),
     Case(
-        ComposeSlices, "(float[9] x) => (y) { a = Slice(x, s, e, d, k) y = Slice(a, s, e, d, k) }", [],
-        {"s": [100], "e": [-100], "d": [0], "k": [-1]},
+        ComposeSlices, "(float[9] x) => (y) { a = Slice(x, s, e, d, k) y0 = Slice(a, s, e, d, k) y = Exp(y0) }",
+        ["Exp"], {"s": [100], "e": [-100], "d": [0], "k": [-1]},
     ),
     Case(
         SliceOfConcat, "(float[2,3] x, float[2,4] z) => (y) { a = Concat<axis=1>(x, z) y = Slice(a, s, e, d) }",
@@ -252,14 +291,19 @@ def test_rule_refuses_with_a_reason(case: Case) -> None:
     case.check_refused()
 
 
+def test_every_rule_is_tested() -> None:
+    rules = (*elimination.RULES, *elimination_functions.RULES, *elimination_shape.RULES)
+    assert untested(rules, APPLIES, REFUSED) == []
+
+
 def test_parts_of_a_split_that_are_not_used_do_not_matter() -> None:
-    graph = model("(float[4] x) => (y) { a = Concat<axis=0>(x, x) y, unused = Split<num_outputs=2>(a) }")
-    check_rule(SplitOfConcat2, graph, becomes=[])
+    graph = model("(float[4] x) => (y) { a = Concat<axis=0>(x, x) b, unused = Split<num_outputs=2>(a) y = Exp(b) }")
+    check_rule(SplitOfConcat2, graph, becomes=["Exp"])
 
 
 def test_large_weights_that_search_made_are_not_computed_for_a_condition() -> None:
-    graph = model("(float[64,128] x) => (y) { y = Add(x, c) }", c=np.zeros((64, 128)))
-    check_rule(AddZero, graph, becomes=[])
+    graph = model("(float[64,128] x) => (y) { a = Add(x, c) y = Exp(a) }", c=np.zeros((64, 128)))
+    check_rule(AddZero, graph, becomes=["Exp"])
     made = model("(float[64,128] x) => (y) { a = Transpose(x) b = Add(a, c) y = Identity(b) }", c=np.zeros((128, 64)))
     moved = Rewriter([TransposeAfterBinary()], deployment=False).candidates(made)[0].apply()
     refuses(AddZero, moved, "not 0 everywhere")

@@ -27,7 +27,9 @@ def test_matmul_as_convolution_and_back():
 def test_bias_goes_along():
     text = "(float[3,4] x) => (y{}) {{ t = MatMul(x, w)  y = Add(t, b) }}"
     refuses(L.MatMulToPointwiseConv, model(text.format(""), w=weights(4, 5), b=weights(5)), "constant bias")
-    check_rule(L.MatMulToPointwiseConv, model(text.format(", t"), w=weights(4, 5), b=weights(5)), becomes=[*AROUND, "Add"])
+    check_rule(
+        L.MatMulToPointwiseConv, model(text.format(", t"), w=weights(4, 5), b=weights(5)), becomes=[*AROUND, "Add"]
+    )
     along_rows = model(text.format(""), w=weights(4, 5), b=weights(3, 1))
     check_rule(L.MatMulToPointwiseConv, along_rows, becomes=[*AROUND, "Add"])
 

@@ -25,6 +25,8 @@ def test_low_rank_factors_are_not_multiplied_out():
 def test_vectors_do_not_associate():
     graph = model("(float[3,4] a, float[4] b, float[3,2] c) => (y) { t = MatMul(a, b)  y = MatMul(t, c) }")
     refuses(M.AssociateMatMulRight, graph, "vector")
+    graph = model("(float[3,4] a, float[4] b, float[3] c) => (y) { t = MatMul(a, b)  y = MatMul(c, t) }")
+    refuses(M.AssociateMatMulLeft, graph, "vector")
 
 
 def test_shared_left_operand_is_factored_with_broadcast_batches():
@@ -46,6 +48,10 @@ def test_vectors_are_not_factored():
         "(float[4,3] a, float[3] b, float[3,4] c) => (y) { s = MatMul(a, b)  t = MatMul(a, c)  y = Add(s, t) }"
     )
     refuses(M.FactorLeftOperand, graph, "vector")
+    graph = model(
+        "(float[3] a, float[4,3] b, float[3,4] c) => (y) { s = MatMul(a, c)  t = MatMul(b, c)  y = Add(s, t) }"
+    )
+    refuses(M.FactorRightOperand, graph, "vector")
 
 
 def test_distributes_over_sums():

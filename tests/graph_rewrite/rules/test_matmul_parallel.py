@@ -79,6 +79,9 @@ def test_bias_that_varies_along_rows_is_refused():
     graph = model(QKV, **{**OPERANDS, "b1": weights(3, 5)})
     refuses(P.MergeThreeBiasedMatMuls, graph, "more than the columns")
     assert len(Rewriter([P.MergeTwoBiasedMatMuls()], "site", deployment=False).candidates(graph)) == 1
+    pair = "(float[3,4] x) => (y, z) { s = MatMul(x, w1)  y = Add(s, b1)  t = MatMul(x, w2)  z = Add(t, b2) }"
+    two = {name: OPERANDS[name] for name in ("w1", "w2", "b2")}
+    refuses(P.MergeTwoBiasedMatMuls, model(pair, **two, b1=weights(3, 5)), "more than the columns")
 
 
 def test_weights_of_different_batches_are_refused():
@@ -93,6 +96,10 @@ def test_split_along_rows_is_not_separated():
     refuses(P.SeparateTwoMatMuls, model(text.format("", "t"), w=weights(4, 5)), "not along columns")
     biased = model(text.format("u = Add(t, b)", "u"), w=weights(4, 5), b=weights(5))
     refuses(P.SeparateTwoBiasedMatMuls, biased, "not along columns")
+    text = "(float[6,4] x) => (p, q, r) {{ t = MatMul(x, w) {}  p, q, r = Split<axis=0, num_outputs=3>({}) }}"
+    refuses(P.SeparateThreeMatMuls, model(text.format("", "t"), w=weights(4, 6)), "not along columns")
+    biased = model(text.format("u = Add(t, b)", "u"), w=weights(4, 6), b=weights(6))
+    refuses(P.SeparateThreeBiasedMatMuls, biased, "not along columns")
 
 
 def test_bias_along_rows_is_not_separated():

@@ -43,12 +43,26 @@ def test_scales_along_rows_stay():
     refuses(S.FoldScaleBeforeMatMul, before, "contracted axis")
 
 
-def test_integer_division_stays():
-    graph = model(
-        "(int32[3,4] x) => (y) { t = MatMul(x, w)  y = Div(t, s) }",
-        w=np.arange(20, dtype=np.int32).reshape(4, 5), s=np.int32(3),
-    )  # fmt: skip
-    refuses(S.FoldDivisorAfterMatMul, graph, "integer division")
+INTEGERS = {
+    "w": np.arange(16, dtype=np.int32).reshape(4, 4), "b": np.arange(4, dtype=np.int32), "s": np.int32(3),
+    "heads": np.array([3, 2, 2]), "k": np.ones((2, 2), dtype=np.int32),
+}  # fmt: skip
+SCORES = """t = MatMul(x, w)  u = Add(t, b)  r = Reshape(u, heads)  q = Transpose<perm=[1,0,2]>(r)
+    p = MatMul(q, k)  y = Div(p, s)"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "body", "operands"),
+    [
+        (S.FoldDivisorAfterMatMul, "t = MatMul(x, w)  y = Div(t, s)", ["w", "s"]),
+        (S.FoldDivisorThroughBias, "t = MatMul(x, w)  u = Add(t, b)  y = Div(u, s)", ["w", "b", "s"]),
+        (S.FoldDivisorBeforeMatMul, "t = Div(x, s)  y = MatMul(t, w)", ["w", "s"]),
+        (S.FoldScoreDivisorIntoProjection, SCORES, list(INTEGERS)),
+    ],
+)
+def test_integer_division_stays(rule, body, operands):
+    graph = model(f"(int32[3,4] x) => (y) {{ {body} }}", **{name: INTEGERS[name] for name in operands})
+    refuses(rule, graph, "integer division")
 
 
 MOTIONS = [

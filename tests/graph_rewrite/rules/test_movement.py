@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_rewrite import Rewriter
+from graph_rewrite.rules import movement, movement_reshape
 from graph_rewrite.rules.elimination_shape import ComposeTransposes
 from graph_rewrite.rules.movement import (
     MatMulOfTransposes,
@@ -39,7 +40,7 @@ from graph_rewrite.rules.movement_reshape import (
     TransposeAfterReshape,
     TransposeAsReshape,
 )
-from tests.graph_rewrite.rules.checking import Case, check_rule, model, weights
+from tests.graph_rewrite.rules.checking import Case, check_rule, model, untested, weights
 
 APPLIES = [
     Case(TransposeAfterUnary, "(float[2,3,4] x) => (y) { a = Transpose<perm=[2,0,1]>(x) y = Gelu(a) }"),
@@ -301,10 +302,18 @@ def test_rule_refuses_with_a_reason(case: Case) -> None:
     case.check_refused()
 
 
+def test_every_rule_is_tested() -> None:
+    rules = (*movement.RULES, *movement_reshape.RULES)
+    assert untested(rules, APPLIES, REFUSED) == []
+
+
 @pytest.mark.parametrize(
     ("forward", "backward", "text", "constants"),
     [
-        (TransposeAfterUnary, TransposeBeforeUnary, "(float[2,3] x) => (y) { a = Transpose<perm=[1,0]>(x) y = Relu(a) }", {}),
+        (
+            TransposeAfterUnary, TransposeBeforeUnary,
+            "(float[2,3] x) => (y) { a = Transpose<perm=[1,0]>(x) y = Relu(a) }", {},
+        ),
         (
             TransposeAfterBinary, TransposeBeforeBinary,
             "(float[2,3,4] x) => (y) { a = Transpose<perm=[2,0,1]>(x) y = Add(a, c) }", {"c": weights(3)},
@@ -358,6 +367,7 @@ def _moves(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int
     return tuple(factors), tuple(perm), tuple(regrouped)
 
 
+@settings(max_examples=50)
 @given(_moves())
 def test_reshape_past_transpose_is_sound_for_any_shape(move: tuple[tuple[int, ...], ...]) -> None:
     shape, perm, target = move

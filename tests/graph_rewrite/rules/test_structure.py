@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graph_rewrite.rules import structure
 from graph_rewrite.rules.elimination_shape import ComposeSlices
 from graph_rewrite.rules.structure import (
     ComposePads,
@@ -21,7 +22,7 @@ from graph_rewrite.rules.structure import (
     SplitOfSplitFirst,
     SplitOfSplitLast,
 )
-from tests.graph_rewrite.rules.checking import Case, check_rule, model
+from tests.graph_rewrite.rules.checking import Case, check_rule, model, untested
 
 APPLIES = [
     Case(
@@ -72,8 +73,9 @@ APPLIES = [
         ["Concat", "Slice"], {"b": [1], "m": [2], "e": [4], "d": [1]},
     ),
     Case(
-        ConcatOfSlices, "(float[6] x) => (y) { a = Slice(x, b, m) c = Slice(x, m, e) y = Concat<axis=0>(a, c) }", [],
-        {"b": [0], "m": [2], "e": [6]},
+        ConcatOfSlices,
+        "(float[6] x) => (y) { a = Slice(x, b, m) c = Slice(x, m, e) y0 = Concat<axis=0>(a, c) y = Exp(y0) }",
+        ["Exp"], {"b": [0], "m": [2], "e": [6]},
     ),
     Case(
         ComposePads, "(float[2,3] x) => (y) { a = Pad(x, p, v) y = Pad(a, q, v, d) }", ["Pad"],
@@ -154,6 +156,10 @@ def test_rule_keeps_the_outputs(case: Case) -> None:
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_rule_refuses_with_a_reason(case: Case) -> None:
     case.check_refused()
+
+
+def test_every_rule_is_tested() -> None:
+    assert untested(structure.RULES, APPLIES, REFUSED) == []
 
 
 def test_selecting_query_key_and_value_becomes_one_split() -> None:

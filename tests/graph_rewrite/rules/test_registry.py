@@ -1,0 +1,40 @@
+"""What every registered rule must have: a name of its own, a family, an equation, and a pattern that can be built."""
+
+import importlib
+
+import pytest
+
+from graph_rewrite import Rule
+from graph_rewrite.rules import FAMILIES, all_rules, families, find_rule
+
+RULES = all_rules()
+
+
+def test_names_are_unique_and_rules_are_found_by_them() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    assert all(find_rule(rule.name) is rule for rule in RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_rule_has_a_family_an_equation_of_its_own_and_a_pattern(rule: Rule) -> None:
+    assert rule.family
+    assert "__doc__" in vars(type(rule)), "an inherited docstring is not this rule's equation"
+    assert any(sign in rule.equation for sign in ("=", "->")), rule.equation
+    assert rule.pattern.roots
+    assert rule.digest
+
+
+def test_no_two_rules_have_the_same_equation() -> None:
+    equations = [rule.equation for rule in RULES]
+    assert sorted(set(equations)) == sorted(equations)
+
+
+def test_rules_come_in_the_order_of_the_families_modules() -> None:
+    listed = [kind for family in FAMILIES for kind in importlib.import_module(f"graph_rewrite.rules.{family}").RULES]
+    assert [type(rule) for rule in RULES] == listed
+    assert sum(map(len, families().values())) == len(RULES)
+
+
+def test_an_unknown_rule_is_refused_with_close_names() -> None:
+    with pytest.raises(KeyError, match="did you mean DropIdentity"):
+        find_rule("DropIdentitty")

@@ -1,0 +1,78 @@
+"""A random model while it is being made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+
+BATCH = 1
+Shape = tuple[int, ...]
+
+
+@dataclass
+class Net:
+    """A model on its way: values by name and shape, and the generator that its weights come from."""
+
+    draw: Any
+    rng: np.random.Generator
+    dtype: Any = np.float32
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    initializers: list[onnx.TensorProto] = field(default_factory=list)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    live: list[str] = field(default_factory=list)
+
+    def node(self, op: str, inputs: Sequence[str], shape: Shape, **attrs: Any) -> str:
+        """Append a node with one result of this shape."""
+        return self.nodes_with(op, inputs, [shape], **attrs)[0]
+
+    def nodes_with(self, op: str, inputs: Sequence[str], shapes: Sequence[Shape], **attrs: Any) -> list[str]:
+        names = [f"v{len(self.shapes) + i}" for i in range(len(shapes))]
+        self.nodes.append(helper.make_node(op, list(inputs), names, f"n{len(self.nodes)}", **attrs))
+        self.shapes.update(zip(names, shapes, strict=True))
+        return names
+
+    def weight(self, *shape: int, scale: float | None = None) -> str:
+        """Normal numbers, scaled so that sums over the first axes keep unit size; sometimes an earlier weight again."""
+        fan = float(np.prod(shape[:-1])) if scale is None else 1.0
+        array = self.rng.standard_normal(shape) * (scale or 1.0) / np.sqrt(max(fan, 1.0))
+        known = [t.name for t in self.initializers if tuple(t.dims) == shape and t.name.startswith("w")]
+        if known and self.flip():
+            return known[self.rng.integers(len(known))]
+        return self.constant(array.astype(self.dtype), "w")
+
+    def constant(self, array: np.ndarray[Any, Any], prefix: str = "c") -> str:
+        name = f"{prefix}{len(self.initializers)}"
+        self.initializers.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def scalar(self, value: float) -> str:
+        return self.constant(np.array(value, dtype=self.dtype))
+
+    def ints(self, *values: int) -> str:
+        return self.constant(np.array(values, dtype=np.int64))
+
+    def flip(self) -> bool:
+        return bool(self.draw(st.booleans()))
+
+    def choose(self, options: Sequence[Any]) -> Any:
+        return self.draw(st.sampled_from(list(options)))
+
+    def pick(self, rank: int) -> str | None:
+        """A value of this rank that is in reach."""
+        options = [name for name in self.live if len(self.shapes[name]) == rank]
+        return self.choose(options) if options else None
+
+    def partner(self, shape: Shape, *others: str) -> str:
+        """Another value of the same shape, or a new one of that shape computed from `others`."""
+        options = [name for name in self.live if self.shapes[name] == shape]
+        return self.choose(options) if options else others[0]
+
+
+Block = Callable[[Net, str], list[str]]
+"""Appends operators that read the given value; returns the values that later blocks may read."""
