@@ -1,4 +1,4 @@
-"""Optimise a model with several agents at an equal budget: python evaluate.py --model bert --agents ppo greedy random"""
+"""Optimise a model with several agents at an equal budget: python evaluate.py --model bert --agents ppo greedy"""
 
 import sys
 

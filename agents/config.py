@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
 from agents.paths import configs
 from agents.ppo.encoder import EncoderConfig
+from graph_rewrite.rewriter import Granularity
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class EnvConfig:
     """Steps after which an episode is truncated."""
     feedback_every: int = 1
     """N of X-RLflow: latency is measured every N steps."""
-    granularity: str = "both"
+    granularity: Granularity = "both"
     """Offer rewrites per `site`, per `class` of sites, or `both`."""
     max_candidates: int = 256
     max_nodes: int = 2048
@@ -122,7 +123,8 @@ def _existing(path: Path, folder: Path) -> Path:
     for candidate in (path, folder / path, folder / f"{path}.yaml"):
         if candidate.is_file():
             return candidate
-    raise ConfigError(f"--config {path}: no such file; {folder} has {', '.join(sorted(p.stem for p in folder.glob('*.yaml')))}")
+    shipped = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
+    raise ConfigError(f"--config {path}: no such file; {folder} has {shipped}")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -169,6 +171,10 @@ def _convert(hint: Any, value: Any, place: str) -> Any:
             raise ConfigError(f"{place} is a group of settings: write {place}.name=value")
         return _build(hint, value, f"{place}.")
     origin = get_origin(hint)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise ConfigError(f"{place} must be one of {', '.join(get_args(hint))}, not {value!r}")
+        return value
     if origin is tuple and isinstance(value, (list, tuple)):
         return tuple(_convert(get_args(hint)[0], item, place) for item in value)
     if origin is not None and origin is not UnionType and isinstance(value, Mapping):

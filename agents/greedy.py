@@ -30,7 +30,8 @@ class GreedyAgent:
     ) -> OptimizationResult:
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
-        graph, actions = problem.model.graph, ()
+        graph = problem.model.graph
+        actions: tuple[Action, ...] = ()
         speedup = search.measure(graph, actions).speedup
         while not search.exhausted:
             step = self._round(search, graph, actions, rng)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.base import Budget, OptimizationResult, Search, action_of
+from agents.base import Action, Budget, OptimizationResult, Search, action_of
 from agents.validate import conclude
 from envs.problem import Problem
 
@@ -26,7 +26,8 @@ class RandomAgent:
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
         while not search.exhausted:
-            graph, actions = problem.model.graph, ()
+            graph = problem.model.graph
+            actions: tuple[Action, ...] = ()
             for step in range(int(rng.integers(1, self.horizon + 1))):
                 candidates = problem.rewriter.candidates(graph)
                 if not candidates or search.exhausted:

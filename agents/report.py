@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,7 +54,7 @@ def search_display(console: Console, agent: str) -> Iterator[Any]:
         yield update
 
 
-def results_table(title: str, results: list[Mapping[str, Any]]) -> Table:
+def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
     """A row per agent (and repeat): speed-up with its interval, latency, cost, check, deployment."""
     table = Table(title=title, title_justify="left")
     for name in ("agent", "speed-up", "95% interval", "ms", "seconds", "measured", "error", "refused optimisers"):

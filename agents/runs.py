@@ -37,7 +37,10 @@ def new_run(root: Path, model: str, agent: str) -> Path:
 
 def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
     """The full configuration and the command line, as YAML."""
-    _write(folder / "config.yaml", yaml.safe_dump({"command": command, "config": _plain(config.to_dict())}, sort_keys=False))
+    _write(
+        folder / "config.yaml",
+        yaml.safe_dump({"command": command, "config": _plain(config.to_dict())}, sort_keys=False),
+    )
 
 
 def write_json(path: Path, values: object) -> None:

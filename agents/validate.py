@@ -10,7 +10,7 @@ from graph_rewrite.verify import Equivalence, equivalent
 FINALISTS = 3
 """How many of the best screened graphs are measured with full effort."""
 MARGIN = 0.005
-"""A result is kept only where its 95% interval lies above 1 + MARGIN: what A/A comparisons of one model show at most."""
+"""A result is kept only where its 95% interval lies above 1 + MARGIN."""
 
 
 def conclude(search: Search, agent: str) -> OptimizationResult:

@@ -77,7 +77,10 @@ def apply_once(candidate: Candidate) -> Graph:
 
 
 def _site_footprint(site: Site) -> Footprint:
-    rows, inner, boundary, removed = [NODES.head], [], [], []
+    rows = [NODES.head]
+    inner: list[int] = []
+    boundary: list[int] = []
+    removed: list[int] = []
     for i, node in enumerate(site.region.nodes, start=1):
         inputs = tuple(None if ref is None else (ref.type, ref.is_const) for ref in node.inputs)
         rows.append(NODES.row(node, inputs, node.types))

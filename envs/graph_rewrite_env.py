@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from functools import partial
-from typing import Any, ClassVar, Self, SupportsFloat
+from typing import Any, Self, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -90,7 +90,9 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         >>> info["best_speedup"]  # doctest: +SKIP
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}  # noqa: RUF012
+    observation_space: spaces.Dict  # type: ignore[assignment]
+    action_space: spaces.Discrete  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -134,7 +136,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         """The model being optimised, with its rewriter and meter."""
         self._episode: Episode | None = None
         self.observation_space = limits.space()
-        self.action_space = spaces.Discrete(max_candidates + 1)  # type: ignore[assignment]
+        self.action_space = spaces.Discrete(max_candidates + 1)
 
     @property
     def no_op(self) -> int:
@@ -219,7 +221,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         self.np_random.bit_generator.state = state["random"]
         return self._begin(episode)
 
-    def render(self) -> str | NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> str | NDArray[np.uint8] | None:
         """The episode so far: a table as text (`ansi`), or a drawing as uint8 [360, 640, 3] (`rgb_array`)."""
         if self.render_mode is None:
             gymnasium.logger.warn("render() does nothing: make the environment with render_mode='ansi' or 'rgb_array'")

@@ -152,8 +152,8 @@ def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_
     counts = _counts(footprints)
     grown_nodes = nodes + sites * (counts[:, 0] - 1 - counts[:, 3])
     grown_edges = edges + sites * (counts[:, 1] + counts[:, 2])
-    fitting = np.flatnonzero((grown_nodes <= limits.max_nodes) & (grown_edges <= limits.max_edges))
-    fitting = fitting[: limits.max_candidates]
+    fits = (grown_nodes <= limits.max_nodes) & (grown_edges <= limits.max_edges)
+    fitting: list[int] = np.flatnonzero(fits)[: limits.max_candidates].tolist()
     parts = [footprints[k] for k in fitting]
     if whole_graphs:
         parts = [graph_footprint(apply_once(candidates[k])) for k in fitting]

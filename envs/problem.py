@@ -12,12 +12,15 @@ from pathlib import Path
 from envs.workspace import workspace
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency import (
+    SCREEN,
     Deployment,
     Effort,
     Latency,
     LatencyMeter,
+    Measurable,
     MeasurementCache,
     OrtMeter,
+    Plan,
     resolve_provider,
 )
 from graph_rewrite.models import Model, open_model
@@ -106,6 +109,7 @@ def open_problem(
     opened = open_model(model, shapes)
     deployment = Deployment(resolve_provider(provider), threads)
     folder = workspace()
+    measuring: LatencyMeter
     if meter is None:
         measuring = _shared_meter(opened, deployment, folder, cached)
     else:
@@ -124,10 +128,21 @@ _meters: dict[tuple[str, str, Path, bool], OrtMeter] = {}
 def _shared_meter(model: Model, deployment: Deployment, folder: Path, cached: bool) -> OrtMeter:
     key = (model.original.hash, deployment.key, folder, cached)
     if key not in _meters:
-        _meters[key] = OrtMeter(
-            model.original, materialize, deployment, workspace=folder, cache=MeasurementCache() if cached else None
-        )
+        _meters[key] = ort_meter(model, deployment, folder, MeasurementCache() if cached else None)
     return _meters[key]
+
+
+def ort_meter(
+    model: Model, deployment: Deployment, folder: Path, cache: MeasurementCache | None = None, screen: Plan = SCREEN
+) -> OrtMeter:
+    """A meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`."""
+    return OrtMeter(model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen)
+
+
+def _write_candidate(graph: Measurable, folder: Path) -> Path:
+    if not isinstance(graph, Graph):
+        raise TypeError(f"only a Graph can be written as a model, not {type(graph).__name__}")
+    return materialize(graph, folder)
 
 
 @atexit.register

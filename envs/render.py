@@ -37,7 +37,7 @@ def as_pixels(episode: Episode) -> NDArray[np.uint8]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     _draw_speedup(left, episode)
     _draw_operators(right, episode)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsFloat
-
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -18,7 +16,7 @@ candidate at its head and 0 elsewhere, node features, candidate features at a he
 features, repeated for every node."""
 
 
-class GraphSpaceWrapper(gymnasium.Wrapper[spaces.GraphInstance, int, Observation, int]):
+class GraphSpaceWrapper(gymnasium.ObservationWrapper[spaces.GraphInstance, int, Observation]):
     """Offers the observation as `gymnasium.spaces.Graph`, without padding, for libraries that take graphs.
 
     `nodes` is float32 [nodes, len(NODE_COLUMNS)], `edges` float32 [edges, 4] (tensor shapes), `edge_links` int32
@@ -31,7 +29,7 @@ class GraphSpaceWrapper(gymnasium.Wrapper[spaces.GraphInstance, int, Observation
         super().__init__(env)
         self.observation_space = spaces.Graph(
             node_space=spaces.Box(-np.inf, np.inf, (len(NODE_COLUMNS),), np.float32),
-            edge_space=spaces.Box(-np.inf, np.inf, (EDGE_FEATURES,), np.float32),
+            edge_space=spaces.Box(0.0, np.inf, (EDGE_FEATURES,), np.float32),
         )
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -39,15 +37,9 @@ class GraphSpaceWrapper(gymnasium.Wrapper[spaces.GraphInstance, int, Observation
         mask: NDArray[np.bool_] = self.env.get_wrapper_attr("action_masks")()
         return mask
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[spaces.GraphInstance, dict[str, Any]]:
-        observation, info = self.env.reset(seed=seed, options=options)
-        return as_graph(observation), info
-
-    def step(self, action: int) -> tuple[spaces.GraphInstance, SupportsFloat, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        return as_graph(observation), reward, terminated, truncated, info
+    def observation(self, observation: Observation) -> spaces.GraphInstance:
+        """The observation as a graph."""
+        return as_graph(observation)
 
 
 def as_graph(observation: Observation) -> spaces.GraphInstance:

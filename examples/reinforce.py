@@ -1,6 +1,6 @@
 """Plug in your own algorithm: plain REINFORCE (Williams 1992) with a linear policy over candidates, in PyTorch.
 
-    python examples/reinforce.py --model bert-tiny --episodes 30
+python examples/reinforce.py --model bert-tiny --episodes 30
 """
 
 import argparse

@@ -299,7 +299,9 @@ class Candidate:
         if self.kind == "deployment":
             editor.disabled_optimizers = self.disabled_optimizers
         for site in self.sites:
-            if editor.nodes.get(site.anchor) is site.match.anchor and not (site.several_roots and makes_cycle(editor, site)):
+            if editor.nodes.get(site.anchor) is site.match.anchor and not (
+                site.several_roots and makes_cycle(editor, site)
+            ):
                 site.apply_to(editor)
         graph, delta = editor.finish()
         graph.memo["edit"] = (self.graph, delta)

@@ -304,8 +304,14 @@ class GraphEditor:
         self._inserted.pop(node.id, None)
 
     def insert(
-        self, op: str, domain: str, attrs: Mapping[str, AttrValue], inputs: Sequence[int | None], outputs: Sequence[int],
-        rank: float, signature: str | None = None,
+        self,
+        op: str,
+        domain: str,
+        attrs: Mapping[str, AttrValue],
+        inputs: Sequence[int | None],
+        outputs: Sequence[int],
+        rank: float,
+        signature: str | None = None,
     ) -> Node:
         node = Node(self.next_id, op, inputs, outputs, attrs, domain, signature=signature)
         self.next_id += 1

@@ -25,7 +25,6 @@ from graph_rewrite.patterns import (
     PatternOutput,
     PatternValue,
     Scalar,
-    Values,
     Var,
 )
 from graph_rewrite.region import Ref

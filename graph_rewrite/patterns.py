@@ -5,7 +5,8 @@ the verifier and the documentation.
         return op.Add(op.MatMul(x, w), b)
 
 Parameters are variables. Their annotation says what they bind: `Value` (default), `Const` (known before run time),
-`Scalar` (a constant of one element), `Maybe` (an optional input that may be left out), `Values` (all inputs of a variadic operator).
+`Scalar` (a constant of one element), `Maybe` (an optional input that may be left out), `Values` (all inputs of a
+variadic operator).
 """
 
 from __future__ import annotations

@@ -97,7 +97,9 @@ class Region:
         """Digest of structure and types alone: equal for the same rewrite at another place."""
         parts: list[object] = []
         for node in self.nodes:
-            parts.extend((node.signature, *("-" if r is None else _place(r) for r in node.inputs), *map(str, node.types)))
+            parts.extend(
+                (node.signature, *("-" if r is None else _place(r) for r in node.inputs), *map(str, node.types))
+            )
         return digest(*parts, "outputs", *(_place(ref) for ref in self.outputs))
 
     def externals(self) -> set[int]:
@@ -197,9 +199,9 @@ class RegionBuilder:
 
         nodes = []
         for old in sorted(needed):
-            node = self._nodes[old]
-            inputs = tuple(moved(ref) for ref in node.inputs)
-            nodes.append(RegionNode(node.op, node.domain, node.attrs, inputs, node.types, node.signature))
+            kept = self._nodes[old]
+            inputs = tuple(moved(ref) for ref in kept.inputs)
+            nodes.append(RegionNode(kept.op, kept.domain, kept.attrs, inputs, kept.types, kept.signature))
         return Region(tuple(nodes), tuple(ref if ref.node < 0 else moved(ref) or ref for ref in outputs))
 
 

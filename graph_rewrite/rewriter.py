@@ -28,7 +28,8 @@ class Rewriter:
 
     Args:
         rules: the rules, in the order in which candidates are listed; all registered ones by default.
-        granularity: offer a rule per `site`, per `class` of sites (same rule, same local structure and shapes), or `both`.
+        granularity: offer a rule per `site`, per `class` of sites (same rule, same local structure and shapes), or
+            `both`.
         deployment: offer to refuse or to keep ONNX Runtime's optimisers.
     """
 

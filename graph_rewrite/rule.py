@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,7 +45,7 @@ class Rule:
             return op.Transpose(x, perm=tuple(m.attr("p")[axis] for axis in m.attr("q")))
 
     `source(op, *variables)` builds the pattern, `check(m, *variables)` returns a Refusal or None, `target(op, m,
-    *variables)` builds what replaces the roots: a value per root, or a Refusal. In `check` and `target` variables are `Ref`s.
+    *variables)` builds what replaces the roots: a value per root, or a Refusal. In both, variables are `Ref`s.
     """
 
     family: ClassVar[str] = ""
@@ -68,10 +69,9 @@ class Rule:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the rule by its code, so that a checkpoint or certificate can tell that it changed."""
-        import inspect
-
-        return digest(self.name, inspect.getsource(type(self)))
+        """Identifies the rule by its code and that of its bases, so that a certificate can tell that it changed."""
+        own = [kind for kind in type(self).__mro__ if issubclass(kind, Rule) and kind is not Rule]
+        return digest(self.name, *(inspect.getsource(kind) for kind in own))
 
     def source(self, op: Any, *variables: Any) -> Any:
         raise TypeError(f"rule {self.name} has no source pattern: define source(self, op, ...)")

@@ -1,4 +1,4 @@
-"""Output types of a node, from onnx's own inference, memoised per (operator, attributes, input types, constant inputs)."""
+"""Output types of a node, from onnx's own inference, memoised per operator, attributes, input types and constants."""
 
 from __future__ import annotations
 

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import tyro
 from rich.console import Console
 
 from agents.config import Config, load_config, model_uri
-
-Repeated = tyro.conf.UseAppendAction
+from graph_rewrite.rules.cli import parse_shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +23,9 @@ class ModelArguments:
     """A name of the zoo, zoo://NAME?layers=2&seq_len=64, or an ONNX file (path or file:PATH)."""
     config: Path | None = None
     """A YAML file of settings, or the name of one in configs/."""
-    set: Annotated[tuple[str, ...], Repeated] = ()
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A setting as key=value, such as model.seq_len=256 or ppo.learning_rate=1e-4; may be repeated."""
-    shape: Annotated[tuple[str, ...], Repeated] = ()
+    shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """The shape of an input with symbolic dimensions, as name:1,128; may be repeated."""
     provider: Literal["auto", "cpu", "cuda"] = "auto"
     """Execution provider of ONNX Runtime; auto takes CUDA where a device answers."""
@@ -51,13 +50,7 @@ class ModelArguments:
         Raises:
             ValueError: a --shape that is not name:dims.
         """
-        shapes = {}
-        for text in self.shape:
-            name, separator, dims = text.rpartition(":")
-            if not separator or not all(part.strip().isdigit() for part in dims.split(",")):
-                raise ValueError(f"--shape {text}: write it as name:1,128")
-            shapes[name] = tuple(int(part) for part in dims.split(","))
-        return shapes or None
+        return parse_shapes(self.shape) or None
 
 
 def run_command(main: Callable[[], int]) -> int:

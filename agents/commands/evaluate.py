@@ -62,7 +62,9 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     entries = []
     for repeat in range(arguments.repeats):
         for agent in agents:
-            entries.append(_run_agent(agent, problem, _budget(arguments, config), arguments.seed + repeat, run, console))
+            entries.append(
+                _run_agent(agent, problem, _budget(arguments, config), arguments.seed + repeat, run, console)
+            )
     summary = summarise(uri, problem, entries)
     write_json(run / "result.json", summary)
     if arguments.json:
@@ -121,5 +123,3 @@ def _print(
             console.print(rewrites_table(entry))
         else:
             console.print(f"{entry['agent']}: {entry['message']}")
-
-

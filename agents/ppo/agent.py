@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from stable_baselines3.common.utils import ConstantSchedule
 
-from agents.base import Budget, OptimizationResult, Search, action_of
+from agents.base import Action, Budget, OptimizationResult, Search, action_of
 from agents.config import Config, EnvConfig
 from agents.paths import checkpoints
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, adapt_weights, check_vocabulary, load_checkpoint
@@ -56,10 +56,10 @@ class PPOAgent:
         self, search: Search, env: GraphRewriteEnv, policy: CandidatePolicy, rng: np.random.Generator | None
     ) -> None:
         observation, _ = env.reset()
-        actions = ()
+        actions: tuple[Action, ...] = ()
         done = False
         while not done and not search.exhausted:
-            probabilities = policy.action_probabilities(observation, env.action_masks()).cpu().numpy().astype(np.float64)
+            probabilities = policy.action_probabilities(observation, env.action_masks()).numpy().astype(np.float64)
             if rng is None:
                 choice = int(probabilities.argmax())
             else:

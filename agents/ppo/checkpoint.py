@@ -55,12 +55,16 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    folder: Path, description: PolicyDescription, weights: Mapping[str, torch.Tensor],
+    folder: Path,
+    description: PolicyDescription,
+    weights: Mapping[str, torch.Tensor],
     optimizer: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint; each file is replaced as a whole, the description last."""
     folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / WEIGHTS, lambda path: save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, path))
+    _replace(
+        folder / WEIGHTS, lambda path: save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, path)
+    )
     if optimizer is not None:
         tensors = {
             f"{index}.{name}": torch.as_tensor(value).clone()
@@ -120,7 +124,7 @@ def check_vocabulary(description: PolicyDescription, rules: tuple[str, ...], ope
         if gone:
             raise CheckpointError(
                 f"the policy was trained with {what} that are not there: {', '.join(gone[:5])}"
-                f"{' and others' if len(gone) > 5 else ''}; use the version of rewritegym that trained it, or train again"
+                f"{' and others' if len(gone) > 5 else ''}; use the rewritegym that trained it, or train again"
             )
 
 

@@ -24,7 +24,7 @@ class EncoderConfig:
     attention_heads: int = 4
     """Heads per attention layer; `hidden` is divided among them."""
     pooling: str = "mean"
-    """How nodes are aggregated into the graph: `sum` as in equation 8, or `mean`, which carries over to other depths."""
+    """How nodes are aggregated: `sum` as in equation 8, or `mean`, which carries over to other depths."""
     bidirectional: bool = True
     """Also pass messages against the direction of the data, so that a node sees who reads its result."""
     residual: bool = True
@@ -87,7 +87,9 @@ class GraphEncoder(BaseFeaturesExtractor):
         batch = globals_.shape[0]
         total = torch.zeros(batch, h.shape[1], device=h.device).index_add(0, graph_of[current], h[current])
         if self.config.pooling == "mean":
-            count = torch.zeros(batch, device=h.device).index_add(0, graph_of[current], torch.ones_like(h[current][:, 0]))
+            count = torch.zeros(batch, device=h.device).index_add(
+                0, graph_of[current], torch.ones_like(h[current][:, 0])
+            )
             total = total / count.clamp(min=1.0)[:, None]
         return torch.relu(self.global_out(torch.cat([total, globals_], dim=-1)))
 
@@ -96,7 +98,9 @@ class GraphEncoder(BaseFeaturesExtractor):
         region = candidate_of > 0
         slot = graph_of[region] * self.actions + candidate_of[region] - 1
         total = torch.zeros(batch * self.actions, h.shape[1], device=h.device).index_add(0, slot, h[region])
-        count = torch.zeros(batch * self.actions, device=h.device).index_add(0, slot, torch.ones_like(slot, dtype=h.dtype))
+        count = torch.zeros(batch * self.actions, device=h.device).index_add(
+            0, slot, torch.ones_like(slot, dtype=h.dtype)
+        )
         return (total / count.clamp(min=1.0)[:, None]).view(batch, self.actions, -1)
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from gymnasium import spaces
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
 from agents.ppo.encoder import GraphEncoder
-
 
 _ALIASES = ("pi_features_extractor.", "vf_features_extractor.")
 
@@ -25,7 +25,8 @@ class CandidateHeads(nn.Module):
 
     def __init__(self, width: int, layers: tuple[int, ...]) -> None:
         super().__init__()
-        self.actor = nn.Sequential(*_mlp(width, layers), nn.Linear(layers[-1], 1))
+        self.actor = nn.Sequential(*_mlp(width, layers))
+        self.score = nn.Linear(layers[-1], 1)
         self.critic = nn.Sequential(*_mlp(width, layers))
         self.latent_dim_pi, self.latent_dim_vf = width, layers[-1]
 
@@ -34,7 +35,7 @@ class CandidateHeads(nn.Module):
 
     def forward_actor(self, features: Tensor) -> Tensor:
         """Logits [B, A + 1] from rows [B, A + 1, width]."""
-        logits: Tensor = self.actor(features).squeeze(-1)
+        logits: Tensor = self.score(self.actor(features)).squeeze(-1)
         return logits
 
     def forward_critic(self, features: Tensor) -> Tensor:
@@ -47,23 +48,42 @@ class CandidatePolicy(MaskableActorCriticPolicy):
     """MaskablePPO's policy with `GraphEncoder` features. `head_layers` are the widths of both heads ([256, 64] in
     X-RLflow, appendix A)."""
 
-    def __init__(self, *args: Any, head_layers: tuple[int, ...] = (256, 64), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        observation_space: spaces.Dict,
+        action_space: spaces.Discrete,
+        lr_schedule: Schedule,
+        *,
+        head_layers: tuple[int, ...] = (256, 64),
+        features_extractor_kwargs: dict[str, Any] | None = None,
+        use_sde: bool = False,
+    ) -> None:
+        # MaskablePPO passes nothing else; its policies never use state-dependent exploration.
+        del use_sde
         self.head_layers = tuple(head_layers)
-        super().__init__(*args, features_extractor_class=GraphEncoder, normalize_images=False, **kwargs)
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            features_extractor_class=GraphEncoder,
+            features_extractor_kwargs=features_extractor_kwargs,
+            normalize_images=False,
+        )
 
     def _build_mlp_extractor(self) -> None:
-        self.mlp_extractor = CandidateHeads(self.features_dim, self.head_layers)  # type: ignore[assignment]
+        self.heads = CandidateHeads(self.features_dim, self.head_layers)
+        self.mlp_extractor = self.heads  # type: ignore[assignment]
 
     def _build(self, lr_schedule: Schedule) -> None:
         self._build_mlp_extractor()
         self.action_net = nn.Identity()
         self.value_net = nn.Linear(self.head_layers[-1], 1)
         # Near-uniform at first: exploration begins without preferences.
-        last = self.mlp_extractor.actor[-1]
-        if isinstance(last, nn.Linear):
-            nn.init.orthogonal_(last.weight, gain=0.01)
-            nn.init.zeros_(last.bias)
-        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1.0), **self.optimizer_kwargs)
+        last = self.heads.score
+        nn.init.orthogonal_(last.weight, gain=0.01)
+        nn.init.zeros_(last.bias)
+        options: dict[str, Any] = {"lr": lr_schedule(1.0), **self.optimizer_kwargs}
+        self.optimizer = self.optimizer_class(self.parameters(), **options)
 
     def weights(self) -> dict[str, Tensor]:
         """The state dict with the encoder once: actor and critic share it, and it has three names in PyTorch."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import torch
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
@@ -28,10 +29,10 @@ from agents.ppo.checkpoint import (
 from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
 from envs.observation import feature_sizes
+from envs.problem import ort_meter
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.latency import Deployment, MeasurementCache, OrtMeter, Plan
 from graph_rewrite.models import Model
-from graph_rewrite.onnx_save import materialize
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,13 @@ measurements, and sees twice as many graphs."""
 
 def quick_meter(model: Model, deployment: Deployment, workspace: Path) -> OrtMeter:
     """The meter that environments train with."""
-    cache = MeasurementCache()
-    return OrtMeter(model.original, materialize, deployment, workspace=workspace, cache=cache, screen=SCREEN_IN_TRAINING)
+    return ort_meter(model, deployment, workspace, MeasurementCache(), SCREEN_IN_TRAINING)
 
 
-def make_env(options: TrainingOptions, config: Config) -> Callable[[], Monitor[Any, Any]]:
+def make_env(options: TrainingOptions, config: Config) -> Callable[[], gymnasium.Env[Any, Any]]:
     """A factory of monitored environments, picklable for SubprocVecEnv."""
 
-    def build() -> Monitor[Any, Any]:
+    def build() -> gymnasium.Env[Any, Any]:
         # A process of its own has its own PyTorch: leave the cores to the measurements.
         torch.set_num_threads(1)
         return Monitor(GraphRewriteEnv(**env_arguments(options, config)), info_keywords=("best_speedup",))
@@ -167,7 +167,8 @@ class Trainer:
 
     def _evaluation(self) -> MaskableEvalCallback:
         """Deterministic episodes now and then, logged as eval/mean_reward."""
-        env = VecNormalize(DummyVecEnv([make_env(self.options, self.config)]), norm_obs=False, norm_reward=False, training=False)
+        inner = DummyVecEnv([make_env(self.options, self.config)])
+        env = VecNormalize(inner, norm_obs=False, norm_reward=False, training=False)
         frequency = max(1, self.config.training.eval_freq // self.config.training.n_envs)
         return MaskableEvalCallback(env, n_eval_episodes=1, eval_freq=frequency, deterministic=True, verbose=0)
 

@@ -38,15 +38,6 @@ def is_float(ref: Ref) -> bool:
     return ref.dtype in FLOATS
 
 
-def same(a: Ref | None, b: Ref | None) -> bool:
-    """Whether two inputs are one value of the graph, or constants with equal contents, or both left out."""
-    if a is None or b is None:
-        return a is b
-    if a.constant is not None and b.constant is not None:
-        return a.constant.digest == b.constant.digest
-    return a.key == b.key
-
-
 def is_readable(constant: Constant) -> bool:
     """Whether a condition may look at the elements: weights that search has made are not computed for it."""
     return constant.type.size <= _LARGEST_READ and (constant.is_small or constant.expression is None)

@@ -25,7 +25,9 @@ OpenTower = Callable[..., Problem]
 
 def make_policy(env: GraphRewriteEnv, config: Config = CONFIG) -> CandidatePolicy:
     torch.manual_seed(0)
-    policy = CandidatePolicy(env.observation_space, env.action_space, ConstantSchedule(1e-3), **policy_arguments(config))
+    policy = CandidatePolicy(
+        env.observation_space, env.action_space, ConstantSchedule(1e-3), **policy_arguments(config)
+    )
     torch.nn.init.normal_(policy.mlp_extractor.actor[-1].weight)  # type: ignore[union-attr, arg-type]
     return policy
 
@@ -106,6 +108,4 @@ def test_a_restored_policy_acts_the_same_on_a_deeper_model(open_tower: OpenTower
     direct = make_policy(deeper)
     direct.load_weights(policy.weights())
     observation, mask = deeper.reset()[0], deeper.action_masks()
-    assert torch.equal(
-        restored.action_probabilities(observation, mask), direct.action_probabilities(observation, mask)
-    )
+    assert torch.equal(restored.action_probabilities(observation, mask), direct.action_probabilities(observation, mask))

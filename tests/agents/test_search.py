@@ -63,7 +63,7 @@ def test_the_original_is_returned_where_nothing_is_surely_faster(open_tower: Ope
 
     search.measure(candidate.apply(), (action_of(candidate),))
     doubtful = Latency(1.0, 1.01, (0.99, 1.03), 10, 1.01)
-    problem._memo = {key: doubtful for key in [(candidate.apply().hash, "screen"), (candidate.apply().hash, "full")]}
+    problem._memo = dict.fromkeys([(candidate.apply().hash, "screen"), (candidate.apply().hash, "full")], doubtful)
     search.visits = {key: replace(visit, latency=doubtful) for key, visit in search.visits.items()}
     result = conclude(search, "test")
     assert result.is_original

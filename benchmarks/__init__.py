@@ -1,0 +1,1 @@
+"""What reproduces the figures that README and docs quote."""
