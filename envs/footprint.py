@@ -96,9 +96,9 @@ def _site_footprint(site: Site) -> Footprint:
     for matched in site.removed:
         removed += (matched.id, SHAPES.row(graph.types.get(matched.outputs[0])))
     gone = [node_record(graph, matched)[0] for matched in site.removed]
-    flops, moved = NODES.work[rows].sum(axis=0) - NODES.work[gone].sum(axis=0)
+    added, taken = NODES.totals(rows), NODES.totals(gone)
     return Footprint(
         tuple(rows), tuple(inner), tuple(boundary), tuple(removed),
-        (len(rows), len(inner) // 3, len(boundary) // 3, len(gone)), float(flops), float(moved),
-        (int(NODES.digests[rows].sum()) - int(NODES.digests[gone].sum())) % DIGEST_MODULUS,
+        (len(rows), len(inner) // 3, len(boundary) // 3, len(gone)),
+        added[0] - taken[0], added[1] - taken[1], (added[2] - taken[2]) % DIGEST_MODULUS,
     )  # fmt: skip

@@ -71,8 +71,14 @@ class CandidatePolicy(MaskableActorCriticPolicy):
         )
 
     def _build_mlp_extractor(self) -> None:
-        self.heads = CandidateHeads(self.features_dim, self.head_layers)
-        self.mlp_extractor = self.heads  # type: ignore[assignment]
+        self.mlp_extractor = CandidateHeads(self.features_dim, self.head_layers)  # type: ignore[assignment]
+
+    @property
+    def heads(self) -> CandidateHeads:
+        """Both heads; the name that SB3 gives them is for other networks."""
+        heads = self.mlp_extractor
+        assert isinstance(heads, CandidateHeads)
+        return heads
 
     def _build(self, lr_schedule: Schedule) -> None:
         self._build_mlp_extractor()

@@ -28,7 +28,7 @@ def make_policy(env: GraphRewriteEnv, config: Config = CONFIG) -> CandidatePolic
     policy = CandidatePolicy(
         env.observation_space, env.action_space, ConstantSchedule(1e-3), **policy_arguments(config)
     )
-    torch.nn.init.normal_(policy.mlp_extractor.actor[-1].weight)  # type: ignore[union-attr, arg-type]
+    torch.nn.init.normal_(policy.heads.score.weight)
     return policy
 
 
