@@ -176,11 +176,13 @@ def depth_ratio(model: str, seed: int) -> float | None:
     known = {key: value for key, value in NARROW.items() if key in zoo.defaults(name)}
     narrow = "&".join(f"{key}={value}" for key, value in known.items())
     uris = [f"zoo://{name}?layers={layers}&{narrow}" for layers in (SHALLOW, DEEP)]
-    shallow, deep = (statistics.median(rewrite_seconds(uri, seed)) for uri in uris)
-    return deep / shallow
+    # In turn, so that both see the same state of the machine.
+    pairs = np.array(list(zip(*(rewrite_seconds(uri, seed) for uri in uris), strict=True)))
+    shallow, deep = np.median(pairs, axis=0)
+    return float(deep / shallow)
 
 
-def rewrite_seconds(uri: str, seed: int, episodes: int = 3, steps: int = 20) -> Iterator[float]:
+def rewrite_seconds(uri: str, seed: int, episodes: int = 5, steps: int = 20) -> Iterator[float]:
     """Seconds of apply + enumerate for random site actions."""
     rng = np.random.default_rng(seed)
     rewriter = Rewriter()

@@ -175,7 +175,7 @@ def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence
     sizes = choices.counts[:, 0]
     starts = graph.count + np.cumsum(sizes) - sizes
     rows = np.concatenate([graph.rows, _flat(part.rows for part in parts)])
-    owner = np.repeat(np.arange(len(parts) + 1), [graph.count, *sizes])
+    owner = np.repeat(np.arange(len(parts) + 1), np.concatenate([[graph.count], sizes]))
     features = NODES.features[rows]
     features[graph.count :, REGION] = 1.0
     sources, targets, shapes = _all_edges(choices, starts)

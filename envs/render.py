@@ -16,7 +16,7 @@ _OPERATORS = 12
 
 def as_text(episode: Episode) -> str:
     """A table of the steps: what was done, where, and what was measured after it."""
-    rows = [("step", "rule", "match", "speed-up"), *map(_row, range(1, len(episode.steps) + 1), episode.steps)]
+    rows = [("step", "rule", "site", "speed-up"), *map(_row, range(1, len(episode.steps) + 1), episode.steps)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join((*map(str.ljust, row, widths), row[3])).rstrip() for row in rows]
     graph = episode.graph
@@ -50,7 +50,8 @@ def _row(number: int, step: Step) -> tuple[str, str, str, str]:
         outcome = f"failed: {step.failure}"
     else:
         outcome = "-" if step.latency is None else f"x{step.latency.speedup:.3f}"
-    return str(number), step.rule or step.kind, step.match, outcome
+    site = "" if step.match == step.rule else step.match.removeprefix(f"{step.rule} at ")
+    return str(number), step.rule or step.kind, site, outcome
 
 
 def _draw_speedup(axes: Any, episode: Episode) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -128,6 +128,8 @@ class GraphDelta:
     inserted: tuple[int, ...]
     rewired: frozenset[int]
     touched: frozenset[int]
+    reranked: bool = False
+    """Whether all ranks were computed anew."""
 
 
 @dataclass(slots=True)
@@ -276,9 +278,9 @@ class GraphEditor:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self.nodes, self.types = dict(graph.nodes), dict(graph.types)
-        self.constants, self.producer = dict(graph.constants), dict(graph.producer)
-        self.consumers, self.ranks = dict(graph.consumers), dict(graph.ranks)
+        self.nodes, self.types = graph.nodes.copy(), graph.types.copy()
+        self.constants, self.producer = graph.constants.copy(), graph.producer.copy()
+        self.consumers, self.ranks = graph.consumers.copy(), graph.ranks.copy()
         self.outputs, self.names, self.next_id = graph.outputs, graph.names, graph.next_id
         self.disabled_optimizers = graph.disabled_optimizers
         self._removed: set[int] = set()
@@ -375,6 +377,7 @@ class GraphEditor:
         )
         if self._ranks_broken(delta):
             graph.ranks = topological_ranks(graph)
+            delta = replace(delta, reranked=True)
         return graph, delta
 
     def _ranks_broken(self, delta: GraphDelta) -> bool:

@@ -148,12 +148,13 @@ class AnchorFacts:
     def __init__(self, graph: Graph, anchor: Node, reads: set[int]) -> None:
         self._inputs: list[tuple[str, str] | None] = []
         for value in anchor.inputs:
-            node = None
-            if value is not None:
-                reads.add(value)
-                node = graph.node_of(value)
-            constant = value in graph.constants
-            self._inputs.append(("", "constant") if constant else None if node is None else (node.op, node.domain))
+            if value is None or value in graph.constants:
+                # A constant stays one, and networks share them: reading it is not worth remembering.
+                self._inputs.append(None if value is None else ("", "constant"))
+                continue
+            reads.add(value)
+            node = graph.node_of(value)
+            self._inputs.append(None if node is None else (node.op, node.domain))
 
     def meet(self, needs: frozenset[Need]) -> bool:
         """Whether a pattern with these needs may match."""
@@ -266,6 +267,8 @@ class Matcher:
             return value is None and (goal is None or (isinstance(goal, Var) and issubclass(goal.kind, Maybe)))
         if isinstance(goal, Var):
             return value in self._graph.constants or not issubclass(goal.kind, (Const, MaybeConst))
+        if value in self._graph.constants:
+            return False
         self._reads.add(value)
         node = self._graph.node_of(value)
         return node is not None and node.op in goal.node.operators and node.domain == goal.node.domain

@@ -9,6 +9,7 @@ from typing import Literal
 from graph_rewrite.candidates import Candidate, Site, build_site, edit_of, makes_cycle, site_name
 from graph_rewrite.choices import deployment_choices
 from graph_rewrite.ir import Graph, GraphDelta, Node
+from graph_rewrite.listing import Candidates, Listing, listing_of
 from graph_rewrite.matching import AnchorFacts, Matcher, Need, anchor_needs
 from graph_rewrite.rule import Refusal, Rule
 
@@ -17,10 +18,11 @@ Granularity = Literal["site", "class", "both"]
 
 @dataclass(slots=True)
 class _State:
-    """Sites per anchor node, and for each value the anchors whose matching looked at it."""
+    """Sites per anchor node, for each value the anchors whose matching looked at it, and all sites in order."""
 
     sites: dict[int, tuple[Site, ...]]
     readers: dict[int, frozenset[int]]
+    listing: Listing
 
 
 class Rewriter:
@@ -54,29 +56,20 @@ class Rewriter:
                 groups = self._by_operator.setdefault((op, anchor.domain), {})
                 groups.setdefault(needs, []).append((index, rule))
 
-    def candidates(self, graph: Graph) -> list[Candidate]:
+    def candidates(self, graph: Graph) -> Sequence[Candidate]:
         """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
         order of the rules, and along the graph."""
         key = ("candidates", self._identity)
-        found: list[Candidate] | None = graph.memo.get(key)
+        found: Candidates | None = graph.memo.get(key)
         if found is None:
             found = graph.memo[key] = self._candidates(graph)
         return found
 
     def sites(self, graph: Graph) -> list[Site]:
         """All valid applications of single rules, in the order of the rules and along the graph."""
-        ranks = graph.ranks
-        found: list[Site] = []
-        seen: set[tuple[frozenset[int], str]] = set()
-        for anchor_sites in self._state(graph).sites.values():
-            found.extend(anchor_sites)
-        found.sort(key=lambda site: (site.rule_index, ranks[site.anchor], site.anchor))
-        unique = []
-        for site in found:
-            if site.key not in seen and not (site.several_roots and makes_cycle(graph, site)):
-                seen.add(site.key)
-                unique.append(site)
-        return unique
+        listing = self._state(graph).listing
+        cyclic = listing.cyclic(graph)
+        return [site for site in listing.sites if site not in cyclic] if cyclic else listing.sites
 
     def explain(self, graph: Graph) -> list[Refusal]:
         """Near misses: places where a rule's pattern occurs but the rule does not apply, with the reason."""
@@ -91,23 +84,26 @@ class Rewriter:
                         refusals.append(Refusal(built.reason, rule.name, site_name(graph, match)))
         return refusals
 
-    def _candidates(self, graph: Graph) -> list[Candidate]:
-        sites = self.sites(graph)
-        found: list[Candidate] = []
+    def _candidates(self, graph: Graph) -> Candidates:
+        head: list[Candidate] = []
         if self.deployment:
-            found.extend(
+            head.extend(
                 Candidate("deployment", graph, disabled_optimizers=names, label=label)
                 for label, names in deployment_choices(graph)
             )
         if self.granularity != "site":
-            classes: dict[str, list[Site]] = {}
-            for site in sites:
-                classes.setdefault(site.class_key, []).append(site)
-            least = 2 if self.granularity == "both" else 1
-            found.extend(Candidate("class", graph, tuple(group)) for group in classes.values() if len(group) >= least)
-        if self.granularity != "class":
-            found.extend(Candidate("site", graph, (site,)) for site in sites)
-        return found
+            head.extend(Candidate("class", graph, group) for group in self._classes(graph))
+        return Candidates(graph, head, [] if self.granularity == "class" else self.sites(graph))
+
+    def _classes(self, graph: Graph) -> Iterator[tuple[Site, ...]]:
+        """Groups of sites, in the order of their first; single ones only where sites are not offered themselves."""
+        listing = self._state(graph).listing
+        least = 2 if self.granularity == "both" else 1
+        cyclic = listing.cyclic(graph)
+        for group in listing.ordered_classes():
+            legal = tuple(site for site in group if site not in cyclic) if cyclic else group
+            if len(legal) >= least:
+                yield legal
 
     def _state(self, graph: Graph) -> _State:
         key = ("sites", self._identity)
@@ -117,23 +113,36 @@ class Rewriter:
         edit = edit_of(graph)
         before: _State | None = None if edit is None else edit[0].memo.get(key)
         if edit is None or before is None:
-            state = _State({}, {})
+            state = _State({}, {}, Listing())
             self._match(graph, graph.order(), state)
+            state.listing = listing_of(graph, state.sites.values())
         else:
-            state = _State(dict(before.sites), dict(before.readers))
-            self._update(graph, edit[1], state)
+            state = self._updated(graph, edit[1], before)
         graph.memo[key] = state
         return state
 
-    def _update(self, graph: Graph, delta: GraphDelta, state: _State) -> None:
-        for node_id in delta.removed:
-            state.sites.pop(node_id, None)
+    def _updated(self, graph: Graph, delta: GraphDelta, before: _State) -> _State:
         affected = set(delta.inserted) | delta.rewired
+        readers = before.readers.copy()
         for value in delta.touched:
-            affected |= state.readers.get(value, frozenset())
+            affected |= readers.get(value, frozenset())
             if value not in graph.types:
-                state.readers.pop(value, None)
+                readers.pop(value, None)
+        state = _State(before.sites.copy(), readers, before.listing)
+        changed = affected | delta.removed
+        gone = {node_id: state.sites.pop(node_id, ()) for node_id in changed}
         self._match(graph, [graph.nodes[n] for n in sorted(affected) if n in graph.nodes], state)
+        if delta.reranked:
+            state.listing = listing_of(graph, state.sites.values())
+            return state
+        state.listing = before.listing.copy()
+        for sites in gone.values():
+            for site in sites:
+                state.listing.remove(graph, site)
+        for node_id in sorted(affected):
+            for number, site in enumerate(state.sites.get(node_id, ())):
+                state.listing.add(graph, site, number)
+        return state
 
     def _match(self, graph: Graph, anchors: Sequence[Node], state: _State) -> None:
         for node in anchors:
@@ -144,10 +153,11 @@ class Rewriter:
                     built = build_site(rule, index, match)
                     if isinstance(built, Site):
                         found.append(built)
+                        if built.several_roots:
+                            # Whether the roots depend on each other is told from where these are computed.
+                            reads |= built.region.externals() - graph.constants.keys()
             if found:
                 state.sites[node.id] = tuple(found)
-            else:
-                state.sites.pop(node.id, None)
             for value in reads:
                 known = state.readers.get(value, frozenset())
                 if node.id not in known:

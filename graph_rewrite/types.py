@@ -112,7 +112,12 @@ def attribute_proto(name: str, value: AttrValue) -> onnx.AttributeProto:
         return helper.make_attribute(name, tensor_proto(value))
     if isinstance(value, tuple) and not value:
         return helper.make_attribute(name, [], attr_type=onnx.AttributeProto.INTS)
-    return helper.make_attribute(name, list(value) if isinstance(value, tuple) else value)
+    return helper.make_attribute(name, [_encoded(v) for v in value] if isinstance(value, tuple) else _encoded(value))
+
+
+def _encoded(value: AttrValue) -> AttrValue:
+    """Strings as the bytes they were read from, also where those are no UTF-8."""
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 
 def _describe(inputs: Sequence[tuple[TensorType | None, Constant | None] | None]) -> str:

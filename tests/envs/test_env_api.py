@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from typing import Any
 
@@ -13,6 +14,7 @@ from stable_baselines3.common.env_checker import check_env as check_env_sb3
 
 import rewritegym
 from envs import GraphRewriteEnv
+from graph_rewrite import Graph
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import count_operators
 
@@ -119,6 +121,21 @@ class TestReset:
         env.reset()
         env.close()
         env.close()
+
+
+def test_finished_episodes_leave_nothing_behind(make_env: MakeEnv) -> None:
+    """The first graph lives as long as its model; what episodes make of it must not hang on it."""
+    env = make_env(feedback_every=1)
+
+    def graphs_alive_after(episodes: int) -> int:
+        for seed in range(episodes):
+            legal_walk(env, seed)
+        env.close()
+        gc.collect()
+        return sum(type(thing) is Graph for thing in gc.get_objects())
+
+    first = graphs_alive_after(2)
+    assert graphs_alive_after(4) <= first
 
 
 class TestSeveralModels:

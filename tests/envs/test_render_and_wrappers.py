@@ -33,8 +33,9 @@ class TestRender:
         assert isinstance(text, str)
         lines = text.splitlines()
         assert lines[0].endswith("refused: MatMulAddFusion")
-        assert lines[1].split() == ["step", "rule", "match", "speed-up"]
-        assert lines[2].startswith("1     DropIdentity")
+        assert lines[1].split() == ["step", "rule", "site", "speed-up"]
+        assert lines[2].split(maxsplit=2)[:2] == ["1", "DropIdentity"]
+        assert "identity0: Identity -> nothing (all 3 sites of this kind)" in lines[2]
         assert lines[2].endswith("  -")
         assert lines[3].endswith(f"x{env.best_speedup:.3f}")
         assert lines[-1] == f"best so far: x{env.best_speedup:.3f}"
