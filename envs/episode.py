@@ -10,7 +10,6 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.footprint import apply_once
 from envs.observation import Choices, Limits, Observation, choose, log_share, observe
 from envs.problem import Problem
 from envs.visited import VisitedGraphs
@@ -144,7 +143,7 @@ class Episode:
         candidate = self.candidates[action]
         failure = ""
         try:
-            self._arrive(apply_once(candidate))
+            self._arrive(candidate.apply())
             self.since_feedback += 1
         except ValueError:
             failure = "build"

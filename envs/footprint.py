@@ -66,16 +66,6 @@ def graph_footprint(graph: Graph) -> Footprint:
     return Footprint(rows, tuple(inner), counts=(len(rows), len(inner) // 3, 0, 0))
 
 
-def apply_once(candidate: Candidate) -> Graph:
-    """The graph that a candidate leads to, not kept by the candidate.
-
-    Candidates of a model's first graph live as long as the model is open; if they kept their results, those of all
-    episodes would pile up behind them.
-    """
-    copy = Candidate(candidate.kind, candidate.graph, candidate.sites, candidate.disabled_optimizers, candidate.label)
-    return copy.apply()
-
-
 def _site_footprint(site: Site) -> Footprint:
     rows = [NODES.head]
     inner: list[int] = []

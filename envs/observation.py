@@ -19,7 +19,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, REGION, SHAPES, node_records
-from envs.footprint import Footprint, apply_once, footprint, graph_footprint
+from envs.footprint import Footprint, footprint, graph_footprint
 from envs.vocabulary import NO_OP, PADDING, operator_vocabulary, rule_indices, rule_vocabulary
 from graph_rewrite.candidates import Candidate
 from graph_rewrite.ir import Graph
@@ -156,7 +156,7 @@ def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_
     fitting: list[int] = np.flatnonzero(fits)[: limits.max_candidates].tolist()
     parts = [footprints[k] for k in fitting]
     if whole_graphs:
-        parts = [graph_footprint(apply_once(candidates[k])) for k in fitting]
+        parts = [graph_footprint(candidates[k].apply()) for k in fitting]
     counts = _counts(parts)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
     room = (nodes + np.cumsum(counts[:, 0]) <= limits.max_nodes) & (

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.features import DIGEST_MODULUS, NODES, node_records
-from envs.footprint import Footprint, apply_once, site_footprint
+from envs.footprint import Footprint, site_footprint
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph, application_hash
 from graph_rewrite.region import Ref
@@ -63,7 +63,7 @@ class VisitedGraphs:
 
     def _leads_back(self, candidate: Candidate) -> bool:
         try:
-            return apply_once(candidate).hash in self._graphs
+            return candidate.apply().hash in self._graphs
         except ValueError:  # no valid graph: as little use as one that was visited
             return True
 

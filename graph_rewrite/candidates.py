@@ -251,7 +251,6 @@ class Candidate:
     sites: tuple[Site, ...] = ()
     disabled_optimizers: frozenset[str] = frozenset()
     label: str = ""
-    _result: Graph | None = field(default=None, repr=False)
     _key: str | None = field(default=None, repr=False)
 
     @property
@@ -289,12 +288,8 @@ class Candidate:
 
     def apply(self) -> Graph:
         """The graph after this rewrite; the graph before is not changed. Sites of a class that overlap with an
-        earlier one are left out."""
-        if self._result is None:
-            self._result = self._apply()
-        return self._result
-
-    def _apply(self) -> Graph:
+        earlier one are left out. A new graph every time: candidates of a model's first graph live as long as the
+        model, and would hold all that was ever tried."""
         editor = GraphEditor(self.graph)
         if self.kind == "deployment":
             editor.disabled_optimizers = self.disabled_optimizers

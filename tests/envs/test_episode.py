@@ -239,7 +239,7 @@ class TestFailures:
         def cannot_apply(candidate: Candidate) -> Graph:
             raise ValueError("the graph has a cycle")
 
-        monkeypatch.setattr("envs.episode.apply_once", cannot_apply)
+        monkeypatch.setattr("graph_rewrite.candidates.Candidate.apply", cannot_apply)
         _, reward, terminated, _, info = env.step(action)
         assert (reward, terminated, info["failure"], info["measured"]) == (-10.0, True, "build", False)
         assert env.graph is graph
