@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class GreedyAgent:
         return best
 
     @staticmethod
-    def _ordered(candidates: list[Candidate], rng: np.random.Generator) -> list[Candidate]:
+    def _ordered(candidates: Sequence[Candidate], rng: np.random.Generator) -> list[Candidate]:
         shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
         kinds = {"deployment": 0, "class": 1, "site": 2}
         return sorted(shuffled, key=lambda candidate: (kinds[candidate.kind], -candidate.count))

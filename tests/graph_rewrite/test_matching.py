@@ -75,7 +75,7 @@ class TestOperands:
         def source(op: Any, x: Any, c: Const) -> Any:
             return op.Mul(op.Mul(x, c), c)
 
-        assert bound(model(text, v=[1.0, 2.0, 3.0], w=[1.0, 2.0, 3.0]), source) == [["a", "w"]]
+        assert bound(model(text, v=[1.0, 2.0, 3.0], w=[1.0, 2.0, 3.0]), source) == [["a", "v"]]
         assert bound(model(text, v=[1.0, 2.0, 3.0], w=[1.0, 2.0, 4.0]), source) == []
 
     def test_kinds_of_constants(self) -> None:

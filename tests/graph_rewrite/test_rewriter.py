@@ -1,0 +1,440 @@
+"""Candidates: valid, complete, in one order, whether enumerated from scratch or after rewrites."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph_rewrite import Candidate, Graph, Refusal, Rewriter, Rule, load
+from graph_rewrite.candidates import Site, build_site
+from graph_rewrite.matching import Matcher
+from graph_rewrite.normalise import normalise
+from graph_rewrite.numerics import run_graph
+from graph_rewrite.onnx_save import to_proto
+from graph_rewrite.patterns import Const, Values
+from graph_rewrite.rules import all_rules
+from tests.graph_rewrite import sample_models
+from tests.graph_rewrite.rules.checking import model, ops, weights
+from tests.invariants import (
+    assert_enumeration_is_fresh,
+    assert_same_outputs,
+    assert_well_formed,
+    forgotten,
+    keys,
+    snapshot,
+)
+from tests.strategies import feeds_for, models
+
+
+class DropIdentity(Rule):
+    """Identity(x) = x"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Identity(x)
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return x
+
+
+class DropNegOfNeg(Rule):
+    """Neg(Neg(x)) = x"""
+
+    shared_interior = True
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Neg(op.Neg(x))
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return x
+
+
+class NegateTwice(Rule):
+    """Abs(x) = Neg(Neg(Abs(x)))"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Abs(x)
+
+    def check(self, m: Any, x: Any) -> Refusal | None:
+        busy = any(node.op == "Neg" for node in m.consumers(m.root()))
+        return Refusal("it is negated already") if busy else None
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Neg(op.Neg(op.Abs(x)))
+
+
+class MergeMatMuls(Rule):
+    """MatMul(x, v), MatMul(x, w) = Split(MatMul(x, Concat(v, w)))"""
+
+    symmetric = True
+
+    def source(self, op: Any, x: Any, v: Const, w: Const) -> Any:
+        return op.MatMul(x, v), op.MatMul(x, w)
+
+    def target(self, op: Any, m: Any, x: Any, v: Any, w: Any) -> Any:
+        both = op.MatMul(x, op.Concat(v, w, axis=-1))
+        return op.Split(both, op.ints(v.shape[-1], w.shape[-1]), axis=-1, _outputs=2)
+
+
+class MergeSums(Rule):
+    """Add(x, Abs(y)), Add(x, Neg(y)) = Split(Add(x, Concat(Abs(y), Neg(y)))): roots that may depend on each other"""
+
+    def source(self, op: Any, x: Any, a: Any, b: Any) -> Any:
+        return op.Add(x, op.Abs(a)), op.Add(x, op.Neg(b))
+
+    def target(self, op: Any, m: Any, x: Any, a: Any, b: Any) -> Any:
+        joined = op.Concat(op.Add(x, op.Abs(a)), op.Add(x, op.Neg(b)), axis=0)
+        return op.Split(joined, axis=0, num_outputs=2, _outputs=2)
+
+
+class SumOnce(Rule):
+    """Sum(x, ..., x) = Mul(x, n)"""
+
+    def source(self, op: Any, parts: Values) -> Any:
+        return op.Sum(parts)
+
+    def check(self, m: Any, parts: Any) -> Refusal | None:
+        return None if len({part.external for part in parts}) == 1 else Refusal("the terms differ")
+
+    def target(self, op: Any, m: Any, parts: Any) -> Any:
+        return op.Mul(parts[0], op.constant(np.float32(len(parts))))
+
+
+class Wrong(Rule):
+    """Abs(x) = ReduceSum(x): gives another shape"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Abs(x)
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.ReduceSum(x)
+
+
+class Swap(Rule):
+    """Add(x, y) = Add(x, y): nothing changes"""
+
+    def source(self, op: Any, x: Any, y: Any) -> Any:
+        return op.Add(x, y)
+
+    def target(self, op: Any, m: Any, x: Any, y: Any) -> Any:
+        return op.Add(x, y)
+
+
+class FirstOfTwo(Rule):
+    """Where(true, x, y) = x: y is not needed any more"""
+
+    def source(self, op: Any, c: Const, x: Any, y: Any) -> Any:
+        return op.Where(c, x, y)
+
+    def target(self, op: Any, m: Any, c: Any, x: Any, y: Any) -> Any:
+        return x if c.numpy().all() else Refusal("the condition is not always true")
+
+
+def sites(graph: Graph, *rules: type[Rule]) -> list[Candidate]:
+    return Rewriter([rule() for rule in rules], "site", deployment=False).candidates(graph)
+
+
+def refusals(graph: Graph, rule: type[Rule]) -> list[str]:
+    return [str(refusal) for refusal in Rewriter([rule()]).explain(graph)]
+
+
+class TestListing:
+    GRAPH = "(float[3] x) => (y, z) { a = Identity(x)  b = Abs(a)  c = Identity(b)  y = Relu(c)  z = Abs(b) }"
+
+    def test_granularities(self) -> None:
+        graph = model(self.GRAPH)
+        rules = [NegateTwice(), DropIdentity()]
+
+        def kinds(granularity: Any, deployment: bool = False) -> list[tuple[str, str, int]]:
+            found = Rewriter(rules, granularity, deployment).candidates(graph)
+            return [(candidate.kind, candidate.rule, candidate.count) for candidate in found]
+
+        each = [("site", "NegateTwice", 1)] * 2 + [("site", "DropIdentity", 1)] * 2
+        assert kinds("site") == each
+        assert kinds("class") == [("class", "NegateTwice", 2), ("class", "DropIdentity", 2)]
+        assert kinds("both") == [("class", "NegateTwice", 2), ("class", "DropIdentity", 2), *each]
+        with pytest.raises(ValueError, match="granularity must be"):
+            Rewriter(rules, "all")  # type: ignore[arg-type]
+
+    def test_a_class_of_one_is_no_class_beside_its_site(self) -> None:
+        graph = model("(float[3] x) => (y) { a = Abs(x)  y = Relu(a) }")
+        assert [c.kind for c in Rewriter([NegateTwice()], "both", False).candidates(graph)] == ["site"]
+        assert [c.kind for c in Rewriter([NegateTwice()], "class", False).candidates(graph)] == ["class"]
+
+    def test_classes_need_equal_shapes_and_attributes(self) -> None:
+        graph = model(
+            "(float[2,3] x, float[3,2] z) => (a, b, c) { a = MatMul(x, v)  b = MatMul(x, w)"
+            " s = MatMul(z, t)  u = MatMul(z, r)  c = Add(s, u) }",
+            v=weights(3, 2), w=weights(3, 2), t=weights(2, 4), r=weights(2, 4),
+        )  # fmt: skip
+        classes = Rewriter([MergeMatMuls()], "class", deployment=False).candidates(graph)
+        assert [candidate.count for candidate in classes] == [1, 1]
+
+    def test_one_way_to_one_graph_is_listed_once(self) -> None:
+        graph = model("(float[3] x) => (y) { a = Sum(x, x)  y = Relu(a) }")
+        assert len(sites(graph, SumOnce)) == 1
+
+        class Again(SumOnce):
+            """Sum(x, ..., x) = Mul(x, n), by another name"""
+
+        assert [candidate.rule for candidate in sites(graph, SumOnce, Again)] == ["SumOnce"]
+
+    def test_order_is_that_of_rules_and_then_of_the_graph(self) -> None:
+        graph = model(self.GRAPH)
+        found = [candidate.description for candidate in sites(graph, NegateTwice, DropIdentity)]
+        assert found == [
+            "NegateTwice at b: Abs -> Abs Neg Neg",
+            "NegateTwice at z: Abs -> Abs Neg Neg",
+            "DropIdentity at a: Identity -> nothing",
+            "DropIdentity at c: Identity -> nothing",
+        ]
+
+    def test_deployment_choices_change_the_graph_and_come_back(self) -> None:
+        graph = model("(float[2,3] x) => (y) { t = MatMul(x, w)  y = Add(t, b) }", w=weights(3, 3), b=weights(3))
+        rewriter = Rewriter([])
+        (refuse,) = [c for c in rewriter.candidates(graph) if c.rule == "refuse MatMulAddFusion"]
+        after = refuse.apply()
+        assert after.disabled_optimizers == {"MatMulAddFusion"}
+        assert after.hash != graph.hash
+        (keep,) = [c for c in rewriter.candidates(after) if c.rule == "keep MatMulAddFusion"]
+        assert keep.apply().hash == graph.hash
+
+
+class TestRefusals:
+    def test_reasons_name_rule_and_site(self) -> None:
+        graph = model("(float[3] x, float[3] z) => (y) { a = Sum(x, z)  y = Relu(a) }")
+        assert refusals(graph, SumOnce) == ["SumOnce at a: the terms differ"]
+        assert sites(graph, SumOnce) == []
+
+    @pytest.mark.parametrize(
+        ("rule", "text", "reason"),
+        [
+            (Wrong, "(float[3] x) => (y) { a = Abs(x)  y = Relu(a) }", "the target gives float[1], the source float[3]"),
+            (Swap, "(float[3] x, float[3] z) => (y) { a = Add(x, z)  y = Relu(a) }", "what is there already"),
+            (FirstOfTwo, "(float[3] x) => (y) <bool f = {0}> { y = Where(f, x, x) }", "not always true"),
+            (DropIdentity, "(float[3] x) => (y) { y = Identity(x) }", "an output or a subgraph knows the value"),
+            (
+                DropIdentity,
+                "(float[3] x) => (y, z) { y = Neg(x)  z = Identity(y) }",
+                "an output or a subgraph knows the value",
+            ),
+        ],
+    )
+    def test_reasons(self, rule: type[Rule], text: str, reason: str) -> None:
+        graph = model(text)
+        assert sites(graph, rule) == []
+        assert reason in refusals(graph, rule)[0]
+
+    def test_inner_results_used_elsewhere(self) -> None:
+        class Unshared(DropNegOfNeg):
+            """Neg(Neg(x)) = x, only where nothing else reads the inner one"""
+
+            shared_interior = False
+
+        used = model("(float[3] x) => (y, z) { s = Abs(x)  a = Neg(s)  b = Neg(a)  y = Relu(b)  z = Exp(a) }")
+        assert "the result of the inner Neg is used elsewhere" in refusals(used, Unshared)[0]
+        (shared,) = sites(used, DropNegOfNeg)
+        assert ops(shared.apply()) == ["Abs", "Exp", "Neg", "Relu"]
+        output = model("(float[3] x) => (y, a) { s = Abs(x)  a = Neg(s)  b = Neg(a)  y = Relu(b) }")
+        assert "used elsewhere" in refusals(output, Unshared)[0]
+
+    def test_a_value_that_a_subgraph_reads_keeps_its_name(self) -> None:
+        source = sample_models.conditional()
+        source.graph.node[0].op_type = "Identity"
+        graph = load(source)
+        assert sites(graph, DropIdentity) == []
+        source = sample_models.conditional()
+        source.graph.node[0].op_type = "Abs"
+        (candidate,) = sites(load(source), NegateTwice)
+        after = candidate.apply()
+        assert [node.op for node in after.order()] == ["Abs", "Neg", "Neg", "If", "Add"]
+        onnx.checker.check_model(to_proto(after), full_check=True)
+
+
+class TestApplication:
+    def test_the_graph_before_is_not_changed(self) -> None:
+        graph = model(TestListing.GRAPH)
+        before = snapshot(graph)
+        for candidate in Rewriter([NegateTwice(), DropIdentity()]).candidates(graph):
+            assert_well_formed(candidate.apply())
+            assert candidate.apply() is candidate.apply()
+        assert snapshot(graph) == before
+
+    def test_a_class_is_applied_everywhere_but_where_sites_overlap(self) -> None:
+        graph = model("(float[3] x) => (y) { a = Neg(x)  b = Neg(a)  c = Neg(b)  d = Neg(c)  e = Neg(d)  y = Exp(e) }")
+        everywhere = Rewriter([DropNegOfNeg()], "class", deployment=False).candidates(graph)[0]
+        assert everywhere.count == 4
+        after = everywhere.apply()
+        assert_well_formed(after)
+        feeds = {"x": np.float32([1, -2, 3])}
+        assert_same_outputs(run_graph(graph, feeds), after, feeds, 0.0, "Neg")
+        assert len(after.nodes) < len(graph.nodes)
+
+    def test_nothing_dead_is_left(self) -> None:
+        unused = model(
+            "(float[3] x) => (y) <bool t = {1}> { a = Neg(x)  b = Mul(a, w)  c = Abs(x)  d = Where(t, c, b)  y = Exp(d) }",
+            w=weights(3),
+        )
+        (candidate,) = sites(unused, FirstOfTwo)
+        assert ops(candidate.apply()) == ["Abs", "Exp"]
+        assert candidate.apply().constants == {}
+        shared = model(
+            "(float[3] x) => (y, z) { s = Abs(x)  a = Neg(s)  b = Neg(a)  c = Neg(a)  y = Relu(b)  z = Relu(c) }"
+        )
+        everywhere = Rewriter([DropNegOfNeg()], "class", deployment=False).candidates(shared)[0]
+        assert everywhere.count == 2
+        assert ops(everywhere.apply()) == ["Abs", "Relu", "Relu"]
+
+
+class TestCycles:
+    TEXT = "(float[2] x, float[2] p, float[2] q) => (y, z) { a = Abs(p)  y = Add(x, a)  b = Neg(SECOND)  z = Add(x, b) }"
+
+    def test_roots_that_depend_on_each_other_are_refused(self) -> None:
+        apart, nested = (model(self.TEXT.replace("SECOND", name)) for name in ("q", "y"))
+        assert len(sites(apart, MergeSums)) == 1
+        assert sites(nested, MergeSums) == []
+        assert "would make a cycle" in refusals(nested, MergeSums)[0]
+
+    def test_also_where_one_comes_to_depend_on_the_other_by_a_rewrite_elsewhere(self) -> None:
+        class ReadTheOther(Rule):
+            """Exp(q) = Exp(Identity(y)): not an equality, but what rules do to a graph"""
+
+            def source(self, op: Any, q: Any) -> Any:
+                return op.Exp(q)
+
+            def target(self, op: Any, m: Any, q: Any) -> Any:
+                other = next(v for v, name in m.graph.names.items() if name == "y")
+                return op.Exp(op.Identity(m.ref(other)))
+
+        text = self.TEXT.replace("b = Neg(SECOND)", "e = Exp(q)  g = Relu(e)  b = Neg(g)")
+        graph = model(text)
+        rewriter = Rewriter([MergeSums(), ReadTheOther()], "site", deployment=False)
+        merge, read = rewriter.candidates(graph)
+        assert_well_formed(merge.apply())
+        after = read.apply()
+        assert [candidate.rule for candidate in rewriter.candidates(after)] == ["ReadTheOther"][:0]
+        assert_enumeration_is_fresh(rewriter, after)
+
+    def test_also_within_one_application_of_a_class(self) -> None:
+        """Two merges, each harmless alone: after the first, the roots of the second depend on each other."""
+        graph = model(
+            "(float[2,2] x, float[2,2] z) => (a, d) { a0 = MatMul(x, u)  s = Relu(a0)  b = MatMul(z, v)"
+            " t = Relu(b)  c = MatMul(z, w)  e = Add(c, s)  d = MatMul(x, r)  k = Add(d, t)  a = Add(e, k) }",
+            u=weights(2, 2), v=weights(2, 2, seed=1), w=weights(2, 2, seed=2), r=weights(2, 2, seed=3),
+        )  # fmt: skip
+        everywhere = Rewriter([MergeMatMuls()], "class", deployment=False).candidates(graph)[0]
+        assert everywhere.count == 2
+        feeds = {"x": weights(2, 2, seed=4), "z": weights(2, 2, seed=5)}
+        after = everywhere.apply()
+        assert_well_formed(after)
+        assert_same_outputs(run_graph(graph, feeds), after, feeds, 1e-9, "two merges")
+
+
+class CrossMerge(Rule):
+    """Add(x, y), Mul(x, z) = the same through Concat and Split"""
+
+    def source(self, op: Any, x: Any, y: Any, z: Any) -> Any:
+        return op.Add(x, op.Abs(y)), op.Mul(x, op.Neg(z))
+
+    def target(self, op: Any, m: Any, x: Any, y: Any, z: Any) -> Any:
+        joined = op.Concat(op.Add(x, op.Abs(y)), op.Mul(x, op.Neg(z)), axis=0)
+        return op.Split(joined, axis=0, num_outputs=2, _outputs=2)
+
+
+def test_two_merges_that_exclude_each_other_are_not_both_made() -> None:
+    """s1 = Add(x, .|q1|), m1 = Mul(x, -s2); s2 = Add(z, .|m... merged with m2 = Mul(z, -s1): either pair, not both."""
+    graph = model(
+        "(float[2] x, float[2] z, float[2] p) => (m1, m2) {"
+        " a = Abs(p)  s1 = Add(x, a)  b = Abs(p)  s2 = Add(z, b)"
+        " n1 = Neg(s2)  m1 = Mul(x, n1)  n2 = Neg(s1)  m2 = Mul(z, n2) }"
+    )
+    rewriter = Rewriter([CrossMerge()], "both", deployment=False)
+    everywhere, first, second = rewriter.candidates(graph)
+    assert (everywhere.count, first.count, second.count) == (2, 1, 1)
+    feeds = {name: np.float32([1.5, -2.0]) + i for i, name in enumerate("xzp")}
+    for candidate in (everywhere, first, second):
+        after = candidate.apply()
+        assert_well_formed(after)
+        assert_same_outputs(run_graph(graph, feeds), after, feeds, 1e-9, candidate.description)
+        assert ops(after).count("Concat") == 1
+        assert rewriter.candidates(after) == []
+        assert_enumeration_is_fresh(rewriter, after)
+
+
+def tolerance(graph: Graph) -> float:
+    """Weights are folded in their own type, and epsilons are float32 attributes, whatever the type of the values."""
+    first = graph.types[graph.inputs[0]]
+    return 1e-6 if first is not None and first.dtype == onnx.TensorProto.DOUBLE else 1e-4
+
+
+REWRITER = Rewriter()
+
+
+class TestEveryRule:
+    """With all registered rules, on random graphs."""
+
+    @settings(max_examples=40)
+    @given(model=models(max_blocks=4))
+    def test_every_candidate_is_valid(self, model: onnx.ModelProto) -> None:
+        graph, _ = normalise(load(model))
+        feeds = feeds_for(model)
+        expected = run_graph(graph, feeds)
+        before = snapshot(graph)
+        for candidate in REWRITER.candidates(graph):
+            after = candidate.apply()
+            assert_well_formed(after)
+            assert_same_outputs(expected, after, feeds, tolerance(graph), candidate.description)
+        assert snapshot(graph) == before
+
+    @settings(max_examples=40)
+    @given(model=models(max_blocks=5), data=st.data())
+    def test_sequences_of_candidates(self, model: onnx.ModelProto, data: st.DataObject) -> None:
+        """Outputs stay the same, enumeration stays complete, replay and file give the same graph."""
+        start, _ = normalise(load(model))
+        feeds = feeds_for(model)
+        expected = run_graph(start, feeds)
+        graph, taken = start, list[Candidate]()
+        for _ in range(data.draw(st.integers(1, 6))):
+            found = REWRITER.candidates(graph)
+            if not found:
+                break
+            taken.append(data.draw(st.sampled_from(found)))
+            before = snapshot(graph)
+            after = taken[-1].apply()
+            assert snapshot(graph) == before
+            assert_well_formed(after)
+            assert_same_outputs(expected, after, feeds, tolerance(graph), taken[-1].description)
+            assert_enumeration_is_fresh(REWRITER, after)
+            graph = after
+        again, other = forgotten(start), Rewriter()
+        for candidate in taken:
+            (same,) = [found for found in other.candidates(again) if found.key == candidate.key]
+            again = same.apply()
+        assert again.hash == graph.hash
+        saved = load(to_proto(graph))
+        assert_well_formed(saved)
+        assert saved.with_disabled_optimizers(graph.disabled_optimizers).hash == graph.hash
+
+    @settings(max_examples=25)
+    @given(model=models(max_blocks=5))
+    def test_the_listing_is_complete(self, model: onnx.ModelProto) -> None:
+        """Every match of every pattern at every node that builds a site, without any index or quick test."""
+        graph, _ = normalise(load(model))
+        found = {site.key for site in REWRITER.sites(graph)}
+        for index, rule in enumerate(all_rules()):
+            for node in graph.order():
+                for match in Matcher(graph, rule.pattern, set(), rule.symmetric).at(node):
+                    site = build_site(rule, index, match)
+                    if isinstance(site, Site) and site.key not in found:
+                        refused = {refusal.reason for refusal in REWRITER.explain(graph) if refusal.rule == rule.name}
+                        assert any("cycle" in reason for reason in refused), site.description
+
+    @settings(max_examples=25)
+    @given(model=models(max_blocks=4))
+    def test_keys_are_the_same_for_the_same_model_loaded_again(self, model: onnx.ModelProto) -> None:
+        first, second = (normalise(load(model))[0] for _ in range(2))
+        assert keys(REWRITER.candidates(first)) == keys(Rewriter().candidates(second))
