@@ -105,6 +105,8 @@ def _removable(rule: Rule, match: Match, region: Region) -> tuple[Node, ...] | R
     """Matched nodes that are dead once the roots are replaced."""
     graph, roots, kept = match.graph, set(match.root_values), region.externals()
     live = graph.roots()
+    if roots & kept:
+        return Refusal("what replaces a value would read it: that would make a cycle")
     removed: dict[int, Node] = {}
     pending = sorted(match.nodes, key=lambda node: -graph.ranks[node.id])
     for node in pending:
@@ -112,8 +114,6 @@ def _removable(rule: Rule, match: Match, region: Region) -> tuple[Node, ...] | R
         dead = True
         for value in node.outputs:
             if value in roots:
-                if value in kept:
-                    dead = False
                 continue
             match._reads.add(value)
             used = value in live or value in kept or any(c not in removed for c in graph.consumers.get(value, ()))

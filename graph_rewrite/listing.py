@@ -87,6 +87,8 @@ def _safe(graph: Graph, site: Site) -> bool:
     """Whether all that the region reads is computed before any of the roots: then no rewrite elsewhere can make one
     root depend on another without changing what the region reads."""
     ranks, producer = graph.ranks, graph.producer
+    if any(value not in producer for value in site.match.root_values):
+        return False  # the site goes in the same update, after the twin whose place it took
     first = min(ranks[producer[value]] for value in site.match.root_values)
     return all(value not in producer or ranks[producer[value]] < first for value in site.region.externals())
 

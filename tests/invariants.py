@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -74,7 +74,7 @@ def forgotten(graph: Graph) -> Graph:
     return replace(graph, memo={})
 
 
-def keys(candidates: list[Candidate]) -> list[str]:
+def keys(candidates: Iterable[Candidate]) -> list[str]:
     return [candidate.key for candidate in candidates]
 
 
