@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.base import Action, Budget, OptimizationResult, Search, action_of
@@ -16,13 +17,17 @@ from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from agents.validate import conclude
 from envs import GraphRewriteEnv
-from envs.observation import feature_sizes
+from envs.observation import Observation, feature_sizes
 from envs.problem import Problem
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 
+FRUITLESS_ROLLOUTS = 20
+"""Sampled rollouts in a row without a new graph after which the policy has nothing more to say."""
+
 
 class PPOAgent:
-    """One deterministic rollout (the likeliest action at every step), then sampled rollouts while the budget lasts.
+    """One deterministic rollout (the likeliest action at every step), then sampled rollouts while the budget lasts,
+    each from somewhere along the best path so far.
 
     Every graph on the way is measured, so a rollout that goes too far loses nothing.
 
@@ -42,38 +47,60 @@ class PPOAgent:
         checkpoint = self._load(problem)
         env = acting_env(problem, checkpoint.description.env)
         policy = restore_policy(checkpoint, env)
+        known = np.isin(rule_vocabulary(), checkpoint.description.rules)
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
-        self._rollout(search, env, policy, None)
+        actor = _Actor(search, env, policy, known)
+        actor.rollout(None)
         fruitless = 0
-        while self.sampled and not search.exhausted and fruitless < 20:
+        while self.sampled and not search.exhausted and fruitless < FRUITLESS_ROLLOUTS:
             before = search.measurements
-            self._rollout(search, env, policy, rng)
+            actor.rollout(rng)
             fruitless = 0 if search.measurements > before else fruitless + 1
         return conclude(search, self.name)
-
-    def _rollout(
-        self, search: Search, env: GraphRewriteEnv, policy: CandidatePolicy, rng: np.random.Generator | None
-    ) -> None:
-        observation, _ = env.reset()
-        actions: tuple[Action, ...] = ()
-        done = False
-        while not done and not search.exhausted:
-            probabilities = policy.action_probabilities(observation, env.action_masks()).numpy().astype(np.float64)
-            if rng is None:
-                choice = int(probabilities.argmax())
-            else:
-                choice = int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
-            if choice < len(env.candidates):
-                actions = (*actions, action_of(env.candidates[choice]))
-            observation, _, terminated, truncated, _ = env.step(choice)
-            done = terminated or truncated
-            search.measure(env.graph, actions)
 
     def _load(self, problem: Problem) -> Checkpoint:
         if isinstance(self._checkpoint, Checkpoint):
             return self._checkpoint
         return load_checkpoint(self._checkpoint or shipped_checkpoint(problem.model.uri))
+
+
+class _Actor:
+    """Rollouts of a policy that measure what they pass."""
+
+    def __init__(
+        self, search: Search, env: GraphRewriteEnv, policy: CandidatePolicy, known_rules: NDArray[np.bool_]
+    ) -> None:
+        self._search, self._env, self._policy, self._known = search, env, policy, known_rules
+
+    def rollout(self, rng: np.random.Generator | None) -> None:
+        """The likeliest actions from the start without `rng`; with it, sampled ones from a point on the best path."""
+        env, search = self._env, self._search
+        observation, _ = env.reset()
+        actions: tuple[Action, ...] = ()
+        best, done = search.best, False
+        if rng is not None and best is not None:
+            actions = best.actions[: int(rng.integers(len(best.actions) + 1))]
+            for action in actions:
+                keys = [candidate.key for candidate in env.candidates]
+                observation, _, terminated, truncated, _ = env.step(keys.index(action.key))
+                done = terminated or truncated
+        while not done and not search.exhausted:
+            choice = self._choose(observation, rng)
+            if choice == env.no_op:
+                break
+            actions = (*actions, action_of(env.candidates[choice]))
+            observation, _, terminated, truncated, _ = env.step(choice)
+            done = terminated or truncated
+            search.measure(env.graph, actions)
+
+    def _choose(self, observation: Observation, rng: np.random.Generator | None) -> int:
+        mask = self._env.action_masks() & self._known[observation["candidate_rule"]]
+        mask[self._env.no_op] = True
+        probabilities = self._policy.action_probabilities(observation, mask).numpy().astype(np.float64)
+        if rng is None:
+            return int(probabilities.argmax())
+        return int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
 
 
 def acting_env(problem: Problem, env: EnvConfig) -> GraphRewriteEnv:
