@@ -11,7 +11,7 @@ def test_model_file_goes_over_default_and_settings_go_over_both() -> None:
     config = load_config("bert", settings=["model.layers=6", "ppo.learning_rate=1e-4", "env.horizon=7"])
     assert config.model["layers"] == 6
     assert config.model["seq_len"] == 128
-    assert config.training.model == {"layers": 2}
+    assert config.training.model == {"layers": 2, "vocab": 1000}
     assert config.ppo.learning_rate == 1e-4
     assert config.env.horizon == 7
 

@@ -79,7 +79,7 @@ class TestFolding:
             " s = Shape(ids)  zero = Constant<value_int = 0>()  one = Constant<value_int = 1>()"
             " n = Gather(s, one)  axes = Constant<value_ints = [0]>()  nu = Unsqueeze(n, axes)"
             " bu = Constant<value_ints = [1]>()  to = Concat<axis = 0>(bu, nu)"
-            " ones = ConstantOfShape<value = float {1.0}>(to)  ax = Constant<value_ints = [1, 2]>()"
+            " ones = ConstantOfShape<value = float[1] {1.0}>(to)  ax = Constant<value_ints = [1, 2]>()"
             " four = Unsqueeze(ones, ax)  h = Constant<value_ints = [1, 1, -1, 1]>()"
             " wide = Concat<axis = 0>(bu, bu, nu, nu)  full = Expand(four, wide)"
             " c = Constant<value_float = 1.0>()  d = Sub(c, full)  big = Constant<value_float = -10000.0>()"
