@@ -31,8 +31,8 @@ class CandidateScorer(nn.Module):
 def train(env: Any, episodes: int, seed: int = 0, learning_rate: float = 0.05) -> tuple[CandidateScorer, list[float]]:
     """Returns the policy and the total reward of each episode."""
     torch.manual_seed(seed)
-    space = env.observation_space
-    policy = CandidateScorer(int(space["candidate_rule"].high.max()) + 1, space["candidate_features"].shape[1])
+    rules, features = env.observation_space["candidate_rule"], env.observation_space["candidate_features"]
+    policy = CandidateScorer(int(rules.high.max()) + 1, features.shape[1])
     optimizer, returns = torch.optim.Adam(policy.parameters(), lr=learning_rate), []
     for episode in range(episodes):
         observation, _ = env.reset(seed=seed + episode)
@@ -54,8 +54,8 @@ def train(env: Any, episodes: int, seed: int = 0, learning_rate: float = 0.05) -
 
 
 if __name__ == "__main__":
-    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli = argparse.ArgumentParser(description=__doc__)
     cli.add_argument("--model", default="bert-tiny")
     cli.add_argument("--episodes", type=int, default=30)
     args = cli.parse_args()
-    train(rewritegym.GraphRewriteEnv(model=args.model, horizon=8, feedback_every=1), args.episodes)
+    train(rewritegym.GraphRewriteEnv(args.model, horizon=8, feedback_every=1), args.episodes)

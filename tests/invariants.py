@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def assert_well_formed(graph: Graph) -> None:
-    """Indices agree with the nodes, every value has one source, ranks are topological, types are what inference says."""
+    """Indices agree with the nodes, every value has one source, ranks are topological, types are what is inferred."""
     producer = {value: node.id for node in graph.nodes.values() for value in node.outputs}
     assert len(producer) == sum(len(node.outputs) for node in graph.nodes.values()), "a value has two producers"
     assert graph.producer == producer

@@ -17,33 +17,48 @@ from onnx import helper
 
 from tests.random_models.anywhere import ANY_BLOCKS
 from tests.random_models.image import IMAGE_BLOCKS
-from tests.random_models.net import BATCH, Net, Shape
+from tests.random_models.net import BATCH, Chooser, Drawn, Net, Seeded, Shape
 from tests.random_models.sequence import SEQUENCE_BLOCKS
 
 OPSET = 23
 
 
 @st.composite
-def models(draw: Any, max_blocks: int = 5, dtypes: Sequence[Any] = (np.float32, np.float64)) -> onnx.ModelProto:
+def models(draw: Any, max_blocks: int = 5) -> onnx.ModelProto:
     """A valid model in opset 23 with one or two inputs of rank 3 or 4, all values of one floating-point type, and
-    every result that nothing reads among its outputs."""
-    net = Net(draw, np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.sampled_from(list(dtypes))))
-    image = draw(st.booleans())
-    shape: Shape = (BATCH, draw(st.sampled_from([2, 4])), 3, 4) if image else (BATCH, draw(st.sampled_from([2, 3])), 4)
-    inputs = [f"x{i}" for i in range(draw(st.integers(1, 2)))]
+    every result that nothing reads among its outputs. Small, and shrinks well."""
+    return random_model(Drawn(draw), draw(st.integers(0, 2**16)), draw(st.integers(1, max_blocks)))
+
+
+def varied_models(max_blocks: int = 8) -> st.SearchStrategy[onnx.ModelProto]:
+    """The same kind of models, larger and more varied, but without shrinking."""
+
+    def make(seed: int) -> onnx.ModelProto:
+        chooser = Seeded(seed)
+        return random_model(chooser, seed, chooser.choose(range(2, max_blocks + 1)))
+
+    return st.integers(0, 2**32 - 1).map(make)
+
+
+def random_model(chooser: Chooser, seed: int, count: int) -> onnx.ModelProto:
+    """A model of `count` blocks; `seed` is that of its weights."""
+    net = Net(chooser, np.random.default_rng(seed), chooser.choose((np.float32, np.float64)))
+    image = net.flip()
+    shape: Shape = (BATCH, net.choose((2, 4)), 3, 4) if image else (BATCH, net.choose((2, 3)), 4)
+    inputs = [f"x{i}" for i in range(net.choose((1, 2)))]
     net.shapes.update(dict.fromkeys(inputs, shape))
     net.live.extend(inputs)
     blocks = (*ANY_BLOCKS, *(IMAGE_BLOCKS if image else SEQUENCE_BLOCKS))
-    for _ in range(draw(st.integers(2, max_blocks))):
+    for _ in range(count):
         chosen = net.pick(len(shape))
         assert chosen is not None
-        net.live.extend(draw(st.sampled_from(blocks))(net, chosen))
+        net.live.extend(net.choose(blocks)(net, chosen))
     read = {name for node in net.nodes for name in node.input}
     produced = [name for node in net.nodes for name in node.output]
     ends = [name for name in produced if name not in read]
     more = [name for name in net.live if name in read and name not in inputs]
-    if more and draw(st.booleans()):
-        ends.append(draw(st.sampled_from(more)))
+    if more and net.flip():
+        ends.append(net.choose(more))
     return finish(net, inputs, ends)
 
 

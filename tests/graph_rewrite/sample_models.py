@@ -106,7 +106,9 @@ def functions() -> onnx.ModelProto:
 
 def strings() -> onnx.ModelProto:
     words = helper.make_tensor("words", TensorProto.STRING, [2], [b"a", "\u00e9".encode()])
-    return parsed("(string[2] x) => (string[2] y, bool[2] z) { y = StringConcat(x, words)  z = Equal(x, words) }", words)
+    return parsed(
+        "(string[2] x) => (string[2] y, bool[2] z) { y = StringConcat(x, words)  z = Equal(x, words) }", words
+    )
 
 
 def sequences() -> onnx.ModelProto:

@@ -179,7 +179,7 @@ class TestEditor:
         assert after.ranks[after.producer[new]] > after.ranks[after.producer[value(graph, "c")]]
         editor = GraphEditor(graph)
         editor.replace_value(value(graph, "a"), value(graph, "y"))
-        with pytest.raises(ValueError, match="cycle through nodes .*'Abs'"):
+        with pytest.raises(ValueError, match=r"cycle through nodes .*'Abs'"):
             editor.finish()
 
     def test_dead_nodes_go_with_all_that_only_they_needed(self) -> None:

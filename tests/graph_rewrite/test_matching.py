@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import onnx
 import pytest
@@ -93,9 +93,7 @@ class TestOperands:
 
 class TestInputs:
     def test_optional_inputs(self) -> None:
-        graph = model(
-            "(float[3] a) => (x, y, z) { x = Clip(a)  y = Clip(a, , h)  z = Clip(a, l, h) }", l=-1.0, h=1.0
-        )
+        graph = model("(float[3] a) => (x, y, z) { x = Clip(a)  y = Clip(a, , h)  z = Clip(a, l, h) }", l=-1.0, h=1.0)
 
         def any_clip(op: Any, x: Any, low: Maybe, high: MaybeConst) -> Any:
             return op.Clip(x, low, high)
@@ -162,7 +160,7 @@ class TestAttributes:
 
 class TestRoots:
     TEXT = "(float[2,3] a) => (x, y, z) { x = MatMul(a, u)  y = MatMul(a, v)  z = MatMul(a, w) }"
-    WEIGHTS = {name: [[float(i)] * 4] * 3 for i, name in enumerate("uvw")}
+    WEIGHTS: ClassVar = {name: [[float(i)] * 4] * 3 for i, name in enumerate("uvw")}
 
     @staticmethod
     def parallel(op: Any, x: Any, v: Const, w: Const) -> Any:

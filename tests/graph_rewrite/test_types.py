@@ -17,7 +17,9 @@ from graph_rewrite.types import TypeInferenceError, attribute_proto, infer, make
 FLOAT = TensorProto.FLOAT
 
 
-def types(op: str, *inputs: TensorType | Constant | None, outputs: int = 1, domain: str = "", **attrs: Any) -> list[str]:
+def types(
+    op: str, *inputs: TensorType | Constant | None, outputs: int = 1, domain: str = "", **attrs: Any
+) -> list[str]:
     entries = [(i.type, i) if isinstance(i, Constant) else None if i is None else (i, None) for i in inputs]
     return [str(found) for found in infer(op, domain, attrs, entries, outputs, 23)]
 

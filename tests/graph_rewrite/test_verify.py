@@ -56,14 +56,13 @@ class TestOutcomes:
         plain = masked.replace("y = Mul(x, m)", "z = Mul(m, zero)  y = Add(x, z)")
         zero = numpy_helper.from_array(np.float32(0), "zero")
         files = write(parsed(masked), tmp_path, "a"), write(parsed(plain, zero), tmp_path, "b")
-        found = equivalent(*files, CPU)
-        assert not found.ok
-        assert "seed 1" in found.message, "with the first input nothing is masked"
+        assert equivalent(*files, CPU, seeds=1).ok, "with the first input nothing is masked"
+        assert not equivalent(*files, CPU, seeds=2).ok
 
     def test_another_shape_or_type_or_number_of_outputs(self, original: Path, tmp_path: Path) -> None:
         wide = write(parsed(TEXT.replace("[2,4] y", "[2,5] y"), weights("w", 3, 5)), tmp_path)
         assert "is float32[2, 5] instead of float32[2, 4]" in equivalent(original, wide, CPU).message
-        renamed = write(parsed(TEXT.replace(" y", " z").replace("z =", "z ="), weights("w", 3, 4)), tmp_path)
+        renamed = write(parsed(TEXT.replace(" y", " z"), weights("w", 3, 4)), tmp_path)
         assert "output 'y' with seed 0 is missing" in equivalent(original, renamed, CPU).message
 
     def test_whole_numbers_must_be_the_same(self, tmp_path: Path) -> None:
@@ -129,9 +128,7 @@ class TestFailures:
         assert not found.ok
         assert "feeds can be made for tensors of" in found.message
 
-    def test_a_crash_is_an_outcome(
-        self, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_crash_is_an_outcome(self, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The process that compares is told to use an onnxruntime that kills it."""
         fake = tmp_path / "fake" / "onnxruntime"
         fake.mkdir(parents=True)
@@ -164,7 +161,9 @@ class TestFeeds:
         assert equivalent(path, path, CPU).ok
 
     def test_the_smallest_table_counts_and_axes(self) -> None:
-        text = "(int64[2] i) => (float[3,2] y) { a = Gather<axis = 1>(t, i)  b = Gather<axis = -1>(s, i)  y = Add(a, b) }"
+        text = (
+            "(int64[2] i) => (float[3,2] y) { a = Gather<axis = 1>(t, i)  b = Gather<axis = -1>(s, i)  y = Add(a, b) }"
+        )
         assert index_ranges(load(parsed(text, weights("t", 3, 9), weights("s", 3, 5)))) == {"i": (0, 5)}
 
     def test_feeds_of_the_caller(self, original: Path, tmp_path: Path) -> None:

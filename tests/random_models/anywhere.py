@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
 from onnx import helper
 
 from tests.random_models.net import Block, Net
@@ -63,7 +62,7 @@ def constant_chain(net: Net, x: str) -> list[str]:
 
 def transposes(net: Net, x: str) -> list[str]:
     shape = net.shapes[x]
-    perm = net.draw(st.permutations(range(len(shape))))
+    perm = net.chooser.permutation(len(shape))
     y = net.node("Transpose", [x], tuple(shape[i] for i in perm), perm=perm)
     if net.flip():
         y = net.node(net.choose(["Relu", "Tanh", "Neg"]), [y], net.shapes[y])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from random import Random
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -15,11 +16,45 @@ BATCH = 1
 Shape = tuple[int, ...]
 
 
+class Chooser(Protocol):
+    """Where decisions come from."""
+
+    def choose(self, options: Sequence[Any]) -> Any: ...
+
+    def permutation(self, length: int) -> list[int]: ...
+
+
+class Drawn:
+    """Decisions drawn by Hypothesis, which can shrink them."""
+
+    def __init__(self, draw: Any) -> None:
+        self._draw = draw
+
+    def choose(self, options: Sequence[Any]) -> Any:
+        return self._draw(st.sampled_from(list(options)))
+
+    def permutation(self, length: int) -> list[int]:
+        return list(self._draw(st.permutations(range(length))))
+
+
+class Seeded:
+    """Decisions by a seed, which spread wider than Hypothesis's."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def choose(self, options: Sequence[Any]) -> Any:
+        return self._random.choice(options)
+
+    def permutation(self, length: int) -> list[int]:
+        return self._random.sample(range(length), length)
+
+
 @dataclass
 class Net:
-    """A model on its way: values by name and shape, and the generator that its weights come from."""
+    """A model on its way: values by name and shape, where its decisions and its weights come from."""
 
-    draw: Any
+    chooser: Chooser
     rng: np.random.Generator
     dtype: Any = np.float32
     nodes: list[onnx.NodeProto] = field(default_factory=list)
@@ -58,10 +93,10 @@ class Net:
         return self.constant(np.array(values, dtype=np.int64))
 
     def flip(self) -> bool:
-        return bool(self.draw(st.booleans()))
+        return bool(self.chooser.choose((False, True)))
 
     def choose(self, options: Sequence[Any]) -> Any:
-        return self.draw(st.sampled_from(list(options)))
+        return self.chooser.choose(options)
 
     def pick(self, rank: int) -> str | None:
         """A value of this rank that is in reach."""

@@ -1,0 +1,136 @@
+"""Tables and plots out of run folders, for benchmarks/results/ and docs/.
+
+    python -m benchmarks.report compare runs/A runs/B --out benchmarks/results/bert
+    python -m benchmarks.report curves runs/C --out docs/learning-curves
+
+`compare` takes runs of evaluate.py and writes OUT.md, OUT.json and OUT.png (speed-up per agent and seed); `curves`
+takes runs of train.py and writes OUT.png (mean episode reward and best speed-up over timesteps).
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib
+import tyro
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+HEADINGS = (
+    "model",
+    "agent",
+    "runs",
+    "speed-up, median",
+    "lowest",
+    "highest",
+    "measured",
+    "s",
+    "worst error",
+    "rewrites",
+)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Tables and plots out of run folders."""
+
+    kind: tyro.conf.Positional[Literal["compare", "curves"]]
+    """`compare` for runs of evaluate.py, `curves` for runs of train.py."""
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, each with a result.json."""
+    out: Path
+    """Where to write, without a suffix."""
+
+
+def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """The result.json of each run.
+
+    Raises:
+        FileNotFoundError: a folder has none.
+    """
+    return [json.loads((folder / "result.json").read_text()) for folder in folders]
+
+
+def compare(runs: Sequence[Mapping[str, Any]]) -> str:
+    """A Markdown table with a row per model and agent."""
+    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    for model in dict.fromkeys(run["model"] for run in runs):
+        entries = [entry for run in runs if run["model"] == model for entry in run["results"]]
+        for agent in dict.fromkeys(entry["agent"] for entry in entries):
+            lines.append(_row(model, agent, [entry for entry in entries if entry["agent"] == agent]))
+    return "\n".join(lines) + "\n"
+
+
+def _row(model: str, agent: str, entries: Sequence[Mapping[str, Any]]) -> str:
+    speedups = [entry["speedup"] for entry in entries]
+    best = max(entries, key=lambda entry: entry["speedup"])
+    rewrites = ", ".join(f"{r['rule']} x{r['sites']}" for r in best["rewrites"]) or "none: the original is kept"
+    cells = (
+        model, agent, str(len(entries)), f"{statistics.median(speedups):.3f}", f"{min(speedups):.3f}",
+        f"{max(speedups):.3f}", f"{statistics.median(entry['measurements'] for entry in entries):g}",
+        f"{statistics.median(entry['seconds'] for entry in entries):.0f}",
+        f"{max(entry['max_rel_error'] for entry in entries):.1e}", rewrites,
+    )  # fmt: skip
+    return "| " + " | ".join(cells) + " |"
+
+
+def draw_comparison(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """A point per run with its 95% interval, grouped by model and agent."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        for entry in run["results"]:
+            groups.setdefault(f"{run['model'].removeprefix('zoo://')}\n{entry['agent']}", []).append(entry)
+    figure, axes = plt.subplots(figsize=(1.0 + 1.3 * len(groups), 4.0), layout="constrained")
+    for place, entries in enumerate(groups.values()):
+        for k, entry in enumerate(entries):
+            low, high = entry["speedup_ci95"]
+            error = [[max(0.0, entry["speedup"] - low)], [max(0.0, high - entry["speedup"])]]
+            axes.errorbar(
+                place + 0.12 * (k - len(entries) / 2), entry["speedup"], error, fmt="o", ms=3, color=f"C{place}"
+            )
+    axes.axhline(1.0, color="grey", lw=0.8)
+    axes.set_xticks(range(len(groups)), list(groups), fontsize=7)
+    axes.set_ylabel("speed-up over ORT_ENABLE_ALL")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def draw_curves(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Mean reward of the last 20 episodes and best screened speed-up, over timesteps."""
+    figure, (rewards, speedups) = plt.subplots(1, 2, figsize=(9.0, 3.5), layout="constrained")
+    for run in runs:
+        steps, reward, best = zip(*run["training"]["curve"], strict=True)
+        label = run["model"].removeprefix("zoo://")
+        rewards.plot(steps, reward, label=label)
+        speedups.plot(steps, best, label=label)
+    rewards.set(xlabel="timesteps", ylabel="episode reward, mean of 20")
+    speedups.set(xlabel="timesteps", ylabel="best speed-up so far, screened")
+    rewards.legend(fontsize=7)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main() -> int:
+    """Entry point; returns the exit code."""
+    arguments = tyro.cli(Arguments, prog="python -m benchmarks.report")
+    runs = load_runs(arguments.runs)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    if arguments.kind == "curves":
+        draw_curves(runs, arguments.out.with_suffix(".png"))
+        return 0
+    arguments.out.with_suffix(".md").write_text(compare(runs))
+    arguments.out.with_suffix(".json").write_text(json.dumps(runs, indent=1) + "\n")
+    draw_comparison(runs, arguments.out.with_suffix(".png"))
+    print(compare(runs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
