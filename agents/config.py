@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl
 
 import yaml
 
@@ -96,7 +97,8 @@ class ConfigError(ValueError):
 
 
 def load_config(model: str = "", path: str | Path | None = None, settings: Iterable[str] = ()) -> Config:
-    """default.yaml, then the model's own file if there is one, then `path`, then `key=value` settings.
+    """default.yaml, then the model's own file if there is one, then `path`, then the parameters in the model's URI,
+    then `key=value` settings.
 
     Raises:
         ConfigError: an unknown key, a value of the wrong type, or a file that cannot be read.
@@ -110,6 +112,7 @@ def load_config(model: str = "", path: str | Path | None = None, settings: Itera
     for source in sources:
         if source.is_file():
             _merge(merged, _read(source))
+    _merge(merged, {"model": {key: yaml.safe_load(value) for key, value in uri_parameters(model).items()}})
     for setting in settings:
         key, separator, text = setting.partition("=")
         if not separator:
@@ -189,6 +192,11 @@ def _convert(hint: Any, value: Any, place: str) -> Any:
     raise ConfigError(f"{place} must be {getattr(hint, '__name__', hint)}, not {value!r}")
 
 
+def uri_parameters(model: str) -> dict[str, str]:
+    """The parameters in a zoo URI's query; none for files and bare names."""
+    return dict(parse_qsl(model.partition("?")[2], keep_blank_values=True)) if model.startswith("zoo://") else {}
+
+
 def model_uri(model: str, parameters: Mapping[str, int]) -> str:
     """A model URI with zoo parameters added; a file's URI is returned unchanged.
 
@@ -197,7 +205,6 @@ def model_uri(model: str, parameters: Mapping[str, int]) -> str:
     """
     if model.endswith(".onnx") or model.startswith("file:"):
         return model
-    base, _, query = model.removeprefix("zoo://").partition("?")
-    known = dict(pair.split("=", 1) for pair in query.split("&") if "=" in pair)
-    known.update({key: str(value) for key, value in parameters.items()})
+    base = model.removeprefix("zoo://").partition("?")[0]
+    known = {**uri_parameters(model), **{key: str(value) for key, value in parameters.items()}}
     return f"zoo://{base}" + ("?" + "&".join(f"{k}={v}" for k, v in sorted(known.items())) if known else "")

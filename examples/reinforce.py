@@ -22,9 +22,8 @@ class CandidateScorer(nn.Module):
         nn.init.zeros_(self.rule.weight)
 
     def forward(self, observation: dict[str, np.ndarray], mask: np.ndarray) -> Tensor:
-        rule = torch.as_tensor(observation["candidate_rule"]).long()
-        features = torch.as_tensor(observation["candidate_features"])
-        scores = (self.rule(rule) + self.features(features)).squeeze(-1)
+        rule = self.rule(torch.as_tensor(observation["candidate_rule"]).long())
+        scores = (rule + self.features(torch.as_tensor(observation["candidate_features"]))).squeeze(-1)
         return scores.masked_fill(~torch.as_tensor(mask), -1e9)
 
 
@@ -45,7 +44,7 @@ def train(env: Any, episodes: int, seed: int = 0, learning_rate: float = 0.05) -
             rewards.append(float(reward))
             done = terminated or truncated
         returns.append(sum(rewards))
-        to_go = torch.tensor(np.cumsum(rewards[::-1])[::-1].copy(), dtype=torch.float32) - float(np.mean(returns))
+        to_go = torch.tensor(np.cumsum(rewards[::-1])[::-1] - np.mean(returns), dtype=torch.float32)
         optimizer.zero_grad()
         (-torch.stack(log_probabilities) * to_go).sum().backward()
         optimizer.step()

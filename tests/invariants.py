@@ -41,6 +41,12 @@ def assert_well_formed(graph: Graph) -> None:
     assert_types_inferred(graph)
 
 
+def assert_nothing_dead(graph: Graph) -> None:
+    """Something needs every node: true of a normalised graph, and of what rewrites make of it."""
+    for node in graph.nodes.values():
+        assert any(graph.consumers.get(value) or value in graph.outputs for value in node.outputs), f"{node} is dead"
+
+
 def assert_types_inferred(graph: Graph) -> None:
     """The types of all values are what inference from the inputs on gives."""
     types = {value: graph.types[value] for value in (*graph.inputs, *graph.stored)}

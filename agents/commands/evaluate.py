@@ -55,6 +55,7 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     problem = open_problem(
         uri, provider=arguments.provider, threads=arguments.threads, granularity=config.env.granularity,
         deployment_choices=not arguments.fixed_deployment, shapes=arguments.shapes(),
+        cached=False,  # agents are compared on what they measure, not on what an earlier run left on disk
     )  # fmt: skip
     run = new_run(arguments.runs, arguments.model, "-".join(arguments.agents))
     write_config(run, config, {"model": uri, "agents": list(arguments.agents), "seed": arguments.seed})

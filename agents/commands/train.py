@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,19 @@ def _resumed(path: Path | None) -> Checkpoint | None:
 
 
 def _resume_command(arguments: TrainArguments, run: Path) -> str:
-    return f"python train.py --model {arguments.model} --resume {run}"
+    """The command line that goes on from a run, with all that was set in this one."""
+    words = ["python", "train.py"]
+    plain = TrainArguments()
+    for field in dataclasses.fields(arguments):
+        value = getattr(arguments, field.name)
+        if field.name == "resume" or value == getattr(plain, field.name):
+            continue
+        flag = f"--{field.name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(flag)
+        else:
+            words += [word for item in (value if isinstance(value, tuple) else (value,)) for word in (flag, str(item))]
+    return shlex.join([*words, "--resume", str(run)])
 
 
 def _plain_arguments(arguments: TrainArguments) -> dict[str, Any]:

@@ -86,7 +86,9 @@ def test_an_interrupted_or_killed_training_goes_on(tower: Path, tmp_path: Path, 
     stopped = only_run(tmp_path / "first")
     if end == signal.SIGINT:
         assert process.returncode == 130, stderr
-        assert "--resume" in stderr.replace("\n", "")
+        hint = stderr.replace("\n", "")
+        assert "--resume" in hint
+        assert "--set env.horizon=4" in hint
     before = load_checkpoint(stopped / "checkpoint").description.timesteps
     assert before >= 16
     more = str(before + 16)

@@ -64,3 +64,11 @@ def test_model_uris() -> None:
     assert model_uri("bert", {"seq_len": 64, "layers": 2}) == "zoo://bert?layers=2&seq_len=64"
     assert model_uri("zoo://bert?layers=3", {"layers": 2}) == "zoo://bert?layers=2"
     assert model_uri("file:a/model.onnx", {"layers": 2}) == "file:a/model.onnx"
+
+
+def test_parameters_in_the_uri_go_over_the_files_and_settings_go_over_them() -> None:
+    assert load_config("zoo://bert?layers=2&seq_len=64").model == {"layers": 2, "seq_len": 64}
+    config = load_config("zoo://bert?layers=2", settings=["model.layers=3"])
+    assert model_uri("zoo://bert?layers=2", config.model) == "zoo://bert?layers=3&seq_len=128"
+    with pytest.raises(ConfigError, match=r"model\.layers must be int"):
+        load_config("zoo://bert?layers=two")

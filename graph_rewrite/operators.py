@@ -1,0 +1,52 @@
+"""The operators of a graph, as `OperatorCostMeter` takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graph_rewrite.constants import Constant
+from graph_rewrite.ir import AttrValue, Graph, RawAttr, TensorType
+from graph_rewrite.latency import Measurable, OperatorSpec
+from graph_rewrite.latency.operator_spec import ValueType
+
+VALUES_MATTER = 64
+"""Constants of integers up to this many elements are shapes, axes and indices: their values go into the operator."""
+
+
+def operators_of(graph: Measurable) -> Iterator[OperatorSpec]:
+    """A spec per node, in topological order; opaque nodes and values without a static type are left out, as they
+    cannot be timed alone.
+
+    Raises:
+        TypeError: `graph` is not a `Graph`.
+    """
+    if not isinstance(graph, Graph):
+        raise TypeError(f"only the operators of a Graph are known, not those of {type(graph).__name__}")
+    for node in graph.order():
+        types = [None if value is None else graph.types[value] for value in (*node.inputs, *node.outputs)]
+        if node.opaque or any(
+            t is None and v is not None for t, v in zip(types, (*node.inputs, *node.outputs), strict=True)
+        ):
+            continue
+        constants = {i: graph.constants[v] for i, v in enumerate(node.inputs) if v is not None and v in graph.constants}
+        yield OperatorSpec(
+            node.op, node.domain, {name: _attribute(value) for name, value in node.attrs.items()},
+            tuple(_value_type(t) for t in types[: len(node.inputs)]),
+            tuple(_value_type(t) for t in types[len(node.inputs) :]),
+            {i: constant.numpy() if _is_shape_like(constant) else None for i, constant in constants.items()},
+            graph.opset if node.domain == "" else 1,
+        )  # fmt: skip
+
+
+def _attribute(value: AttrValue) -> object:
+    if isinstance(value, Constant):
+        return value.numpy()
+    return value.proto() if isinstance(value, RawAttr) else value
+
+
+def _value_type(type: TensorType | None) -> ValueType | None:
+    return None if type is None else (type.dtype, type.shape)
+
+
+def _is_shape_like(constant: Constant) -> bool:
+    return constant.type.size <= VALUES_MATTER and constant.numpy().dtype.kind in "iub"
