@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from graph_rewrite.ir import Graph, GraphDelta, GraphEditor, Node, digest
+from graph_rewrite.editor import GraphEditor
+from graph_rewrite.ir import Graph, GraphDelta, Node, digest
 from graph_rewrite.matching import Match
 from graph_rewrite.region import Ref, Region, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule

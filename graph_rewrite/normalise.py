@@ -12,8 +12,9 @@ import onnx
 
 from graph_rewrite import contrib
 from graph_rewrite.constants import Constant, from_array, nbytes
+from graph_rewrite.editor import GraphEditor
 from graph_rewrite.fold import fold
-from graph_rewrite.ir import Graph, GraphEditor, Node, TensorType
+from graph_rewrite.ir import Graph, Node, TensorType
 from graph_rewrite.opset import ConversionError, convert_opset
 from graph_rewrite.types import TypeInferenceError, infer
 

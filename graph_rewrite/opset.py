@@ -17,7 +17,8 @@ import onnx_ir
 from onnx import version_converter
 
 from graph_rewrite.constants import from_tensor, tensor_proto
-from graph_rewrite.ir import Graph, GraphEditor, Node
+from graph_rewrite.editor import GraphEditor
+from graph_rewrite.ir import Graph, Node
 from graph_rewrite.onnx_io import attribute_value
 from graph_rewrite.subgraphs import attribute_graphs, inner_nodes
 from graph_rewrite.types import TypeInferenceError, infer, make_node

@@ -10,7 +10,8 @@ from graph_rewrite.candidates import Candidate, Site, build_site, edit_of, makes
 from graph_rewrite.choices import deployment_choices
 from graph_rewrite.ir import Graph, GraphDelta, Node
 from graph_rewrite.listing import Candidates, Listing, listing_of
-from graph_rewrite.matching import AnchorFacts, Matcher, Need, anchor_needs
+from graph_rewrite.matching import Matcher
+from graph_rewrite.prefilter import AnchorFacts, Need, anchor_needs
 from graph_rewrite.rule import Refusal, Rule
 
 Granularity = Literal["site", "class", "both"]

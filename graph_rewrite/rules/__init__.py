@@ -79,5 +79,3 @@ def find_rule(name: str) -> Rule:
         hint = f"; did you mean {', '.join(close)}?" if close else ""
         raise KeyError(f"there is no rule {name!r}{hint}")
     return known[name]
-
-

@@ -204,9 +204,7 @@ class ProjectionBiasIntoMultiHead(_Form):
         fits = all(bias.shape == x.shape[-1:] and x.rank == 3 for x, bias in zip((q, k, v), biases, strict=True))
         return None if fits else Refusal("what is added is not one number per channel")
 
-    def target(
-        self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, *biases: Ref
-    ) -> Any:
+    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, *biases: Ref) -> Any:
         return op.ms.MultiHeadAttention(q, k, v, op.Concat(*biases, axis=0), None, mask, **m.attrs("attention"))
 
 

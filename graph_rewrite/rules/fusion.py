@@ -182,9 +182,7 @@ class _FuseConv(_Fusion):
         return refuse_kernel(inputs[0])
 
     def fuse(self, op: RegionBuilder, m: Match, *inputs: Ref | None, params: tuple[float, ...] = ()) -> Any:
-        return op.ms.FusedConv(
-            *inputs, **m.attrs("conv"), activation=self.activation, activation_params=params or None
-        )
+        return op.ms.FusedConv(*inputs, **m.attrs("conv"), activation=self.activation, activation_params=params or None)
 
 
 class FuseConvRelu(_FuseConv):

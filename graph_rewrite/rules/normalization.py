@@ -79,9 +79,7 @@ class FuseLayerNormalizationOfProduct(_Normalization):
         d = _centred(op, x, mean_axes)
         return op.Add(op.Mul(_over_root(op, d, op.Mul(d, d), axes, epsilon), gamma), beta)
 
-    def check(
-        self, m: Match, x: Ref, mean_axes: Ref, axes: Ref, epsilon: Ref, gamma: Ref, beta: Ref
-    ) -> Refusal | None:
+    def check(self, m: Match, x: Ref, mean_axes: Ref, axes: Ref, epsilon: Ref, gamma: Ref, beta: Ref) -> Refusal | None:
         return _refuse_axes(x, (mean_axes, axes), None, gamma, beta)
 
     def target(
@@ -93,9 +91,7 @@ class FuseLayerNormalizationOfProduct(_Normalization):
 class FusePlainLayerNormalization(_Normalization):
     """d / Sqrt(Mean(Pow(d, 2)) + eps) = LayerNormalization(x, 1), where d = x - Mean(x)"""
 
-    def source(
-        self, op: PatternBuilder, x: Any, mean_axes: Const, axes: Const, two: Scalar, epsilon: Scalar
-    ) -> Any:
+    def source(self, op: PatternBuilder, x: Any, mean_axes: Const, axes: Const, two: Scalar, epsilon: Scalar) -> Any:
         d = _centred(op, x, mean_axes)
         return _over_root(op, d, op.Pow(d, two), axes, epsilon)
 

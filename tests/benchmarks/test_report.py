@@ -30,6 +30,14 @@ def test_compare_has_median_and_extremes_per_agent() -> None:
 def test_files_are_written(tmp_path: Path, kind: str, suffixes: list[str]) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text(json.dumps(run_of("a", 1.1)))
-    command = [sys.executable, "-m", "benchmarks.report", kind, str(tmp_path / "run"), "--out", str(tmp_path / "out" / "x")]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.report",
+        kind,
+        str(tmp_path / "run"),
+        "--out",
+        str(tmp_path / "out" / "x"),
+    ]
     subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
     assert sorted(p.suffix for p in (tmp_path / "out").iterdir()) == suffixes

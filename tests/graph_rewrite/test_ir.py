@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from graph_rewrite import Graph, Rewriter, load
-from graph_rewrite.ir import GraphEditor, TensorType, topological_ranks
+from graph_rewrite.editor import GraphEditor
+from graph_rewrite.ir import TensorType, topological_ranks
 from graph_rewrite.onnx_save import to_proto
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.sample_models import parsed, weights
