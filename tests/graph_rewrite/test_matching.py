@@ -9,8 +9,9 @@ import onnx
 import pytest
 
 from graph_rewrite import Graph, load
-from graph_rewrite.matching import AnchorFacts, Match, Matcher, anchor_needs
+from graph_rewrite.matching import Match, Matcher
 from graph_rewrite.patterns import Const, Maybe, MaybeConst, Scalar, Values, build_pattern
+from graph_rewrite.prefilter import AnchorFacts, anchor_needs
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.rules.checking import model
 
