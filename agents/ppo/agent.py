@@ -21,6 +21,8 @@ from envs.observation import Observation, feature_sizes
 from envs.problem import Problem
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 
+WARMING = 1.5
+"""Factor on the temperature of sampling after a rollout without a new graph."""
 FRUITLESS_ROLLOUTS = 20
 """Sampled rollouts in a row without a new graph after which the policy has nothing more to say."""
 
@@ -51,12 +53,14 @@ class PPOAgent:
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
         actor = _Actor(search, env, policy, known)
-        actor.rollout(None)
-        fruitless = 0
+        actor.rollout(None, 1.0)
+        temperature, fruitless = 1.0, 0
         while self.sampled and not search.exhausted and fruitless < FRUITLESS_ROLLOUTS:
             before = search.measurements
-            actor.rollout(rng)
+            actor.rollout(rng, temperature)
             fruitless = 0 if search.measurements > before else fruitless + 1
+            # A policy that is sure of itself finds nothing new: let it wander further while the budget lasts.
+            temperature = 1.0 if fruitless == 0 else temperature * WARMING
         return conclude(search, self.name)
 
     def _load(self, problem: Problem) -> Checkpoint:
@@ -73,8 +77,9 @@ class _Actor:
     ) -> None:
         self._search, self._env, self._policy, self._known = search, env, policy, known_rules
 
-    def rollout(self, rng: np.random.Generator | None) -> None:
-        """The likeliest actions from the start without `rng`; with it, sampled ones from a point on the best path."""
+    def rollout(self, rng: np.random.Generator | None, temperature: float) -> None:
+        """The likeliest actions from the start without `rng`; with it, sampled ones from a point on the best path, at
+        least one of them."""
         env, search = self._env, self._search
         observation, _ = env.reset()
         actions: tuple[Action, ...] = ()
@@ -85,8 +90,10 @@ class _Actor:
                 keys = [candidate.key for candidate in env.candidates]
                 observation, _, terminated, truncated, _ = env.step(keys.index(action.key))
                 done = terminated or truncated
+        start = len(actions)
         while not done and not search.exhausted:
-            choice = self._choose(observation, rng)
+            first = rng is not None and len(actions) == start
+            choice = self._choose(observation, rng, temperature, stop=not first)
             if choice == env.no_op:
                 break
             actions = (*actions, action_of(env.candidates[choice]))
@@ -94,13 +101,14 @@ class _Actor:
             done = terminated or truncated
             search.measure(env.graph, actions)
 
-    def _choose(self, observation: Observation, rng: np.random.Generator | None) -> int:
+    def _choose(self, observation: Observation, rng: np.random.Generator | None, temperature: float, stop: bool) -> int:
         mask = self._env.action_masks() & self._known[observation["candidate_rule"]]
-        mask[self._env.no_op] = True
+        mask[self._env.no_op] = stop or not mask[:-1].any()
         probabilities = self._policy.action_probabilities(observation, mask).numpy().astype(np.float64)
         if rng is None:
             return int(probabilities.argmax())
-        return int(rng.choice(len(probabilities), p=probabilities / probabilities.sum()))
+        flattened = np.where(mask, probabilities, 0.0) ** (1.0 / temperature)
+        return int(rng.choice(len(flattened), p=flattened / flattened.sum()))
 
 
 def acting_env(problem: Problem, env: EnvConfig) -> GraphRewriteEnv:
