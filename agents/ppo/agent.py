@@ -21,6 +21,9 @@ from envs.observation import Observation, feature_sizes
 from envs.problem import Problem
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 
+SETBACK, PATIENCE = 0.02, 2
+"""A sampled rollout ends once more than PATIENCE graphs in a row are slower than the best by more than SETBACK: enough
+to cross a valley of a layout change, without measuring a lost cause to its end."""
 WARMING = 1.5
 """Factor on the temperature of sampling after a rollout without a new graph."""
 FRUITLESS_ROLLOUTS = 20
@@ -85,12 +88,13 @@ class _Actor:
         actions: tuple[Action, ...] = ()
         best, done = search.best, False
         if rng is not None and best is not None:
-            actions = best.actions[: int(rng.integers(len(best.actions) + 1))]
+            whole = len(best.actions)
+            actions = best.actions[: whole if rng.random() < 0.5 else int(rng.integers(whole + 1))]
             for action in actions:
                 keys = [candidate.key for candidate in env.candidates]
                 observation, _, terminated, truncated, _ = env.step(keys.index(action.key))
                 done = terminated or truncated
-        start = len(actions)
+        start, behind = len(actions), 0
         while not done and not search.exhausted:
             first = rng is not None and len(actions) == start
             choice = self._choose(observation, rng, temperature, stop=not first)
@@ -99,7 +103,9 @@ class _Actor:
             actions = (*actions, action_of(env.candidates[choice]))
             observation, _, terminated, truncated, _ = env.step(choice)
             done = terminated or truncated
-            search.measure(env.graph, actions)
+            speedup = search.measure(env.graph, actions).speedup
+            behind = 0 if best is None or speedup > best.latency.speedup * (1.0 - SETBACK) else behind + 1
+            done = done or (rng is not None and behind > PATIENCE)
 
     def _choose(self, observation: Observation, rng: np.random.Generator | None, temperature: float, stop: bool) -> int:
         mask = self._env.action_masks() & self._known[observation["candidate_rule"]]

@@ -63,7 +63,7 @@ class Progress:
     """(timesteps, mean episode reward of the last 20, best speed-up so far) per finished episode."""
 
 
-SCREEN_IN_TRAINING = Plan(min_pairs=3, budget_s=0.12)
+SCREEN_IN_TRAINING = Plan(instances=3, min_pairs=3, target_ci_width=0.03, budget_s=0.12)
 """Half the time of `SCREEN`, a third of which goes into building sessions: a learner averages over many
 measurements, and sees twice as many graphs."""
 

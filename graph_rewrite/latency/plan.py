@@ -54,8 +54,9 @@ class Plan:
         return cls(**values)
 
 
-# One session a side, of which the baseline's is kept open: 0.4 s for a model of 20 ms, 1.5 s for one of 110 ms.
-SCREEN = Plan()
+# 0.4 s for a model of 20 ms and 1.5 s for one of 110 ms, with one session a side, of which the baseline's is kept open.
+# A model of 1 ms has time for several: one pair of sessions can't tell a gain of 3% from none.
+SCREEN = Plan(instances=4, target_ci_width=0.025)
 
 # 4 to 8 fresh sessions a side: 5 to 8 s for a model of 110 ms, session builds included.
 FULL = Plan(instances=8, min_instances=4, min_pairs=3, max_pairs=40, target_ci_width=0.015, budget_s=6.0)
