@@ -21,7 +21,7 @@ from envs.observation import Observation, feature_sizes
 from envs.problem import Problem
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 
-SETBACK, PATIENCE = 0.02, 2
+SETBACK, PATIENCE = 0.01, 1
 """A sampled rollout ends once more than PATIENCE graphs in a row are slower than the best by more than SETBACK: enough
 to cross a valley of a layout change, without measuring a lost cause to its end."""
 WARMING = 1.5
@@ -79,6 +79,8 @@ class _Actor:
         self, search: Search, env: GraphRewriteEnv, policy: CandidatePolicy, known_rules: NDArray[np.bool_]
     ) -> None:
         self._search, self._env, self._policy, self._known = search, env, policy, known_rules
+        self._tried: dict[str, set[str]] = {}
+        """Keys of the candidates that sampled rollouts began with, by the hash of the graph they were taken from."""
 
     def rollout(self, rng: np.random.Generator | None, temperature: float) -> None:
         """The likeliest actions from the start without `rng`; with it, sampled ones from a point on the best path, at
@@ -97,9 +99,11 @@ class _Actor:
         start, behind = len(actions), 0
         while not done and not search.exhausted:
             first = rng is not None and len(actions) == start
-            choice = self._choose(observation, rng, temperature, stop=not first)
+            choice = self._choose(observation, rng, temperature, first)
             if choice == env.no_op:
                 break
+            if first:
+                self._tried.setdefault(env.graph.hash, set()).add(env.candidates[choice].key)
             actions = (*actions, action_of(env.candidates[choice]))
             observation, _, terminated, truncated, _ = env.step(choice)
             done = terminated or truncated
@@ -107,9 +111,15 @@ class _Actor:
             behind = 0 if best is None or speedup > best.latency.speedup * (1.0 - SETBACK) else behind + 1
             done = done or (rng is not None and behind > PATIENCE)
 
-    def _choose(self, observation: Observation, rng: np.random.Generator | None, temperature: float, stop: bool) -> int:
+    def _choose(
+        self, observation: Observation, rng: np.random.Generator | None, temperature: float, first: bool
+    ) -> int:
+        """An action; the first of a sampled rollout is one that was not tried from here before."""
         mask = self._env.action_masks() & self._known[observation["candidate_rule"]]
-        mask[self._env.no_op] = stop or not mask[:-1].any()
+        if first:
+            tried = self._tried.get(self._env.graph.hash, set())
+            mask[[k for k in np.flatnonzero(mask[:-1]) if self._env.candidates[int(k)].key in tried]] = False
+        mask[self._env.no_op] = not first or not mask[:-1].any()
         probabilities = self._policy.action_probabilities(observation, mask).numpy().astype(np.float64)
         if rng is None:
             return int(probabilities.argmax())
