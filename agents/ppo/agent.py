@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.utils import ConstantSchedule
 
-from agents.base import Action, Budget, OptimizationResult, Search, action_of
+from agents.base import Action, Budget, OptimizationResult, Search, Visit, action_of
 from agents.config import Config, EnvConfig
 from agents.paths import checkpoints
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, adapt_weights, check_vocabulary, load_checkpoint
@@ -21,9 +21,13 @@ from envs.observation import Observation, feature_sizes
 from envs.problem import Problem
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 
-SETBACK, PATIENCE = 0.01, 1
-"""A sampled rollout ends once more than PATIENCE graphs in a row are slower than the best by more than SETBACK: enough
-to cross a valley of a layout change, without measuring a lost cause to its end."""
+CLEAR = 0.01
+"""A difference in speed-up that is more than noise. Following smaller ones would be climbing on luck."""
+TRUST = 4
+"""Graphs in a row without a clear gain that a rollout may pass: enough to cross the valley of a layout change."""
+FROM_BEST = 0.75
+"""Share of the sampled rollouts that go on from the best graph and end with the first action that gains nothing; the
+others begin somewhere on the way to it, and are trusted like the deterministic one."""
 WARMING = 1.5
 """Factor on the temperature of sampling after a rollout without a new graph."""
 FRUITLESS_ROLLOUTS = 20
@@ -81,6 +85,7 @@ class _Actor:
         self._search, self._env, self._policy, self._known = search, env, policy, known_rules
         self._tried: dict[str, set[str]] = {}
         """Keys of the candidates that sampled rollouts began with, by the hash of the graph they were taken from."""
+        self._base: Visit | None = None
 
     def rollout(self, rng: np.random.Generator | None, temperature: float) -> None:
         """The likeliest actions from the start without `rng`; with it, sampled ones from a point on the best path, at
@@ -88,10 +93,14 @@ class _Actor:
         env, search = self._env, self._search
         observation, _ = env.reset()
         actions: tuple[Action, ...] = ()
-        best, done = search.best, False
-        if rng is not None and best is not None:
-            whole = len(best.actions)
-            actions = best.actions[: whole if rng.random() < 0.5 else int(rng.integers(whole + 1))]
+        done = False
+        patience = TRUST
+        if rng is not None and self._base is not None:
+            path = self._base.actions
+            if rng.random() < FROM_BEST:
+                actions, patience = path, 0
+            else:
+                actions = path[: int(rng.integers(len(path) + 1))]
             for action in actions:
                 keys = [candidate.key for candidate in env.candidates]
                 observation, _, terminated, truncated, _ = env.step(keys.index(action.key))
@@ -107,9 +116,17 @@ class _Actor:
             actions = (*actions, action_of(env.candidates[choice]))
             observation, _, terminated, truncated, _ = env.step(choice)
             done = terminated or truncated
-            speedup = search.measure(env.graph, actions).speedup
-            behind = 0 if best is None or speedup > best.latency.speedup * (1.0 - SETBACK) else behind + 1
-            done = done or (rng is not None and behind > PATIENCE)
+            behind = 0 if self._gains(actions) else behind + 1
+            done = done or behind > patience
+
+    def _gains(self, actions: tuple[Action, ...]) -> bool:
+        """Measure where the rollout stands; a graph that is clearly faster becomes the base of those to come."""
+        search, graph = self._search, self._env.graph
+        speedup = search.measure(graph, actions).speedup
+        if self._base is not None and speedup <= self._base.latency.speedup * (1.0 + CLEAR):
+            return False
+        self._base = search.visits[graph.hash]
+        return True
 
     def _choose(
         self, observation: Observation, rng: np.random.Generator | None, temperature: float, first: bool
