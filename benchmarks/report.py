@@ -125,6 +125,9 @@ def main() -> int:
     if arguments.kind == "curves":
         draw_curves(runs, arguments.out.with_suffix(".png"))
         return 0
+    for run in runs:
+        for entry in run["results"]:
+            entry.pop("onnx_path", None)  # a place on this machine
     arguments.out.with_suffix(".md").write_text(compare(runs))
     arguments.out.with_suffix(".json").write_text(json.dumps(runs, indent=1) + "\n")
     draw_comparison(runs, arguments.out.with_suffix(".png"))

@@ -60,14 +60,15 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     run = new_run(arguments.runs, arguments.model, "-".join(arguments.agents))
     write_config(run, config, {"model": uri, "agents": list(arguments.agents), "seed": arguments.seed})
     console.print(f"model {uri}: {problem.model.report}")
-    entries = []
+    entries: list[dict[str, Any]] = []
+    summary: dict[str, Any] = {}
     for repeat in range(arguments.repeats):
         for agent in agents:
-            entries.append(
-                _run_agent(agent, problem, _budget(arguments, config), arguments.seed + repeat, run, console)
-            )
-    summary = summarise(uri, problem, entries)
-    write_json(run / "result.json", summary)
+            seed = arguments.seed + repeat
+            entries.append(_run_agent(agent, problem, _budget(arguments, config), seed, run, console))
+            # After every agent, so that an interrupted comparison keeps what it has.
+            summary = summarise(uri, problem, entries)
+            write_json(run / "result.json", summary)
     if arguments.json:
         print_json(summary)
     else:
