@@ -85,7 +85,7 @@ class TestOpset:
             (sample_models.functions, 18, ""),
             (sample_models.loop, 16, ""),
         ],
-        ids=str,
+        ids=["conditional", "functions", "loop"],
     )
     def test_bodies_that_mean_the_same_are_kept_bit_by_bit(
         self, build: Callable[[], onnx.ModelProto], opset: int, note: str
