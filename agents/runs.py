@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -80,13 +79,6 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "message": result.message,
         "trajectory": [list(point) for point in result.trajectory],
     }
-
-
-def copy_checkpoint(source: Path, target: Path) -> None:
-    """Copy the files of a checkpoint that are needed to use it."""
-    target.mkdir(parents=True, exist_ok=True)
-    for name in ("policy.safetensors", "policy.json"):
-        shutil.copyfile(source / name, target / name)
 
 
 def _plain(value: Any) -> Any:

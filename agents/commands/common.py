@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 from agents.config import Config, load_config, model_uri
+from envs.problem import Problem, open_problem
 from graph_rewrite.rules.cli import parse_shapes
 
 
@@ -43,6 +44,13 @@ class ModelArguments:
     def uri(self, config: Config, parameters: dict[str, int] | None = None) -> str:
         """The model's URI with the configured parameters, changed by `parameters`."""
         return model_uri(self.model, {**config.model, **(parameters or {})})
+
+    def open(self, config: Config, *, cached: bool = True) -> Problem:
+        """The model as a problem; with `cached`, latencies are remembered on disk."""
+        return open_problem(
+            self.uri(config), provider=self.provider, threads=self.threads, granularity=config.env.granularity,
+            deployment_choices=not self.fixed_deployment, shapes=self.shapes(), cached=cached,
+        )  # fmt: skip
 
     def shapes(self) -> dict[str, tuple[int, ...]] | None:
         """Input shapes by name.

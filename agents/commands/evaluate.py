@@ -17,7 +17,7 @@ from agents.ppo.agent import PPOAgent
 from agents.ppo.checkpoint import load_checkpoint
 from agents.report import print_json, results_table, rewrites_table, search_display
 from agents.runs import new_run, result_entry, write_config, write_json, write_optimized
-from envs.problem import Problem, open_problem
+from envs.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,8 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     torch.set_num_threads(1)
     agents = [_agent(name, arguments) for name in arguments.agents]
     uri = arguments.uri(config)
-    problem = open_problem(
-        uri, provider=arguments.provider, threads=arguments.threads, granularity=config.env.granularity,
-        deployment_choices=not arguments.fixed_deployment, shapes=arguments.shapes(),
-        cached=False,  # agents are compared on what they measure, not on what an earlier run left on disk
-    )  # fmt: skip
+    # Agents are compared on what they measure, not on what an earlier run left on disk.
+    problem = arguments.open(config, cached=False)
     run = new_run(arguments.runs, arguments.model, "-".join(arguments.agents))
     write_config(run, config, {"model": uri, "agents": list(arguments.agents), "seed": arguments.seed})
     console.print(f"model {uri}: {problem.model.report}")
@@ -102,8 +99,7 @@ def summarise(uri: str, problem: Problem, entries: list[dict[str, Any]]) -> dict
 def _agent(name: str, arguments: EvaluateArguments) -> Agent:
     if name != "ppo" or arguments.checkpoint is None:
         return make_agent(name)
-    folder = arguments.checkpoint
-    return PPOAgent(load_checkpoint(folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder))
+    return PPOAgent(load_checkpoint(arguments.checkpoint))
 
 
 def _budget(arguments: EvaluateArguments, config: Config) -> Budget:

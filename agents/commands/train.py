@@ -20,7 +20,7 @@ from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.trainer import Progress, Trainer, TrainingOptions
 from agents.report import results_table, rewrites_table, search_display, training_display
 from agents.runs import new_run, result_entry, write_config, write_json, write_optimized
-from envs.problem import Problem, open_problem
+from envs.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def train(arguments: TrainArguments, console: Console) -> int:
     """Train, then optimise; everything lands in a run folder."""
     config = arguments.configure()
-    resume = _resumed(arguments.resume)
+    resume = None if arguments.resume is None else load_checkpoint(arguments.resume)
     torch.manual_seed(arguments.seed)
     torch.set_num_threads(1)
     uri = arguments.uri(config)
-    problem = open_problem(
-        uri, provider=arguments.provider, threads=arguments.threads, granularity=config.env.granularity,
-        deployment_choices=not arguments.fixed_deployment, shapes=arguments.shapes(),
-    )  # fmt: skip
+    problem = arguments.open(config)
     run = new_run(arguments.runs, arguments.model, "ppo")
     write_config(run, config, _plain_arguments(arguments))
     console.print(f"model {uri}: {problem.model.report}")
@@ -109,7 +106,7 @@ def _learn(
         raise
     finally:
         trainer.close()
-    return progress, load_checkpoint(run / "checkpoint")
+    return progress, load_checkpoint(run)
 
 
 def _optimise(
@@ -118,12 +115,6 @@ def _optimise(
     budget = Budget(config.search.measurements, config.search.seconds)
     with search_display(console, "ppo") as update:
         return PPOAgent(checkpoint).optimize(problem, budget, seed=arguments.seed, progress=update)
-
-
-def _resumed(path: Path | None) -> Checkpoint | None:
-    if path is None:
-        return None
-    return load_checkpoint(path / "checkpoint" if (path / "checkpoint").is_dir() else path)
 
 
 def _resume_command(arguments: TrainArguments, run: Path) -> str:

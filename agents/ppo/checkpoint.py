@@ -77,12 +77,13 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint folder.
+    """Read a checkpoint folder, or that of a run.
 
     Raises:
         CheckpointError: a file is missing, truncated or of another format.
     """
     path = Path(folder)
+    path = path / "checkpoint" if (path / "checkpoint").is_dir() else path
     for name in (DESCRIPTION, WEIGHTS):
         if not (path / name).is_file():
             raise CheckpointError(f"{path}: no checkpoint, {name} is missing; train one with: make train MODEL=...")
