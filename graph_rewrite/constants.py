@@ -37,9 +37,13 @@ class ConstantExpression:
 
 
 class Constant:
-    """A tensor known before run time, identified by its `digest`."""
+    """A tensor known before run time, identified by its `digest`.
 
-    __slots__ = ("__weakref__", "_array", "_digest", "expression", "tensor", "type")
+    `origin` is the expression whose elements, rounded, the constant holds, also where it was evaluated at once: exact
+    proofs read it.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_digest", "expression", "origin", "tensor", "type")
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class Constant:
     ) -> None:
         self.type, self._digest = type, digest
         self.tensor, self.expression, self._array = tensor, expression, array
+        self.origin = expression
 
     @property
     def digest(self) -> str:

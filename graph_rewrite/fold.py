@@ -42,6 +42,7 @@ def fold(
             known = Constant(type, key, expression=expression)
             if known.is_small and all(constant is None or constant.is_small for constant in inputs):
                 known = from_array(evaluate_constant(known))
+                known.origin = expression
             _BY_DIGEST[key] = known
         results.append(known)
     return tuple(results)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,20 @@ def run_graph(graph: Graph, feeds: Mapping[str, Array], float64: bool = True) ->
 
     `feeds` maps input names to arrays of the declared shapes; an input with an initializer may be left out.
     """
+    values = run_values(graph, feeds, float64)
+    return [values[v] if v in values else _widen(graph.constants[v].numpy(), float64) for v in graph.outputs]
+
+
+def run_values(
+    graph: Graph,
+    feeds: Mapping[str, Array],
+    float64: bool = True,
+    disturb: Callable[[Array], Array] | None = None,
+) -> dict[int, Array]:
+    """Every value of a graph by its id, as `run_graph` computes them: inputs, constants in use, and results.
+
+    `disturb` is applied to each operand of each operator (Monte Carlo arithmetic: how far do roundings spread?).
+    """
     values = {value: _widen(constant.numpy(), float64) for value, constant in graph.stored.items()}
     for value in graph.inputs:
         if value not in values or graph.names[value] in feeds:
@@ -56,11 +71,13 @@ def run_graph(graph: Graph, feeds: Mapping[str, Array], float64: bool = True) ->
             if source is not None and source not in values:
                 values[source] = _widen(graph.constants[source].numpy(), float64)
             arrays.append(None if source is None else values[source])
+        if disturb is not None:
+            arrays = [None if array is None else disturb(array) for array in arrays]
         attrs = _widen_attrs(node.op, node.attrs) if float64 else node.attrs
         results = run_operator(node.op, node.domain, attrs, arrays, graph.opset, len(node.outputs))
         for value, array in zip(node.outputs, results, strict=False):
             values[value] = _widen(array, float64)
-    return [values[v] if v in values else _widen(graph.constants[v].numpy(), float64) for v in graph.outputs]
+    return values
 
 
 def _as_model(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:
@@ -91,6 +108,8 @@ def _is_direct(op: str, inputs: Sequence[Array | None], outputs: int, opset: int
     """Whether the shortcut in `_DIRECT` covers this use of the operator."""
     if op == "Attention":
         return outputs == 1 and len(inputs) <= 4 and opset < 25  # no cache; opset 25 has windows
+    if op == "MaxPool":
+        return outputs == 1 and inputs[0] is not None and inputs[0].dtype.kind in "fiu"
     return outputs == 1
 
 
@@ -102,6 +121,37 @@ def _softmax_of_rows(attrs: Mapping[str, AttrValue], x: Array) -> Array:
     """Softmax before opset 13, over all axes from `axis` on together; the reference evaluator has the new one alone."""
     rows = x.reshape(math.prod(x.shape[: attrs.get("axis", 1) % x.ndim]), -1)
     return contrib.softmax(rows).reshape(x.shape)
+
+
+def _max_pool(attrs: Mapping[str, AttrValue], x: Array) -> Array:
+    """MaxPool over any number of spatial axes; the reference evaluator fails on some of its attributes together."""
+    kernel, sizes = attrs["kernel_shape"], x.shape[2:]
+    rank, mode = len(kernel), attrs.get("auto_pad", "NOTSET")
+    strides, dilations = attrs.get("strides", (1,) * rank), attrs.get("dilations", (1,) * rank)
+    pads = attrs.get("pads", (0,) * (2 * rank)) if mode == "NOTSET" else (0,) * (2 * rank)
+    before, counts = list(pads[:rank]), []
+    for i, (size, k, stride, dilation) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
+        span = (k - 1) * dilation + 1
+        if mode.startswith("SAME"):
+            counts.append(-(-size // stride))
+            total = max((counts[-1] - 1) * stride + span - size, 0)
+            before[i] = total // 2 if mode == "SAME_UPPER" else total - total // 2
+            continue
+        room = size + before[i] + pads[rank + i] - span
+        count = (-(-room // stride) if attrs.get("ceil_mode", 0) else room // stride) + 1
+        # A window must not start in the padding at the end.
+        counts.append(count - (attrs.get("ceil_mode", 0) and (count - 1) * stride >= size + before[i]))
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    reach = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(counts, strides, kernel, dilations, strict=True)]
+    room_after = [max(r - b - size, 0) for r, b, size in zip(reach, before, sizes, strict=True)]
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(before, room_after, strict=True)], constant_values=least)
+    taps = []
+    for offset in itertools.product(*map(range, kernel)):
+        starts = [o * d for o, d in zip(offset, dilations, strict=True)]
+        steps = zip(starts, counts, strides, strict=True)
+        taps.append(padded[:, :, *(slice(start, start + (n - 1) * s + 1, s) for start, n, s in steps)])
+    result: Array = np.max(taps, axis=0)
+    return result
 
 
 def _layer_normalization(attrs: Mapping[str, AttrValue], x: Array, scale: Array, bias: Array | None = None) -> Array:
@@ -141,7 +191,7 @@ def _attention(
 # The reference evaluator takes about 100 us per call, and down-casts or loops over elements in some operators; these
 # are the ones that weights pass through, and those of transformers.
 _DIRECT: dict[str, Any] = {
-    "Transpose": lambda attrs, x: np.ascontiguousarray(np.transpose(x, attrs.get("perm"))),
+    "Transpose": lambda attrs, x: np.asarray(np.transpose(x, attrs.get("perm")), order="C"),
     "Reshape": _reshape,
     "Concat": lambda attrs, *xs: np.concatenate(xs, axis=attrs["axis"]),
     "MatMul": lambda attrs, a, b: np.matmul(a, b),
@@ -149,6 +199,8 @@ _DIRECT: dict[str, Any] = {
     "Add": lambda attrs, a, b: a + b,
     "Sub": lambda attrs, a, b: a - b,
     "Identity": lambda attrs, x: x,
+    "MaxPool": _max_pool,
+    "Softsign": lambda attrs, x: x / (1 + np.abs(x)),
     "Sigmoid": lambda attrs, x: contrib.sigmoid(x),
     "Softmax": lambda attrs, x: contrib.softmax(x, attrs.get("axis", -1)),
     "Erf": lambda attrs, x: contrib.erf(x),

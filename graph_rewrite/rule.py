@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from graph_rewrite.ir import digest
+from graph_rewrite.ir import Graph, digest
 from graph_rewrite.patterns import Pattern, build_pattern
 
 if TYPE_CHECKING:
     from graph_rewrite.matching import Match
     from graph_rewrite.region import RegionBuilder
+
+
+SIGNED_ZERO = "the sign of zero"
+"""In `Rule.lossy`: a zero of the other sign may come out, and after it the opposite infinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,22 @@ class Rule:
     *variables)` builds what replaces the roots: a value per root, or a Refusal. In both, variables are `Ref`s.
     """
 
-    family: ClassVar[str] = ""
-    symmetric: ClassVar[bool] = False
+    family: str = ""
+    origin: str = "hand"
+    """Where the rule comes from: `hand`, `generated` or `taso`."""
+    symmetric: bool = False
     """The roots are interchangeable: match them in one order only."""
     shared_interior: ClassVar[bool] = False
     """Interior values may be used elsewhere; their nodes then stay."""
+    lossy: ClassVar[frozenset[str]] = frozenset()
+    """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs of `graph_rewrite.soundness.values` on which it
+    may differ. The certificate states it."""
+
+    examples: ClassVar[Mapping[str, Sequence[float]]] = {}
+    """Elements of constants at which the rule applies, by variable, where the usual ones don't do."""
+    setting: Callable[..., Any] | None = None
+    """A larger pattern in whose occurrences the rule applies, where `source` alone does not do: written like `source`,
+    for conditions that look at what surrounds a match. Instances for the verifier are made from it."""
 
     @property
     def name(self) -> str:
@@ -69,15 +84,22 @@ class Rule:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the rule by its code and that of its bases, so that a certificate can tell that it changed."""
-        own = [kind for kind in type(self).__mro__ if issubclass(kind, Rule) and kind is not Rule]
-        return digest(self.name, *(inspect.getsource(kind) for kind in own))
+        """Identifies the rule by its code, that of its bases and of the helpers they use, so that a certificate can
+        tell that it changed."""
+        from graph_rewrite.soundness.digests import code_digest
+
+        bases = tuple(kind for kind in type(self).__mro__[1:] if issubclass(kind, Rule) and kind is not Rule)
+        return digest(self.name, code_digest(type(self), bases))
 
     def source(self, op: Any, *variables: Any) -> Any:
         raise TypeError(f"rule {self.name} has no source pattern: define source(self, op, ...)")
 
     def check(self, m: Match, *variables: Any) -> Refusal | None:
         return None
+
+    def cases(self) -> Iterable[Graph]:
+        """Source graphs at which the rule applies, beside those that the verifier makes from the pattern."""
+        return ()
 
     def target(self, op: RegionBuilder, m: Match, *variables: Any) -> Any:
         raise TypeError(f"rule {self.name} has no target: define target(self, op, m, ...)")

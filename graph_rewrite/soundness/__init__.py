@@ -1,0 +1,1 @@
+"""Are the rules sound? Instances of every rule, exact and floating-point comparison of their sides, certificates."""

@@ -1,0 +1,121 @@
+"""What a rule's code is: its class, and all of the rules' package that the class refers to by name.
+
+A certificate holds for the code it was made for. The digest covers the source text of the rule's class and its bases,
+and of every function, class and constant at the top level of `graph_rewrite.rules` (and of the rule's own module) that
+they name, and so on. Matcher, types and reference semantics are not covered: `make verify-rules` derives all
+certificates again when those change.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from graph_rewrite.ir import digest
+
+PACKAGE = "graph_rewrite.rules"
+Symbol = tuple[str, str]
+"""Module and name of a definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """Source text of a statement at the top level of a module, and all names in it."""
+
+    text: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """Definitions by name, and what names of other modules of the package stand for."""
+
+    definitions: dict[str, _Definition]
+    imports: dict[str, Symbol]
+
+
+def code_digest(kind: type, bases: tuple[type, ...]) -> str:
+    """Digest of the code of a rule's class `kind`; `bases` are those of its bases that belong to the rule.
+
+    Raises:
+        OSError: a class whose source can't be read, as of one typed into an interpreter.
+    """
+    pending: list[Symbol] = []
+    loose: list[str] = []
+    for base in (kind, *bases):
+        if base.__qualname__ in _module(base.__module__).definitions:
+            pending.append((base.__module__, base.__qualname__))
+        else:
+            loose.append(inspect.getsource(base))
+    found: dict[Symbol, str] = {}
+    while pending:
+        symbol = pending.pop()
+        if symbol in found:
+            continue
+        module = _module(symbol[0])
+        definition = module.definitions.get(symbol[1])
+        if definition is None:
+            continue
+        found[symbol] = definition.text
+        for name in definition.names:
+            pending.append(module.imports.get(name, (symbol[0], name)))
+    return digest(*loose, *(found[symbol] for symbol in sorted(found)))
+
+
+def package_digest() -> str:
+    """Digest of all modules of the rules' package: while it stays, so does every rule's."""
+    folder = Path(__file__).resolve().parents[1] / "rules"
+    return digest(*(part for file in sorted(folder.glob("*.py")) for part in (file.name, file.read_text("utf-8"))))
+
+
+@cache
+def _module(name: str) -> _Module:
+    """A module's definitions; none for a module without a readable file."""
+    file = getattr(sys.modules.get(name), "__file__", None) or _file_of(name)
+    if file is None or not file.endswith(".py"):
+        return _Module({}, {})
+    text = Path(file).read_text("utf-8")
+    lines = text.splitlines()
+    definitions: dict[str, list[_Definition]] = {}
+    imports: dict[str, Symbol] = {}
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(PACKAGE):
+            imports |= {alias.asname or alias.name: (str(statement.module), alias.name) for alias in statement.names}
+        for defined in _defined(statement):
+            definitions.setdefault(defined, []).append(_definition(statement, lines))
+    merged = {
+        name: parts[0] if len(parts) == 1 else _Definition(
+            "\n".join(part.text for part in parts), frozenset().union(*(part.names for part in parts))
+        )
+        for name, parts in definitions.items()
+    }  # fmt: skip
+    return _Module(merged, imports)
+
+
+def _file_of(name: str) -> str | None:
+    if not name.startswith(f"{PACKAGE}."):
+        return None
+    file = Path(__file__).resolve().parents[1] / "rules" / f"{name.rpartition('.')[2]}.py"
+    return str(file) if file.exists() else None
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    """Names that a statement at the top level of a module defines."""
+    if isinstance(statement, (ast.ClassDef, ast.FunctionDef)):
+        return [statement.name]
+    if isinstance(statement, ast.Assign):
+        return [node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+    if isinstance(statement, (ast.AnnAssign, ast.AugAssign)) and isinstance(statement.target, ast.Name):
+        return [statement.target.id]
+    return []
+
+
+def _definition(statement: ast.stmt, lines: list[str]) -> _Definition:
+    decorators = getattr(statement, "decorator_list", [])
+    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    return _Definition("\n".join(lines[first - 1 : statement.end_lineno]), frozenset(names))
