@@ -13,12 +13,12 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.rewritegym-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train evaluate test lint types format bench doctor clean
+.PHONY: help setup train evaluate test lint types verify-rules format bench doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## create the virtual environment and install everything into it
 
@@ -47,6 +47,9 @@ lint: setup ## check style, formatting and the direction of imports
 
 types: setup ## check types (mypy --strict)
 	@$(PY) -m mypy
+
+verify-rules: setup ## derive the certificates of all rules again, at every instance
+	@$(PY) -m graph_rewrite rules verify $(ARGS)
 
 format: setup ## format the code and mend what ruff can mend
 	@$(PY) -m ruff check --fix --quiet .

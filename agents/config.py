@@ -28,6 +28,8 @@ class EnvConfig:
     """N of X-RLflow: latency is measured every N steps."""
     granularity: Granularity = "both"
     """Offer rewrites per `site`, per `class` of sites, or `both`."""
+    rules: str = "default"
+    """Rule sets, separated by commas: default, generated, taso, or all."""
     max_candidates: int = 256
     max_nodes: int = 2048
     max_edges: int = 4096

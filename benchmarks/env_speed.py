@@ -1,6 +1,6 @@
 """How fast the environment steps, without any latency measurement.
 
-    python -m benchmarks.env_speed --model bert [--json]
+    python -m benchmarks.env_speed --model bert [--rules all] [--json]
 
 step_ms_p50, step_ms_p95: one step (apply, enumerate, observe, mask) over random legal site and class actions;
 scratch_ms: all candidates of the model by a fresh Rewriter; policy_ms: a forward pass of the policy on the observations
@@ -37,6 +37,7 @@ from envs.observation import Observation
 from graph_rewrite import Graph, Rewriter, zoo
 from graph_rewrite.latency import Latency
 from graph_rewrite.latency.base import Effort, Measurable
+from graph_rewrite.rules import rule_set
 
 LIMITS = {
     "step_ms_p50": 10.0, "step_ms_p95": 30.0, "scratch_ms": 200.0, "policy_ms": 20.0, "extra_env_mb": 30.0,
@@ -60,6 +61,8 @@ class Arguments:
     """Episodes of 40 steps that are timed."""
     seed: int = 0
     """Seed of the random actions."""
+    rules: str = "default"
+    """Rule sets, separated by commas: default, generated, taso, or all."""
     json: bool = False
     """Print one JSON object and nothing else."""
 
@@ -97,7 +100,7 @@ class Unmeasured:
 def measure(arguments: Arguments) -> Speed:
     """Take all figures."""
     rng = np.random.default_rng(arguments.seed)
-    env = make_env(arguments.model)
+    env = make_env(arguments.model, arguments.rules)
     for _ in rollout(env, rng):
         pass  # warms the memos of types and folded constants up, as any training does in its first episode
     samples = [sample for _ in range(arguments.episodes) for sample in rollout(env, rng)]
@@ -105,18 +108,19 @@ def measure(arguments: Arguments) -> Speed:
     return Speed(
         step_ms_p50=statistics.median(times),
         step_ms_p95=float(np.percentile(times, 95)),
-        scratch_ms=scratch_ms(env.problem.model.graph),
+        scratch_ms=scratch_ms(env.problem.model.graph, arguments.rules),
         policy_ms=policy_ms(env, [(observation, mask) for _, observation, mask in samples[::10]]),
-        extra_env_mb=extra_env_mb(arguments.model, rng),
-        depth_ratio=depth_ratio(arguments.model, arguments.seed),
+        extra_env_mb=extra_env_mb(arguments.model, arguments.rules, rng),
+        depth_ratio=depth_ratio(arguments.model, arguments.rules, arguments.seed),
     )
 
 
-def make_env(model: str) -> GraphRewriteEnv:
+def make_env(model: str, rules: str = "default") -> GraphRewriteEnv:
     """An environment with default limits that measures nothing."""
     return GraphRewriteEnv(
-        model, meter=Unmeasured(), provider="cpu", horizon=HORIZON, feedback_every=HORIZON + 1, measure_last=False
-    )
+        model, meter=Unmeasured(), provider="cpu", rules=rules, horizon=HORIZON, feedback_every=HORIZON + 1,
+        measure_last=False,
+    )  # fmt: skip
 
 
 def rollout(env: GraphRewriteEnv, rng: np.random.Generator) -> Iterator[tuple[float, Observation, Any]]:
@@ -136,9 +140,9 @@ def rollout(env: GraphRewriteEnv, rng: np.random.Generator) -> Iterator[tuple[fl
             return
 
 
-def scratch_ms(graph: Graph, repeats: int = 5) -> float:
+def scratch_ms(graph: Graph, rules: str = "default", repeats: int = 5) -> float:
     """Enumeration by a Rewriter that has not seen the graph."""
-    return 1e3 * statistics.median(timed(lambda: Rewriter().candidates(graph)) for _ in range(repeats))
+    return 1e3 * statistics.median(timed(lambda: Rewriter(rule_set(rules)).candidates(graph)) for _ in range(repeats))
 
 
 def policy_ms(env: GraphRewriteEnv, states: list[tuple[Observation, Any]]) -> float:
@@ -154,13 +158,13 @@ def policy_ms(env: GraphRewriteEnv, states: list[tuple[Observation, Any]]) -> fl
     return 1e3 * statistics.median(timed(lambda s=state: policy.action_probabilities(*s)) for state in states)  # type: ignore[misc]
 
 
-def extra_env_mb(model: str, rng: np.random.Generator, count: int = 4, steps: int = 10) -> float:
+def extra_env_mb(model: str, rules: str, rng: np.random.Generator, count: int = 4, steps: int = 10) -> float:
     """Resident memory per further environment, each some steps into an episode."""
     envs = []
     gc.collect()
     before = resident_mb()
     for _ in range(count):
-        env = make_env(model)
+        env = make_env(model, rules)
         for _, _ in zip(rollout(env, rng), range(steps), strict=False):
             pass
         envs.append(env)
@@ -168,7 +172,7 @@ def extra_env_mb(model: str, rng: np.random.Generator, count: int = 4, steps: in
     return max(0.0, resident_mb() - before) / count
 
 
-def depth_ratio(model: str, seed: int) -> float | None:
+def depth_ratio(model: str, rules: str, seed: int) -> float | None:
     """Apply + enumerate of site actions on a deep model over the same on a shallow one."""
     name = model.removeprefix("zoo://").partition("?")[0]
     if name not in zoo.names() or "layers" not in zoo.defaults(name):
@@ -177,15 +181,15 @@ def depth_ratio(model: str, seed: int) -> float | None:
     narrow = "&".join(f"{key}={value}" for key, value in known.items())
     uris = [f"zoo://{name}?layers={layers}&{narrow}" for layers in (SHALLOW, DEEP)]
     # In turn, so that both see the same state of the machine.
-    pairs = np.array(list(zip(*(rewrite_seconds(uri, seed) for uri in uris), strict=True)))
+    pairs = np.array(list(zip(*(rewrite_seconds(uri, rules, seed) for uri in uris), strict=True)))
     shallow, deep = np.median(pairs, axis=0)
     return float(deep / shallow)
 
 
-def rewrite_seconds(uri: str, seed: int, episodes: int = 5, steps: int = 20) -> Iterator[float]:
+def rewrite_seconds(uri: str, rules: str, seed: int, episodes: int = 5, steps: int = 20) -> Iterator[float]:
     """Seconds of apply + enumerate for random site actions."""
     rng = np.random.default_rng(seed)
-    rewriter = Rewriter()
+    rewriter = Rewriter(rule_set(rules))
     start = make_env(uri).problem.model.graph
     for episode in range(episodes + 1):
         graph = start

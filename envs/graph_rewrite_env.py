@@ -75,6 +75,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         deployment_choices: offer to refuse or keep ONNX Runtime's optimisers.
         provider, threads: the deployment that latencies are measured for.
         shapes: shapes of inputs with symbolic dimensions, by name.
+        rules: rule sets that rewrite the graph, separated by commas: default, generated, taso, or all.
         measure_last: measure the last state; without it, only every `feedback_every` steps.
         full_meta_graph: observe each candidate's whole graph, as the paper does. Needs large limits and much time.
         render_mode: `ansi` (a table of the steps) or `rgb_array` (a drawing).
@@ -111,6 +112,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         provider: str = "auto",
         threads: int = 1,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
+        rules: str = "default",
         measure_last: bool = True,
         full_meta_graph: bool = False,
         render_mode: str | None = None,
@@ -124,7 +126,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         self.models: tuple[str, ...] = (model,) if isinstance(model, str) else tuple(model)
         self._open = partial(
             open_problem, provider=provider, threads=threads, granularity=granularity,
-            deployment_choices=deployment_choices, shapes=shapes, meter=meter,
+            deployment_choices=deployment_choices, shapes=shapes, rules=rules, meter=meter,
         )  # fmt: skip
         self._problems: dict[str, Problem] = {}
         if problem is not None:

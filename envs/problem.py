@@ -26,6 +26,7 @@ from graph_rewrite.latency import (
 from graph_rewrite.models import Model, open_model
 from graph_rewrite.onnx_save import materialize
 from graph_rewrite.rewriter import Granularity, Rewriter
+from graph_rewrite.rules import rule_set
 
 MeterFactory = Callable[[Model, Deployment, Path], LatencyMeter]
 MeterSource = LatencyMeter | MeterFactory
@@ -93,6 +94,7 @@ def open_problem(
     granularity: Granularity = "both",
     deployment_choices: bool = True,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    rules: str = "default",
     meter: MeterSource | None = None,
     cached: bool = True,
 ) -> Problem:
@@ -100,10 +102,11 @@ def open_problem(
 
     What is expensive is shared by all problems of a process: the model, the candidates of its first graph, and the
     meter of a model and deployment with its worker process and baseline. With `cached`, latencies are remembered on
-    disk from run to run.
+    disk from run to run. `rules` names the rule sets that rewrite it (`graph_rewrite.rules.rule_set`).
 
     Raises:
-        ValueError: unknown model, provider or granularity; ModelLoadError: a file that is no readable ONNX model.
+        ValueError: unknown model, provider, granularity or rule set.
+        ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
     opened = open_model(model, shapes)
@@ -114,12 +117,12 @@ def open_problem(
         measuring = _shared_meter(opened, deployment, folder, cached)
     else:
         measuring = meter(opened, deployment, folder) if callable(meter) else meter
-    return Problem(opened, _shared_rewriter(granularity, deployment_choices), measuring, deployment, folder)
+    return Problem(opened, _shared_rewriter(granularity, deployment_choices, rules), measuring, deployment, folder)
 
 
 @cache
-def _shared_rewriter(granularity: Granularity, deployment_choices: bool) -> Rewriter:
-    return Rewriter(granularity=granularity, deployment=deployment_choices)
+def _shared_rewriter(granularity: Granularity, deployment_choices: bool, rules: str) -> Rewriter:
+    return Rewriter(rule_set(rules), granularity=granularity, deployment=deployment_choices)
 
 
 _meters: dict[tuple[str, str, Path, bool], OrtMeter] = {}

@@ -11,7 +11,7 @@ from functools import cache
 
 from graph_rewrite.candidates import Candidate
 from graph_rewrite.latency.optimizers import OPTIMIZERS
-from graph_rewrite.rules import all_rules
+from graph_rewrite.rules import rule_set
 
 PADDING = 0
 """Index of padding, in both vocabularies."""
@@ -77,9 +77,10 @@ def operator_index(domain: str, operator: str) -> int:
 
 @cache
 def rule_vocabulary() -> tuple[str, ...]:
-    """Names of all rule entries, in the order of their indices: padding, unknown, No-Op, deployment choices, rules."""
+    """Names of all rule entries, in the order of their indices: padding, unknown, No-Op, deployment choices, rules
+    of all sets, those written by hand first."""
     choices = (f"{verb} {name}" for name in OPTIMIZERS for verb in ("refuse", "keep"))
-    return ("<padding>", "<unknown>", "<no-op>", *choices, *(rule.name for rule in all_rules()))
+    return ("<padding>", "<unknown>", "<no-op>", *choices, *(rule.name for rule in rule_set("all")))
 
 
 @cache

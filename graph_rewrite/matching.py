@@ -164,10 +164,11 @@ class Matcher:
                 yield from self._other_roots(extended, index + 1)
 
     def _siblings(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
-        """Graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the match."""
+        """Graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the match;
+        where it shares none, the match's neighbours."""
         path = _shared_path(goal, bindings)
         if path is None:
-            return []
+            return self._neighbours(goal, bindings)
         value, steps = path
         frontier = [value]
         for step in steps:
@@ -181,6 +182,25 @@ class Matcher:
             nodes = [found[node_id] for node_id in sorted(found)]
             frontier = [output for node in nodes for output in node.outputs]
         return nodes
+
+    def _neighbours(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
+        """Graph nodes that may be `goal` and meet the match: one operator reads results of both, or one computes inputs
+        of both. All pairs of a graph would be too many, and far ones gain nothing by being merged."""
+        graph, found = self._graph, dict[int, Node]()
+        roots = [bindings.nodes[root.node] for root in self._pattern.roots if root.node in bindings.nodes]
+        bound = [v for v in bindings.variables.values() if isinstance(v, int) and v not in graph.constants]
+        below = [value for node in roots for value in node.outputs]
+        self._reads.update((*below, *bound))
+        readers = [graph.nodes[n] for value in below for n in graph.consumers.get(value, ())]
+        near = [value for node in readers for value in node.inputs if value is not None]
+        nodes = [node for value in near if (node := graph.node_of(value)) is not None]
+        beside = [value for v in bound if (node := graph.node_of(v)) is not None for value in node.outputs]
+        self._reads.update((*near, *beside))
+        nodes += [graph.nodes[n] for value in beside for n in graph.consumers.get(value, ())]
+        for node in nodes:
+            if node.op in goal.operators and node.domain == goal.domain and not node.opaque:
+                found[node.id] = node
+        return [found[node_id] for node_id in sorted(found)]
 
     def _node(self, pattern: PatternNode, node: Node, bindings: Bindings) -> Iterator[Bindings]:
         bound = bindings.nodes.get(pattern)
@@ -291,11 +311,13 @@ def _bind_attrs(pattern: PatternNode, node: Node, bindings: Bindings) -> bool:
 
 
 def _default_of(node: Node, name: str) -> Any:
-    return _MISSING if node.domain else _schema_default(node.op, name)
+    return _MISSING if node.domain else schema_default(node.op, name)
 
 
 @cache
-def _schema_default(op: str, name: str) -> Any:
+def schema_default(op: str, name: str) -> Any:
+    """What a standard operator takes for an attribute that a node doesn't have; a value equal to nothing else where it
+    has no default."""
     attribute = onnx.defs.get_schema(op, "").attributes.get(name)
     if attribute is None or not attribute.default_value.name:
         return _MISSING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from graph_rewrite.constants import Constant
 from graph_rewrite.ir import AttrValue, Graph, RawAttr, TensorType
@@ -29,13 +29,27 @@ def operators_of(graph: Measurable) -> Iterator[OperatorSpec]:
         ):
             continue
         constants = {i: graph.constants[v] for i, v in enumerate(node.inputs) if v is not None and v in graph.constants}
-        yield OperatorSpec(
-            node.op, node.domain, {name: _attribute(value) for name, value in node.attrs.items()},
-            tuple(_value_type(t) for t in types[: len(node.inputs)]),
-            tuple(_value_type(t) for t in types[len(node.inputs) :]),
-            {i: constant.numpy() if _is_shape_like(constant) else None for i, constant in constants.items()},
-            graph.opset if node.domain == "" else 1,
-        )  # fmt: skip
+        inputs, outputs = types[: len(node.inputs)], types[len(node.inputs) :]
+        yield spec_of(node.op, node.domain, node.attrs, inputs, outputs, constants, graph.opset)
+
+
+def spec_of(
+    op: str,
+    domain: str,
+    attrs: Mapping[str, AttrValue],
+    inputs: Sequence[TensorType | None],
+    outputs: Sequence[TensorType | None],
+    constants: Mapping[int, Constant],
+    opset: int,
+) -> OperatorSpec:
+    """One operator as it is timed alone, by the types of its inputs and outputs (None where one is left out) and the
+    inputs that are constants."""
+    return OperatorSpec(
+        op, domain, {name: _attribute(value) for name, value in attrs.items()},
+        tuple(map(_value_type, inputs)), tuple(map(_value_type, outputs)),
+        {i: constant.numpy() if _is_shape_like(constant) else None for i, constant in constants.items()},
+        opset if domain == "" else 1,
+    )  # fmt: skip
 
 
 def _attribute(value: AttrValue) -> object:

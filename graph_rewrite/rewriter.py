@@ -11,7 +11,7 @@ from graph_rewrite.choices import deployment_choices
 from graph_rewrite.ir import Graph, GraphDelta, Node
 from graph_rewrite.listing import Candidates, Listing, listing_of
 from graph_rewrite.matching import Matcher
-from graph_rewrite.prefilter import AnchorFacts, Need, anchor_needs
+from graph_rewrite.prefilter import PatternIndex
 from graph_rewrite.rule import Refusal, Rule
 
 Granularity = Literal["site", "class", "both"]
@@ -50,12 +50,7 @@ class Rewriter:
         self.rules: tuple[Rule, ...] = tuple(rules)
         self.granularity: Granularity = granularity
         self.deployment = deployment
-        self._by_operator: dict[tuple[str, str], dict[frozenset[Need], list[tuple[int, Rule]]]] = {}
-        for index, rule in enumerate(self.rules):
-            anchor, needs = rule.pattern.anchor, anchor_needs(rule.pattern)
-            for op in sorted(anchor.operators):
-                groups = self._by_operator.setdefault((op, anchor.domain), {})
-                groups.setdefault(needs, []).append((index, rule))
+        self._index = PatternIndex([rule.pattern for rule in self.rules])
 
     def candidates(self, graph: Graph) -> Sequence[Candidate]:
         """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
@@ -165,11 +160,6 @@ class Rewriter:
                     state.readers[value] = known | {node.id}
 
     def _plausible(self, graph: Graph, anchor: Node, reads: set[int]) -> Iterator[tuple[int, Rule]]:
-        """Rules that the anchor's operator and what its inputs come from don't rule out."""
-        groups = self._by_operator.get((anchor.op, anchor.domain))
-        if not groups:
-            return
-        facts = AnchorFacts(graph, anchor, reads)
-        for needs, rules in groups.items():
-            if facts.meet(needs):
-                yield from rules
+        """Rules that the anchor's operator and what its inputs come from don't rule out, in their order."""
+        for index in self._index.plausible(graph, anchor, reads):
+            yield index, self.rules[index]

@@ -49,7 +49,7 @@ class ModelArguments:
         """The model as a problem; with `cached`, latencies are remembered on disk."""
         return open_problem(
             self.uri(config), provider=self.provider, threads=self.threads, granularity=config.env.granularity,
-            deployment_choices=not self.fixed_deployment, shapes=self.shapes(), cached=cached,
+            deployment_choices=not self.fixed_deployment, shapes=self.shapes(), rules=config.env.rules, cached=cached,
         )  # fmt: skip
 
     def shapes(self) -> dict[str, tuple[int, ...]] | None:

@@ -90,7 +90,7 @@ def env_arguments(options: TrainingOptions, config: Config) -> dict[str, Any]:
     return {
         "model": options.uri, "horizon": env.horizon, "feedback_every": env.feedback_every,
         "max_candidates": env.max_candidates, "max_nodes": env.max_nodes, "max_edges": env.max_edges,
-        "granularity": env.granularity, "deployment_choices": options.deployment_choices,
+        "granularity": env.granularity, "rules": env.rules, "deployment_choices": options.deployment_choices,
         "provider": options.provider, "threads": options.threads, "shapes": options.shapes, "meter": quick_meter,
     }  # fmt: skip
 

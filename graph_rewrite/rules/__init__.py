@@ -46,6 +46,16 @@ def all_rules() -> tuple[Rule, ...]:
     Raises:
         ValueError: two rules have the same name.
     """
+    return registered_rules()
+
+
+@cache
+def registered_rules() -> tuple[Rule, ...]:
+    """The rules of `all_rules`, whether or not they have valid certificates: what `rules verify` looks at.
+
+    Raises:
+        ValueError: two rules have the same name.
+    """
     found: list[Rule] = []
     for family in FAMILIES:
         module = importlib.import_module(f"graph_rewrite.rules.{family}")
@@ -54,6 +64,35 @@ def all_rules() -> tuple[Rule, ...]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"two rules are called {twice[0]}")
+    return tuple(found)
+
+
+RULE_SETS = ("default", "generated", "taso")
+"""Names of rule sets: written by hand, generated, imported from TASO's file. `all` is all of them."""
+
+
+@cache
+def rule_set(names: str = "default") -> tuple[Rule, ...]:
+    """The rules of one set or of several, separated by commas, in the order of `RULE_SETS`.
+
+    Raises:
+        ValueError: an unknown set, or two rules of the same name.
+    """
+    wanted = {name.strip() for name in names.split(",")}
+    unknown = sorted(wanted - {*RULE_SETS, "all"})
+    if unknown:
+        raise ValueError(f"there is no rule set {unknown[0]!r}; there are {', '.join(RULE_SETS)} and all")
+    from graph_rewrite.rules.rule_files import shipped_rules
+
+    found: list[Rule] = []
+    for name in RULE_SETS:
+        if name in wanted or "all" in wanted:
+            found.extend(all_rules() if name == "default" else shipped_rules(name))
+    seen: set[str] = set()
+    for rule in found:
+        if rule.name in seen:
+            raise ValueError(f"two rules are called {rule.name}")
+        seen.add(rule.name)
     return tuple(found)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from onnx import helper
@@ -34,6 +35,7 @@ def _number(op: RegionBuilder, x: Ref, value: float) -> Ref:
 
 class _FuseGelu(_Activation):
     approximate = "none"
+    examples: ClassVar[Mapping[str, Sequence[float]]] = {name: (value,) for name, value in _CONSTANTS.items()}
 
     def check(self, m: Match, x: Ref, *scalars: Ref) -> Refusal | None:
         for variable, ref in zip(m.pattern.variables[1:], scalars, strict=True):
@@ -181,7 +183,7 @@ class GeluAsFastGelu(_Activation):
         return op.Gelu(x, approximate="tanh")
 
     def check(self, m: Match, x: Ref) -> Refusal | None:
-        return refuse_kernel(x)
+        return refuse_kernel(x) if x.rank else Refusal("FastGelu takes no scalar")
 
     def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
         return op.ms.FastGelu(x)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from onnx import helper
@@ -39,7 +40,12 @@ class DropOpenMask(_Mask):
 
 
 class CausalMaskAsFlag(_Mask):
-    """Attention(q, k, v, mask) = Attention(q, k, v; is_causal=1), where the mask hides all that comes later"""
+    """Attention(q, k, v, mask) = Attention(q, k, v; is_causal=1), where the mask hides all that comes later
+
+    A mask of finite numbers hides scores that are not as large as itself.
+    """
+
+    lossy = frozenset({"huge"})
 
     def source(self, op: PatternBuilder, q: Any, k: Any, v: Any, mask: Const) -> Any:
         return op.Attention(q, k, v, mask, _label="attention")
@@ -69,7 +75,14 @@ class CausalFlagAsMask(_Mask):
 
 
 class SelectionAsMask(_Mask):
-    """Softmax(Where(seen, scores, c)) = Softmax(scores + mask), with c very negative: mask is 0 where seen, else c"""
+    """Softmax(Where(seen, scores, c)) = Softmax(scores + mask), with c very negative: mask is 0 where seen, else c
+
+    A finite c hides scores that are not as large as itself.
+    """
+
+    lossy = frozenset({"huge"})
+
+    examples: ClassVar[Mapping[str, Sequence[float]]] = {"c": (-1e9, -1e30, -np.inf)}
 
     def source(self, op: PatternBuilder, scores: Any, seen: Const, c: Scalar) -> Any:
         return op.Softmax(op.Where(seen, scores, c), axis=op.attr("axis", -1))

@@ -1,8 +1,7 @@
-"""``rewritegym rules``: list the rules, show one, or explain where they apply to a model and where they nearly do."""
+"""``rewritegym rules``: what the rules are, and where they apply to a model or nearly do and why they don't."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,30 +11,14 @@ from typing import Annotated, Any
 import tyro
 from rich import box
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from graph_rewrite.rule import Refusal, Rule
-
-ORIGIN = "hand"
-"""Where the rules of this package come from: written by hand, not generated or imported."""
-
-
-@dataclass(frozen=True)
-class List:
-    """List all rules with their families and equations."""
-
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print a JSON array of objects with name, family, equation and origin, and nothing else."""
-
-
-@dataclass(frozen=True)
-class Show:
-    """Show one rule: its equation, what to know about it, and the code that defines it."""
-
-    name: tyro.conf.Positional[str]
-    """The rule's name, as `rules list` prints it."""
+from graph_rewrite.generate.cli import Generate, generate_rules
+from graph_rewrite.generate.cli_files import Coverage, Import, coverage, import_rules
+from graph_rewrite.rule import Refusal
+from graph_rewrite.rules.cli_catalogue import Catalogue, List, Show, list_rules, show, write_catalogue
+from graph_rewrite.soundness.cli import Verify, verify_rules
 
 
 @dataclass(frozen=True)
@@ -56,19 +39,33 @@ Command = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Show, tyro.conf.subcommand("show")]
     | Annotated[Explain, tyro.conf.subcommand("explain")]
+    | Annotated[Catalogue, tyro.conf.subcommand("catalogue")]
+    | Annotated[Verify, tyro.conf.subcommand("verify")]
+    | Annotated[Coverage, tyro.conf.subcommand("coverage")]
+    | Annotated[Import, tyro.conf.subcommand("import")]
+    | Annotated[Generate, tyro.conf.subcommand("generate")]
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out one subcommand. Returns 0, or 2 with a line on standard error where the arguments don't fit."""
+    """Carry out one subcommand. Returns its exit status: 2, with a line on standard error, for wrong arguments."""
     command: Any = tyro.cli(Command, args=argv, prog="rewritegym rules")
     try:
         if isinstance(command, List):
-            _list(command)
-        elif isinstance(command, Show):
-            _show(command)
-        else:
-            _explain(command)
+            return list_rules(command)
+        if isinstance(command, Show):
+            return show(command)
+        if isinstance(command, Catalogue):
+            return write_catalogue(command)
+        if isinstance(command, Verify):
+            return verify_rules(command)
+        if isinstance(command, Coverage):
+            return coverage(command)
+        if isinstance(command, Import):
+            return import_rules(command)
+        if isinstance(command, Generate):
+            return generate_rules(command)
+        _explain(command)
     except BrokenPipeError:
         raise
     except (KeyError, ValueError, OSError) as error:
@@ -91,37 +88,6 @@ def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
             raise ValueError(f"--shape {text}: write it as NAME:1,128")
         shapes[name] = tuple(int(part) for part in dims.split(","))
     return shapes
-
-
-def _list(command: List) -> None:
-    from graph_rewrite.rules import all_rules
-
-    rules = all_rules()
-    if command.json:
-        print(json.dumps([_entry(rule) for rule in rules], indent=2))
-        return
-    table = _table("rule", "family", "equation")
-    for rule in rules:
-        table.add_row(Text(rule.name), Text(rule.family), Text(rule.equation))
-    console = Console()
-    console.print(table)
-    console.print(f"{len(rules)} rules in {len({rule.family for rule in rules})} families")
-
-
-def _show(command: Show) -> None:
-    from graph_rewrite.rules import find_rule
-
-    rule = find_rule(command.name)
-    console = Console()
-    console.print(Text(f"{rule.name} ({rule.family}, by {ORIGIN})", style="bold"))
-    console.print(Text(f"\n    {rule.equation}\n"))
-    for paragraph in inspect.cleandoc(type(rule).__doc__ or "").split("\n\n")[1:]:
-        console.print(Text(" ".join(paragraph.split()) + "\n"))
-    code = _code(rule)
-    if console.is_terminal:
-        console.print(Syntax(code, "python", background_color="default", word_wrap=True))
-    else:
-        print(code)
 
 
 def _explain(command: Explain) -> None:
@@ -165,13 +131,3 @@ def _table(first: str, *columns: str, title: str | None = None) -> Table:
     for column in columns:
         table.add_column(column, justify="right" if column == "sites" else "left", overflow="fold")
     return table
-
-
-def _entry(rule: Rule) -> dict[str, str]:
-    return {"name": rule.name, "family": rule.family, "equation": rule.equation, "origin": ORIGIN}
-
-
-def _code(rule: Rule) -> str:
-    """The class and those that it shares code with, the most general first."""
-    classes = [kind for kind in type(rule).__mro__ if issubclass(kind, Rule) and kind is not Rule]
-    return "\n\n".join(inspect.getsource(kind).rstrip() for kind in reversed(classes))

@@ -14,7 +14,7 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.rules.common import is_float, reshape
+from graph_rewrite.rules.common import finite_reciprocal, is_float, reshape
 from graph_rewrite.rules.conv_attributes import (
     conv_geometry,
     joint_bias,
@@ -128,6 +128,8 @@ class FoldScaleAfterConv(_Convolution):
         return getattr(op, self.operator)(op.Conv(x, w, b, _label="conv"), s)
 
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Refusal | None:
+        if self.operator == "Div" and not finite_reciprocal(s):
+            return Refusal("1 / s overflows or is not known")
         return _per_channel(m.value("conv"), s)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Any:

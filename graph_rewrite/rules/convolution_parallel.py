@@ -116,6 +116,9 @@ class EnlargeKernel(_Parallel):
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
         return op.Conv(x, w, b, _label="conv")
 
+    def setting(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst, v: Const) -> Any:
+        return op.Conv(x, w, b), op.Conv(x, v)
+
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
         if m.attrs("conv").get("group", 1) != 1:
             return Refusal("the convolution has groups")

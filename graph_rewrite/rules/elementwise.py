@@ -13,7 +13,7 @@ from onnx import helper
 from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, PatternBuilder, Scalar, Values
 from graph_rewrite.region import Ref, RegionBuilder
-from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rule import SIGNED_ZERO, Refusal, Rule
 from graph_rewrite.rules.common import apply_like, finite_reciprocal, is_float, operands, uniform
 
 
@@ -147,7 +147,12 @@ class PowAsProduct(_Elementwise):
 
 
 class PowAsRoot(_Elementwise):
-    """Pow(x, 1/2) = Sqrt(x), Pow(x, -1/2) = Reciprocal(Sqrt(x)), and Pow(x, -1) = Reciprocal(x)"""
+    """Pow(x, 1/2) = Sqrt(x), Pow(x, -1/2) = Reciprocal(Sqrt(x)), and Pow(x, -1) = Reciprocal(x)
+
+    Sqrt(-0) is -0 where Pow(-0, 1/2) is 0.
+    """
+
+    lossy = frozenset({SIGNED_ZERO})
 
     def source(self, op: PatternBuilder, x: Any, e: Scalar) -> Any:
         return op.Pow(x, e)

@@ -35,7 +35,7 @@ def _refuse_skip(m: Match, label: str, x: Ref, skip: Ref) -> Refusal | None:
     if total not in (x.shape, skip.shape):
         return Refusal("neither operand of the Add has the shape of the sum")
     other = skip.shape if x.shape == total else x.shape
-    if other not in (total, total[-2:], (1, *total[1:])):
+    if other not in (total, total[-2:]) and not (rank == 3 and other == (1, *total[1:])):
         return Refusal("one operand of the Add is broadcast over more than the batch")
     return refuse_kernel(x)
 
@@ -136,7 +136,9 @@ class FuseBiasGelu(_Fusion):
         return op.Gelu(op.Add(x, bias), approximate="none")
 
     def check(self, m: Match, x: Ref, bias: Ref) -> Refusal | None:
-        return refuse_kernel(x) if bias.shape == x.shape[-1:] else Refusal("the bias is not one number per channel")
+        if x.rank == 0 or bias.shape != x.shape[-1:]:
+            return Refusal("the bias is not one number per channel")
+        return refuse_kernel(x)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, bias: Ref) -> Any:
         return op.ms.BiasGelu(x, bias)
@@ -159,7 +161,9 @@ class FuseBiasFastGelu(_Fusion):
         return op.Gelu(op.Add(x, bias), approximate="tanh")
 
     def check(self, m: Match, x: Ref, bias: Ref) -> Refusal | None:
-        return refuse_kernel(x) if bias.shape == x.shape[-1:] else Refusal("the bias is not one number per channel")
+        if x.rank == 0 or bias.shape != x.shape[-1:]:
+            return Refusal("the bias is not one number per channel")
+        return refuse_kernel(x)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, bias: Ref) -> Any:
         return op.ms.FastGelu(x, bias)

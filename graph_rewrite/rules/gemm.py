@@ -33,7 +33,7 @@ class MatMulAddToGemm(_Gemm):
         return op.Add(op.MatMul(a, b), c)
 
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
-        return _not_matrices(a, b)
+        return _no_gemm(a) or _not_matrices(a, b)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.Gemm(a, b, c)
@@ -46,10 +46,15 @@ class MatMulToGemm(_Gemm):
         return op.MatMul(a, b)
 
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
-        return _not_matrices(a, b)
+        return _no_gemm(a) or _not_matrices(a, b)
 
     def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
         return op.Gemm(a, b)
+
+
+def _no_gemm(operand: Ref) -> Refusal | None:
+    """ONNX Runtime multiplies integers in MatMul alone."""
+    return None if is_float(operand) else Refusal("Gemm runs on floating-point numbers only")
 
 
 def _not_matrices(*operands: Ref) -> Refusal | None:
@@ -165,7 +170,9 @@ class LinearToGemm(_Gemm):
             return Refusal("the weight is not a matrix")
         if x.rank < 3:
             return Refusal("the operand has no leading axes to merge")
-        return None if varies_along(b, 1, w.shape[1]) else Refusal("the bias varies along more than the columns")
+        if not varies_along(b, 1, w.shape[1]):
+            return Refusal("the bias varies along more than the columns")
+        return _no_gemm(x)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
         rows = reshape(op, x, (math.prod(x.shape[:-1]), x.shape[-1]))

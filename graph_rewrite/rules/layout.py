@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from onnx import TensorProto
+
 from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
@@ -46,13 +48,18 @@ def _pointwise(op: RegionBuilder, image: Ref, w: Ref, b: Ref | None) -> Ref:
     return result
 
 
+def _has_convolution(x: Ref) -> bool:
+    """Whether Conv is defined for the elements and ONNX Runtime has a kernel for it."""
+    return is_float(x) and x.dtype != TensorProto.DOUBLE
+
+
 def _not_linear(x: Ref, w: Ref, b: Ref | None = None) -> Refusal | None:
     if w.rank != 2:
         return Refusal("the weight is not a matrix")
     if x.rank < 2:
         return Refusal("the operand is a vector")
-    if not is_float(x):
-        return Refusal("convolutions are defined for floating-point numbers")
+    if not _has_convolution(x):
+        return Refusal("convolutions run on floating-point numbers, but not on doubles")
     if b is not None and not varies_along(b, 1, w.shape[1]):
         return Refusal("the bias varies along more than the columns")
     return None
@@ -113,12 +120,13 @@ class ResidualInChannels(_Layout):
     """
 
     def source(self, op: PatternBuilder, y: Any, shape: Const, r: Any) -> Any:
-        return op.Add(op.Reshape(op.Transpose(y, perm=FROM_CHANNELS), shape), r)
+        return op.Add(op.Reshape(op.Transpose(y, perm=FROM_CHANNELS), shape, _label="rows"), r)
 
     def check(self, m: Match, y: Ref, shape: Ref, r: Ref) -> Refusal | None:
         if y.rank != 4 or (y.shape[0], y.shape[2]) != (1, 1) or m.root().shape[-1:] != (y.shape[1],):
             return Refusal("the sum is not of the rows of an image [1, C, 1, L]")
-        return None if r.shape == m.root().shape else Refusal("the other summand is broadcast")
+        alike = r.shape == m.root().shape == m.value("rows").shape
+        return None if alike else Refusal("one summand is broadcast")
 
     def target(self, op: RegionBuilder, m: Match, y: Ref, shape: Ref, r: Ref) -> Any:
         return from_channels(op, op.Add(y, to_channels(op, r)), m.root().shape)
@@ -198,8 +206,8 @@ class MatMulOfPositionsToConv(_Layout):
         return op.Reshape(op.MatMul(w, op.Reshape(x, positions, _label="positions")), shape)
 
     def check(self, m: Match, x: Ref, positions: Ref, w: Ref, shape: Ref) -> Refusal | None:
-        if w.rank != 2 or x.rank < 3 or not is_float(x):
-            return Refusal("not a matrix times a floating-point image")
+        if w.rank != 2 or x.rank < 3 or not _has_convolution(x):
+            return Refusal("not a matrix times a floating-point image, or one of doubles")
         if m.value("positions").shape != (*x.shape[:2], math.prod(x.shape[2:])):
             return Refusal("the first Reshape does not merge the positions of an image")
         if m.root().shape != (x.shape[0], w.shape[0], *x.shape[2:]):

@@ -12,7 +12,7 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, PatternBuilder, Scalar
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.rules.common import is_float, reshape
+from graph_rewrite.rules.common import finite_reciprocal, is_float, reshape
 from graph_rewrite.rules.matmul import vectors_refused
 from graph_rewrite.rules.operands import as_scale, varies_along
 
@@ -25,9 +25,13 @@ class _Scale(Rule):
         """`value` times, or divided by, `scale`: in the source and in the target."""
         return getattr(op, self.operator)(value, scale)
 
-    def inexact(self, x: Ref) -> Refusal | None:
-        """A Refusal where division can't be moved: integers round after each one."""
-        return None if self.operator == "Mul" or is_float(x) else Refusal("integer division does not distribute")
+    def inexact(self, x: Ref, s: Ref) -> Refusal | None:
+        """A Refusal where division can't be moved: integers round after each one, and quotients by 0 don't add up."""
+        if self.operator == "Mul":
+            return None
+        if not is_float(x):
+            return Refusal("integer division does not distribute")
+        return None if finite_reciprocal(s) else Refusal("1 / s overflows or is not known")
 
 
 def _columns_refused(w: Ref, s: Ref) -> Refusal | None:
@@ -43,7 +47,7 @@ class FoldScaleAfterMatMul(_Scale):
         return self.scaled(op, op.MatMul(x, w), s)
 
     def check(self, m: Match, x: Ref, w: Ref, s: Ref) -> Refusal | None:
-        return vectors_refused(x, w) or _columns_refused(w, s) or self.inexact(x)
+        return vectors_refused(x, w) or _columns_refused(w, s) or self.inexact(x, s)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, s: Ref) -> Any:
         return op.MatMul(x, self.scaled(op, w, as_scale(op, s)))
@@ -62,7 +66,7 @@ class FoldScaleThroughBias(_Scale):
         return self.scaled(op, op.Add(op.MatMul(x, w), b), s)
 
     def check(self, m: Match, x: Ref, w: Ref, b: Ref, s: Ref) -> Refusal | None:
-        return vectors_refused(x, w) or _columns_refused(w, s) or self.inexact(x)
+        return vectors_refused(x, w) or _columns_refused(w, s) or self.inexact(x, s)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref, s: Ref) -> Any:
         s = as_scale(op, s)
@@ -82,7 +86,7 @@ class FoldScaleBeforeMatMul(_Scale):
         return op.MatMul(self.scaled(op, x, s), w)
 
     def check(self, m: Match, x: Ref, w: Ref, s: Ref) -> Refusal | None:
-        refusal = vectors_refused(x, w) or self.inexact(x)
+        refusal = vectors_refused(x, w) or self.inexact(x, s)
         if refusal is None and not varies_along(s, 1, w.shape[-2]):
             return Refusal("the scale varies along more than the contracted axis")
         return refusal
@@ -162,7 +166,7 @@ class FoldScoreScaleIntoProjection(_Scale):
         return self.scaled(op, op.MatMul(op.Transpose(heads, perm=op.attr("perm")), k), s)
 
     def check(self, m: Match, x: Ref, w: Ref, b: Ref, shape: Ref, k: Ref, s: Ref) -> Refusal | None:
-        return self.inexact(x)
+        return self.inexact(x, s)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref, shape: Ref, k: Ref, s: Ref) -> Any:
         s = as_scale(op, s)

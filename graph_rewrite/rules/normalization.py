@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from onnx import helper
@@ -16,6 +17,7 @@ from graph_rewrite.rules.common import ints
 
 class _Normalization(Rule):
     family = "fusion"
+    examples: ClassVar[Mapping[str, Sequence[float]]] = {"two": (2.0,)}
 
 
 def _number(op: RegionBuilder, x: Ref, value: float) -> Ref:
@@ -24,6 +26,9 @@ def _number(op: RegionBuilder, x: Ref, value: float) -> Ref:
 
 def _refuse_axes(x: Ref, axes: tuple[Ref, ...], two: Ref | None, *weights: Ref) -> Refusal | None:
     """Why the Reduce operators, the exponent and the weights are not those of a normalisation over the last axes."""
+    if not x.rank:
+        # An exponent of several axes can give a scalar axes to be reduced.
+        return Refusal("a scalar has no axes to normalise")
     reduced = {tuple(sorted(axis % x.rank for axis in ints(a) or ())) for a in axes}
     first = min((axis for found in reduced for axis in found), default=x.rank)
     if reduced != {tuple(range(first, x.rank))} or first == x.rank:

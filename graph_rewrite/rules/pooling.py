@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from onnx import TensorProto
+
 from graph_rewrite.matching import Match
 from graph_rewrite.patterns import MaybeConst, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
@@ -38,7 +40,7 @@ class ReduceMeanToGlobalAveragePool(_Pooling):
         spatial = list(range(2, x.rank))
         if not is_float(x) or not spatial or sorted(axis % x.rank for axis in named or ()) != spatial:
             return Refusal("the mean is not over all spatial axes of an image")
-        return None
+        return Refusal("ONNX Runtime pools no doubles on the CPU") if x.dtype == TensorProto.DOUBLE else None
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, axes: Ref | None) -> Any:
         return reshape(op, op.GlobalAveragePool(x), m.root().shape)

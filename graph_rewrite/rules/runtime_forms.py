@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from graph_rewrite.matching import Match
-from graph_rewrite.patterns import Const, PatternBuilder
+from graph_rewrite.patterns import Const, Maybe, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.operands import ordered
@@ -24,6 +24,9 @@ class ResidualAsSum(_RuntimeForm):
 
     def source(self, op: PatternBuilder, x: Any, y: Any) -> Any:
         return op.Add(x, y)
+
+    def setting(self, op: PatternBuilder, x: Any, y: Any, gamma: Any, beta: Maybe) -> Any:
+        return op.LayerNormalization(op.Add(x, y), gamma, beta)
 
     def check(self, m: Match, x: Ref, y: Ref) -> Refusal | None:
         total = m.root()

@@ -130,3 +130,33 @@ def test_graph_runs_in_double_or_in_its_own_types():
 def test_unknown_operator():
     with pytest.raises(NotImplementedError, match="Fancy"):
         run_operator("Fancy", "com.microsoft", {}, [np.zeros(1)], 23)
+
+
+def test_scalars_stay_scalars():
+    assert run_operator("Transpose", "", {}, [np.float64(2.0)], 23)[0].shape == ()
+    np.testing.assert_allclose(run_operator("Softsign", "", {}, [np.float64(-3.0)], 23)[0], -0.75)
+
+
+POOLS = [
+    ("(float[2,3,7] x)", 'kernel_shape=[3], strides=[2], auto_pad="SAME_UPPER"'),
+    ("(float[2,3,7] x)", 'kernel_shape=[2], auto_pad="SAME_LOWER"'),
+    ("(float[1,2,6,5] x)", "kernel_shape=[3,2], strides=[2,1], pads=[1,0,2,1], ceil_mode=1"),
+    ("(float[1,2,6,1] x)", "kernel_shape=[2,2], pads=[0,0,1,1]"),
+    ("(float[1,2,9,8] x)", 'kernel_shape=[3,2], dilations=[2,3], auto_pad="VALID"'),
+    ("(float[1,1,4,5,3] x)", "kernel_shape=[2,3,2], strides=[1,2,1], dilations=[2,1,1], pads=[1,1,0,0,1,1]"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "attrs"), POOLS)
+def test_max_pool_agrees_with_onnxruntime(inputs, attrs):
+    graph = model(f"{inputs} => (y) {{ y = MaxPool<{attrs}>(x) }}")
+    feeds = random_feeds(graph)
+    (found,), (expected,) = run_graph(graph, feeds), run_onnxruntime(graph, feeds)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_max_pool_of_integers():
+    x = np.array([[[3, -5, 2]]], dtype=np.int8)
+    (found,) = run_operator("MaxPool", "", {"kernel_shape": (2,), "pads": (0, 1)}, [x], 23)
+    np.testing.assert_array_equal(found, [[[3, 2, 2]]])
+    assert found.dtype == np.int8

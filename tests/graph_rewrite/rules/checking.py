@@ -11,42 +11,15 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.parser
 import onnxruntime
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from graph_rewrite import Graph, Refusal, Rewriter, Rule, load, save
 from graph_rewrite.numerics import run_graph
+from graph_rewrite.soundness.build import OPSET, model
 
 Array = np.ndarray[Any, Any]
 STANDARD = {"", "ai.onnx"}
-OPSET = 23
-
-
-def model(text: str, opset: int = OPSET, **constants: Any) -> Graph:
-    """A graph out of ONNX's text syntax; types of outputs may be left out, keyword arguments are its constants.
-
-    model("(float[2,3] x) => (y) { t = MatMul(x, w)  y = com.microsoft.Gelu(t) }", w=weights(3, 4))
-
-    Lists of int become int64 tensors, other floating-point data float32. Constants may also be written in the text:
-    `(float[2,3] x) => (y) <int64[2] s = {3, 2}> { y = Reshape(x, s) }`.
-    """
-    graph = onnx.parser.parse_graph("g " + text.strip())
-    for name, data in constants.items():
-        array = np.asarray(data)
-        if array.dtype == np.float64:
-            array = array.astype(np.float32)
-        graph.initializer.append(numpy_helper.from_array(array, name))
-    domains = sorted({node.domain for node in graph.node} - STANDARD)
-    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    proto = helper.make_model(graph, opset_imports=imports, ir_version=11)
-    inferred = load(proto)
-    for info, value in zip(proto.graph.output, inferred.outputs, strict=True):
-        if not info.type.HasField("tensor_type") or not info.type.tensor_type.HasField("shape"):
-            type = inferred.types[value]
-            assert type is not None, f"the type of output {info.name} can't be inferred: declare it"
-            info.type.CopyFrom(helper.make_tensor_type_proto(type.dtype, type.shape))
-    return load(proto)
 
 
 def weights(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Array:

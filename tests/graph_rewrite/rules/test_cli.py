@@ -12,7 +12,10 @@ from onnx import TensorProto, helper
 
 from graph_rewrite import __main__ as library
 from graph_rewrite import save
-from graph_rewrite.rules import all_rules, cli
+from graph_rewrite.rules import all_rules, cli, cli_catalogue
+from graph_rewrite.rules.catalogue import all_sets
+from graph_rewrite.soundness import certificate
+from graph_rewrite.soundness.certificate import Certificate
 from tests.graph_rewrite.rules.checking import model, weights
 
 
@@ -30,22 +33,47 @@ def test_list_prints_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list"]) == 0
     out = capsys.readouterr().out
     assert "DropIdentity" in out
-    assert f"{len(all_rules())} rules" in out
+    assert f"{len(all_sets())} rules" in out
 
 
 def test_list_as_json_has_the_promised_fields(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["list", "--json"]) == 0
     entries = json.loads(capsys.readouterr().out)
-    assert [entry["name"] for entry in entries] == [rule.name for rule in all_rules()]
-    assert entries[0] == {
-        "name": "DropIdentity", "family": "elimination", "equation": "Identity(x) = x", "origin": "hand",
+    assert [entry["name"] for entry in entries] == [rule.name for rule in all_sets()]
+    assert all(set(entry) == {"name", "family", "equation", "origin", "certificate"} for entry in entries)
+    first = entries[0]
+    assert (first["name"], first["family"], first["origin"]) == ("DropIdentity", "elimination", "hand")
+    assert first["equation"] == "Identity(x) = x"
+
+
+def test_list_can_be_narrowed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["list", "--family", "pooling", "--origin", "hand", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in entries] == [rule.name for rule in all_rules() if rule.family == "pooling"]
+    assert cli.main(["list", "--family", "poling"]) == 2
+    assert "there is no family 'poling'; known are attention, " in capsys.readouterr().err
+    assert cli.main(["list", "--origin", "elsewhere"]) == 2
+    assert "known are " in capsys.readouterr().err
+
+
+def test_certificates_are_listed_by_method_and_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = all_rules()[0]
+    held = Certificate(
+        rule.name, rule.digest, "hand", "proved", "", 0, 7, {"z3": 7, "floating-point": 7}, "", "1e-07", {}, (), {}, {}
+    )
+    monkeypatch.setattr(certificate, "load", lambda name, origin: held)
+    assert cli_catalogue.entry(rule)["certificate"] == {
+        "verdict": "proved", "method": "z3 + floating-point", "instances": 7,
     }  # fmt: skip
+    monkeypatch.setattr(certificate, "load", lambda name, origin: None)
+    assert cli_catalogue.entry(rule)["certificate"] is None
 
 
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("DropIdentity", ["elimination", "Identity(x) = x", "class DropIdentity(", "def target"]),
+        ("DropIdentity", ["elimination", "Identity(x) = x", "Identity(x)  =>  x", "class DropIdentity(", "def target"]),
+        ("AddZero", ["refuses: the constant is not 0 everywhere", "certificate: "]),
         ("SplitOfConcat2", ["class _SplitOfConcat(", "class SplitOfConcat2(", "def target"]),
         ("DivAsMul", ["x / c = x * (1 / c)", "Exact where c is a power of two"]),
     ],

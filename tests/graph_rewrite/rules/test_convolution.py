@@ -118,6 +118,12 @@ def test_constants_along_other_axes_stay():
         refuses(rule, graph, "more than the channels")
 
 
+def test_division_by_zero_stays():
+    text = "(float[2,4,6,5] x) => (y) { t = Conv(x, w)  y = Div(t, s) }"
+    graph = model(text, w=weights(6, 4, 3, 3), s=np.zeros(1))
+    refuses(C.FoldDivisorAfterConv, graph, "1 / s overflows")
+
+
 def test_bias_of_a_convolution_as_add_and_back():
     graph = model("(float[2,4,6,5] x) => (y) { y = Conv(x, w, b) }", w=weights(6, 4, 3, 3), b=weights(6))
     (apart,) = check_rule(C.ConvBiasToAdd, graph, becomes=["Add", "Conv"])

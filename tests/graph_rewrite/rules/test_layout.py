@@ -88,6 +88,13 @@ def test_residual_conditions():
     refuses(L.ResidualInChannels, model(text), "not of the rows of an image")
 
 
+def test_residual_does_not_broadcast_the_rows():
+    text = """(float[1,3,1,1] image, float[3,3,3,3] r) => (y) <int64[4] column = {3, 1, 1, 1}> {
+        t = Transpose<perm=[0,2,3,1]>(image)  u = Reshape(t, column)  y = Add(r, u)
+    }"""
+    refuses(L.ResidualInChannels, model(text), "one summand is broadcast")
+
+
 CONV = "(float[{}] x) => (y) {{ y = Conv<{}>(x, w, b) }}"
 
 

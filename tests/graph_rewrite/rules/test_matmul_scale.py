@@ -65,6 +65,20 @@ def test_integer_division_stays(rule, body, operands):
     refuses(rule, graph, "integer division")
 
 
+@pytest.mark.parametrize("divisor", [0.0, 1e-45])
+@pytest.mark.parametrize(
+    ("rule", "body"),
+    [
+        (S.FoldDivisorAfterMatMul, "t = MatMul(x, w)  y = Div(t, s)"),
+        (S.FoldDivisorBeforeMatMul, "t = Div(x, s)  y = MatMul(t, w)"),
+    ],
+)
+def test_quotients_by_zero_do_not_add_up(rule, body, divisor):
+    # x w / 0 is an infinity per element; x (w / 0) adds infinities of both signs.
+    graph = model(f"(float[3,4] x) => (y) {{ {body} }}", w=weights(4, 4), s=np.array([1, 1, divisor, 1]))
+    refuses(rule, graph, "1 / s overflows")
+
+
 MOTIONS = [
     (S.MoveScaleToLeftOperand, "t = MatMul(a, b)  y = Mul(t, s)"),
     (S.MoveScaleFromLeftOperand, "t = Mul(a, s)  y = MatMul(t, b)"),

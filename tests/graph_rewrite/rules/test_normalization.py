@@ -98,3 +98,12 @@ def test_softmax_and_back(axis):
 def test_softmax_over_other_axes_is_refused():
     refuses(N.FuseSoftmax, network(SOFTMAX, axes=[1], max_axes=[2]), "one and the same axis")
     refuses(N.FuseSoftmax, network(SOFTMAX, axes=[1, 2], max_axes=[1, 2]), "one and the same axis")
+
+
+def test_scalar_has_no_axes_to_normalise():
+    # The exponent of two axes gives the power of a scalar two axes.
+    text = """(float x) => (y) <int64[1] axes = {1}> {
+        p = Pow(x, two)  v = ReduceMean(p, axes)  e = Add(v, eps)  r = Sqrt(e)  n = Div(x, r)  y = Mul(n, gamma)
+    }"""
+    graph = model(text, two=np.full((1, 1), 2.0), eps=np.float32(1e-5), gamma=np.ones(1))
+    refuses(N.FuseDividedRMSNormalization, graph, "a scalar has no axes")

@@ -1,0 +1,352 @@
+"""The e-graph: hash-consed e-nodes, e-classes under union-find, congruence restored by deferred rebuilding.
+
+Willsey et al., "egg: Fast and Extensible Equality Saturation", POPL'21, section 3 (rebuilding) and 4 (analyses).
+An e-class stands for one tensor; the analysis holds its type and, where it is known before run time, its constant.
+An application with several outputs has an e-class of its own without a type, and an e-node `Output i` of it per
+output. Both operand orders of a commutative operator are one e-node.
+
+All storage is flat: an e-node is its operator's number and a tuple of operands, and it has the number of the e-class
+that it was born in. `fork` copies the flat lists; the member and parent lists of the classes are copied when one side
+writes to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from graph_rewrite.constants import Constant
+from graph_rewrite.egraph.operators import CONSTANT, Operator, OperatorTable
+from graph_rewrite.ir import TensorType
+from graph_rewrite.region import RegionBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from graph_rewrite.ir import Graph
+
+ABSENT = -1
+"""An operand that is left out."""
+
+DEAD, LIVE, FILTERED = 0, 1, 2
+"""States of an e-node: merged with an equal one; present; taken out, as it closed a cycle, but not to come back."""
+
+Args = tuple[int, ...]
+
+
+class EGraph:
+    """E-nodes and e-classes, both plain integers: e-node n lies in the class `find(n)`.
+
+    Args:
+        opset: ONNX operator set of the operators.
+        builder: makes what rules build their targets with.
+    """
+
+    def __init__(self, opset: int = 23, builder: Callable[[int], RegionBuilder] = RegionBuilder) -> None:
+        self.opset, self._builder = opset, builder
+        self.operators = OperatorTable()
+        self.source: Graph | None = None
+        self.roots: tuple[int, ...] = ()
+        self.kept: tuple[int, ...] = ()
+        self.size = 0
+        self.node_op: list[int] = []
+        self.node_args: list[Args] = []
+        self.node_state = bytearray()
+        self.types: list[TensorType | None] = []
+        self.constants: dict[int, Constant] = {}
+        self.values: dict[int, int] = {}
+        self.origins: dict[int, Any] = {}
+        self.log: list[int] = []
+        self.seen: dict[Any, int] = {}
+        self.resume: dict[Any, Any] = {}
+        self.ranks: list[int] | None = None
+        self.filtered = 0
+        self._leader: list[int] = []
+        self._members: list[list[int]] = []
+        self._parents: list[list[int]] = []
+        self._memo: dict[tuple[Any, ...], int] = {}
+        self._by_operator: dict[tuple[str, str], list[int]] = {}
+        self._pending: list[int] = []
+        self._became_constant: list[int] = []
+        self._own_members, self._own_parents, self._own_from = set[int](), set[int](), 0
+
+    def fork(self) -> EGraph:
+        """An independent e-graph with the same contents."""
+        self.rebuild()
+        other = EGraph.__new__(EGraph)
+        other.__dict__.update(self.__dict__)
+        for name in (
+            "node_op", "node_args", "node_state", "types", "constants", "values", "log", "seen", "resume", "_leader",
+            "_members", "_parents", "_memo",
+        ):  # fmt: skip
+            setattr(other, name, getattr(self, name).copy())
+        other._by_operator = {key: nodes.copy() for key, nodes in self._by_operator.items()}
+        other._pending, other._became_constant = [], []
+        for graph in (self, other):
+            graph._own_members, graph._own_parents, graph._own_from = set(), set(), len(self._leader)
+        return other
+
+    def builder(self) -> RegionBuilder:
+        """A fresh builder for a rule's target."""
+        return self._builder(self.opset)
+
+    def find(self, node: int) -> int:
+        """The e-class of an e-node, or the one that an e-class has become part of."""
+        leader = self._leader
+        while leader[node] != node:
+            leader[node] = node = leader[leader[node]]
+        return node
+
+    def operator(self, node: int) -> Operator:
+        return self.operators.entries[self.node_op[node]]
+
+    def members(self, cls: int) -> list[int]:
+        """Live e-nodes of a class. Do not change the list."""
+        return self._members[self.find(cls)]
+
+    def parents(self, cls: int) -> list[int]:
+        """Live e-nodes that read a class, each once, oldest first."""
+        state = self.node_state
+        return sorted({node for node in self._parents[self.find(cls)] if state[node] == LIVE})
+
+    def reader_count(self, cls: int) -> int:
+        """About how many e-nodes read a class."""
+        return len(self._parents[self.find(cls)])
+
+    def args(self, node: int) -> Args:
+        """Operands of an e-node as canonical classes, `ABSENT` where one is left out."""
+        leader = self._leader
+        args = self.node_args[node]
+        if all(a < 0 or leader[a] == a for a in args):
+            return args
+        return tuple(a if a < 0 else self.find(a) for a in args)
+
+    def type_of(self, cls: int) -> TensorType | None:
+        return self.types[self.find(cls)]
+
+    def constant_of(self, cls: int) -> Constant | None:
+        return self.constants.get(self.find(cls))
+
+    def classes(self) -> list[int]:
+        """Canonical classes that have members."""
+        return [cls for cls, members in enumerate(self._members) if members]
+
+    def with_operator(self, op: str, domain: str) -> list[int]:
+        """Live e-nodes of an operator, whatever its attributes, oldest first."""
+        nodes = self._by_operator.get((op, domain), [])
+        state = self.node_state
+        live = [node for node in nodes if state[node] == LIVE]
+        if len(live) < len(nodes):
+            self._by_operator[op, domain] = live
+        return live
+
+    def outputs_of(self, node: int) -> tuple[int, ...]:
+        """The classes of what an application computes, one per output."""
+        operator, cls = self.operator(node), self.find(node)
+        if operator.outputs == 1:
+            return (cls,)
+        outputs = (self.operators.output(i).number for i in range(operator.outputs))
+        return tuple(self.find(self._memo[number, cls]) for number in outputs)
+
+    def lookup(self, operator: Operator, args: Args) -> int | None:
+        """The class of an e-node where it exists. `args` must be canonical."""
+        node = self._memo.get(self._key(operator, args))
+        return None if node is None else self.find(node)
+
+    def lookup_constant(self, constant: Constant) -> int | None:
+        node = self._memo.get((CONSTANT, constant.digest))
+        return None if node is None else self.find(node)
+
+    def find_equal(self, node: int) -> int | None:
+        """The e-node that stands for an application or an output, itself or the one it was merged with."""
+        return self._memo.get(self._key(self.operator(node), self.args(node)))
+
+    def add_constant(self, constant: Constant) -> int:
+        """The class of a constant."""
+        key = (CONSTANT, constant.digest)
+        node = self._memo.get(key)
+        if node is None:
+            node = self._new(self.operators.entries[CONSTANT], (), key, constant.type)
+            self.constants[node] = constant
+        return self.find(node)
+
+    def add(self, operator: Operator, args: Sequence[int], types: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """The classes of an application's outputs; new e-nodes where there is no equal one.
+
+        Args:
+            operator: from this e-graph's table.
+            args: classes, `ABSENT` where an operand is left out.
+            types: of the outputs.
+        """
+        args = tuple(a if a < 0 else self.find(a) for a in args)
+        key = self._key(operator, args)
+        node = self._memo.get(key)
+        if node is not None:
+            return self.outputs_of(node)
+        single = operator.outputs == 1
+        node = self._new(operator, args, key, types[0] if single else None)
+        self._by_operator.setdefault((operator.op, operator.domain), []).append(node)
+        if single:
+            return (node,)
+        for i, type in enumerate(types):
+            output = self.operators.output(i)
+            self._new(output, (node,), (output.number, node), type)
+        return self.outputs_of(node)
+
+    def union(self, first: int, second: int) -> bool:
+        """Make two classes one; False where they are already. Call `rebuild` before the next look-up.
+
+        Raises:
+            ValueError: both have types, and these differ.
+        """
+        a, b = self.find(first), self.find(second)
+        if a == b:
+            return False
+        if self.types[a] is not None and self.types[b] is not None and self.types[a] != self.types[b]:
+            raise ValueError(f"{self.types[a]} and {self.types[b]} cannot be equal")
+        if len(self._parents[a]) + len(self._members[a]) < len(self._parents[b]) + len(self._members[b]):
+            a, b = b, a
+        self._leader[b] = a
+        self._own(a, self._members, self._own_members).extend(self._members[b])
+        self._own(a, self._parents, self._own_parents).extend(self._parents[b])
+        self._members[b], self._parents[b] = [], []
+        self.types[a] = self.types[a] or self.types[b]
+        if (a in self.constants) != (b in self.constants):
+            self._became_constant.append(a)
+        known = self.constants.pop(b, None)
+        if known is not None:
+            self.constants.setdefault(a, known)
+        if b in self.values:
+            value = self.values.pop(b)
+            self.values[a] = min(value, self.values.get(a, value))
+        self.log.append(a)
+        self._pending.append(a)
+        return True
+
+    def rebuild(self) -> None:
+        """Restore congruence: e-nodes that have become equal are merged, and so are their classes."""
+        while self._pending or self._became_constant:
+            while self._pending:
+                todo = dict.fromkeys(self.find(cls) for cls in self._pending)
+                self._pending = []
+                for cls in todo:
+                    self._repair(self.find(cls))
+            became, self._became_constant = self._became_constant, []
+            for cls in dict.fromkeys(map(self.find, became)):
+                for node in self.parents(cls):
+                    self._fold(node)
+
+    def remove(self, node: int) -> None:
+        """Take an e-node out because it closes a cycle. It stays known, so that no rule brings it back."""
+        self.node_state[node] = FILTERED
+        cls = self.find(node)
+        self._own(cls, self._members, self._own_members).remove(node)
+        self.size -= 1
+        self.filtered += 1
+
+    def topological_ranks(self) -> list[int]:
+        """A number per class such that every member reads classes of lower ones; -1 for classes on or above a cycle,
+        and for those that are part of another. Rebuild first."""
+        args, state, leader, members = self.node_args, self.node_state, self._leader, self._members
+        ranks = [-1] * len(args)
+        operands = [len(set(a)) - (ABSENT in a) if len(a) > 1 else len(a) for a in args]
+        waiting = [sum(1 for node in own if operands[node]) for own in members]
+        ready = [cls for cls, own in enumerate(members) if own and not waiting[cls]]
+        for rank, cls in enumerate(ready):  # grows
+            ranks[cls] = rank
+            for node in self._parents[cls]:
+                operands[node] -= 1
+                if not operands[node] and state[node] == LIVE:
+                    reader = leader[node]
+                    if leader[reader] != reader:
+                        reader = self.find(reader)
+                    waiting[reader] -= 1
+                    if not waiting[reader]:
+                        ready.append(reader)
+        return ranks
+
+    def canonical_roots(self) -> tuple[int, ...]:
+        """Classes of the outputs, then of what must stay although no output needs it."""
+        return tuple(self.find(cls) for cls in (*self.roots, *self.kept))
+
+    def _key(self, operator: Operator, args: Args) -> tuple[int, ...]:
+        if operator.commutative and len(args) == 2 and args[1] < args[0]:
+            return (operator.number, args[1], args[0])
+        return (operator.number, *args)
+
+    def _new(self, operator: Operator, args: Args, key: tuple[Any, ...], type: TensorType | None) -> int:
+        node = len(self.node_op)
+        self.node_op.append(operator.number)
+        self.node_args.append(args)
+        self.node_state.append(LIVE)
+        self.types.append(type)
+        self._leader.append(node)
+        self._members.append([node])
+        self._parents.append([])
+        self._memo[key] = node
+        for arg in dict.fromkeys(args):
+            if arg >= 0:
+                self._own(arg, self._parents, self._own_parents).append(node)
+        self.size += 1
+        self.log.append(node)
+        return node
+
+    def _own(self, cls: int, lists: list[list[int]], own: set[int]) -> list[int]:
+        """The list of a class, for writing: a copy where a fork may share it."""
+        if cls < self._own_from and cls not in own:
+            own.add(cls)
+            lists[cls] = lists[cls].copy()
+        return lists[cls]
+
+    def _repair(self, cls: int) -> None:
+        """Bring the keys of the e-nodes that read a merged class up to date, and merge those that are now equal."""
+        merged: list[tuple[int, int]] = []
+        kept: dict[int, None] = {}
+        for node in self._parents[cls]:
+            if self.node_state[node] == DEAD or node in kept:
+                continue
+            kept[node] = None
+            args, operator = self.args(node), self.operator(node)
+            if args == self.node_args[node]:
+                continue
+            old = self._key(operator, self.node_args[node])
+            if self._memo.get(old) == node:
+                del self._memo[old]
+            self.node_args[node] = args
+            other = self._memo.setdefault(self._key(operator, args), node)
+            if other != node:
+                merged.append((other, node))
+        self._parents[cls] = list(kept)
+        self._own_parents.add(cls)
+        for first, second in merged:
+            self._merge_nodes(first, second)
+
+    def _merge_nodes(self, first: int, second: int) -> None:
+        """Drop the second of two equal e-nodes; the one that is left is live where either was."""
+        state = self.node_state
+        if state[second] == LIVE:
+            cls = self.find(second)
+            self._own(cls, self._members, self._own_members).remove(second)
+            if state[first] == LIVE:
+                self.size -= 1
+            else:
+                self._revive(first)
+        state[second] = DEAD
+        if second in self.origins and first not in self.origins:
+            self.origins = {**self.origins, first: self.origins[second]}
+        self.union(first, second)
+
+    def _revive(self, node: int) -> None:
+        operator, cls = self.operator(node), self.find(node)
+        self.node_state[node] = LIVE
+        self._own(cls, self._members, self._own_members).append(node)
+        if operator.kind == "operator":
+            self._by_operator.setdefault((operator.op, operator.domain), []).append(node)
+
+    def _fold(self, node: int) -> None:
+        from graph_rewrite.egraph.folding import folded
+
+        constants = folded(self, node)
+        for cls, constant in zip(self.outputs_of(node), constants or (), strict=False):
+            if cls not in self.constants:
+                self.union(cls, self.add_constant(constant))

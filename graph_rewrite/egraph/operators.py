@@ -1,0 +1,124 @@
+"""The operators of an e-graph: what stands at the head of an e-node, numbered once and shared by all forks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import onnx
+
+from graph_rewrite import contrib
+from graph_rewrite.ir import AttrValue
+from graph_rewrite.normalise import RANDOM
+from graph_rewrite.patterns import COMMUTATIVE
+
+Kind = Literal["operator", "constant", "input", "output"]
+
+CONSTANT = 0
+"""Number of the operator of all constants; their content tells them apart."""
+
+
+@dataclass(slots=True, eq=False)
+class Operator:
+    """An operator with its attributes. `kind`: an application, a constant, a leaf given from outside (an input of the
+    graph, an initializer that is never folded), or output `index` of an application with several outputs.
+
+    A `unique` operator is applied once: an opaque node, a random or an unknown operator; two applications of it are
+    never taken for equal. `captured` are the names that its subgraphs read, for the last of its operands.
+    """
+
+    number: int
+    op: str
+    domain: str = ""
+    attrs: Mapping[str, AttrValue] = field(default_factory=dict)
+    signature: str = ""
+    outputs: int = 1
+    kind: Kind = "operator"
+    index: int = 0
+    left_out: tuple[bool, ...] = ()
+    opaque: bool = False
+    unique: bool = False
+    value: int = -1
+    captures: tuple[str, ...] = ()
+    captured: tuple[int, ...] = ()
+    proto: onnx.NodeProto | None = None
+    commutative: bool = False
+    foldable: bool = False
+
+
+def is_repeatable(op: str, domain: str, opaque: bool) -> bool:
+    """Whether two applications to the same operands give the same: we know what the operator does, and it is not
+    random."""
+    if opaque or op in RANDOM:
+        return False
+    return domain == "" or (domain == contrib.DOMAIN and contrib.is_modelled(op))
+
+
+class OperatorTable:
+    """Operators by number. Grows only, so forks of an e-graph share one."""
+
+    def __init__(self) -> None:
+        self.entries: list[Operator] = [Operator(CONSTANT, "Constant", kind="constant")]
+        self._known: dict[tuple[object, ...], int] = {}
+
+    def application(
+        self,
+        op: str,
+        domain: str,
+        attrs: Mapping[str, AttrValue],
+        signature: str,
+        outputs: int = 1,
+        left_out: tuple[bool, ...] = (),
+    ) -> Operator:
+        """The operator of repeatable applications; `left_out` marks optional outputs that have no name."""
+        left_out = left_out if any(left_out) else ()
+        key = (signature, outputs, left_out)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.entries)
+            self.entries.append(
+                Operator(
+                    number, op, domain, dict(attrs), signature, outputs, left_out=left_out,
+                    commutative=not domain and op in COMMUTATIVE, foldable=not domain,
+                )
+            )  # fmt: skip
+        return self.entries[number]
+
+    def unique(
+        self,
+        op: str,
+        domain: str,
+        attrs: Mapping[str, AttrValue],
+        signature: str,
+        outputs: int,
+        left_out: tuple[bool, ...],
+        opaque: bool,
+        captures: tuple[str, ...],
+        captured: tuple[int, ...],
+    ) -> Operator:
+        """An operator of one application that equals no other."""
+        operator = Operator(
+            len(self.entries), op, domain, dict(attrs), signature, outputs, left_out=left_out, opaque=opaque,
+            unique=True, captures=captures, captured=captured,
+        )  # fmt: skip
+        self.entries.append(operator)
+        return operator
+
+    def leaf(self, value: int, name: str) -> Operator:
+        """What comes from outside: value `value` of the graph that the e-graph was made from."""
+        key = ("leaf", value, name)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.entries)
+            self.entries.append(Operator(number, name or f"input {value}", kind="input", value=value))
+        return self.entries[number]
+
+    def output(self, index: int) -> Operator:
+        """The projection to output `index`."""
+        key = ("output", index)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.entries)
+            self.entries.append(Operator(number, f"Output{index}", kind="output", index=index))
+        return self.entries[number]

@@ -1,0 +1,195 @@
+"""Depth-first enumeration of graphs (TASO, SOSP'19, algorithm 1), without building one twice."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from graph_rewrite.generate.families import Family
+from graph_rewrite.generate.semantics import IntArray, TermType, apply, infer, random_arrays
+from graph_rewrite.generate.terms import Term
+
+MAX_OUTPUTS = 2
+"""Of a graph: what no operator of it takes as operand."""
+
+Code = tuple[int, ...]
+"""A graph as numbers, `WIDTH` per operator: instance, then tensors; inputs and constants come first, then outputs."""
+WIDTH = 3
+NO_TENSOR = 255
+
+
+@dataclass(slots=True)
+class Tensor:
+    """A value: of an input, of a constant or of an operator on others."""
+
+    type: TermType
+    value: IntArray
+    digest: bytes
+    """Of shape and value; constants of unknown size have one by name."""
+    key: str
+    """Names the expression."""
+    operators: frozenset[str] = frozenset()
+    """Keys of the operators that it is computed by."""
+    known: frozenset[bytes] = frozenset()
+    """Digests of what it was computed from, of its own and of all inputs."""
+
+
+@dataclass(slots=True)
+class Node:
+    """An operator instance applied to tensors."""
+
+    key: str
+    """Names the expression; orders the operators of a graph."""
+    operator: int
+    operands: tuple[int, ...]
+    outputs: tuple[int, ...]
+    redundant: bool
+    """An output has the value of an operand, of what it was computed from, or of an input: no graph goes on from it."""
+
+
+@dataclass(slots=True)
+class Expressions:
+    """All expressions over a family's inputs that were met, each evaluated once.
+
+    Args:
+        family: operators and inputs.
+        types: types of the inputs; the family's own or those for tests.
+        seed: draws the inputs' values and the uninterpreted functions.
+        max_ops: of a graph. Expressions of so many operators are operands of nothing: their values are not kept.
+    """
+
+    family: Family
+    types: Sequence[TermType]
+    seed: int
+    max_ops: int
+    tensors: list[Tensor] = field(default_factory=list)
+    leaves: int = 0
+    """Number of inputs and constants; they are the first tensors."""
+    _nodes: dict[tuple[int, ...], Node | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        arrays = random_arrays(dict(enumerate(self.types)), np.random.default_rng(self.seed))
+        self.tensors = [Tensor(t, arrays[i], _digest(t, arrays[i]), f"x{i}") for i, t in enumerate(self.types)]
+        for constant in self.family.constants:
+            type_ = TermType((), constant=Term(constant.op, (), constant.params))
+            self.tensors.append(Tensor(type_, _NOTHING, constant.op.encode(), constant.op))
+        self.leaves = len(self.tensors)
+        inputs = frozenset(tensor.digest for tensor in self.tensors)
+        for tensor in self.tensors:
+            tensor.known = inputs
+
+    def node(self, operator: int, operands: tuple[int, ...]) -> Node | None:
+        """The operator on these tensors; None where it does not accept them."""
+        place = (operator, *operands)
+        if place not in self._nodes:
+            self._nodes[place] = self._evaluate(operator, operands)
+        return self._nodes[place]
+
+    def key(self, operator: int, operands: tuple[int, ...]) -> str:
+        """Names the operator on these tensors; an operator that comes later in the family has a larger key."""
+        return f"{operator:02}({','.join(self.tensors[i].key for i in operands)})"
+
+    def _evaluate(self, operator: int, operands: tuple[int, ...]) -> Node | None:
+        instance = self.family.operators[operator]
+        term = Term(instance.op, (), instance.params)
+        types = [self.tensors[i].type for i in operands]
+        outputs = infer(term, types)
+        # A number times a number is left to ewmul.
+        if outputs is None or (instance.op == "smul" and types[0].size == 1):
+            return None
+        sources = [self.tensors[i] for i in operands]
+        values = apply(term, types, [source.value for source in sources], seed=self.seed)
+        key = self.key(operator, operands)
+        operators = frozenset((key,)).union(*(source.operators for source in sources))
+        known = frozenset[bytes]().union(*(source.known for source in sources))
+        digests = [_digest(type_, value) for type_, value in zip(outputs, values, strict=True)]
+        numbers = tuple(range(len(self.tensors), len(self.tensors) + len(outputs)))
+        if len(operators) >= self.max_ops:
+            self.tensors += [Tensor(t, _NOTHING, digest, "") for t, digest in zip(outputs, digests, strict=True)]
+        else:
+            after = known.union(digests)
+            for index, (type_, value, digest) in enumerate(zip(outputs, values, digests, strict=True)):
+                self.tensors.append(Tensor(type_, value, digest, f"{key}.{index}", operators, after))
+        return Node(key, operator, operands, numbers, any(digest in known for digest in digests))
+
+
+_NOTHING = np.zeros((), dtype=np.int64)
+
+
+def _digest(type_: TermType, value: IntArray) -> bytes:
+    text = repr(type_.shape).encode() + np.ascontiguousarray(value).tobytes()
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+@dataclass(slots=True)
+class Enumeration:
+    """Depth-first search through the graphs of a family.
+
+    A graph is built in one order of its operators only, the smallest by `Node.key` among those in which operands come
+    first: an operator may not come after a larger one that it could stand before.
+    """
+
+    expressions: Expressions
+    first: int | None = None
+    """Only graphs whose first operator is this instance; all by default."""
+
+    def graphs(self) -> Iterator[tuple[Code, tuple[int, ...]]]:
+        """Codes of all graphs with at most `MAX_OUTPUTS` outputs, and those outputs (tensors of `expressions`)."""
+        yield from self._build([], list(range(self.expressions.leaves)), ())
+
+    def _build(
+        self, nodes: list[Node], tensors: list[int], unused: tuple[int, ...]
+    ) -> Iterator[tuple[Code, tuple[int, ...]]]:
+        left = self.expressions.max_ops - len(nodes)
+        for node in self._next(nodes, tensors):
+            outputs = tuple(i for i in unused if i not in node.operands) + node.outputs
+            # Each further operator takes two outputs away and adds one, at best.
+            if len(outputs) - (left - 1) > MAX_OUTPUTS:
+                continue
+            grown = [*nodes, node]
+            if len(outputs) <= MAX_OUTPUTS:
+                yield self._code(grown), outputs
+            if left > 1 and not node.redundant:
+                yield from self._build(grown, [*tensors, *node.outputs], outputs)
+
+    def _next(self, nodes: list[Node], tensors: list[int]) -> Iterator[Node]:
+        find = self.expressions.node
+        for number, instance in enumerate(self.expressions.family.operators):
+            if not nodes and self.first is not None and number != self.first:
+                continue
+            if instance.inputs == 1:
+                choices: Iterator[tuple[int, ...]] = ((t,) for t in tensors)
+            elif instance.commutes:
+                choices = itertools.combinations_with_replacement(tensors, 2)
+            else:
+                choices = itertools.product(tensors, repeat=2)
+            for operands in choices:
+                if not nodes or self._in_order(nodes, number, operands):
+                    node = find(number, operands)
+                    if node is not None:
+                        yield node
+
+    def _in_order(self, nodes: Sequence[Node], operator: int, operands: tuple[int, ...]) -> bool:
+        """Whether the operator is new, and none before it that it does not depend on is larger."""
+        for before in reversed(nodes):
+            if any(operand in before.outputs for operand in operands):
+                return True
+            if operator < before.operator:
+                return False
+            if operator == before.operator and self.expressions.key(operator, operands) <= before.key:
+                return False
+        return True
+
+    def _code(self, nodes: Sequence[Node]) -> Code:
+        place = {i: i for i in range(self.expressions.leaves)}
+        code: list[int] = []
+        for node in nodes:
+            operands = [place[i] for i in node.operands]
+            code += [node.operator, *operands, *[NO_TENSOR] * (WIDTH - 1 - len(operands))]
+            for output in node.outputs:
+                place[output] = len(place)
+        return tuple(code)

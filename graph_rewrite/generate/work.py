@@ -1,0 +1,133 @@
+"""What the generator's processes do: finished parts are files, so that a run that was interrupted goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from multiprocessing.pool import Pool
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from graph_rewrite.generate.conditions import Derivation, derive
+from graph_rewrite.generate.expressions import Equation, equation_key, from_substitution, to_substitution
+from graph_rewrite.generate.families import Family, families
+from graph_rewrite.generate.fingerprint import Graphs, concatenate, enumerate_graphs
+from graph_rewrite.generate.pairing import Paired, pair
+from graph_rewrite.generate.serial import from_json, to_json
+from graph_rewrite.generate.terms import SIGNATURES
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+FORMAT = 1
+"""Of the state; a new one starts every run anew."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with a step, how much of it is done, and how much it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run generates."""
+
+    ops: tuple[str, ...] = tuple(SIGNATURES)
+    max_ops: int = 3
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Names the run's state: changes with anything that a finished part depends on."""
+        text = repr((FORMAT, asdict(self), families(self.ops)))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+class Workers:
+    """Processes that carry out tasks, in order; none beside this one where one is enough."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._pool: Pool | None = None
+
+    def __enter__(self) -> Workers:
+        if self._processes > 1:
+            self._pool = multiprocessing.get_context("spawn").Pool(self._processes)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool.join()
+
+    def map(self, function: Callable[[Item], Result], tasks: Sequence[Item]) -> Iterator[Result]:
+        """Results in the order of the tasks, as they come."""
+        if self._pool is None:
+            return map(function, tasks)
+        return self._pool.imap(function, tasks, chunksize=max(1, min(8, len(tasks) // (4 * self._processes))))
+
+
+def derive_all(
+    equations: Iterable[Equation], max_dim: int, seed: int, workers: Workers, step: str, progress: Progress
+) -> list[Derivation]:
+    """Whether and under which conditions equations hold, over shapes up to `max_dim`."""
+    tasks = [(equation, max_dim, seed) for equation in equations]
+    found = []
+    for derivation in workers.map(_derived, tasks):
+        found.append(derivation)
+        progress(step, len(found), len(tasks))
+    return found
+
+
+def _derived(task: tuple[Equation, int, int]) -> Derivation:
+    equation, max_dim, seed = task
+    return derive(to_substitution(equation), max_dim, seed)
+
+
+def paired_family(task: tuple[Plan, int, Path]) -> Paired:
+    """The equations of one family, read from the state or made and written there."""
+    plan, number, folder = task
+    family = families(plan.ops)[number]
+    path = folder / f"family-{number:02}.json"
+    if path.exists():
+        return _read_paired(path)
+    graphs = concatenate([_shard(plan, family, number, first, folder) for first in range(len(family.operators))])
+    paired = pair(family, graphs, plan.seed)
+    paired.equations.sort(key=equation_key)
+    equations = [to_json(to_substitution(equation)) for equation in paired.equations]
+    counts = {"graphs": paired.graphs, "pairs": paired.pairs, "distinct": paired.distinct}
+    write_atomically(path, json.dumps({**counts, "equations": equations}).encode())
+    return paired
+
+
+def _read_paired(path: Path) -> Paired:
+    data = json.loads(path.read_text())
+    equations = [from_substitution(from_json(entry)) for entry in data["equations"]]
+    return Paired(data["graphs"], data["pairs"], data["distinct"], equations)
+
+
+def _shard(plan: Plan, family: Family, number: int, first: int, folder: Path) -> Graphs:
+    path = folder / f"graphs-{number:02}-{first:02}.npz"
+    if path.exists():
+        try:
+            with np.load(path) as data:
+                return Graphs(data["fingerprints"], data["codes"], data["flags"])
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is damaged ({error}); delete it and run again") from error
+    graphs = enumerate_graphs(family, first, plan.max_ops, plan.seed)
+    temporary = path.with_suffix(f".{os.getpid()}.npz")
+    np.savez(temporary, fingerprints=graphs.fingerprints, codes=graphs.codes, flags=graphs.flags)
+    os.replace(temporary, path)
+    return graphs
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file that is there in full or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)

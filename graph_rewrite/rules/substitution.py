@@ -1,0 +1,334 @@
+"""Substitutions as rules: generated and imported ones, data of the same type as those written by hand.
+
+The pattern is built from the source side. `check` finds the types of the inputs in the graph, infers those of all terms
+and compares them with what was matched; the target is built from the target side and its types. Element-wise operators
+take equal shapes: nothing broadcasts but the scalar of `smul`. A convolution with a fused activation is an activation
+after a Conv; where both sides would be the same then, it is `com.microsoft.FusedConv`.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto
+
+from graph_rewrite.constants import Constant
+from graph_rewrite.generate.canonical import differs_by_fusion, interchangeable, is_connected
+from graph_rewrite.generate.conditions import CONDITIONS, condition_holds
+from graph_rewrite.generate.onnx_form import (
+    CONSTANT_OPS,
+    ONNX_NAMES,
+    build_graph,
+    build_side,
+    constant_array,
+    enlarge_pads,
+    pads_of,
+    scalar_inputs,
+)
+from graph_rewrite.generate.serial import to_json
+from graph_rewrite.generate.small_shapes import small_shapes
+from graph_rewrite.generate.term_types import TermType, Types, close, infer_side, operand_type
+from graph_rewrite.generate.terms import INPUT, Operand, Substitution, Term
+from graph_rewrite.ir import Graph, digest
+from graph_rewrite.matching import Match
+from graph_rewrite.patterns import (
+    Const,
+    Maybe,
+    Pattern,
+    PatternBuilder,
+    PatternOutput,
+    PatternValue,
+    Scalar,
+    Value,
+    Var,
+)
+from graph_rewrite.region import Ref, RegionBuilder
+from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rules.common import ints, is_float, is_readable, permutation, uniform
+from graph_rewrite.rules.conv_attributes import geometry
+from graph_rewrite.rules.operands import numpy_dtype
+
+FORMAT = 1
+"""Of what a digest is made from: change it where the meaning of substitutions as rules changes."""
+
+_CASES, _CASE_DIMS = 8, 3
+_SAME_CONSTANT: weakref.WeakKeyDictionary[Constant, dict[str, bool]] = weakref.WeakKeyDictionary()
+
+
+class SubstitutionRule(Rule):
+    """A substitution of TASO's algebra as a rule over ONNX operators.
+
+    Args:
+        substitution: both sides, and conditions beyond their types.
+        name: of the rule; unique among all rule sets.
+        family: under which it is listed.
+        origin: where it comes from: `generated` or `taso`.
+
+    Raises:
+        ValueError: the source ends in a bare input or constant, the target reads an input that the source does not
+            have, or a condition is unknown.
+    """
+
+    def __init__(self, substitution: Substitution, name: str, family: str, origin: str) -> None:
+        self.substitution, self._name = substitution, name
+        self.family, self.origin = family, origin
+        source, target = substitution.source, substitution.target
+        for operand in source.outputs:
+            if operand.node == INPUT or source.terms[operand.node].op in CONSTANT_OPS:
+                raise ValueError(f"{name}: the source ends in a bare input or constant, which no pattern finds")
+        if len(set(source.outputs)) < len(source.outputs):
+            raise ValueError(f"{name}: the source gives one value twice")
+        unknown = [i for i in target.inputs if i not in source.inputs]
+        if unknown:
+            raise ValueError(f"{name}: the target reads x{unknown[0]}, which the source does not have")
+        for condition in substitution.conditions:
+            if condition not in CONDITIONS:
+                raise ValueError(f"{name}: there is no condition {condition!r}")
+        self.fused = differs_by_fusion(substitution)
+        """Fused activations of convolutions are those of `com.microsoft.FusedConv`."""
+        self.symmetric = interchangeable(source)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def equation(self) -> str:
+        """Both sides, and the conditions in words."""
+        texts = [CONDITIONS[condition].text for condition in self.substitution.conditions]
+        return f"{self.substitution}{', where ' if texts else ''}{' and '.join(texts)}"
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the rule by its data, and by the version of what they mean."""
+        data = json.dumps(to_json(self.substitution), sort_keys=True)
+        return digest("substitution", FORMAT, self.name, data)
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        return _pattern(self.substitution, self.fused)
+
+    def check(self, m: Match, *variables: Any) -> Refusal | None:
+        found = self._types(m)
+        if isinstance(found, Refusal):
+            return found
+        types, values = found
+        for number, node in enumerate(self.substitution.source.terms):
+            refusal = self._term_refused(m, number, node, types, values)
+            if refusal is not None:
+                return refusal
+        if infer_side(self.substitution.target, types) is None:
+            return Refusal("the target does not accept these shapes")
+        for condition in self.substitution.conditions:
+            if not condition_holds(self.substitution, types, (condition,)):
+                return Refusal(f"not fulfilled: {CONDITIONS[condition].text}")
+        return None
+
+    def target(self, op: RegionBuilder, m: Match, *variables: Any) -> Any:
+        found = self._types(m)
+        if isinstance(found, Refusal):
+            return found
+        refs = self._inputs(m)
+        dtype = numpy_dtype(next(iter(refs.values())))
+        outputs = build_side(op, self.substitution.target, refs, found[0], dtype, self.fused)
+        return tuple(outputs)
+
+    def cases(self) -> Iterator[Graph]:
+        """Source graphs over small shapes that satisfy the conditions, from the smallest on, some with larger ones."""
+        scalars = scalar_inputs(self.substitution)
+        joined = not is_connected(self.substitution.source)
+        found = []
+        for shapes in small_shapes(self.substitution, _CASE_DIMS):
+            types = {number: TermType(shape) for number, shape in shapes.items()}
+            if condition_holds(self.substitution, types, self.substitution.conditions):
+                found.append(types)
+        for place in dict.fromkeys(round(k * (len(found) - 1) / _CASES) for k in range(1, _CASES + 1)) if found else ():
+            yield build_graph(
+                self.substitution.source, found[place], constants=scalars, fused=self.fused, joined=joined
+            )
+
+    def _inputs(self, m: Match) -> dict[int, Ref]:
+        """What the match binds to the inputs, by number."""
+        names = [variable.name for variable in m.pattern.variables]
+        return {number: m.refs[names.index(f"x{number}")] for number in self.substitution.source.inputs}
+
+    def _types(self, m: Match) -> tuple[dict[int, TermType], list[Types]] | Refusal:
+        """Types of the inputs, with the borders that matched splits show, and of the source's terms."""
+        refs = self._inputs(m)
+        if any(ref.dtype != next(iter(refs.values())).dtype or not is_float(ref) for ref in refs.values()):
+            return Refusal("the elements are not floating-point numbers of one type")
+        if self.fused and next(iter(refs.values())).dtype != TensorProto.FLOAT:
+            return Refusal("the fused operator runs in float32 only")
+        types = {number: TermType(ref.shape) for number, ref in refs.items()}
+        for number, node in enumerate(self.substitution.source.terms):
+            if node.op == "split":
+                axis = node.param("axis")
+                first = m.value(f"t{number}", 0)
+                if axis >= first.rank:
+                    return Refusal("the Split works on another axis")
+                self._mark(types, node.inputs[0], axis, first.shape[axis])
+        values = infer_side(self.substitution.source, types)
+        return Refusal("the source does not accept these shapes") if values is None else (types, values)
+
+    def _mark(self, types: dict[int, TermType], operand: Operand, axis: int, border: int) -> None:
+        """Give the inputs that an operand is computed from, element by element, the border that a Split undoes."""
+        if operand.node == INPUT:
+            known = types[operand.index]
+            if axis < known.rank and border not in known.cuts[axis]:
+                cuts = (*known.cuts[:axis], (*known.cuts[axis], border), *known.cuts[axis + 1 :])
+                types[operand.index] = TermType(known.shape, cuts)
+            return
+        node = self.substitution.source.terms[operand.node]
+        if node.op in ("ewadd", "ewmul", "relu", "sigmoid", "tanh", "smul"):
+            for source in node.inputs[:1] if node.op == "smul" else node.inputs:
+                self._mark(types, source, axis, border)
+        elif node.op == "matmul":
+            own = operand_rank(self.substitution, operand)
+            left = own is None or axis != own - 1
+            self._mark(types, node.inputs[0 if left else 1], axis, border)
+        elif node.op == "conv" and axis < 2:
+            self._mark(types, node.inputs[axis], 0, border)
+        elif node.op in ("maxpool", "avgpool") and axis < 2:
+            self._mark(types, node.inputs[0], axis, border)
+        elif node.op == "transpose":
+            self._mark(types, node.inputs[0], node.param("perm")[axis], border)
+
+    def _term_refused(
+        self, m: Match, number: int, node: Term, types: Mapping[int, TermType], values: list[Types]
+    ) -> Refusal | None:
+        """Why what was matched is not this term."""
+        if node.op in CONSTANT_OPS:
+            return None
+        label = f"t{number}"
+        open_types = [operand_type(operand, types, values) for operand in node.inputs]
+        closed = close(node, open_types)
+        if closed is None:
+            return Refusal("a constant has another size")
+        for operand, before, sized in zip(node.inputs, open_types, closed, strict=True):
+            if before.constant is not None and not _holds(_named(m, f"c{operand.node}"), before.constant, sized):
+                return Refusal(f"a constant is not that of {before.constant.op}")
+        refusal = _attributes_refused(m, label, node, closed, values[number])
+        if refusal is not None:
+            return refusal
+        shapes = [m.value(label, index).shape for index in range(node.outputs)]
+        if shapes != [expected.shape for expected in values[number]]:
+            return Refusal(f"{ONNX_NAMES[node.op]} gives another shape than without broadcasting")
+        return None
+
+
+def operand_rank(substitution: Substitution, operand: Operand) -> int | None:
+    """The rank of an operand of the source where its term tells; None where any is possible."""
+    node = substitution.source.terms[operand.node]
+    if node.op == "concat":
+        return int(node.param("rank"))
+    for source in node.inputs:
+        if source.node != INPUT:
+            found = operand_rank(substitution, source)
+            if found is not None:
+                return found
+    return 2 if node.op == "matmul" else None
+
+
+def _named(m: Match, name: str) -> Ref:
+    place = next(i for i, variable in enumerate(m.pattern.variables) if variable.name == name)
+    ref: Ref = m.refs[place]
+    return ref
+
+
+def _holds(ref: Ref, constant: Term, sized: TermType) -> bool:
+    """Whether a constant of the graph is this one; looked at once."""
+    if ref.shape != sized.shape or ref.constant is None or not is_readable(ref.constant):
+        return False
+    known = _SAME_CONSTANT.setdefault(ref.constant, {})
+    key = repr(constant)
+    if key not in known:
+        wanted = constant_array(constant, sized, numpy_dtype(ref))
+        known[key] = bool(np.array_equal(ref.numpy(), wanted))
+    return known[key]
+
+
+def _attributes_refused(m: Match, label: str, node: Term, types: Types, results: Types) -> Refusal | None:
+    """Why the attributes of what was matched are not the parameters of this term."""
+    matched = m.node(label)
+    if node.op in ("conv", "maxpool", "avgpool"):
+        return _window_refused(m, label, node, types)
+    if node.op in ("concat", "split"):
+        axis = int(matched.attrs.get("axis", 0))
+        same = axis % results[0].rank == node.param("axis") and node.param("axis") < results[0].rank
+        if node.op == "concat" and results[0].rank != node.param("rank"):
+            return Refusal("the operands of Concat have another rank")
+        return None if same else Refusal(f"{matched.op} works on another axis")
+    if node.op == "transpose" and permutation(matched.attrs.get("perm"), types[0].rank) != node.param("perm"):
+        return Refusal("Transpose permutes the axes otherwise")
+    if node.op == "enlarge":
+        value, axes = _named(m, f"v{label}"), _named(m, f"a{label}")
+        if ints(_named(m, f"p{label}")) != enlarge_pads(types[0], node.param("kernel")) or axes is not None:
+            return Refusal("Pad does not grow a kernel around its centre")
+        return Refusal("Pad adds something else than zeros") if value is not None and uniform(value) != 0 else None
+    return None
+
+
+def _window_refused(m: Match, label: str, node: Term, types: Types) -> Refusal | None:
+    matched, x = m.node(label), types[0]
+    if node.op == "conv":
+        kernel, group = types[1].shape[2:], x.shape[1] // types[1].shape[1]
+    else:
+        kernel, group = node.param("kernel"), 1
+        if tuple(matched.attrs.get("kernel_shape", ())) != kernel or matched.attrs.get("ceil_mode", 0):
+            return Refusal("the pooling has another kernel or rounds up")
+    image = m.ref(next(value for value in matched.inputs if value is not None))
+    own = geometry(matched, image, kernel)
+    if own.strides != node.param("stride") or own.dilations != (1, 1) or own.group != group:
+        return Refusal("strides, dilations or groups are others")
+    if own.pads != pads_of(node, x.shape[2:], kernel):
+        return Refusal(f"the padding is not {node.param('padding')!r}")
+    if node.op == "avgpool" and any(own.pads) and not matched.attrs.get("count_include_pad", 0):
+        return Refusal("the average leaves the padding out")
+    return None
+
+
+def _pattern(substitution: Substitution, fused: bool) -> Pattern:
+    """The source side as a pattern. Terms are labelled t0, t1, ...; activations t0a, ..."""
+    source, scalars = substitution.source, scalar_inputs(substitution)
+    variables = {f"x{i}": Var(f"x{i}", Scalar if i in scalars else Value) for i in source.inputs}
+    builder = PatternBuilder()
+    made: list[tuple[PatternValue, ...]] = []
+
+    def variable(name: str, kind: type) -> Var:
+        return variables.setdefault(name, Var(name, kind))
+
+    for number, node in enumerate(source.terms):
+        label = f"t{number}"
+        if node.op in CONSTANT_OPS:
+            made.append((variable(f"c{number}", Const),))
+            continue
+        operands: list[PatternValue | None] = [
+            variables[f"x{o.index}"] if o.node == INPUT else made[o.node][o.index] for o in node.inputs
+        ]
+        if node.op == "split":
+            operands.append(variable(f"s{label}", Maybe))
+        elif node.op == "reshape":
+            operands.append(variable(f"s{label}", Const))
+        elif node.op == "conv":
+            operands.append(None)
+        elif node.op == "enlarge":
+            operands += [variable(f"p{label}", Const), variable(f"v{label}", Maybe), variable(f"a{label}", Maybe)]
+        fixed = {"mode": "constant"} if node.op == "enlarge" else {}
+        activation = dict(node.params).get("activation", "none")
+        if fused and node.op == "conv" and activation != "none":
+            result = builder.ms.FusedConv(*operands, activation=ONNX_NAMES[str(activation)], _label=label)
+        else:
+            result = getattr(builder, ONNX_NAMES[node.op])(*operands, _label=label, _outputs=node.outputs, **fixed)
+            if activation != "none":
+                result = getattr(builder, ONNX_NAMES[str(activation)])(result, _label=f"{label}a")
+        made.append(result if isinstance(result, tuple) else (result,))
+    roots = tuple(made[o.node][o.index] for o in source.outputs)
+    assert all(isinstance(root, PatternOutput) for root in roots)
+    return Pattern(
+        tuple(variables.values()), tuple(builder.nodes), tuple(r for r in roots if isinstance(r, PatternOutput))
+    )
