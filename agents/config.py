@@ -64,6 +64,10 @@ class TrainingConfig:
     seconds: float = 480.0
     """Wall-clock limit of training; whichever limit comes first ends it."""
     n_envs: int = 1
+    restarts: float = 0.0
+    """Share of the episodes that begin on the best path found so far, 0 to 1."""
+    imitation_steps: int = 0
+    """Gradient steps per update towards the actions of the best path found so far."""
     eval_freq: int = 0
     """Steps between deterministic evaluation episodes; 0 for none."""
     checkpoint_freq: int = 500

@@ -18,6 +18,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 
 from agents.config import Config
+from agents.ppo.best_path import BestPath, imitate
 from agents.ppo.checkpoint import (
     Checkpoint,
     PolicyDescription,
@@ -79,7 +80,8 @@ def make_env(options: TrainingOptions, config: Config) -> Callable[[], gymnasium
     def build() -> gymnasium.Env[Any, Any]:
         # A process of its own has its own PyTorch: leave the cores to the measurements.
         torch.set_num_threads(1)
-        return Monitor(GraphRewriteEnv(**env_arguments(options, config)), info_keywords=("best_speedup",))
+        env = BestPath(GraphRewriteEnv(**env_arguments(options, config)), config.training.restarts)
+        return Monitor(env, info_keywords=("best_speedup",))
 
     return build
 
@@ -218,6 +220,17 @@ class _TrainingCallback(BaseCallback):
         progress.episodes += 1
         progress.mean_reward = sum(recent) / len(recent)
         progress.curve.append((progress.timesteps, progress.mean_reward, progress.best_speedup))
+
+    def _on_rollout_start(self) -> None:
+        # Before the next rollout and not after the last: an update in between would falsify PPO's ratios.
+        trainer = self._trainer
+        steps = trainer.config.training.imitation_steps
+        speedups = [float(value) for value in trainer.env.get_attr("speedup")]
+        best = max(range(len(speedups)), key=speedups.__getitem__)
+        if steps > 0 and speedups[best] > 1.0:
+            (path,) = trainer.env.get_attr("path", indices=best)
+            loss = imitate(trainer.policy, path, steps, trainer.config.ppo.max_grad_norm)
+            self.logger.record("train/imitation_loss", loss)
 
     def _on_rollout_end(self) -> None:
         self.logger.record("search/best_speedup", self._trainer.progress.best_speedup)
