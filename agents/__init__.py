@@ -1,5 +1,15 @@
 """Agents: search methods that choose substitutions, learned or not, on the same problems and meters."""
 
-from agents.base import Action, Agent, Budget, OptimizationResult, Search, make_agent
+from agents.base import Action, Agent, Budget, Improvement, OptimizationResult, Search
+from agents.registry import agent_names, make_agent
 
-__all__ = ["Action", "Agent", "Budget", "OptimizationResult", "Search", "make_agent"]
+__all__ = [
+    "Action",
+    "Agent",
+    "Budget",
+    "Improvement",
+    "OptimizationResult",
+    "Search",
+    "agent_names",
+    "make_agent",
+]

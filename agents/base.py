@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from envs.problem import Problem
@@ -20,11 +19,22 @@ class Budget:
     """What an agent may spend; whichever ends first ends the search.
 
     `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock, where
-    a latency that another search already measured is charged what it took then.
+    a latency that another search already measured is charged what it took then; `applications` are candidates applied
+    to a graph (to an e-graph: rules applied at one match), None for no limit.
+
+    Raises:
+        ValueError: a limit that is negative.
     """
 
     measurements: int = 100
     seconds: float = 60.0
+    applications: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("measurements", "seconds", "applications"):
+            limit = getattr(self, name)
+            if limit is not None and not limit >= 0:
+                raise ValueError(f"a budget's {name} must be 0 or more, got {limit}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,17 @@ class Visit:
     actions: tuple[Action, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """A new best graph of a search: what had been spent by then, and its screened latency."""
+
+    seconds: float
+    measurements: int
+    applications: int
+    speedup: float
+    latency_ms: float
+
+
 @dataclass(slots=True)
 class Search:
     """Bookkeeping shared by all agents: spends the budget, keeps what was measured and the best so far."""
@@ -54,8 +75,10 @@ class Search:
     budget: Budget
     progress: Callable[[Search], None] | None = None
     visits: dict[str, Visit] = field(default_factory=dict)
-    trajectory: list[tuple[float, int, float]] = field(default_factory=list)
-    """(seconds, measurements, best speed-up by screening) at every improvement."""
+    improvements: list[Improvement] = field(default_factory=list)
+    """Every new best, in order."""
+    applications: int = 0
+    """Candidates applied so far; agents that apply them otherwise than by `apply` add to it."""
     _start: float = field(default_factory=time.monotonic)
     _charged: float = 0.0
 
@@ -70,7 +93,26 @@ class Search:
 
     @property
     def exhausted(self) -> bool:
-        return self.measurements >= self.budget.measurements or self.seconds >= self.budget.seconds
+        budget = self.budget
+        out_of_applications = budget.applications is not None and self.applications >= budget.applications
+        return out_of_applications or self.measurements >= budget.measurements or self.seconds >= budget.seconds
+
+    @property
+    def trajectory(self) -> list[tuple[float, int, float]]:
+        """(seconds, measurements, best speed-up by screening) at every improvement."""
+        return [(point.seconds, point.measurements, point.speedup) for point in self.improvements]
+
+    def charge(self, seconds: float) -> None:
+        """Count seconds that another search already spent for this one too, so that no agent gains by coming later."""
+        self._charged += max(0.0, seconds)
+
+    def apply(self, candidate: Candidate) -> Graph | None:
+        """The graph that a candidate leads to, counted as an application; None where it gives no valid graph."""
+        self.applications += 1
+        try:
+            return candidate.apply()
+        except ValueError:
+            return None
 
     @property
     def best(self) -> Visit | None:
@@ -84,11 +126,13 @@ class Search:
             return known.latency
         begin = time.monotonic()
         latency = self.problem.measure(graph, "screen")
-        self._charged += max(0.0, self.problem.cost(graph) - (time.monotonic() - begin))
-        before = self.best
+        self.charge(self.problem.cost(graph) - (time.monotonic() - begin))
+        best = self.improvements[-1].speedup if self.improvements else 0.0
         self.visits[graph.hash] = Visit(graph, latency, actions)
-        if before is None or latency.speedup > before.latency.speedup:
-            self.trajectory.append((self.seconds, self.measurements, latency.speedup))
+        if latency.ok and latency.speedup > best:
+            self.improvements.append(
+                Improvement(self.seconds, self.measurements, self.applications, latency.speedup, latency.ms)
+            )
         if self.progress is not None:
             self.progress(self)
         return latency
@@ -102,12 +146,19 @@ class OptimizationResult:
     graph: Graph
     latency: Latency
     actions: tuple[Action, ...]
-    trajectory: tuple[tuple[float, int, float], ...]
+    improvements: tuple[Improvement, ...]
+    """Every graph that was the best so far by screening, in order."""
     measurements: int
+    applications: int
     seconds: float
     verified: bool
     max_rel_error: float
     message: str = ""
+
+    @property
+    def trajectory(self) -> tuple[tuple[float, int, float], ...]:
+        """(seconds, measurements, best speed-up by screening) at every improvement."""
+        return tuple((point.seconds, point.measurements, point.speedup) for point in self.improvements)
 
     @property
     def is_original(self) -> bool:
@@ -137,23 +188,3 @@ class Agent(Protocol):
 def action_of(candidate: Candidate) -> Action:
     """The replayable record of a candidate."""
     return Action(candidate.key, candidate.rule, candidate.description, candidate.count)
-
-
-def make_agent(name: str, **options: object) -> Agent:
-    """An agent by name: ours, or one that another package registers under the entry point group `rewritegym.agents`.
-
-    Raises:
-        ValueError: no such agent; the message lists those that exist.
-    """
-    from agents.greedy import GreedyAgent
-    from agents.ppo.agent import PPOAgent
-    from agents.random_agent import RandomAgent
-
-    factories: dict[str, Callable[..., Agent]] = {
-        "random": RandomAgent, "greedy": GreedyAgent, "ppo": PPOAgent,
-    }  # fmt: skip
-    for point in entry_points(group="rewritegym.agents"):
-        factories.setdefault(point.name, point.load())
-    if name not in factories:
-        raise ValueError(f"there is no agent {name!r}; there are {', '.join(sorted(factories))}")
-    return factories[name](**options)

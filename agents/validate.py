@@ -19,7 +19,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     What is reported of the winner is measured anew: its lead among many is partly luck.
     """
     problem = search.problem
-    seconds, measurements = search.seconds, search.measurements
+    improvements, seconds = tuple(search.improvements), search.seconds
     promising = sorted(search.visits.values(), key=lambda visit: -visit.latency.speedup)
     promising = [visit for visit in promising if visit.actions and visit.latency.ok][:FINALISTS]
     measured = [(visit, problem.measure(visit.graph, "full")) for visit in promising if visit.latency.speedup > 1.0]
@@ -34,15 +34,15 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
         check = check_outputs(search, visit)
         if check.ok:
             return OptimizationResult(
-                agent, visit.graph, latency, visit.actions, tuple(search.trajectory), measurements, seconds, True,
-                check.max_rel_error, check.message,
+                agent, visit.graph, latency, visit.actions, improvements, search.measurements, search.applications,
+                seconds, True, check.max_rel_error, check.message,
             )  # fmt: skip
         rejected.append(check.message)
     reason = "; ".join(rejected) or "nothing was surely faster"
     ms = _original_ms(measured, search)
     return OptimizationResult(
-        agent, problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), tuple(search.trajectory), measurements,
-        seconds, True, 0.0, f"the original is kept: {reason}",
+        agent, problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), improvements, search.measurements,
+        search.applications, seconds, True, 0.0, f"the original is kept: {reason}",
     )  # fmt: skip
 
 

@@ -72,8 +72,7 @@ def test_every_page_is_linked_from_the_index() -> None:
 
 def test_the_catalogue_is_what_the_rules_give() -> None:
     """Else: python -m graph_rewrite rules catalogue"""
-    for name, text in catalogue.pages().items():
-        assert (DOCS / name).read_text(encoding="utf-8") == text
+    assert catalogue.stale(DOCS) == []
 
 
 @pytest.mark.parametrize("name", TUTORIALS)

@@ -98,8 +98,7 @@ class Expressions:
         term = Term(instance.op, (), instance.params)
         types = [self.tensors[i].type for i in operands]
         outputs = infer(term, types)
-        # A number times a number is left to ewmul.
-        if outputs is None or (instance.op == "smul" and types[0].size == 1):
+        if outputs is None or (outputs[0].size == 1 and not _counts(instance.op, operands)):
             return None
         sources = [self.tensors[i] for i in operands]
         values = apply(term, types, [source.value for source in sources], seed=self.seed)
@@ -115,6 +114,11 @@ class Expressions:
             for index, (type_, value, digest) in enumerate(zip(outputs, values, digests, strict=True)):
                 self.tensors.append(Tensor(type_, value, digest, f"{key}.{index}", operators, after))
         return Node(key, operator, operands, numbers, any(digest in known for digest in digests))
+
+
+def _counts(op: str, operands: tuple[int, ...]) -> bool:
+    """Whether an operator on numbers is enumerated: the sum and the product of two. The others say nothing new."""
+    return op in ("ewadd", "ewmul") and operands[0] != operands[1]
 
 
 _NOTHING = np.zeros((), dtype=np.int64)

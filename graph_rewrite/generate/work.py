@@ -26,7 +26,7 @@ from graph_rewrite.generate.terms import SIGNATURES
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FORMAT = 1
+FORMAT = 2
 """Of the state; a new one starts every run anew."""
 
 Progress = Callable[[str, int, int], None]

@@ -22,7 +22,7 @@ from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Rule
 from graph_rewrite.rules.drawing import Diagram, Operand, Step, draw, draw_both
 
-LOOKED_AT = 8
+LOOKED_AT = 5
 """So many instances of a rule are looked at for one to draw."""
 
 

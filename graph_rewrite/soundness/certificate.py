@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -196,6 +196,12 @@ def _read(file: Path) -> dict[str, Certificate]:
     """The certificates in a file, by the rules' names."""
     if not file.exists():
         return {}
+    written = file.stat()
+    return dict(_read_once(file, written.st_mtime_ns, written.st_size))
+
+
+@lru_cache(maxsize=8)
+def _read_once(file: Path, time_ns: int, size: int) -> dict[str, Certificate]:
     found = _parse(file)
     entries: list[dict[str, Any]] = found.get("certificates", [found])
     try:
@@ -206,7 +212,8 @@ def _read(file: Path) -> dict[str, Certificate]:
 
 def _text(file: Path, held: Mapping[str, Certificate]) -> str:
     if list(held) == [file.stem] and held[file.stem].origin == BY_HAND:
-        return json.dumps(held[file.stem].to_json(), indent=1) + "\n"
+        fields = held[file.stem].to_json().items()
+        return "{\n" + ",\n".join(f' "{name}": {json.dumps(value)}' for name, value in fields) + "\n}\n"
     # A line per rule: changes of a set of hundreds of rules stay readable.
     lines = ",\n".join(json.dumps(held[name].to_json()) for name in sorted(held))
     return f'{{"format": {FORMAT}, "certificates": [\n{lines}\n]}}\n'

@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 RUNTIME, REFERENCE = "ONNX Runtime", "float64 reference"
 NONFINITE = "NaN and infinities"
 OVERFLOW = "the range: the target overflows earlier"
-NO_KERNEL = "not run in ONNX Runtime: it has no kernel for these types"
+NO_KERNEL = "a run in ONNX Runtime where that has no kernel for the source"
 
 _DEPLOYMENT = Deployment("cpu", 1, "none")
 _TRIALS = 3

@@ -23,6 +23,10 @@ from graph_rewrite.soundness.floating import Difference, FloatResult, compare
 from graph_rewrite.soundness.instances import Instance, instances
 from graph_rewrite.soundness.values import KINDS, Kind, feeds
 
+INSTANCES = 128
+"""So many instances of a rule are looked at, unless it has fewer. Of twenty planted rules the most elusive shows at
+the 69th, three quarters at the first or second."""
+
 FLOATING = "floating-point"
 _ON_ALL_KINDS, _AT_A_TIME = 48, 3
 _STATED_BOUND = re.compile(r"error at most ([0-9.e+-]+)")
@@ -77,11 +81,11 @@ class _Findings:
         self.coverage.add(instance.graph)
 
 
-def verify(rule: Rule, *, fast: bool, seed: int = 0, limit: int | None = None) -> Certificate | Refutation:
+def verify(rule: Rule, *, fast: bool, seed: int = 0, limit: int = INSTANCES) -> Certificate | Refutation:
     """Certify a rule, or find out why it can't be certified.
 
-    The rule is checked at the instances that `soundness.instances` finds for it: a covering few of them with `fast`,
-    else all of them, or the first `limit`. It is refuted where one side has other types or values than the other.
+    The rule is checked at instances that `soundness.instances` finds for it: a covering few of them with `fast`, else
+    the first `limit`. It is refuted where one side has other types or values than the other.
 
     Raises:
         NotImplementedError: an operator without reference semantics.
@@ -92,7 +96,7 @@ def verify(rule: Rule, *, fast: bool, seed: int = 0, limit: int | None = None) -
         return _verify(rule, fast, seed, limit)
 
 
-def _verify(rule: Rule, fast: bool, seed: int, limit: int | None) -> Certificate | Refutation:
+def _verify(rule: Rule, fast: bool, seed: int, limit: int) -> Certificate | Refutation:
     findings = _Findings()
     found = (instance for instance in instances(rule, full=not fast, seed=seed) if _is_valid(instance.graph))
     for instance in islice(found, limit):

@@ -1,14 +1,15 @@
 """Model zoo: architectures with random, calibrated weights, exported to ONNX on demand and cached on disk.
 
     >>> from graph_rewrite import zoo
-    >>> zoo.names()
-    ['bert', 'bert-tiny', 'squeezenet', 'resnext50']
+    >>> zoo.names()[:4]
+    ['bert', 'bert-tiny', 'vit', 'dalle']
     >>> path = zoo.export("bert", layers=2, seq_len=256)   # zoo://bert?layers=2&seq_len=256
 
-Parameters are integers; ``defaults`` lists them, graph_rewrite/zoo/configs.py documents them. BERT is exported as
-Hugging Face's eager implementation is with only ``input_ids`` given: all tokens attended to, no mask in the graph, all
-token types 0. ``attention_mask=1`` and ``token_type_ids=1`` make those two inputs of the graph. The image classifiers
-are exported in evaluation mode, with BatchNorm folded into the convolutions by the exporter.
+docs/zoo.md describes them. Parameters are integers; ``defaults`` lists them, configs.py, image_configs.py and
+sequence_configs.py document them. BERT is exported as Hugging Face's eager implementation is with only ``input_ids``
+given: all tokens attended to, no mask in the graph, all token types 0. ``attention_mask=1`` and ``token_type_ids=1``
+make those two inputs of the graph. Convolutional models are exported in evaluation mode, with BatchNorm folded into the
+convolutions by the exporter.
 
 PyTorch is imported when a network is built, not for a model that is in the cache.
 """
@@ -88,8 +89,8 @@ def export(name: str, /, **params: int | str) -> Path:
     """Path of the model as an ONNX file (opset 20, fixed shapes), exported if it is not in the cache yet.
 
     It lies in ``$REWRITEGYM_CACHE/zoo`` (default ``~/.cache/rewritegym/zoo``), in a folder of its own, with the weights
-    beside it in one external data file if they exceed 100 MiB. Edits of the zoo's source and other versions of PyTorch
-    and ONNX give other files. Safe to call from several processes at once.
+    beside it in one external data file if they exceed 100 MiB. Edits of the model's source and other versions of
+    PyTorch and ONNX give other files. Safe to call from several processes at once.
 
     Args:
         name: one of ``names()``.
@@ -104,7 +105,8 @@ def export(name: str, /, **params: int | str) -> Path:
         "model": name,
         "params": asdict(config),
         "versions": {package: version(package) for package in _EXPORTING_PACKAGES},
-        "source": _source_digest(),
+        "network": architecture(name).network,
+        "source": _source_digest(architecture(name).module),
     }
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -136,9 +138,15 @@ def _tensors(config: ModelConfig) -> dict[str, Tensor]:
 
 
 @cache
-def _source_digest() -> str:
-    """Of all source files of the zoo: any of them may decide what is exported."""
+def _source_digest(module: str) -> str:
+    """Of the source files that decide what is exported: the network's own module and all that networks share.
+
+    Networks import nothing from each other's modules, so that an edit of one leaves the files of the others valid. What
+    the registry decides stands beside the digest.
+    """
+    others = {entry.module for entry in ARCHITECTURES.values()} - {module} | {"__main__", "registry"}
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+        if path.stem not in others:
+            digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -11,8 +11,9 @@ from rich.table import Table
 from graph_rewrite import zoo
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m graph_rewrite.zoo", description="List or export the zoo's models.")
+def main(arguments: list[str] | None = None, prog: str = "rewritegym zoo") -> int:
+    """List or export models; ``prog`` is how the command was called. Returns 0, or 2 for bad arguments."""
+    parser = argparse.ArgumentParser(prog=prog, description="List or export the zoo's models.")
     parser.add_argument("model", nargs="?", help="model to export; without it, all are listed")
     parser.add_argument("params", nargs="*", metavar="name=value", help="parameters to set, e.g. layers=2")
     options = parser.parse_args(arguments)
@@ -43,4 +44,4 @@ def _parse(params: list[str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(prog="python -m graph_rewrite.zoo"))

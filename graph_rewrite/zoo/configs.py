@@ -1,4 +1,4 @@
-"""What can be set about each architecture. Free of PyTorch, so that a cached model is found without importing it."""
+"""What can be set about every architecture, and about BERT. Free of PyTorch: a cached model is found without it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 Inputs = dict[str, NDArray[np.float32] | NDArray[np.int64]]
 """Arrays by input name, in the order of the graph's inputs."""
 
-# Images in a calibration batch: enough pixels for per-channel statistics in the last stage, few enough to be quick.
-_CALIBRATION_PIXELS = 4 * 224 * 224
-_CALIBRATION_IMAGES = (4, 64)
 _CALIBRATION_SEQUENCES = 4
 _CALIBRATION_TOKENS = 128
 
@@ -110,49 +107,3 @@ class BertConfig(ModelConfig):
         to 1.4 times as large. LayerNorm takes that up.
         """
         return replace(self, batch=_CALIBRATION_SEQUENCES, seq_len=min(_CALIBRATION_TOKENS, self.positions))
-
-
-@dataclass(frozen=True)
-class ImageConfig(ModelConfig):
-    """Image classifier: ``pixel_values`` float32 [batch, 3, image_size, image_size] -> ``logits`` [batch, classes]."""
-
-    image_size: int = 224
-    """Height and width of the images in pixels, at least 32."""
-    classes: int = 1000
-    """Number of logits."""
-
-    minimum: ClassVar[dict[str, int]] = {"seed": 0, "image_size": 32}
-    output_name: ClassVar[str] = "logits"
-
-    def example_inputs(self, seed: int) -> Inputs:
-        """float32 [batch, 3, image_size, image_size], standard normal as normalised images are."""
-        shape = (self.batch, 3, self.image_size, self.image_size)
-        return {"pixel_values": np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)}
-
-    def for_calibration(self) -> Self:
-        """Independent of ``batch``."""
-        fewest, most = _CALIBRATION_IMAGES
-        return replace(self, batch=min(most, max(fewest, _CALIBRATION_PIXELS // self.image_size**2)))
-
-
-@dataclass(frozen=True)
-class SqueezeNetConfig(ImageConfig):
-    """SqueezeNet 1.1 (Iandola et al. 2016, arXiv:1602.07360, and the authors' release of version 1.1)."""
-
-
-@dataclass(frozen=True)
-class ResNeXtConfig(ImageConfig):
-    """ResNeXt (Xie et al. 2017, arXiv:1611.05431); defaults are ResNeXt-50 32x4d."""
-
-    stage1: int = 3
-    """Bottleneck blocks in the first stage (256 channels at a quarter of the image's size)."""
-    stage2: int = 4
-    """Bottleneck blocks in the second stage (512 channels)."""
-    stage3: int = 6
-    """Bottleneck blocks in the third stage (1024 channels)."""
-    stage4: int = 3
-    """Bottleneck blocks in the fourth stage (2048 channels)."""
-    groups: int = 32
-    """Groups of the 3x3 convolutions: the cardinality."""
-    width_per_group: int = 4
-    """Channels per group in the first stage."""

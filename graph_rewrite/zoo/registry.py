@@ -1,4 +1,4 @@
-"""The models that the zoo can build, by name. To add one: a config in configs.py, a module, and an entry here."""
+"""The models that the zoo can build, by name. To add one: a configuration, a module, an entry here, docs/zoo.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from graph_rewrite.zoo.configs import BertConfig, ModelConfig, ResNeXtConfig, SqueezeNetConfig
+from graph_rewrite.zoo import image_configs as image
+from graph_rewrite.zoo import sequence_configs as sequence
+from graph_rewrite.zoo.configs import BertConfig, ModelConfig
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,19 +24,39 @@ class Architecture:
     network: str
     """``module:class`` within this package; imported on demand, since it imports PyTorch."""
 
+    @property
+    def module(self) -> str:
+        """Name of the network's module within this package."""
+        return self.network.partition(":")[0]
+
     def make(self, config: ModelConfig) -> nn.Module:
         """The network with PyTorch's own initial weights."""
-        module, _, cls = self.network.partition(":")
-        network: nn.Module = getattr(importlib.import_module(f"graph_rewrite.zoo.{module}"), cls)(config)
+        cls = self.network.partition(":")[2]
+        network: nn.Module = getattr(importlib.import_module(f"graph_rewrite.zoo.{self.module}"), cls)(config)
         return network
 
 
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": Architecture(BertConfig(), "bert:Bert"),
     "bert-tiny": Architecture(BertConfig(layers=2, hidden=128, heads=2), "bert:Bert"),
-    "squeezenet": Architecture(SqueezeNetConfig(), "squeezenet:SqueezeNet"),
-    "resnext50": Architecture(ResNeXtConfig(), "resnext:ResNeXt"),
+    "vit": Architecture(image.VitConfig(), "vit:Vit"),
+    "dalle": Architecture(sequence.DalleConfig(), "dalle:Dalle"),
+    "transformer-transducer": Architecture(sequence.TransducerConfig(), "transducer:TransformerTransducer"),
+    "nasrnn": Architecture(sequence.NasRnnConfig(), "nasrnn:NasRnn"),
+    "squeezenet": Architecture(image.SqueezeNetConfig(), "squeezenet:SqueezeNet"),
+    "mobilenet-v2": Architecture(image.MobileNetV2Config(), "mobilenet:MobileNetV2"),
+    "resnet18": Architecture(image.ResNetConfig(), "resnet:ResNet"),
+    "resnet50": Architecture(image.ResNeXtConfig(groups=1, width_per_group=64), "resnext:ResNeXt"),
+    "resnext50": Architecture(image.ResNeXtConfig(), "resnext:ResNeXt"),
+    "inception-v3": Architecture(image.InceptionConfig(), "inception:Inception"),
+    "nasnet-a": Architecture(image.NasNetConfig(), "nasnet:NasNet"),
+    "vgg19": Architecture(image.VggConfig(), "vgg:Vgg19"),
+    "csrnet": Architecture(image.CsrNetConfig(), "vgg:CsrNet"),
+    "resnet3d18": Architecture(image.ResNet3dConfig(), "resnet:ResNet"),
 }
+
+ALIASES = {"size": "image_size"}
+"""Other names of parameters."""
 
 
 def architecture(name: str) -> Architecture:
@@ -57,15 +79,20 @@ def configure(name: str, params: Mapping[str, int | str]) -> ModelConfig:
     """
     defaults = architecture(name).defaults
     known = asdict(defaults)
-    for param in params:
+    settings: dict[str, int | str] = {}
+    for given, value in params.items():
+        param = ALIASES.get(given, given)
         if param not in known:
             listing = ", ".join(f"{key}={value}" for key, value in known.items())
             raise ValueError(
-                f"unknown parameter {param!r} of model {name!r}{_suggestion(param, known)}; "
+                f"unknown parameter {given!r} of model {name!r}{_suggestion(given, known)}; "
                 f"it has (with defaults) {listing}"
             )
+        if param in settings:
+            raise ValueError(f"{param} of model {name!r} is given twice, once as {given!r}")
+        settings[param] = value
     try:
-        return replace(defaults, **{param: _integer(param, value) for param, value in params.items()})
+        return replace(defaults, **{param: _integer(param, value) for param, value in settings.items()})
     except ValueError as error:
         raise ValueError(f"model {name!r}: {error}") from None
 

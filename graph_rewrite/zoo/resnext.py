@@ -1,17 +1,16 @@
-"""ResNeXt: residual bottlenecks whose 3x3 convolution is split into groups."""
+"""ResNeXt: residual bottlenecks whose 3x3 convolution is split into groups; with one group, ResNet-50."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graph_rewrite.zoo.configs import ResNeXtConfig
+from graph_rewrite.zoo.image_configs import ResNeXtConfig
+from graph_rewrite.zoo.layers import RESIDUAL_STD
 from graph_rewrite.zoo.weights import scaled
 
 _STEM_CHANNELS = 64
 _EXPANSION = 4  # a block's output has so many times the channels of its stage's nominal width
-# With branches as large as the shortcut, float32 rounding errors grow to 1e-5 of the logits; with these to 1e-6.
-_BRANCH_STD = 0.3
 
 
 class Bottleneck(nn.Module):
@@ -27,7 +26,7 @@ class Bottleneck(nn.Module):
         self.conv2 = nn.Conv2d(inner, inner, kernel_size=3, stride=stride, padding=1, groups=groups, bias=False)
         self.bn2 = nn.BatchNorm2d(inner)
         self.conv3 = nn.Conv2d(inner, out_channels, kernel_size=1, bias=False)
-        self.bn3 = scaled(nn.BatchNorm2d(out_channels), _BRANCH_STD)
+        self.bn3 = scaled(nn.BatchNorm2d(out_channels), RESIDUAL_STD)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or channels != out_channels:
             projection = nn.Conv2d(channels, out_channels, kernel_size=1, stride=stride, bias=False)
@@ -52,7 +51,7 @@ class ResNeXt(nn.Module):
         )
         blocks: list[nn.Module] = []
         channels = _STEM_CHANNELS
-        for stage, count in enumerate((config.stage1, config.stage2, config.stage3, config.stage4)):
+        for stage, count in enumerate(config.stages):
             inner = config.groups * config.width_per_group * 2**stage
             out_channels = _EXPANSION * _STEM_CHANNELS * 2**stage
             for block in range(count):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graph_rewrite.zoo.configs import SqueezeNetConfig
+from graph_rewrite.zoo.image_configs import SqueezeNetConfig
 
 
 class Fire(nn.Module):

@@ -52,6 +52,18 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         load_config("bert", bad)
 
 
+def test_every_model_of_the_zoo_has_a_configuration_that_it_accepts() -> None:
+    from agents.paths import configs
+    from graph_rewrite import zoo
+    from graph_rewrite.zoo.registry import configure
+
+    for name in zoo.names():
+        assert (configs() / f"{name}.yaml").is_file(), name
+        config = load_config(name)
+        configure(name, config.model)
+        configure(name, {**config.model, **config.training.model})
+
+
 def test_every_shipped_configuration_loads() -> None:
     from agents.paths import configs
 

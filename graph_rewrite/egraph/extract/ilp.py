@@ -17,7 +17,7 @@ import highspy
 import numpy as np
 
 from graph_rewrite.egraph.extract.costed import CostedEGraph, components
-from graph_rewrite.egraph.extract.tree import TreeCosts
+from graph_rewrite.egraph.extract.tree import TreeCosts, tree_costs
 
 _PROVEN = 1e-7
 """A relative gap below this counts as closed: HiGHS works in double precision."""
@@ -37,7 +37,9 @@ def ilp_choice(graph: CostedEGraph, tree: TreeCosts, start: Mapping[int, int], t
     program = _Program(graph, tree, start)
     if not program.nodes:
         return Solved(dict(start), 0.0)
-    found, bound = program.solve(time_limit)
+    found, bound = program.solve(time_limit) if time_limit > 0 else (None, 0.0)
+    longest = tree_costs(graph, max)
+    bound = max(bound, *(longest.costs[root] for root in graph.roots))
     best, cost = dict(start), graph.dag_cost(start)
     if found is not None and graph.cycle(found) is None:
         found = graph.restricted(found)

@@ -33,7 +33,6 @@ class SharedCosts:
         count = len(graph.classes)
         self.costs, self.choice = [float("inf")] * count, [-1] * count
         self._history: list[History] = [_NOTHING] * count
-        self._settled = [node >= 0 for node in tree.choice]
         # Contributions in the history of the e-node at hand; -1 where a class is not in it.
         self._current = np.full(count, -1.0)
 
@@ -54,10 +53,11 @@ class SharedCosts:
     def _visit(self, cls: int) -> bool:
         """Evaluate a class's e-nodes; whether its cost or its choice changed."""
         best, best_cost, best_history = -1, float("inf"), _NOTHING
-        for node in self.graph.classes[cls]:
-            kids = self.graph.children[node]
-            if all(self._settled[child] and self.choice[child] >= 0 and child != cls for child in kids):
-                cost, history = self._cost(node)
+        for least, node in sorted((self._least(node), node) for node in self.graph.classes[cls]):
+            if least >= best_cost or least == float("inf"):
+                break
+            if cls not in self.graph.children[node]:
+                cost, history = self._cost(node, best_cost)
                 if cost < best_cost:
                     best, best_cost, best_history = node, cost, history
         if best < 0:
@@ -69,7 +69,18 @@ class SharedCosts:
         self._history[cls] = best_history
         return cheaper
 
-    def _cost(self, node: int) -> tuple[float, History]:
+    def _least(self, node: int) -> float:
+        """What an e-node costs at least: its first operand that costs anything is paid for in full. Infinite where an
+        operand has no cost yet."""
+        first = 0.0
+        for child in self.graph.children[node]:
+            if self.costs[child] == float("inf"):
+                return float("inf")
+            first = first or self.costs[child]
+        return self.graph.costs[node] + first
+
+    def _cost(self, node: int, limit: float = float("inf")) -> tuple[float, History]:
+        """The cost of an e-node and its history; something not below `limit`, and no history, where it is not."""
         current, total = self._current, self.graph.costs[node]
         keys: list[np.ndarray[Any, Any]] = []
         for child in self.graph.children[node]:
@@ -88,10 +99,12 @@ class SharedCosts:
             current[child] = cost
             keys.append(np.array([child], dtype=np.int32))
             total += cost
+            if total >= limit:
+                break
         if not keys:
             return total, _NOTHING
         joined = np.concatenate(keys)
-        history = (joined, current[joined])
+        history = (joined, current[joined]) if total < limit else _NOTHING
         current[joined] = -1.0
         return total, history
 

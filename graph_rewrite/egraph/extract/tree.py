@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from graph_rewrite.egraph.extract.costed import CostedEGraph, NoExtraction
@@ -22,9 +23,17 @@ class TreeCosts:
         return {cls: self.choice[cls] for cls in self.order}
 
 
-def tree_costs(graph: CostedEGraph) -> TreeCosts:
+def tree_costs(graph: CostedEGraph, together: Callable[[list[float]], float] = sum) -> TreeCosts:
     """Least tree costs by Knuth's generalisation of Dijkstra's algorithm (1977): a class is settled when its cheapest
-    e-node is known, so no class is looked at twice and costs of zero make no cycles."""
+    e-node is known, so no class is looked at twice and costs of zero make no cycles.
+
+    Args:
+        together: what operands cost together, at least as much as each of them. With `max` in place of the sum the
+            costs are lower bounds of the true cost of any graph.
+
+    Raises:
+        NoExtraction: a root cannot be computed.
+    """
     readers = graph.readers()
     missing = [len(set(kids)) for kids in graph.children]
     costs, choice = [float("inf")] * len(graph.classes), [-1] * len(graph.classes)
@@ -42,7 +51,7 @@ def tree_costs(graph: CostedEGraph) -> TreeCosts:
         for reader in readers[cls]:
             missing[reader] -= 1
             if missing[reader] == 0 and owners[reader] >= 0 and choice[owners[reader]] < 0:
-                total = graph.costs[reader] + sum(costs[child] for child in graph.children[reader])
+                total = graph.costs[reader] + together([costs[child] for child in graph.children[reader]])
                 heapq.heappush(heap, (total, reader))
     for root in graph.roots:
         if choice[root] < 0:

@@ -92,3 +92,7 @@ def test_quick_gelu_by_the_kernel_of_silu():
     graph = activation("y = com.microsoft.QuickGelu<alpha=1.702>(x)")
     check_rule(A.QuickGeluAsScaledSilu, graph, becomes=["Mul", "Mul", "QuickGelu"], rtol=FLOAT32)
     refuses(A.QuickGeluAsScaledSilu, activation("y = com.microsoft.QuickGelu<alpha=1.0>(x)"), "alpha is 1")
+
+
+def test_fast_gelu_takes_no_scalar():
+    refuses(A.GeluAsFastGelu, model('(float x) => (y) { y = Gelu<approximate="tanh">(x) }'), "no scalar")

@@ -57,8 +57,8 @@ class TestLayout:
         assert draw(Diagram((), (A,))) == ["a"]
 
     def test_constants_are_short_expressions_in_brackets(self) -> None:
-        steps = (Step("Neg", (B,), constant=True), Step("Exp", (Drawn(step=0),), constant=True))
-        steps += (Step("Add", (A, Drawn(step=1))),)  # type: ignore[assignment]
+        inner, outer = Step("Neg", (B,), constant=True), Step("Exp", (Drawn(step=0),), constant=True)
+        steps = (inner, outer, Step("Add", (A, Drawn(step=1))))
         assert draw(Diagram(steps, (Drawn(step=2),))) == ["Add", "├─ a", "└─ [Exp(Neg(b))]"]
         long = (Step("Neg", (Drawn("b" * 50),), constant=True), *steps[1:])
         assert draw(Diagram(long, (Drawn(step=2),)))[2:] == ["└─ [Exp]", f"   └─ [Neg({'b' * 50})]"]
@@ -86,7 +86,7 @@ def scaled_sum(operator: str = "Sum") -> Any:
     text = """(float[1,2,4,4] x, float[1,1,4,4] y) => (z)
     { t = Conv<pads=[1,1,1,1]>(x, w, b) s = Mul(t, c) z = OP(s, y, y) }"""
     rng = np.random.default_rng(0)
-    arrays = {"w": rng.standard_normal((1, 2, 3, 3)), "b": rng.standard_normal(1), "c": np.array(2.0)}
+    arrays: dict[str, Any] = {"w": rng.standard_normal((1, 2, 3, 3)), "b": rng.standard_normal(1), "c": np.array(2.0)}
     graph = model(text.replace("OP", operator), **arrays)
     (candidate,) = Rewriter([ScaledSum()], "site", deployment=False).candidates(graph)
     return candidate.site.match

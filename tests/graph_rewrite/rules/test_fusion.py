@@ -148,3 +148,15 @@ def test_scaled_product():
     again = text.format("com.microsoft.FusedMatMul<alpha=0.5>", "Mul")
     check_rule(M.FuseScaleMore, model(again, c=scale), becomes=["FusedMatMul"], rtol=FLOAT32)
     refuses(M.FuseDividedMatMul, model(by, c=np.float32(0)), "the scale is inf")
+
+
+@pytest.mark.parametrize(("rule", "form"), [(F.FuseBiasGelu, "none"), (F.FuseBiasFastGelu, "tanh")])
+def test_scalars_have_no_channels(rule, form):
+    graph = model(f'(float x) => (y) {{ t = Add(x, b)  y = Gelu<approximate="{form}">(t) }}', b=np.float32(2))
+    refuses(rule, graph, "one number per channel")
+
+
+def test_rows_of_a_matrix_are_no_batch():
+    head = "(float[4,8] x, float[1,8] skip, float[8] g, float[8] h) => (y)"
+    graph = model(f"{head} {{ t = Add(x, skip)  y = LayerNormalization(t, g, h) }}")
+    refuses(F.FuseSkipLayerNormalization, graph, "more than the batch")

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 from graph_rewrite.rules import gemm as G
@@ -111,3 +112,13 @@ def test_gemm_with_factors_between_reshapes():
         r = Reshape(x, rows)  t = Gemm<alpha=0.5, beta=2.0, transB=1>(r, w, b)  y = Reshape(t, result)
     }"""
     check_rule(G.GemmToLinear, model(text, w=weights(5, 4), b=weights(5)), becomes=["MatMul", "Add"])
+
+
+@pytest.mark.parametrize(("rule", "text"), [
+    (G.MatMulToGemm, "(int32[3,4] x) => (y) { y = MatMul(x, w) }"),
+    (G.MatMulAddToGemm, "(int32[3,4] x) => (y) { t = MatMul(x, w)  y = Add(t, b) }"),
+    (G.LinearToGemm, "(int32[2,3,4] x) => (y) { t = MatMul(x, w)  y = Add(t, b) }"),
+])  # fmt: skip
+def test_products_of_integers_stay(rule, text):
+    w, b = np.arange(20, dtype=np.int32).reshape(4, 5), np.arange(5, dtype=np.int32)
+    refuses(rule, model(text, w=w, b=b) if "b)" in text else model(text, w=w), "floating-point numbers only")

@@ -3,6 +3,7 @@
 import pytest
 
 from graph_rewrite import Rewriter
+from graph_rewrite.normalise import normalise
 from graph_rewrite.rules import elimination_shape, movement, movement_reshape
 from graph_rewrite.rules import layout as L
 from tests.graph_rewrite.rules.checking import check_rule, model, ops, refuses, weights
@@ -160,3 +161,8 @@ def test_reshapes_around_a_product_are_dropped():
     refuses(L.DropReshapeAroundMatMul, other, "more than merge")
     batched = model(text, rows=[2, 3, 4], w=weights(2, 4, 5), shape=[2, 3, 5])
     refuses(L.DropReshapeAroundMatMul, batched, "rows and a matrix")
+
+
+def test_products_of_doubles_stay():
+    graph = model("(double[3,4] x) => (y) { w = Cast<to=11>(c)  y = MatMul(x, w) }", c=weights(4, 5))
+    refuses(L.MatMulToPointwiseConv, normalise(graph)[0], "not on doubles")

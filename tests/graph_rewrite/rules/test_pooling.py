@@ -66,3 +66,8 @@ def test_windows_that_may_see_only_padding_are_refused(attrs):
     refuses(P.ReluAfterMaxPool, model(before), "nothing but padding")
     after = f"(float[2,3,5,5] x) => (y) {{ t = MaxPool<{attrs}>(x)  y = Relu(t) }}"
     refuses(P.ReluBeforeMaxPool, model(after), "nothing but padding")
+
+
+def test_means_of_doubles_stay():
+    graph = model("(double[2,3,4,5] x) => (y) { y = ReduceMean(x, axes) }", axes=[2, 3])
+    refuses(P.ReduceMeanToGlobalAveragePool, graph, "no doubles")
