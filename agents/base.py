@@ -92,10 +92,19 @@ class Search:
         return time.monotonic() - self._start + self._charged
 
     @property
+    def can_measure(self) -> bool:
+        """Whether the budget has a measurement and time left."""
+        return self.measurements < self.budget.measurements and self.seconds < self.budget.seconds
+
+    @property
+    def can_apply(self) -> bool:
+        """Whether the budget has an application and time left."""
+        limit = self.budget.applications
+        return (limit is None or self.applications < limit) and self.seconds < self.budget.seconds
+
+    @property
     def exhausted(self) -> bool:
-        budget = self.budget
-        out_of_applications = budget.applications is not None and self.applications >= budget.applications
-        return out_of_applications or self.measurements >= budget.measurements or self.seconds >= budget.seconds
+        return not (self.can_measure and self.can_apply)
 
     @property
     def trajectory(self) -> list[tuple[float, int, float]]:

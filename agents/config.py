@@ -80,6 +80,8 @@ class SearchConfig:
 
     measurements: int = 100
     seconds: float = 60.0
+    applications: int | None = None
+    """Candidates applied to a graph; none for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +182,15 @@ def _convert(hint: Any, value: Any, place: str) -> Any:
             raise ConfigError(f"{place} is a group of settings: write {place}.name=value")
         return _build(hint, value, f"{place}.")
     origin = get_origin(hint)
+    if origin is UnionType:  # X | None
+        return None if value is None else _convert(get_args(hint)[0], value, place)
     if origin is Literal:
         if value not in get_args(hint):
             raise ConfigError(f"{place} must be one of {', '.join(get_args(hint))}, not {value!r}")
         return value
     if origin is tuple and isinstance(value, (list, tuple)):
         return tuple(_convert(get_args(hint)[0], item, place) for item in value)
-    if origin is not None and origin is not UnionType and isinstance(value, Mapping):
+    if origin is not None and isinstance(value, Mapping):
         return {str(k): _convert(get_args(hint)[1], v, f"{place}.{k}") for k, v in value.items()}
     if hint is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
         try:

@@ -1,8 +1,9 @@
-"""Greedy search by measured latency: take the best candidate of each round until none helps."""
+"""Greedy search by measured latency, plain or as a beam with look-ahead that crosses valleys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,17 +14,53 @@ from graph_rewrite.candidates import Candidate
 from graph_rewrite.ir import Graph
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A measured graph of a round."""
+
+    graph: Graph
+    actions: tuple[Action, ...]
+    speedup: float
+
+
 class GreedyAgent:
     """Hill climbing. Each round measures the candidates of the current graph, those with the most sites first, and
     moves to the fastest if it is faster by `margin`. A round that the budget cannot finish still moves to its best.
 
     Ties in the number of sites are broken by a seeded shuffle, so that repeats see different parts of wide rounds.
+
+    Some rewrites pay only after others: a change of layout costs two Transposes until they have moved through the graph
+    and meet their inverses. `beam` graphs of a round go on, faster or not, and the search ends after `depth` rounds in
+    a row without a gain. With `lookahead`, each macro candidate (all sites of a class) is followed by that many further
+    ones, drawn from those that the rewrite before made possible, and the end of the rollout is measured too.
+
+    Args:
+        margin: relative gain that counts as one.
+        round_share: part of what is left of the budget that one round may spend.
+        beam: graphs that go on from round to round.
+        depth: rounds without a gain that end the search.
+        lookahead: rewrites per rollout; 0 for none.
+
+    Raises:
+        ValueError: an option out of range.
     """
 
     name = "greedy"
 
-    def __init__(self, margin: float = 0.003, round_share: float = 0.5) -> None:
+    def __init__(
+        self, margin: float = 0.003, round_share: float = 0.5, beam: int = 1, depth: int = 1, lookahead: int = 0
+    ) -> None:
+        if beam < 1 or depth < 1 or lookahead < 0:
+            raise ValueError(
+                f"greedy: beam and depth must be 1 or more and lookahead 0 or more, got {beam}, {depth} and {lookahead}"
+            )
+        if margin < 0.0 or not 0.0 < round_share <= 1.0:
+            raise ValueError(
+                "greedy: margin must be 0 or more and round_share above 0 and at most 1, "
+                f"got {margin} and {round_share}"
+            )
         self.margin, self.round_share = margin, round_share
+        self.beam, self.depth, self.lookahead = beam, depth, lookahead
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
@@ -31,35 +68,80 @@ class GreedyAgent:
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
         graph = problem.model.graph
-        actions: tuple[Action, ...] = ()
-        speedup = search.measure(graph, actions).speedup
-        while not search.exhausted:
-            step = self._round(search, graph, actions, rng)
-            if step is None or step[2] <= speedup * (1.0 + self.margin):
-                break
-            graph, actions, speedup = step
+        level = [Step(graph, (), search.measure(graph, ()).speedup)]
+        best, idle, expanded = level[0].speedup, 0, set[str]()
+        while level and idle < self.depth and not search.exhausted:
+            expanded |= {step.graph.hash for step in level}
+            level = [s for s in self._round(search, level, rng) if s.graph.hash not in expanded][: self.beam]
+            gains = bool(level) and level[0].speedup > best * (1.0 + self.margin)
+            best, idle = (level[0].speedup, 0) if gains else (best, idle + 1)
         return conclude(search, self.name)
 
-    def _round(
-        self, search: Search, graph: Graph, actions: tuple[Action, ...], rng: np.random.Generator
-    ) -> tuple[Graph, tuple[Action, ...], float] | None:
-        """The best neighbour found with at most `round_share` of what is left of the budget."""
-        left = search.budget.measurements - search.measurements
-        last_count = search.measurements + max(1, int(left * self.round_share))
-        last_second = search.seconds + (search.budget.seconds - search.seconds) * self.round_share
-        best: tuple[Graph, tuple[Action, ...], float] | None = None
-        for candidate in self._ordered(search.problem.rewriter.candidates(graph), rng):
-            if search.exhausted or search.measurements >= last_count or search.seconds >= last_second:
-                break
-            after = candidate.apply()
-            path = (*actions, action_of(candidate))
-            latency = search.measure(after, path)
-            if latency.ok and (best is None or latency.speedup > best[2]):
-                best = after, path, latency.speedup
-        return best
+    def _round(self, search: Search, level: Sequence[Step], rng: np.random.Generator) -> list[Step]:
+        """What the graphs of a level lead to, fastest first, with at most `round_share` of what is left of the budget,
+        in equal parts."""
+        found: dict[str, Step] = {}
+        for number, step in enumerate(level):
+            share = self.round_share / (len(level) - number)
+            left = search.budget.measurements - search.measurements
+            last_count = search.measurements + max(1, int(left * share))
+            last_second = search.seconds + (search.budget.seconds - search.seconds) * share
+            for candidate in ordered(search.problem.rewriter.candidates(step.graph), rng):
+                if search.exhausted or search.measurements >= last_count or search.seconds >= last_second:
+                    break
+                for reached in self._try(search, step, candidate, rng):
+                    found.setdefault(reached.graph.hash, reached)
+        return sorted(found.values(), key=lambda step: -step.speedup)
 
-    @staticmethod
-    def _ordered(candidates: Sequence[Candidate], rng: np.random.Generator) -> list[Candidate]:
-        shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
-        kinds = {"deployment": 0, "class": 1, "site": 2}
-        return sorted(shuffled, key=lambda candidate: (kinds[candidate.kind], -candidate.count))
+    def _try(self, search: Search, step: Step, candidate: Candidate, rng: np.random.Generator) -> list[Step]:
+        """What a candidate leads to and where a rollout from there ends, as far as they run."""
+        after = search.apply(candidate)
+        if after is None:
+            return []
+        reached = [(after, (*step.actions, action_of(candidate)))]
+        if self.lookahead and candidate.kind != "deployment":
+            reached += self._roll_out(search, step.graph, *reached[0], rng)
+        steps = []
+        for graph, actions in reached:
+            if search.can_measure:
+                latency = search.measure(graph, actions)
+                steps += [Step(graph, actions, latency.speedup)] if latency.ok else []
+        return steps
+
+    def _roll_out(
+        self, search: Search, before: Graph, graph: Graph, actions: tuple[Action, ...], rng: np.random.Generator
+    ) -> list[tuple[Graph, tuple[Action, ...]]]:
+        """The end of a rollout, empty where it takes no step. It never returns to a graph it passed."""
+        passed, start = {before.hash, graph.hash}, len(actions)
+        for _ in range(self.lookahead):
+            choices = macro_candidates(enabled(search, before, graph))
+            for choice in rng.permutation(len(choices)):
+                after = search.apply(choices[int(choice)]) if search.can_apply else None
+                if after is not None and after.hash not in passed:
+                    before, graph, actions = graph, after, (*actions, action_of(choices[int(choice)]))
+                    passed.add(graph.hash)
+                    break
+            else:
+                break
+        return [(graph, actions)] if len(actions) > start else []
+
+
+def ordered(candidates: Sequence[Candidate], rng: np.random.Generator) -> list[Candidate]:
+    """Deployment choices, classes, sites; most sites first, ties by a seeded shuffle."""
+    shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
+    kinds = {"deployment": 0, "class": 1, "site": 2}
+    return sorted(shuffled, key=lambda candidate: (kinds[candidate.kind], -candidate.count))
+
+
+def macro_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Classes, and sites that belong to none of them."""
+    classes = [candidate for candidate in candidates if candidate.kind == "class"]
+    covered = {candidate.site.class_key for candidate in classes}
+    return classes + [c for c in candidates if c.kind == "site" and c.site.class_key not in covered]
+
+
+def enabled(search: Search, before: Graph, after: Graph) -> list[Candidate]:
+    """Rewrites of `after` with a site that `before` did not have."""
+    candidates = search.problem.rewriter.candidates
+    known = {site.key for candidate in candidates(before) for site in candidate.sites}
+    return [c for c in candidates(after) if any(site.key not in known for site in c.sites)]

@@ -33,10 +33,14 @@ class RandomAgent:
                 if not candidates or search.exhausted:
                     break
                 candidate = candidates[int(rng.integers(len(candidates)))]
-                graph, actions = candidate.apply(), (*actions, action_of(candidate))
+                after = search.apply(candidate)
+                if after is None:
+                    break
+                graph, actions = after, (*actions, action_of(candidate))
                 if (step + 1) % self.measure_every == 0:
                     search.measure(graph, actions)
-            search.measure(graph, actions)
+            if search.can_measure:
+                search.measure(graph, actions)
             if not problem.rewriter.candidates(problem.model.graph):
                 break
         return conclude(search, self.name)

@@ -48,10 +48,15 @@ def search_display(console: Console, agent: str) -> Iterator[Any]:
             speedup = 1.0 if best is None else best.latency.speedup
             status.update(
                 f"{agent}: {search.measurements}/{search.budget.measurements} measurements, "
-                f"{search.seconds:.0f}/{search.budget.seconds:.0f} s, best x{speedup:.3f}"
+                f"{_applications(search)}{search.seconds:.0f}/{search.budget.seconds:.0f} s, best x{speedup:.3f}"
             )
 
         yield update
+
+
+def _applications(search: Search) -> str:
+    limit = search.budget.applications
+    return f"{search.applications} rewrites, " if limit is None else f"{search.applications}/{limit} rewrites, "
 
 
 def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
@@ -65,6 +70,21 @@ def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
             str(entry["agent"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", f"{entry['latency_ms']:.2f}",
             f"{entry['seconds']:.1f}", str(entry["measurements"]), f"{entry['max_rel_error']:.1e}",
             ", ".join(entry["deployment"]["disabled_optimizers"]) or "none",
+        )  # fmt: skip
+    return table
+
+
+def rules_table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """A row per agent (and repeat): what the sum of operators makes of the result, the rewrites that the search tried,
+    the different rules in the result and the sites they rewrote."""
+    table = Table(title="what the cost model says, and what was applied", title_justify="left")
+    for name in ("agent", "end to end", "cost model", "rewrites tried", "rules applied", "sites"):
+        table.add_column(name, justify="left" if name == "agent" else "right")
+    for entry in results:
+        modelled = entry.get("cost_model_speedup")
+        table.add_row(
+            str(entry["agent"]), f"x{entry['speedup']:.3f}", "unknown" if modelled is None else f"x{modelled:.3f}",
+            str(entry["applications"]), str(entry["rules_applied"]), str(sum(entry["rule_histogram"].values())),
         )  # fmt: skip
     return table
 

@@ -7,6 +7,7 @@ import os
 import re
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from graph_rewrite.onnx_save import save
 def new_run(root: Path, model: str, agent: str) -> Path:
     """A fresh folder named by time, model and agent."""
     root.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[^A-Za-z0-9.-]+", "-", Path(model.removeprefix("zoo://").removeprefix("file:")).name.split("?")[0])
-    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{agent}"
+    name = file_name(Path(model.removeprefix("zoo://").removeprefix("file:")).name.split("?")[0])
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{file_name(agent)}"[:200]
     for suffix in ("", *(f"-{n}" for n in range(2, 100))):
         folder = root / (stem + suffix)
         try:
@@ -32,6 +33,11 @@ def new_run(root: Path, model: str, agent: str) -> Path:
             continue
         return folder
     raise FileExistsError(f"{root}: too many runs called {stem}")
+
+
+def file_name(text: str) -> str:
+    """A text, such as an agent with options, as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)
 
 
 def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
@@ -78,6 +84,10 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "onnx_path": None if onnx_path is None else str(onnx_path),
         "message": result.message,
         "trajectory": [list(point) for point in result.trajectory],
+        "applications": result.applications,
+        "improvements": [asdict(point) for point in result.improvements],
+        "rule_histogram": result.rule_histogram,
+        "rules_applied": len(result.rule_histogram),
     }
 
 

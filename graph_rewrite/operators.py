@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from graph_rewrite.constants import Constant
-from graph_rewrite.ir import AttrValue, Graph, RawAttr, TensorType
+from graph_rewrite.ir import AttrValue, Graph, Node, RawAttr, TensorType
 from graph_rewrite.latency import Measurable, OperatorSpec
 from graph_rewrite.latency.operator_spec import ValueType
 
@@ -22,15 +22,19 @@ def operators_of(graph: Measurable) -> Iterator[OperatorSpec]:
     """
     if not isinstance(graph, Graph):
         raise TypeError(f"only the operators of a Graph are known, not those of {type(graph).__name__}")
-    for node in graph.order():
-        types = [None if value is None else graph.types[value] for value in (*node.inputs, *node.outputs)]
-        if node.opaque or any(
-            t is None and v is not None for t, v in zip(types, (*node.inputs, *node.outputs), strict=True)
-        ):
-            continue
-        constants = {i: graph.constants[v] for i, v in enumerate(node.inputs) if v is not None and v in graph.constants}
-        inputs, outputs = types[: len(node.inputs)], types[len(node.inputs) :]
-        yield spec_of(node.op, node.domain, node.attrs, inputs, outputs, constants, graph.opset)
+    yield from filter(None, (operator_of(graph, node) for node in graph.order()))
+
+
+def operator_of(graph: Graph, node: Node) -> OperatorSpec | None:
+    """One node's operator; None where it cannot be timed alone."""
+    types = [None if value is None else graph.types[value] for value in (*node.inputs, *node.outputs)]
+    if node.opaque or any(
+        t is None and v is not None for t, v in zip(types, (*node.inputs, *node.outputs), strict=True)
+    ):
+        return None
+    constants = {i: graph.constants[v] for i, v in enumerate(node.inputs) if v is not None and v in graph.constants}
+    inputs, outputs = types[: len(node.inputs)], types[len(node.inputs) :]
+    return spec_of(node.op, node.domain, node.attrs, inputs, outputs, constants, graph.opset)
 
 
 def spec_of(

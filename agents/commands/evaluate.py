@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from agents.base import Agent, Budget, make_agent
+from agents.base import Agent, Budget
 from agents.commands.common import ModelArguments, parse, run_command, stderr_console
 from agents.config import Config
-from agents.ppo.agent import PPOAgent
+from agents.cost_model import cost_model_speedup
+from agents.plots import save_plots
 from agents.ppo.checkpoint import load_checkpoint
-from agents.report import print_json, results_table, rewrites_table, search_display
-from agents.runs import new_run, result_entry, write_config, write_json, write_optimized
+from agents.registry import make_agent
+from agents.report import print_json, results_table, rewrites_table, rules_table, search_display
+from agents.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
 from envs.problem import Problem
+
+TRAINED = frozenset({"mcts", "ppo"})
+"""Agents that take a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +32,19 @@ class EvaluateArguments(ModelArguments):
     """Optimise a model with several agents at an equal budget and compare them. Nothing is trained."""
 
     agents: tuple[str, ...] = ("ppo", "greedy", "random")
-    """Agents to run, by name."""
+    """Agents to run, by name, with options: greedy:beam=3,lookahead=2."""
     checkpoint: Path | None = None
-    """Checkpoint or run folder for agent ppo; by default the one shipped for the model."""
+    """Checkpoint or run folder for agents ppo and mcts; by default the one shipped for the model."""
     measurements: int | None = None
     """Measurements that each agent may take (default 100)."""
     seconds: float | None = None
-    """Seconds that each agent may take (default 60)."""
+    """Seconds that each agent may take (default 60); inf for no limit."""
+    applications: int | None = None
+    """Rewrites that each agent may apply to a graph (default: no limit)."""
+    plots: bool = True
+    """Save plots in the run folder: speed-ups, rule use, latency over time and measurements, optimisation time."""
+    cost_model: bool = True
+    """Also say what the sum of operators, each timed alone, makes of every result."""
     repeats: int = 1
     """Run each agent this many times, with seeds seed, seed + 1, ..."""
     json: bool = False
@@ -50,7 +63,8 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     """Run the agents in turn; results land in a run folder, a table on the console or JSON on standard output."""
     config = arguments.load()
     torch.set_num_threads(1)
-    agents = [_agent(name, arguments) for name in arguments.agents]
+    budget = _budget(arguments, config)
+    agents = _agents(arguments)
     uri = arguments.uri(config)
     # Agents are compared on what they measure, not on what an earlier run left on disk.
     problem = arguments.open(config, cached=False)
@@ -62,10 +76,12 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     for repeat in range(arguments.repeats):
         for agent in agents:
             seed = arguments.seed + repeat
-            entries.append(_run_agent(agent, problem, _budget(arguments, config), seed, run, console))
+            entries.append(_run_agent(agent, problem, budget, seed, run, console, arguments.cost_model))
             # After every agent, so that an interrupted comparison keeps what it has.
-            summary = summarise(uri, problem, entries)
+            summary = summarise(uri, problem, budget, entries)
             write_json(run / "result.json", summary)
+            if arguments.plots:
+                save_plots(summary, run)
     if arguments.json:
         print_json(summary)
     else:
@@ -74,40 +90,51 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
 
 
 def _run_agent(
-    agent: Agent, problem: Problem, budget: Budget, seed: int, run: Path, console: Console
+    agent: Agent, problem: Problem, budget: Budget, seed: int, run: Path, console: Console, cost_model: bool
 ) -> dict[str, Any]:
     with search_display(console, agent.name) as update:
         result = agent.optimize(problem, budget, seed=seed, progress=update)
-    path = write_optimized(result, problem, run / f"{agent.name}-{seed}.onnx")
+    path = write_optimized(result, problem, run / f"{file_name(agent.name)}-{seed}.onnx")
     entry = result_entry(result, problem, path)
     entry["seed"] = seed
+    # Not part of the search, so not charged to it.
+    entry["cost_model_speedup"] = cost_model_speedup(problem, result.graph) if cost_model else None
     console.print(f"{agent.name} (seed {seed}): x{entry['speedup']:.3f} after {entry['measurements']} measurements")
     return entry
 
 
-def summarise(uri: str, problem: Problem, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `--json` prints: model, provider, the original's latency in milliseconds, and an entry per agent."""
+def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """What `--json` prints: model, provider, the original's latency in milliseconds, the budget (null where a limit is
+    infinite or not set), and an entry per agent."""
     baselines = sorted(entry["latency_ms"] * entry["speedup"] for entry in entries)
     return {
         "model": uri,
         "provider": problem.deployment.provider,
         "baseline_ms": baselines[len(baselines) // 2] if baselines else None,
+        "budget": {
+            name: None if limit is None or math.isinf(limit) else limit for name, limit in asdict(budget).items()
+        },
         "results": entries,
     }
 
 
-def _agent(name: str, arguments: EvaluateArguments) -> Agent:
-    if name != "ppo" or arguments.checkpoint is None:
-        return make_agent(name)
-    return PPOAgent(load_checkpoint(arguments.checkpoint))
+def _agents(arguments: EvaluateArguments) -> list[Agent]:
+    twice = sorted(name for name, count in Counter(arguments.agents).items() if count > 1)
+    if twice:
+        raise ValueError(f"--agents names {', '.join(twice)} twice; use --repeats to run agents several times")
+    return [_agent(spec, arguments.checkpoint) for spec in arguments.agents]
+
+
+def _agent(spec: str, checkpoint: Path | None) -> Agent:
+    if spec.partition(":")[0] in TRAINED and checkpoint is not None:
+        return make_agent(spec, checkpoint=load_checkpoint(checkpoint))
+    return make_agent(spec)
 
 
 def _budget(arguments: EvaluateArguments, config: Config) -> Budget:
-    measurements, seconds = config.search.measurements, config.search.seconds
-    return Budget(
-        measurements if arguments.measurements is None else arguments.measurements,
-        seconds if arguments.seconds is None else arguments.seconds,
-    )
+    given = {"measurements": arguments.measurements, "seconds": arguments.seconds}
+    given["applications"] = arguments.applications
+    return Budget(**{**asdict(config.search), **{name: limit for name, limit in given.items() if limit is not None}})
 
 
 def _print(
@@ -116,6 +143,7 @@ def _print(
     choices = "fixed deployment" if arguments.fixed_deployment else "with deployment choices"
     title = f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s), {choices}"
     console.print(results_table(title, entries))
+    console.print(rules_table(entries))
     for entry in entries:
         if entry["rewrites"]:
             console.print(rewrites_table(entry))

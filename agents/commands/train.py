@@ -112,7 +112,7 @@ def _learn(
 def _optimise(
     arguments: TrainArguments, config: Config, checkpoint: Checkpoint, problem: Problem, console: Console
 ) -> OptimizationResult:
-    budget = Budget(config.search.measurements, config.search.seconds)
+    budget = Budget(**dataclasses.asdict(config.search))
     with search_display(console, "ppo") as update:
         return PPOAgent(checkpoint).optimize(problem, budget, seed=arguments.seed, progress=update)
 

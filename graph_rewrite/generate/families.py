@@ -126,7 +126,7 @@ def _images() -> Family:
         *_joins(4, (0, 1)),
         _make("concat", axis=0, rank=2),
         _make("concat", axis=1, rank=2),
-        *[_make("transpose", perm=perm) for perm in ((0, 2, 3, 1), (0, 3, 1, 2))],
+        *[_make("transpose", perm=perm) for perm in ((0, 2, 1, 3), (0, 1, 3, 2))],
         _make("reshape", shape=(0, -1)),
         _make("reshape", shape=(-1,)),
         _make("maxpool", **window),

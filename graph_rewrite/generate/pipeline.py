@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from graph_rewrite.generate.expressions import Equation, Expressions, from_subst
 from graph_rewrite.generate.families import families
 from graph_rewrite.generate.prune import (
     Implication,
+    is_shadow,
     reads_the_same,
     renaming_groups,
     simplicity,
     without_common_subgraphs,
     without_renamings,
 )
-from graph_rewrite.generate.semantics import P, TermType, infer_side
+from graph_rewrite.generate.semantics import P, TermType, output_types
 from graph_rewrite.generate.serial import to_json
 from graph_rewrite.generate.small_shapes import small_shapes
 from graph_rewrite.generate.terms import INPUT, SIGNATURES, Side, Substitution
@@ -36,6 +37,8 @@ FULL_DIM = 3
 """Largest dimension of the shapes over which those that remain are verified. Certificates go further."""
 SAMPLES = 6
 """Shapes under which the steps between the sides of an implied equation must have types."""
+CHUNK = 16
+"""Equations that a process looks at in one go."""
 SAME_AS_RELU = ("sigmoid", "tanh")
 COPIED = 2
 """Operators of the smaller side of an equation that is copied with other activations, at most."""
@@ -180,7 +183,7 @@ def _independent(
     full: dict[Equation, Derivation] = {}
     while True:
         known = {**holding, **full}
-        candidates = [e for e in sorted(holding, key=simplicity) if known[e].holds]
+        candidates = [e for e in sorted(holding, key=simplicity) if known[e].holds and directions(to_substitution(e))]
         implication = Implication()
         kept = []
         for number, equation in enumerate(candidates):
@@ -189,12 +192,39 @@ def _independent(
                 kept.append(equation)
                 implication.add(equation, conditions)
             progress("implied by others", number + 1, len(candidates))
+        kept = _without_shadows(kept, known, workers, progress)
         new = [equation for equation in kept if equation not in full]
         derived = derive_all(new, FULL_DIM, plan.seed, workers, "verification, larger shapes", progress)
         full.update(zip(new, derived, strict=True))
         if all(full[e].holds and full[e].conditions == holding[e].conditions for e in new):
             refuted = [(equation, derivation) for equation, derivation in full.items() if not derivation.holds]
             return {equation: full[equation] for equation in kept}, sorted(refuted, key=lambda r: simplicity(r[0]))
+
+
+def _without_shadows(
+    kept: list[Equation], known: Mapping[Equation, Derivation], workers: Workers, progress: Progress
+) -> list[Equation]:
+    """Without shadows of larger equations that up to four applications of the others reach."""
+    doubtful = [equation for equation in kept if is_shadow(equation)]
+    others = [(equation, known[equation].conditions) for equation in kept if not is_shadow(equation)]
+    chunks = [doubtful[start : start + CHUNK] for start in range(0, len(doubtful), CHUNK)]
+    tasks = [(others, [(equation, known[equation].conditions) for equation in chunk]) for chunk in chunks]
+    reached: set[Equation] = set()
+    for done, found in enumerate(workers.map(_reached, tasks)):
+        reached.update(found)
+        progress("implied by others, further steps", done + 1, len(tasks))
+    return [equation for equation in kept if equation not in reached]
+
+
+Conditioned = list[tuple[Equation, tuple[str, ...]]]
+
+
+def _reached(task: tuple[Conditioned, Conditioned]) -> list[Equation]:
+    others, doubtful = task
+    implication = Implication()
+    for equation, conditions in others:
+        implication.add(equation, conditions)
+    return [e for e, conditions in doubtful if implication.reaches(e, conditions, _Allowed(e, conditions))]
 
 
 @dataclass(slots=True)
@@ -209,10 +239,13 @@ class _Allowed:
         if self.samples is None:
             self.samples = self._sample()
         step = to_substitution((before, after))
-        return all(
-            infer_side(step.target, types) is not None and condition_holds(step, types, self.conditions)
-            for types in self.samples
-        )
+        return all(self._fits(step, types) for types in self.samples)
+
+    def _fits(self, step: Substitution, types: Mapping[int, TermType]) -> bool:
+        old, new = output_types(step.source, types), output_types(step.target, types)
+        if old is None or new is None or [t.shape for t in old] != [t.shape for t in new]:
+            return False
+        return condition_holds(step, types, self.conditions)
 
     def _sample(self) -> list[dict[int, TermType]]:
         substitution = to_substitution(self.equation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from graph_rewrite.generate.expressions import (
@@ -18,7 +19,7 @@ from graph_rewrite.generate.expressions import (
     replace,
     subexpressions,
 )
-from graph_rewrite.generate.rewriting import RewriteIndex, match_all, rewrites
+from graph_rewrite.generate.rewriting import RewriteIndex, Way, applies, match_all, rewrites
 
 MAX_OUTPUTS = 2
 
@@ -176,6 +177,25 @@ def _node(expression: Expression) -> object:
 # Equations that others imply.
 
 
+def is_shadow(equation: Equation) -> bool:
+    """Whether the equation looks like what a larger one, of more operators than were enumerated, becomes when inputs
+    get one name: an operator takes the same operand twice, or, with operators of several kinds, inputs occur as often
+    on one side as on the other and some more than once."""
+    nodes = [e for side in equation for e in subexpressions(side) if not isinstance(e, int)]
+    if any(len(e[2]) == 2 and e[2][0] == e[2][1] for e in nodes):
+        return True
+    counts = [Counter(name for output in side for name in _occurrences(output)) for side in equation]
+    return counts[0] == counts[1] and max(counts[0].values()) > 1 and len({e[0] for e in nodes}) > 1
+
+
+def _occurrences(expression: Expression) -> Iterator[int]:
+    if isinstance(expression, int):
+        yield expression
+    else:
+        for operand in expression[2]:
+            yield from _occurrences(operand)
+
+
 Typed = Callable[[Expressions, Expressions], bool]
 """Whether a step between these two graphs is allowed: both have types, and conditions hold, wherever they have to."""
 
@@ -207,27 +227,38 @@ class Implication:
         """
         index = self._index(frozenset(conditions))
         source, target = equation
-        forward = all_inputs(target) <= all_inputs(source)
-        backward = all_inputs(source) <= all_inputs(target)
+        forward, backward = applies(source, target), applies(target, source)
         if not forward and backward:
             source, target = target, source
         elif not forward:
             return False
-        both_ways = forward and backward
-        first = set(index.steps(source, both_ways=both_ways))
+        way: Way = "returning" if forward and backward else "forward"
+        first = set(index.steps(source, way))
         if target in first:
             return True
-        middle = {step for step in index.steps(target, both_ways=True) if step in first}
-        if any(typed(source, step) for step in sorted(middle, key=repr)):
+        last = set(index.steps(target, "returning"))
+        if any(typed(source, step) for step in sorted(first & last, key=repr)):
             return True
         # Steps to bare inputs have no way back from the target; two steps from the source may still lead there.
-        for step in sorted(first - middle, key=repr):
-            if target in index.steps(step, both_ways=both_ways) and typed(source, step):
-                return True
-        return both_ways and any(
-            source in index.steps(step, both_ways=True) and typed(target, step)
-            for step in sorted(set(index.steps(target, both_ways=True)) - middle, key=repr)
+        starts = [(source, target, first)] + ([(target, source, last)] if forward and backward else [])
+        return any(
+            end in index.steps(step, way) and typed(start, step)
+            for start, end, steps in starts
+            for step in sorted(steps - (first & last), key=repr)
         )
+
+    def reaches(self, equation: Equation, conditions: Iterable[str], typed: Typed) -> bool:
+        """Whether a path of at most four applications leads from one side to the other, both having the same inputs."""
+        index = self._index(frozenset(conditions))
+        source, target = equation
+        if all_inputs(source) != all_inputs(target):
+            return False
+        ends = []
+        for start in (source, target):
+            first = [step for step in sorted(set(index.steps(start, "equal")), key=repr) if typed(start, step)]
+            second = {step for before in first for step in index.steps(before, "equal")}
+            ends.append({start, *first, *second})
+        return any(typed(source, step) for step in sorted(ends[0] & ends[1], key=repr))
 
     def _index(self, given: frozenset[str]) -> RewriteIndex:
         if given not in self._indexes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from graph_rewrite.generate.expressions import (
     COMMUTATIVE,
@@ -57,8 +58,18 @@ class Rewrite:
 
     @property
     def keeps_inputs(self) -> bool:
-        """Whether both sides have the same inputs, so that the other direction can be applied as well."""
+        """Whether both sides have the same inputs, so that the other direction is an equation to apply as well."""
         return all_inputs(self.pattern) == all_inputs(self.result)
+
+    @property
+    def returns(self) -> bool:
+        """Whether the other direction can be applied: as above, and it does not join any two tensors that there are."""
+        bare = any(isinstance(root, int) for root in self.result)
+        return self.keeps_inputs and not (bare and len(self.result) > 1)
+
+
+Way = Literal["forward", "returning", "equal"]
+"""Which rewrites are taken: all, those that `Rewrite.returns`, or those that `Rewrite.keeps_inputs`."""
 
 
 def rewrites(equation: Equation) -> list[Rewrite]:
@@ -70,9 +81,14 @@ def rewrites(equation: Equation) -> list[Rewrite]:
         # An output of several may be replaced alone where it needs none of the others' inputs.
         alone = [((p,), (r,)) for p, r in zip(pattern, result, strict=True)] if len(pattern) > 1 else []
         for roots, results in whole + alone:
-            if all_inputs(results) <= all_inputs(roots) and not any(isinstance(root, int) for root in roots):
+            if applies(roots, results):
                 found.append(Rewrite(roots, results))
     return found
+
+
+def applies(pattern: Expressions, result: Expressions) -> bool:
+    """Whether the pattern can be replaced by the result: it ends in operators, and the result reads no other inputs."""
+    return all_inputs(result) <= all_inputs(pattern) and not any(isinstance(root, int) for root in pattern)
 
 
 @dataclass(slots=True)
@@ -95,18 +111,13 @@ class RewriteIndex:
         assert not isinstance(root, int)
         self.by_root.setdefault(root[0], []).append(rewrite)
 
-    def steps(self, outputs: Expressions, *, both_ways: bool = False) -> Iterator[Expressions]:
-        """What one application anywhere leads to; a subgraph is replaced wherever it is used.
-
-        Args:
-            outputs: of the graph.
-            both_ways: only rewrites that keep all inputs.
-        """
+    def steps(self, outputs: Expressions, way: Way = "forward") -> Iterator[Expressions]:
+        """What one application anywhere leads to; a subgraph is replaced wherever it is used."""
         nodes = list(subexpressions(outputs))
         for node in nodes:
             assert not isinstance(node, int)
             for rewrite in self.by_root.get(node[0], ()):
-                if not both_ways or rewrite.keeps_inputs:
+                if way == "forward" or (rewrite.returns if way == "returning" else rewrite.keeps_inputs):
                     yield from _applied(rewrite, node, nodes, outputs)
 
 

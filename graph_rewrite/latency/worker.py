@@ -5,8 +5,8 @@ A model that crashes, hangs or exhausts this process costs one request, never th
 worker writes any number of `{"phase": ..., "expect_s": ...}` (what begins now, and how long it should take at most)
 and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`.
 
-Kinds of request: `hello`, `compare` (two models in turn), `time` (one model), `optimizers` (which of ONNX Runtime's
-optimisers change a model), `probe_cuda`.
+Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
+alone), `time` (one model), `optimizers` (which of ONNX Runtime's optimisers change a model), `probe_cuda`.
 
 For tests of the faults, `REWRITEGYM_WORKER_FAULT` may hold `segfault:TEXT` or `hang:TEXT`: a candidate whose file name
 contains TEXT then does that when it is opened.
@@ -34,7 +34,7 @@ from graph_rewrite.latency.feeds import FeedSpec
 from graph_rewrite.latency.optimizers import active_in_log, registered_in_log
 from graph_rewrite.latency.plan import Plan
 from graph_rewrite.latency.statistics import Block, is_enough
-from graph_rewrite.latency.timing import Runner, repeats_for, time_alone, time_block
+from graph_rewrite.latency.timing import Clock, Runner, repeats_for, time_alone, time_block
 from graph_rewrite.latency.wire import Message, read_message, write_message
 
 FAULT_VARIABLE = "REWRITEGYM_WORKER_FAULT"
@@ -44,6 +44,7 @@ _OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 _MESSAGE_LENGTH = 1000
+_CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.thread_time}
 _WATCH_S = 1.0
 _INFO = 1
 
@@ -90,7 +91,7 @@ class Worker:
             # out again at the same place, and the instances would not be independent.
             alive.append(self._open_pair(request, plan, candidate_first=instance % 2 == 1))
             del alive[:-1]
-            blocks.append(self._time_block(*alive[0], plan))
+            blocks.append(self._time_block(*alive[0], plan, _CLOCKS[request.get("clock", "wall")]))
             if is_enough(blocks, plan, time.perf_counter() - started):
                 break
         return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks]}
@@ -124,15 +125,15 @@ class Worker:
         _inject_fault(side["path"])
         return Runner(side["path"], Deployment.from_json(side["deployment"]), FeedSpec.from_json(request["feeds"]))
 
-    def _time_block(self, baseline: Runner, candidate: Runner, plan: Plan) -> Block:
+    def _time_block(self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock) -> Block:
         self._enter("baseline: run")
-        baseline_s = baseline.warm_up(plan.warmup)
+        baseline_s = baseline.warm_up(plan.warmup, clock)
         self._enter("candidate: run", expect_s=plan.warmup * baseline_s)
-        candidate_s = candidate.warm_up(plan.warmup)
+        candidate_s = candidate.warm_up(plan.warmup, clock)
         repeats = repeats_for(min(baseline_s, candidate_s))
         budget_s = plan.budget_s / plan.instances
         self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * repeats * (baseline_s + candidate_s))
-        return time_block(baseline.run, candidate.run, plan, repeats, budget_s)
+        return time_block(baseline.run, candidate.run, plan, repeats, budget_s, clock)
 
     def _time(self, request: Message) -> Message:
         plan = Plan.from_json(request["plan"])

@@ -128,6 +128,7 @@ def write(certificates: Iterable[Certificate], *, retire: Iterable[tuple[str, st
     FOLDER.mkdir(parents=True, exist_ok=True)
     for file, held in by_file.items():
         _replace(file, _text(file, {name: c for name, c in held.items() if name not in gone}))
+    _index.cache_clear()  # another process may have written since
     digests = {name: text for name, text in _index().get("rules", {}).items() if name not in gone}
     digests |= {certificate.rule: certificate.digest for certificate in found}
     index = {"format": FORMAT, "package": _certified_package(digests), "rules": dict(sorted(digests.items()))}

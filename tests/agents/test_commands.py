@@ -106,7 +106,7 @@ def test_evaluate_prints_one_json_object_and_nothing_else(tower: Path, tmp_path:
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
-    assert summary.keys() == {"model", "provider", "baseline_ms", "results"}
+    assert summary.keys() >= {"model", "provider", "baseline_ms", "results"}
     assert [entry["agent"] for entry in summary["results"]] == ["greedy", "random"]
     for entry in summary["results"]:
         assert entry.keys() >= RESULT_KEYS

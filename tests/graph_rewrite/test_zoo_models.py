@@ -46,8 +46,8 @@ _SMALL: dict[str, dict[str, int]] = {
     },
     "inception-v3": {"image_size": 107, "width_percent": 12, "classes": 10},
     "nasnet-a": {"image_size": 71, "cells": 1, "filters": 192, "stem": 8, "classes": 10},
-    "vgg19": {"image_size": 32, "width": 8, "hidden": 64, "classes": 10},
-    "csrnet": {"image_size": 32, "width": 8},
+    "vgg19": {"image_size": 64, "width": 8, "hidden": 64, "classes": 10},
+    "csrnet": {"image_size": 64, "width": 8},
     "resnet3d18": {"image_size": 32, "frames": 4, "width": 8, "stage2": 1, "stage3": 1, "stage4": 1, "classes": 10},
 }  # fmt: skip
 
@@ -144,7 +144,7 @@ def test_standard_inputs(name: str, shapes: dict[str, tuple[int, ...]]) -> None:
     [
         ("vit", (2, 10)), ("dalle", (2, 16, 100)), ("transformer-transducer", (2, 16, 8, 50)), ("nasrnn", (2, 32)),
         ("mobilenet-v2", (2, 10)), ("resnet18", (2, 10)), ("resnet50", (2, 10)), ("inception-v3", (2, 10)),
-        ("nasnet-a", (2, 10)), ("vgg19", (2, 10)), ("csrnet", (2, 1, 4, 4)), ("resnet3d18", (2, 10)),
+        ("nasnet-a", (2, 10)), ("vgg19", (2, 10)), ("csrnet", (2, 1, 8, 8)), ("resnet3d18", (2, 10)),
     ],
 )  # fmt: skip
 def test_output_shapes(name: str, shape: tuple[int, ...]) -> None:
@@ -221,7 +221,7 @@ def test_activations_are_alive_and_depend_on_the_input(name: str) -> None:
     # Small images leave few positions for the statistics of the last layers.
     assert not {path: scale for path, scale in scales.items() if not 0.5 < scale < 2}
     assert 0.05 < output.std() < 20
-    assert output.std(axis=0).mean() / output.std() > 0.1
+    assert output.std(axis=0).mean() / output.std() > 0.05  # as in test_zoo.py
 
 
 @pytest.mark.parametrize("name", _SMALL)

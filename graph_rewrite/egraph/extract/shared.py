@@ -6,7 +6,9 @@ to its cost. An operand then costs (1) nothing where the history so far has it, 
 contribution that both histories have, (3) its full cost otherwise. Where operands share more than one chain, the
 largest common contribution is less than what they share: the estimate is too high, as the paper shows in figure 9.
 
-Classes are visited in the order of their tree costs, and again while costs change, as egg's extractor does.
+Classes are visited in the order of their tree costs, and again while costs change, as egg's extractor does, but at most
+8 times. A class keeps the least cost it ever had, so where an operand finds something better for itself that shares
+less, the estimate can also be too low.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from graph_rewrite.egraph.extract.costed import CostedEGraph
 from graph_rewrite.egraph.extract.tree import TreeCosts
 
-_MOST_PASSES = 20
+_MOST_PASSES = 8
 _NOTHING = (np.empty(0, dtype=np.int32), np.empty(0))
 
 History = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]

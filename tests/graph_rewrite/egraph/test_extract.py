@@ -66,6 +66,15 @@ def test_the_order_holds_on_larger_ones(seed: int) -> None:
     assert found["dag"].cost <= 1.25 * found["ilp"].cost
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_gap_is_true_when_time_runs_out(seed: int) -> None:
+    graph = random_egraph(random.Random(seed), 200, 80, 10, zero=False)
+    best, hasty = extract(graph, "ilp"), extract(graph, "ilp", time_limit=1e-6)
+    assert (best.gap, hasty.acyclic) == (0, True)
+    assert hasty.gap is not None
+    assert (hasty.cost - best.cost) / hasty.cost <= hasty.gap + 1e-9
+
+
 def test_the_published_cost_function_overestimates_figure_9() -> None:
     found = {method: extract(FIGURE_9, method) for method in METHODS}
     assert {extraction.cost for extraction in found.values()} == {7}

@@ -42,7 +42,7 @@ def acyclic(egraph: EGraph) -> bool:
 
 
 @given(varied_models(max_blocks=4), st.randoms(use_true_random=False))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_graph_and_its_egraph_have_the_same_matches(model: onnx.ModelProto, rng: random.Random) -> None:
     graph, _ = normalise(load(model))
     egraph = from_graph(graph)
@@ -107,6 +107,18 @@ def test_bert_like_projections_merge_and_extract() -> None:
         onnx.ModelProto.FromString(parsed("(float[4,8] x) => (float[4,8] y) { y = Neg(x) }").SerializeToString())
     )
     assert_same_outputs(run_graph(graph, feeds), best, feeds, 1e-6, "merged")
+
+
+def test_rules_of_several_patterns_have_iterations_of_their_own() -> None:
+    graph = graph_of(
+        "(float[4,8] x) => (float[4,8] y) { q = MatMul(x, wq)  k = MatMul(x, wk)  y = Mul(q, k) }",
+        *(weights(name, 8, 8, seed=i) for i, name in enumerate(("wq", "wk"))),
+    )
+    rules = [find_rule("MergeTwoMatMuls"), find_rule("Reassociate")]
+    for k_multi in (0, 1, 2):
+        result = saturate(from_graph(graph), rules, iterations=2, k_multi=k_multi)
+        assert [one.rule for one in result.applications].count("MergeTwoMatMuls") == k_multi
+        assert ("MergeTwoMatMuls" in result.by_rule()) == (k_multi > 0)
 
 
 def test_what_is_undone_costs_nothing() -> None:

@@ -1,0 +1,121 @@
+"""TASO's cost model for search: a graph costs the sum of its operators, updated from rewrite to rewrite."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envs.problem import Problem
+from graph_rewrite.candidates import edit_of
+from graph_rewrite.ir import Graph
+from graph_rewrite.latency import BaselineError, OperatorCostMeter, OperatorSpec
+from graph_rewrite.operators import operator_of, operators_of
+
+GraphCost = Callable[[Graph], float]
+"""Milliseconds of a graph by a cost model; infinite where an operator cannot be run."""
+
+
+@dataclass(eq=False)
+class OperatorPrices:
+    """What operators take alone, each distinct one timed once, with the seconds that the timing took.
+
+    Args:
+        time_alone: milliseconds of an operator alone; infinite where it cannot be run.
+    """
+
+    time_alone: Callable[[OperatorSpec], float]
+    _known: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+
+    def price(self, spec: OperatorSpec) -> tuple[float, float]:
+        """(milliseconds, seconds of the first timing) of an operator."""
+        known = self._known.get(spec.key)
+        if known is None:
+            begin = time.monotonic()
+            ms = self.time_alone(spec)
+            known = self._known[spec.key] = ms, time.monotonic() - begin
+        return known
+
+
+class SumOfOperators:
+    """The cost of graphs as one search sees it. Callable: graph -> milliseconds.
+
+    Only operators that a rewrite brought in or connected otherwise are looked at; the rest is taken over from the
+    graph before. Prices that another search paid for are charged to this one by `charge(seconds)`, once each. Sums
+    are exact to rounding, so equal operators give equal costs in any order.
+    """
+
+    def __init__(self, prices: OperatorPrices, charge: Callable[[float], None] = lambda seconds: None) -> None:
+        self._prices, self._charge = prices, charge
+        self._charged: set[str] = set()
+
+    def __call__(self, graph: Graph) -> float:
+        return math.fsum(self.by_node(graph).values())
+
+    def by_node(self, graph: Graph) -> dict[int, float]:
+        """Milliseconds per node id; nodes that cannot be timed alone cost 0."""
+        key = ("operator prices", self._prices)
+        known: dict[int, float] | None = graph.memo.get(key)
+        if known is None:
+            edit = edit_of(graph)
+            before: dict[int, float] | None = None if edit is None else edit[0].memo.get(key)
+            if edit is None or before is None:
+                known = {node_id: self._price(graph, node_id) for node_id in graph.nodes}
+            else:
+                delta = edit[1]
+                known = {node_id: ms for node_id, ms in before.items() if node_id not in delta.removed}
+                for node_id in (*delta.inserted, *delta.rewired):
+                    known[node_id] = self._price(graph, node_id)
+            graph.memo[key] = known
+        return known
+
+    def _price(self, graph: Graph, node_id: int) -> float:
+        spec = operator_of(graph, graph.nodes[node_id])
+        if spec is None or spec.is_constant:
+            return 0.0
+        begin = time.monotonic()
+        ms, seconds = self._prices.price(spec)
+        if spec.key not in self._charged:
+            self._charged.add(spec.key)
+            self._charge(seconds - (time.monotonic() - begin))
+        return ms
+
+
+def operator_prices(problem: Problem) -> OperatorPrices:
+    """Prices measured in ONNX Runtime for a problem's deployment, shared by all searches of the process.
+
+    The deployment is taken plainly: what the runtime does to a whole graph, a sum of operators cannot see.
+    """
+    key = (problem.deployment.plain().key, problem.workspace)
+    if key not in _shared:
+        problem.workspace.mkdir(parents=True, exist_ok=True)
+        meter = OperatorCostMeter(
+            problem.model.original, operators_of, problem.deployment, workspace=problem.workspace
+        )  # fmt: skip
+        _meters.append(meter)
+        _shared[key] = OperatorPrices(lambda spec: meter.cost(spec).ms)
+    return _shared[key]
+
+
+def cost_model_speedup(problem: Problem, graph: Graph) -> float | None:
+    """How much faster than the original the sum of operators says a graph is; None where one of them has no sum."""
+    cost = SumOfOperators(operator_prices(problem))
+    try:
+        before, after = cost(problem.model.original), cost(graph)
+    except BaselineError:
+        return None
+    return before / after if 0.0 < after < math.inf and math.isfinite(before) else None
+
+
+_shared: dict[tuple[str, Path], OperatorPrices] = {}
+_meters: list[OperatorCostMeter] = []
+
+
+@atexit.register
+def close_operator_meters() -> None:
+    """End the worker processes; they start again when needed."""
+    for meter in _meters:
+        meter.close()

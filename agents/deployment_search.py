@@ -1,0 +1,57 @@
+"""Deployment choices for searches that cannot see them: those with a cost model, and those on an e-graph."""
+
+from __future__ import annotations
+
+from agents.base import Search, Visit, action_of
+from graph_rewrite.candidates import Candidate
+from graph_rewrite.choices import deployment_choices
+from graph_rewrite.ir import Graph
+
+MARGIN = 0.003
+"""A choice is kept where it gains more than this; less is noise."""
+RESERVED_APPLICATIONS = 14
+"""What searches with a limit on applications leave for this one: two rounds over all choices."""
+
+
+def search_deployment(search: Search, start: Visit | None = None, margin: float = MARGIN) -> Visit | None:
+    """Refuse or keep ONNX Runtime's optimisers one by one on the best measured graph, with what the budget has left.
+
+    Hill climbing by first improvement: a choice that gains more than `margin` is kept and the round goes on from
+    there; a whole round without a gain ends it. Graphs are recorded in `search` with the actions that lead to them.
+    Where the problem has no deployment choices (`--fixed-deployment`), nothing happens.
+
+    Args:
+        search: the search that is about to conclude.
+        start: where to begin; the best measured graph by default.
+
+    Returns:
+        The best visit reached: `start` itself where nothing gained; None where nothing was measured before.
+    """
+    best = search.best if start is None else start
+    if best is None or not search.problem.rewriter.deployment:
+        return best
+    tried = {best.graph.hash}
+    gained = True
+    while gained and not search.exhausted:
+        gained = False
+        for label in [choice.label for choice in deployment_candidates(best.graph)]:
+            # What another choice made possible or impossible since the round began is told by the current graph.
+            candidate = next((c for c in deployment_candidates(best.graph) if c.label == label), None)
+            if candidate is None or search.exhausted:
+                continue
+            graph = search.apply(candidate)
+            if graph is None or graph.hash in tried:
+                continue
+            tried.add(graph.hash)
+            latency = search.measure(graph, (*best.actions, action_of(candidate)))
+            if latency.ok and latency.speedup > best.latency.speedup * (1.0 + margin):
+                best, gained = Visit(graph, latency, (*best.actions, action_of(candidate))), True
+    return best
+
+
+def deployment_candidates(graph: Graph) -> list[Candidate]:
+    """The deployment choices among `Rewriter.candidates`, without listing the others."""
+    return [
+        Candidate("deployment", graph, disabled_optimizers=names, label=label)
+        for label, names in deployment_choices(graph)
+    ]
