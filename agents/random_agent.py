@@ -11,6 +11,10 @@ from agents.validate import conclude
 from envs.problem import Problem
 
 
+FRUITLESS_ROLLOUTS = 50
+"""Rollouts in a row without a new graph after which there is nothing more to find."""
+
+
 class RandomAgent:
     """Rollouts of uniformly drawn candidates, each of at most `horizon` steps, every `measure_every`-th graph and the
     last one measured."""
@@ -25,7 +29,9 @@ class RandomAgent:
     ) -> OptimizationResult:
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
-        while not search.exhausted:
+        fruitless = 0
+        while not search.exhausted and fruitless < FRUITLESS_ROLLOUTS:
+            before = search.measurements
             graph = problem.model.graph
             actions: tuple[Action, ...] = ()
             for step in range(int(rng.integers(1, self.horizon + 1))):
@@ -41,6 +47,7 @@ class RandomAgent:
                     search.measure(graph, actions)
             if search.can_measure:
                 search.measure(graph, actions)
+            fruitless = 0 if search.measurements > before else fruitless + 1
             if not problem.rewriter.candidates(problem.model.graph):
                 break
         return conclude(search, self.name)

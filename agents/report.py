@@ -60,18 +60,30 @@ def _applications(search: Search) -> str:
 
 
 def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
-    """A row per agent (and repeat): speed-up with its interval, latency, cost, check, deployment."""
+    """A row per agent (and repeat): speed-up with its interval, latency, cost, check, size of the weights and estimated
+    peak memory, deployment."""
     table = Table(title=title, title_justify="left")
-    for name in ("agent", "speed-up", "95% interval", "ms", "seconds", "measured", "error", "refused optimisers"):
+    columns = ("agent", "speed-up", "95% interval", "ms", "seconds", "measured", "error", "MB", "peak MB")
+    for name in (*columns, "refused optimisers"):
         table.add_column(name, justify="left" if name in ("agent", "refused optimisers") else "right")
     for entry in results:
         low, high = entry["speedup_ci95"]
         table.add_row(
             str(entry["agent"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", f"{entry['latency_ms']:.2f}",
             f"{entry['seconds']:.1f}", str(entry["measurements"]), f"{entry['max_rel_error']:.1e}",
+            _grown(entry, "weights"), _grown(entry, "peak"),
             ", ".join(entry["deployment"]["disabled_optimizers"]) or "none",
         )  # fmt: skip
     return table
+
+
+def _grown(entry: Mapping[str, Any], what: str) -> str:
+    """Megabytes after, and before where that is another number."""
+    memory = entry.get("memory")
+    if memory is None:
+        return "unknown"
+    before, after = (f"{memory[side][what] / 1e6:.1f}" for side in ("before", "after"))
+    return after if before == after else f"{after} (was {before})"
 
 
 def rules_table(results: Sequence[Mapping[str, Any]]) -> Table:

@@ -17,6 +17,7 @@ from agents.base import OptimizationResult
 from agents.config import Config
 from envs.problem import Problem
 from graph_rewrite.deployed import METADATA_KEY, sidecar_of
+from graph_rewrite.memory import memory_of
 from graph_rewrite.onnx_save import save
 
 
@@ -66,7 +67,7 @@ def write_optimized(result: OptimizationResult, problem: Problem, path: Path) ->
 
 
 def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path | None) -> dict[str, Any]:
-    """One entry of `results`, as `evaluate.py --json` prints it."""
+    """One entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes."""
     deployment = problem.deployment.with_disabled(result.graph.disabled_optimizers)
     return {
         "agent": result.agent,
@@ -88,6 +89,10 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "improvements": [asdict(point) for point in result.improvements],
         "rule_histogram": result.rule_histogram,
         "rules_applied": len(result.rule_histogram),
+        "memory": {
+            "before": asdict(memory_of(problem.model.original)),
+            "after": asdict(memory_of(result.graph)),
+        },
     }
 
 

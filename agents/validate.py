@@ -59,7 +59,8 @@ def check_outputs(search: Search, visit: Visit) -> Equivalence:
     original = materialize(model.original, problem.workspace) if model.shapes else model.path
     optimised = materialize(visit.graph, problem.workspace)
     deployment = problem.deployment.with_disabled(visit.graph.disabled_optimizers)
-    return equivalent(original, optimised, deployment)
+    tolerance = problem.limits.tolerance(model.original, problem.deployment)
+    return equivalent(original, optimised, deployment, tolerance=tolerance)
 
 
 def _original_ms(measured: list[tuple[Visit, Latency]], search: Search) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from envs.limits import Limits
 from envs.workspace import workspace
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency import (
@@ -35,13 +36,14 @@ MeterSource = LatencyMeter | MeterFactory
 
 @dataclass
 class Problem:
-    """Make `model` faster as run by `deployment`. Speed-ups are relative to `model.original`."""
+    """Make `model` faster as run by `deployment`, within `limits`. Speed-ups are relative to `model.original`."""
 
     model: Model
     rewriter: Rewriter
     meter: LatencyMeter
     deployment: Deployment
     workspace: Path
+    limits: Limits = field(default_factory=Limits)
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[str, Latency] = field(default_factory=dict, repr=False)
@@ -49,14 +51,15 @@ class Problem:
     def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
         """The latency of a graph; for one graph and effort the same value every time.
 
-        A graph that cannot be built or run gives a Latency that says so.
+        A graph that cannot be built or run, or breaks a limit, gives a Latency that says so.
         """
         key = (graph.hash, effort)
         known = self._memo.get(key)
         if known is None:
             begin = time.monotonic()
+            violation = self.limits.violation(self.model.original, graph)
             try:
-                known = self.meter.measure(graph, effort)
+                known = Latency.failed("error", violation) if violation else self.meter.measure(graph, effort)
             except (ValueError, NotImplementedError) as error:  # its folded weights cannot be computed
                 known = Latency.failed("error", f"the model cannot be built: {error}")
             self._memo[key] = known
@@ -97,12 +100,14 @@ def open_problem(
     rules: str = "default",
     meter: MeterSource | None = None,
     cached: bool = True,
+    limits: Limits | None = None,
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
 
     What is expensive is shared by all problems of a process: the model, the candidates of its first graph, and the
     meter of a model and deployment with its worker process and baseline. With `cached`, latencies are remembered on
-    disk from run to run. `rules` names the rule sets that rewrite it (`graph_rewrite.rules.rule_set`).
+    disk from run to run. `rules` names the rule sets that rewrite it (`graph_rewrite.rules.rule_set`); `limits` are
+    those of every result.
 
     Raises:
         ValueError: unknown model, provider, granularity or rule set.
@@ -117,12 +122,16 @@ def open_problem(
         measuring = _shared_meter(opened, deployment, folder, cached)
     else:
         measuring = meter(opened, deployment, folder) if callable(meter) else meter
-    return Problem(opened, _shared_rewriter(granularity, deployment_choices, rules), measuring, deployment, folder)
+    kept = limits if limits is not None else Limits()
+    rewriter = _shared_rewriter(granularity, deployment_choices, rules, kept.allowed_domains(opened.original))
+    return Problem(opened, rewriter, measuring, deployment, folder, kept)
 
 
 @cache
-def _shared_rewriter(granularity: Granularity, deployment_choices: bool, rules: str) -> Rewriter:
-    return Rewriter(rule_set(rules), granularity=granularity, deployment=deployment_choices)
+def _shared_rewriter(
+    granularity: Granularity, deployment_choices: bool, rules: str, domains: frozenset[str] | None
+) -> Rewriter:
+    return Rewriter(rule_set(rules), granularity=granularity, deployment=deployment_choices, domains=domains)
 
 
 _meters: dict[tuple[str, str, Path, bool], OrtMeter] = {}

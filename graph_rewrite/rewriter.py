@@ -34,10 +34,15 @@ class Rewriter:
         granularity: offer a rule per `site`, per `class` of sites (same rule, same local structure and shapes), or
             `both`.
         deployment: offer to refuse or to keep ONNX Runtime's optimisers.
+        domains: domains of operators that a rewrite may bring in; any by default.
     """
 
     def __init__(
-        self, rules: Iterable[Rule] | None = None, granularity: Granularity = "both", deployment: bool = True
+        self,
+        rules: Iterable[Rule] | None = None,
+        granularity: Granularity = "both",
+        deployment: bool = True,
+        domains: frozenset[str] | None = None,
     ) -> None:
         if granularity not in ("site", "class", "both"):
             raise ValueError(f"granularity must be 'site', 'class' or 'both', not {granularity!r}")
@@ -50,6 +55,7 @@ class Rewriter:
         self.rules: tuple[Rule, ...] = tuple(rules)
         self.granularity: Granularity = granularity
         self.deployment = deployment
+        self.domains = domains
         self._index = PatternIndex([rule.pattern for rule in self.rules])
 
     def candidates(self, graph: Graph) -> Sequence[Candidate]:
@@ -74,7 +80,9 @@ class Rewriter:
             for index, rule in self._plausible(graph, node, set()):
                 for match in Matcher(graph, rule.pattern, set(), rule.symmetric).at(node):
                     built = build_site(rule, index, match)
-                    if isinstance(built, Site) and built.several_roots and makes_cycle(graph, built):
+                    if isinstance(built, Site) and not self._allows(built):
+                        built = Refusal("it brings in operators of a domain that is not allowed")
+                    elif isinstance(built, Site) and built.several_roots and makes_cycle(graph, built):
                         built = Refusal("one of the values depends on another: merging them would make a cycle")
                     if isinstance(built, Refusal):
                         refusals.append(Refusal(built.reason, rule.name, site_name(graph, match)))
@@ -147,7 +155,7 @@ class Rewriter:
             for index, rule in self._plausible(graph, node, reads):
                 for match in Matcher(graph, rule.pattern, reads, rule.symmetric).at(node):
                     built = build_site(rule, index, match)
-                    if isinstance(built, Site):
+                    if isinstance(built, Site) and self._allows(built):
                         found.append(built)
                         if built.several_roots:
                             # Whether the roots depend on each other is told from where these are computed.
@@ -158,6 +166,9 @@ class Rewriter:
                 known = state.readers.get(value, frozenset())
                 if node.id not in known:
                     state.readers[value] = known | {node.id}
+
+    def _allows(self, site: Site) -> bool:
+        return self.domains is None or all(node.domain in self.domains for node in site.region.nodes)
 
     def _plausible(self, graph: Graph, anchor: Node, reads: set[int]) -> Iterator[tuple[int, Rule]]:
         """Rules that the anchor's operator and what its inputs come from don't rule out, in their order."""

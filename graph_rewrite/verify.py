@@ -101,12 +101,23 @@ def default_tolerance(graph: Graph, deployment: Deployment) -> float:
     factor per type, and depth the number of operators on the longest path: independent roundings add up like a random
     walk. In float32 that is 5e-5 for a single operator and 2e-4 for BERT-base.
     """
+    unit, factor = _coarsest(graph, deployment)
+    return factor * unit * math.sqrt(_FREE_DEPTH + depth(graph))
+
+
+def is_single_or_finer(graph: Graph, deployment: Deployment) -> bool:
+    """Whether everything in the graph is computed in float32 or float64, not in a coarser type or in TF32."""
+    return _coarsest(graph, deployment)[0] <= _PRECISION[TensorProto.FLOAT][0]
+
+
+def _coarsest(graph: Graph, deployment: Deployment) -> tuple[float, float]:
+    """Unit roundoff and factor of the least precise floating-point type."""
     types = [*graph.types.values(), *(constant.type for constant in graph.constants.values())]
     present = {type.dtype for type in types if type is not None} & set(_PRECISION)
     unit, factor = max((_PRECISION[dtype] for dtype in present), default=_PRECISION[TensorProto.FLOAT])
     if deployment.provider == "cuda" and TensorProto.FLOAT in present:
         unit, factor = max((unit, factor), _TF32)
-    return factor * unit * math.sqrt(_FREE_DEPTH + depth(graph))
+    return unit, factor
 
 
 def depth(graph: Graph) -> int:

@@ -12,6 +12,7 @@ import tyro
 from rich.console import Console
 
 from agents.config import Config, load_config, model_uri
+from envs.limits import SIZE_GROWTH, Limits
 from envs.problem import Problem, open_problem
 from graph_rewrite.rules.cli import parse_shapes
 
@@ -36,6 +37,12 @@ class ModelArguments:
     """Leave ONNX Runtime's optimisers as they are: no deployment choices for any agent."""
     seed: int = 0
     """Seed of everything that is random."""
+    max_size_growth: float = SIZE_GROWTH
+    """Most bytes of weights that a result may have, as a multiple of the original's."""
+    error_budget: float | None = None
+    """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
+    standard_ops_only: bool = False
+    """Bring in no operators outside the ONNX standard, such as those of com.microsoft."""
 
     def load(self) -> Config:
         """The configuration with this model's file and the settings."""
@@ -50,7 +57,16 @@ class ModelArguments:
         return open_problem(
             self.uri(config), provider=self.provider, threads=self.threads, granularity=config.env.granularity,
             deployment_choices=not self.fixed_deployment, shapes=self.shapes(), rules=config.env.rules, cached=cached,
+            limits=self.limits(),
         )  # fmt: skip
+
+    def limits(self) -> Limits:
+        """What every result keeps.
+
+        Raises:
+            ValueError: a limit that makes no sense.
+        """
+        return Limits(self.max_size_growth, self.error_budget, self.standard_ops_only)
 
     def shapes(self) -> dict[str, tuple[int, ...]] | None:
         """Input shapes by name.

@@ -102,6 +102,8 @@ class _Actor:
             else:
                 actions = path[: int(rng.integers(len(path) + 1))]
             for action in actions:
+                if not search.can_apply:
+                    return
                 keys = [candidate.key for candidate in env.candidates]
                 search.applications += 1
                 observation, _, terminated, truncated, _ = env.step(keys.index(action.key))

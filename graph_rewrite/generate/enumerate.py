@@ -48,7 +48,9 @@ class Node:
     operands: tuple[int, ...]
     outputs: tuple[int, ...]
     redundant: bool
-    """An output has the value of an operand, of what it was computed from, or of an input: no graph goes on from it."""
+    """An output has the value of an input or of what it was computed from: no graph goes on from it."""
+    recomputes: bool
+    """As above, and not of an input: what holds for an input in its place says it all."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class Expressions:
     leaves: int = 0
     """Number of inputs and constants; they are the first tensors."""
     _nodes: dict[tuple[int, ...], Node | None] = field(default_factory=dict)
+    _inputs: frozenset[bytes] = frozenset()
 
     def __post_init__(self) -> None:
         arrays = random_arrays(dict(enumerate(self.types)), np.random.default_rng(self.seed))
@@ -78,9 +81,9 @@ class Expressions:
             type_ = TermType((), constant=Term(constant.op, (), constant.params))
             self.tensors.append(Tensor(type_, _NOTHING, constant.op.encode(), constant.op))
         self.leaves = len(self.tensors)
-        inputs = frozenset(tensor.digest for tensor in self.tensors)
+        self._inputs = frozenset(tensor.digest for tensor in self.tensors)
         for tensor in self.tensors:
-            tensor.known = inputs
+            tensor.known = self._inputs
 
     def node(self, operator: int, operands: tuple[int, ...]) -> Node | None:
         """The operator on these tensors; None where it does not accept them."""
@@ -98,7 +101,8 @@ class Expressions:
         term = Term(instance.op, (), instance.params)
         types = [self.tensors[i].type for i in operands]
         outputs = infer(term, types)
-        if outputs is None or (outputs[0].size == 1 and not _counts(instance.op, operands)):
+        # Of what makes numbers of numbers only sum and product are enumerated.
+        if outputs is None or (outputs[0].size == 1 and not instance.commutes):
             return None
         sources = [self.tensors[i] for i in operands]
         values = apply(term, types, [source.value for source in sources], seed=self.seed)
@@ -113,12 +117,9 @@ class Expressions:
             after = known.union(digests)
             for index, (type_, value, digest) in enumerate(zip(outputs, values, digests, strict=True)):
                 self.tensors.append(Tensor(type_, value, digest, f"{key}.{index}", operators, after))
-        return Node(key, operator, operands, numbers, any(digest in known for digest in digests))
-
-
-def _counts(op: str, operands: tuple[int, ...]) -> bool:
-    """Whether an operator on numbers is enumerated: the sum and the product of two. The others say nothing new."""
-    return op in ("ewadd", "ewmul") and operands[0] != operands[1]
+        redundant = any(digest in known for digest in digests)
+        recomputes = redundant and not any(digest in self._inputs for digest in digests)
+        return Node(key, operator, operands, numbers, redundant, recomputes)
 
 
 _NOTHING = np.zeros((), dtype=np.int64)
@@ -134,7 +135,8 @@ class Enumeration:
     """Depth-first search through the graphs of a family.
 
     A graph is built in one order of its operators only, the smallest by `Node.key` among those in which operands come
-    first: an operator may not come after a larger one that it could stand before.
+    first: an operator may not come after a larger one that it could stand before. Two restrictions leave out what says
+    little: no operator but a convolution takes the same operand twice, and a graph uses one constant, once.
     """
 
     expressions: Expressions
@@ -155,10 +157,13 @@ class Enumeration:
             if len(outputs) - (left - 1) > MAX_OUTPUTS:
                 continue
             grown = [*nodes, node]
-            if len(outputs) <= MAX_OUTPUTS:
+            if len(outputs) <= MAX_OUTPUTS and not node.recomputes:
                 yield self._code(grown), outputs
             if left > 1 and not node.redundant:
-                yield from self._build(grown, [*tensors, *node.outputs], outputs)
+                constants = range(len(self.expressions.types), self.expressions.leaves)
+                spent = any(operand in constants for operand in node.operands)
+                left_over = [i for i in tensors if i not in constants] if spent else tensors
+                yield from self._build(grown, [*left_over, *node.outputs], outputs)
 
     def _next(self, nodes: list[Node], tensors: list[int]) -> Iterator[Node]:
         find = self.expressions.node
@@ -168,9 +173,11 @@ class Enumeration:
             if instance.inputs == 1:
                 choices: Iterator[tuple[int, ...]] = ((t,) for t in tensors)
             elif instance.commutes:
-                choices = itertools.combinations_with_replacement(tensors, 2)
-            else:
+                choices = itertools.combinations(tensors, 2)
+            elif instance.op == "conv":
                 choices = itertools.product(tensors, repeat=2)
+            else:
+                choices = itertools.permutations(tensors, 2)
             for operands in choices:
                 if not nodes or self._in_order(nodes, number, operands):
                     node = find(number, operands)

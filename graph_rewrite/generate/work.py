@@ -26,7 +26,7 @@ from graph_rewrite.generate.terms import SIGNATURES
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FORMAT = 2
+FORMAT = 3
 """Of the state; a new one starts every run anew."""
 
 Progress = Callable[[str, int, int], None]

@@ -114,7 +114,7 @@ class _Groups:
 
 
 def _margin(before: Graph, after: Graph, change: _Change, steps: int) -> frozenset[int]:
-    """Shared nodes within `steps` of a change in either graph; heavy operators only next to it, and none behind them."""
+    """Shared nodes within `steps` of a change in either graph; heavy ones only next to it, and none behind them."""
     near = {node for graph, ids in ((before, change.before), (after, change.after)) for node in _around(graph, ids)}
     found: set[int] = set()
     for step in range(steps):

@@ -29,6 +29,7 @@ FAMILIES = (
     "winograd",
     "convolution_nd",
     "dilation",
+    "channel_padding",
     "pooling",
     "attention",
     "attention_forms",

@@ -11,6 +11,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+_GROSS = 16.0
 _SUBNORMAL_STEPS = 1024
 """Roundings below the normal range of a type are absolute: so many steps of its smallest number are no difference."""
 
@@ -30,12 +31,15 @@ class Comparison:
         return bool(self.message)
 
 
-def compare_arrays(a: Array, b: Array, tolerance: float, sensitivity: Callable[[float], float]) -> Comparison:
+def compare_arrays(
+    a: Array, b: Array, tolerance: float, sensitivity: Callable[[float], float], noise: float = 0.0
+) -> Comparison:
     """Compare `b` with the expected `a`; integers and booleans must be equal.
 
     Args:
         tolerance: for differences of floating-point numbers, relative to the scale.
         sensitivity: the scale, given the largest magnitude of `a`; asked where that magnitude itself is not enough.
+        noise: differences up to this one are none, but for what is grosser than 16 times the tolerance.
     """
     if a.shape != b.shape or a.dtype != b.dtype:
         return Comparison(math.inf, None, f"{a.dtype}{list(a.shape)} became {b.dtype}{list(b.shape)}")
@@ -58,7 +62,7 @@ def compare_arrays(a: Array, b: Array, tolerance: float, sensitivity: Callable[[
     if largest > tolerance * scale:
         scale = sensitivity(scale)
     error = largest / scale if scale else math.inf
-    if error <= tolerance:
+    if error <= tolerance or (largest <= noise and error <= _GROSS * tolerance):
         return Comparison(error)
     message = f"they differ by {error:.1e} of the scale {scale:.1e}, more than {tolerance:.1e}"
     return Comparison(error, _first(difference == largest), message)

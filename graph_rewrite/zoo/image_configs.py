@@ -156,6 +156,12 @@ class InceptionConfig(ImageConfig):
 
     image_size: int = 299
     """Height and width of the images in pixels, at least 75; ``size`` is another name for it."""
+    grid35: int = 3
+    """Modules at 35 x 35 positions."""
+    grid17: int = 4
+    """Modules at 17 x 17 positions."""
+    grid8: int = 2
+    """Modules at 8 x 8 positions."""
     width_percent: int = 100
     """Channels in percent of the published ones."""
 
@@ -166,6 +172,8 @@ class InceptionConfig(ImageConfig):
 class MobileNetV2Config(ImageConfig):
     """MobileNetV2 (Sandler et al. 2018, arXiv:1801.04381)."""
 
+    repeats: int = 4
+    """Blocks per stage at most; the published stages have 1 to 4."""
     width_percent: int = 100
     """The paper's width multiplier, in percent."""
 
@@ -176,10 +184,12 @@ class NasNetConfig(ImageConfig):
 
     image_size: int = 331
     """Height and width of the images in pixels, at least 32; ``size`` is another name for it."""
+    stages: int = 3
+    """Stages of normal cells, with a reduction cell between two; filters double from one to the next."""
     cells: int = 6
     """Normal cells per stage (N of the paper)."""
     filters: int = 4032
-    """Channels of the penultimate layer, a multiple of 96."""
+    """Channels of the penultimate layer with three stages, a multiple of 96."""
     stem: int = 96
     """Channels of the first convolution."""
 

@@ -23,6 +23,11 @@ def _column(width: int, out_width: int, size: int = 7) -> ConvNorm:
     return _conv(width, out_width, (size, 1), padding=(size // 2, 0))
 
 
+def _first(count: int, *published: int) -> list[int]:
+    """The first ``count`` numbers of channels; further modules are like the last."""
+    return [published[min(index, len(published) - 1)] for index in range(count)]
+
+
 class Parallel(nn.ModuleList):
     """Branches over the same input, concatenated along the channels."""
 
@@ -55,17 +60,17 @@ class Inception(nn.Module):
         )
         modules: list[nn.Module] = []
         width = n(192)
-        for pool in (32, 64, 64):
+        for pool in _first(config.grid35, 32, 64):
             modules.append(self._grid35(width, pool))
             width = n(64) + n(64) + n(96) + n(pool)
         modules.append(self._reduce35(width))
         width += n(384) + n(96)
-        for inner in (128, 160, 160, 192):
+        for inner in _first(config.grid17, 128, 160, 160, 192):
             modules.append(self._grid17(width, inner))
             width = 4 * n(192)
         modules.append(self._reduce17(width))
         width += n(320) + n(192)
-        for _ in range(2):
+        for _ in range(config.grid8):
             modules.append(self._grid8(width))
             width = n(320) + 4 * n(384) + n(192)
         self.blocks = nn.Sequential(*modules)

@@ -44,7 +44,7 @@ class MobileNetV2(nn.Module):
         layers: list[nn.Module] = [_conv(3, width, 3, stride=2, padding=1)]
         for expansion, published, count, stride in _STAGES:
             out_width = channels(published, config.width_percent)
-            for block in range(count):
+            for block in range(min(count, config.repeats)):
                 layers.append(InvertedResidual(width, out_width, stride if block == 0 else 1, expansion))
                 width = out_width
         last = channels(_LAST_CHANNELS, max(100, config.width_percent))  # the paper never narrows the last layer

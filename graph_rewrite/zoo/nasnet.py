@@ -16,7 +16,6 @@ from graph_rewrite.zoo.layers import SHIFT, pooled
 from graph_rewrite.zoo.weights import shifted
 
 _EPS = 0.001
-_STAGES = 3
 _NORMAL_OUTPUTS, _REDUCTION_OUTPUTS = 6, 4  # results that a cell concatenates
 
 
@@ -153,7 +152,7 @@ class NasNet(nn.Module):
         stages: list[nn.ModuleList] = []
         reductions: list[nn.Module] = []
         previous, current = width, 2 * width  # channels of the last two outputs
-        for stage in range(_STAGES):
+        for stage in range(config.stages):
             if stage:
                 width *= 2
                 reductions.append(ReductionCell(previous, current, width))

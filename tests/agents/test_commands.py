@@ -105,13 +105,35 @@ def test_evaluate_prints_one_json_object_and_nothing_else(tower: Path, tmp_path:
         tmp_path, "evaluate.py", "--model", str(tower), "--agents", "greedy", "random", "--measurements", "5", "--json"
     )
     assert done.returncode == 0, done.stderr
+    assert {path.name for path in only_run(tmp_path / "runs").glob("*.png")} >= {"speedups.png", "latency.png"}
     summary = json.loads(done.stdout)
+    assert summary["budget"] == {"measurements": 5, "seconds": 60.0, "applications": None}
     assert summary.keys() >= {"model", "provider", "baseline_ms", "results"}
     assert [entry["agent"] for entry in summary["results"]] == ["greedy", "random"]
     for entry in summary["results"]:
         assert entry.keys() >= RESULT_KEYS
         assert entry["measurements"] <= 5
         assert Path(tmp_path, entry["onnx_path"]).is_file()
+        assert entry["cost_model_speedup"] > 0.0
+        assert entry["applications"] >= entry["measurements"] - 1
+
+
+def test_searches_by_cost_model_and_variants_of_an_agent_are_compared_at_a_budget_of_rewrites(
+    tower: Path, tmp_path: Path
+) -> None:
+    done = run(
+        tmp_path, "evaluate.py", "--model", str(tower), "--agents", "taso", "greedy", "greedy:beam=2,lookahead=1", "mcts",
+        "--measurements", "4", "--applications", "12", "--seconds", "inf", "--no-plots", "--no-cost-model",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "rewrites tried" in done.stdout
+    folder = only_run(tmp_path / "runs")
+    found = json.loads((folder / "result.json").read_text())
+    assert found["budget"] == {"measurements": 4, "seconds": None, "applications": 12}
+    assert [entry["agent"] for entry in found["results"]] == ["taso", "greedy", "greedy:beam=2,lookahead=1", "mcts"]
+    assert all(entry["applications"] <= 12 and entry["measurements"] <= 4 for entry in found["results"])
+    assert len({entry["onnx_path"] for entry in found["results"]}) == 4
+    assert not list(folder.glob("*.png"))
 
 
 def test_two_environments_in_processes_of_their_own(tower: Path, tmp_path: Path) -> None:
@@ -128,6 +150,9 @@ def test_two_environments_in_processes_of_their_own(tower: Path, tmp_path: Path)
     [
         (("evaluate.py", "--model", "nosuch.onnx"), "nosuch.onnx"),
         (("evaluate.py", "--model", "tower.onnx", "--agents", "gready"), "there is no agent 'gready'"),
+        (("evaluate.py", "--model", "tower.onnx", "--agents", "greedy", "greedy"), "names greedy twice"),
+        (("evaluate.py", "--model", "tower.onnx", "--agents", "greedy:beem=2"), "no option beem"),
+        (("evaluate.py", "--model", "tower.onnx", "--applications", "-1"), "applications must be 0 or more"),
         (("evaluate.py", "--model", "tower.onnx", "--agents", "ppo"), "--checkpoint"),
         (("evaluate.py", "--model", "tower.onnx", "--set", "ppo.n_step=3"), "did you mean ppo.n_steps"),
         (("evaluate.py", "--model", "tower.onnx", "--shape", "x=1"), "--shape"),

@@ -50,6 +50,13 @@ def test_the_budget_holds_and_the_result_is_checked(open_tower: OpenTower, untra
     assert cost(result.graph) < cost(problem.model.original)
 
 
+@pytest.mark.parametrize("applications", [0, 1, 17])
+def test_replayed_steps_count_as_applications_too(open_tower: OpenTower, untrained: Path, applications: int) -> None:
+    budget = Budget(measurements=40, seconds=60.0, applications=applications)
+    result = PPOAgent(untrained).optimize(open_tower(), budget, seed=0)
+    assert result.applications == applications
+
+
 def test_a_seed_gives_the_same_search_again(open_tower: OpenTower, untrained: Path) -> None:
     first, second = (
         PPOAgent(untrained).optimize(open_tower(), Budget(measurements=25, seconds=60.0), seed=3) for _ in range(2)

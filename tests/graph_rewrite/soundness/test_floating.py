@@ -165,3 +165,23 @@ def test_arrays_of_other_shapes_or_types_differ():
 def test_every_contrib_operator_is_compared_with_onnxruntime():
     known = {op for op in dir(contrib) if contrib.is_modelled(op)} | set(contrib._SEMANTICS)
     assert known == {op for op, _, _ in CASES}
+
+
+def test_the_runtimes_own_error_is_no_difference():
+    a, b = np.float32([1.0, 0.5]), np.float32([1.0, 0.5003])
+    assert compare_arrays(a, b, 1e-4, lambda scale: scale).differs
+    assert not compare_arrays(a, b, 1e-4, lambda scale: scale, noise=4e-4).differs
+    assert compare_arrays(a, b, 1e-6, lambda scale: scale, noise=4e-4).differs, "grosser than any rounding"
+
+
+def test_overflow_inside_an_operator_is_reported():
+    head, heads = "(float16[3,4,2] q, float16[3,4,2] k, float16[3,4,4] v) => (y)", "q_num_heads=2, kv_num_heads=2"
+    graphs = pair(
+        f"s = Mul(q, h)  y = Attention<{heads}, scale=1.0>(s, k, v)",
+        f"y = Attention<{heads}, scale=0.5>(q, k, v)",
+        head,
+        h=np.float16(0.5),
+    )
+    result = compare(*graphs)
+    assert result.ok
+    assert floating.OVERFLOW in result.lost

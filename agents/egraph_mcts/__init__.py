@@ -1,0 +1,1 @@
+"""MCTS over the construction of an e-graph (Hartmann et al., PACT'24)."""

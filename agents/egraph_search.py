@@ -1,0 +1,135 @@
+"""What agents on e-graphs share: prices of e-nodes, the construction as replayable actions, and several graphs
+extracted from one e-graph, which are then measured end to end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from agents.base import Action, Search
+from agents.cost_model import OperatorPrices, operator_prices
+from graph_rewrite.egraph import Application, EGraph, to_graph
+from graph_rewrite.egraph.apply import MATCH_LIMIT
+from graph_rewrite.egraph.costs import Costed, NodeCost, costed, measured_cost
+from graph_rewrite.egraph.extract import METHODS, CostedEGraph, Method, extract
+from graph_rewrite.ir import Graph
+from graph_rewrite.latency import OperatorSpec
+
+UNPRICED_MS = 1e4
+"""What an operator counts that cannot be run, or was met after the time for pricing was over: ten seconds, so that it
+is chosen only where there is nothing else, and yet small enough for the tolerances of the integer program."""
+HEDGES = (0.0, 0.05, 0.15, 0.5, 1.5)
+"""Surcharges on e-nodes that the original graph lacks, one extraction each. The sum of operators misleads (it knows of
+no fusion and no layout), and less where less is changed: the larger the surcharge, the closer to the original."""
+EXTRACTION_SECONDS = 10.0
+"""Most seconds of one extraction."""
+
+
+def check_methods(agent: str, **methods: str) -> None:
+    """Refuse unknown extraction methods.
+
+    Raises:
+        ValueError: a method that does not exist; the message lists those that do.
+    """
+    for option, method in methods.items():
+        if method not in METHODS:
+            raise ValueError(f"{agent}: {option} must be one of {', '.join(METHODS)}, not {method!r}")
+
+
+def price_cost(search: Search, seconds: float, prices: OperatorPrices | None = None) -> NodeCost:
+    """The cost model of TASO for e-nodes: each distinct operator timed once in ONNX Runtime, on the search's account.
+
+    Args:
+        seconds: of the search, after which no further operator is timed.
+        prices: what operators take alone; by default measured, and shared by all searches of the process.
+    """
+    table = operator_prices(search.problem) if prices is None else prices
+    known: dict[str, float] = {}
+
+    def price(spec: OperatorSpec) -> float:
+        if spec.is_constant:
+            return 0.0
+        ms = known.get(spec.key)
+        if ms is None:
+            if search.seconds >= seconds:
+                return UNPRICED_MS
+            begin = search.seconds
+            ms, taken = table.price(spec)
+            search.charge(taken - (search.seconds - begin))
+            ms = known[spec.key] = ms if math.isfinite(ms) else UNPRICED_MS
+        return ms
+
+    return measured_cost(price)
+
+
+def matches_left(search: Search, reserved: int = 0) -> int:
+    """Matches that the next application may try: egg's limit, or what the budget of applications has left."""
+    limit = search.budget.applications
+    return MATCH_LIMIT if limit is None else max(0, min(MATCH_LIMIT, limit - reserved - search.applications))
+
+
+def construction_actions(applications: Sequence[Application]) -> tuple[Action, ...]:
+    """The applications that changed an e-graph, in order. `envs.replay` cannot take them, as none is a candidate."""
+    return tuple(
+        Action(f"e-graph {one.rule}", one.rule, f"saturation by {one.rule}: {one.added:+d} e-nodes", one.applied)
+        for one in applications
+        if one.changed
+    )
+
+
+def extraction(actions: tuple[Action, ...], graph: Graph, how: str) -> tuple[Action, ...]:
+    """The way to an extracted graph: the construction, and then the extraction."""
+    return (*actions, Action(f"extract {graph.hash}", "Extraction", how, 1))
+
+
+def extracted(
+    egraph: EGraph,
+    cost: NodeCost,
+    original: frozenset[int],
+    *,
+    method: Method,
+    keep: int,
+    seconds_left: Callable[[], float],
+) -> Iterator[tuple[Graph, str]]:
+    """Up to `keep` different graphs of an e-graph with how they were extracted; the one of least cost comes first.
+
+    Then the cheapest under growing surcharges on what the original lacks, then what the other methods choose.
+
+    Args:
+        original: e-nodes of the graph that the e-graph was made from.
+        seconds_left: asked before every extraction.
+    """
+    arrays = costed(egraph, cost)
+    found: set[str] = set()
+    others = [other for other in METHODS if other != method]
+    for hedge, by in [*((hedge, method) for hedge in HEDGES), *((0.0, other) for other in others)]:
+        left = seconds_left()
+        if len(found) >= keep or (found and left <= 0.0):
+            return
+        graph = _extract(egraph, _with_surcharge(egraph, arrays, original, hedge), by, left)
+        if graph.hash not in found:
+            found.add(graph.hash)
+            yield graph, f"{by} extraction" + (f", changes at {1.0 + hedge:g} times their cost" if hedge else "")
+
+
+def source_nodes(egraph: EGraph) -> frozenset[int]:
+    """The e-nodes of an e-graph that no rule was applied to yet."""
+    return frozenset(range(len(egraph.node_op)))
+
+
+def _with_surcharge(egraph: EGraph, arrays: Costed, original: frozenset[int], hedge: float) -> Costed:
+    if hedge == 0.0:
+        return arrays
+    # An e-node of the original may have been merged with an equal one that a rule had made.
+    standing = {other for node in original if (other := egraph.find_equal(node)) is not None} | original
+    graph = arrays.graph
+    costs = [
+        cost if node in standing else cost * (1.0 + hedge)
+        for node, cost in zip(arrays.nodes, graph.costs, strict=True)
+    ]  # fmt: skip
+    return Costed(CostedEGraph(costs, graph.children, graph.classes, graph.roots), arrays.nodes, arrays.classes)
+
+
+def _extract(egraph: EGraph, arrays: Costed, method: Method, seconds: float) -> Graph:
+    limit = min(EXTRACTION_SECONDS, max(0.1, seconds))
+    return to_graph(egraph, arrays.choice(extract(arrays.graph, method, time_limit=limit)))

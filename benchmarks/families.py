@@ -1,0 +1,282 @@
+"""What the families of convolution rules gain on single layers: `python -m benchmarks.families [--family F] [--json]`.
+
+Two layers in a row, so that what a form needs between them counts, are run by ONNX Runtime as they are and rewritten,
+in turn, on one thread. Times are CPU seconds of this process, which other processes on the machine disturb less than
+the wall clock. With --write, results/families.json and the tables in docs/families.md are brought up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from graph_rewrite import Graph, Rewriter, save
+from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.feeds import FeedSpec
+from graph_rewrite.latency.plan import Plan
+from graph_rewrite.latency.statistics import Block, estimate
+from graph_rewrite.latency.timing import Runner, repeats_for, time_block
+from graph_rewrite.rules import registered_rules
+from graph_rewrite.soundness.build import model
+
+RESULTS = Path(__file__).parent / "results" / "families.json"
+PAGE = Path(__file__).parents[1] / "docs" / "families.md"
+MARK = "<!-- tables: written by python -m benchmarks.families --write -->"
+FEEDS = FeedSpec(0)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to measure."""
+
+    family: str = ""
+    """One of winograd, convolution_nd, dilation, channel_padding; all by default."""
+    instances: int = 3
+    """Pairs of sessions per row: sessions differ by where their memory lies."""
+    budget: float = 1.5
+    """CPU seconds per pair of sessions."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print a JSON array, an object per row, and nothing else."""
+    write: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Write the results file and the tables of the page; rows of other families stay."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to rewrite a graph: sets of rules by name, each applied wherever it can be before the next."""
+
+    name: str
+    passes: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measured form. `speedup` with its 95% interval is that of two layers; `error` is the largest difference to the
+    original in ONNX Runtime, relative to the output's largest magnitude."""
+
+    family: str
+    shape: str
+    form: str
+    direct_ms: float
+    speedup: float
+    low: float
+    high: float
+    error: float
+    operators: int
+
+
+CANCEL = ("ComposeTransposes", "DropTranspose", "ComposeReshapes", "DropReshape")
+WINOGRAD = tuple(
+    Form(name, ((f"Winograd{name}Relu",),)) for name in ("Rows2", "Rows4", "Columns2", "Columns4", "2x2", "4x2", "4x4")
+)
+
+
+def _after(name: str, *passes: tuple[str, ...]) -> tuple[Form, ...]:
+    """A form, and Winograd's algorithms for the plain convolutions that it leads to."""
+    spatial = tuple(
+        Form(f"{name}, then {form}", (*passes, (f"Winograd{form}", f"Winograd{form}Relu"))) for form in ("Rows4", "4x4")
+    )
+    return (Form(name, passes), *spatial)
+
+
+CLIPS = (
+    Form("sum of taps", (("Conv3dReluAsSum",), CANCEL)), Form("stack of taps", (("Conv3dReluAsStack",), CANCEL)),
+    *_after("F(2) along time", ("TemporalWinograd2Relu",), CANCEL)[:2],
+    *_after("F(4) along time", ("TemporalWinograd4Relu",), CANCEL)[:2],
+)  # fmt: skip
+DILATED = _after("space to batch", ("DilatedConvReluAsBatch",), ("BatchOfSpace",))
+STRIDED = (Form("space to depth", (("StridedConvAsDepth",),)),)
+CARRIED = (
+    "ChannelSliceAfterUnary", "ChannelSliceAfterPool", "ChannelSlicesAfterBinary", "ChannelSliceAfterBatchNorm",
+    "ConvOfChannelSlice", "DepthwiseConvOfChannelSlice", "ConvOfConcatOfChannelSlices",
+)  # fmt: skip
+PADDED = (Form("padded", (("PadConvChannels",), CARRIED)),)
+
+
+def layers(channels: int, sizes: Sequence[int], kernel: Sequence[int], more: str = "") -> Graph:
+    """Two layers Relu(Conv(x, w, b)) that keep the size of an image or clip [1, channels, *sizes]."""
+    rng, pads = np.random.default_rng(0), [k // 2 for k in kernel] * 2
+    scale = (2.0 / (channels * np.prod(kernel))) ** 0.5
+    given: dict[str, Any] = {}
+    for i in range(2):
+        given[f"w{i}"] = scale * rng.standard_normal((channels, channels, *kernel))
+        given[f"b{i}"] = 0.1 * rng.standard_normal(channels)
+    attrs = more or f"pads={pads}"
+    image = ",".join(map(str, (1, channels, *sizes)))
+    text = f"a = Conv<{attrs}>(x, w0, b0)  r = Relu(a)  c = Conv<{attrs}>(r, w1, b1)  y = Relu(c)"
+    return model(f"(float[{image}] x) => (y) {{ {text} }}", **given)
+
+
+def stem(size: int) -> Graph:
+    """The first convolution of a ResNet: 7x7, stride 2, on 3 channels."""
+    w = np.random.default_rng(0).standard_normal((64, 3, 7, 7))
+    text = "y = Conv<pads=[3,3,3,3], strides=[2,2]>(x, w)"
+    return model(f"(float[1,3,{size},{size}] x) => (y) {{ {text} }}", w=w)
+
+
+def pooled(channels: int, size: int) -> Graph:
+    """A part of a cell of NASNet: convolutions, a depthwise one and a pool, over channels that fill no block."""
+    rng = np.random.default_rng(0)
+    given: dict[str, Any] = {f"w{i}": 0.1 * rng.standard_normal((channels, channels, 1, 1)) for i in range(2)}
+    text = (
+        "a = Conv(x, w0)  r = Relu(a)  p = AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>(r)"
+        f"  d = Conv<group={channels}, pads=[1,1,1,1]>(r, v)  s = Add(p, d)  y = Conv(s, w1)"
+    )
+    given["v"] = 0.1 * rng.standard_normal((channels, 1, 3, 3))
+    return model(f"(float[1,{channels},{size},{size}] x) => (y) {{ {text} }}", **given)
+
+
+Case = tuple[str, Graph, tuple[Form, ...]]
+"""Shape in words, graph, and forms."""
+
+
+def plain() -> Iterator[Case]:
+    """Convolutions of images."""
+    for c, n in ((64, 56), (128, 28), (256, 14), (256, 56), (512, 28), (512, 14), (512, 7)):
+        yield f"{c} @ {n}x{n}, 3x3", layers(c, (n, n), (3, 3)), WINOGRAD
+    for c, n, kernel in ((192, 17, (1, 7)), (192, 17, (7, 1)), (64, 35, (5, 5))):
+        yield f"{c} @ {n}x{n}, {kernel[0]}x{kernel[1]}", layers(c, (n, n), kernel), WINOGRAD
+
+
+def clips() -> Iterator[Case]:
+    """Convolutions of clips."""
+    for c, t, n in ((64, 16, 56), (128, 8, 28), (256, 4, 14)):
+        yield f"{c} @ {t}x{n}x{n}, 3x3x3", layers(c, (t, n, n), (3, 3, 3)), CLIPS
+
+
+def spread() -> Iterator[Case]:
+    """Convolutions with dilations or strides."""
+    for c, n in ((128, 32), (256, 28), (512, 28)):
+        graph = layers(c, (n, n), (3, 3), "pads=[2,2,2,2], dilations=[2,2]")
+        yield f"{c} @ {n}x{n}, 3x3, dilation 2", graph, DILATED
+    yield "3 @ 224x224, 7x7, stride 2", stem(224), STRIDED
+
+
+def unfilled() -> Iterator[Case]:
+    """Channels that fill no block."""
+    for c, n in ((168, 42), (84, 42), (168, 21)):
+        yield f"{c} @ {n}x{n}, pool and depthwise", pooled(c, n), PADDED
+
+
+CASES: Mapping[str, Callable[[], Iterator[Case]]] = {
+    "winograd": plain, "convolution_nd": clips, "dilation": spread, "channel_padding": unfilled,
+}  # fmt: skip
+
+
+def rewritten(graph: Graph, form: Form) -> Graph:
+    """The graph after the passes of a form, each to its end; the graph itself where the first has no site."""
+    known = {rule.name: rule for rule in registered_rules()}
+    for number, names in enumerate(form.passes):
+        rewriter = Rewriter([known[name] for name in names], granularity="site", deployment=False)
+        before = graph
+        while candidates := rewriter.candidates(graph):
+            graph = candidates[0].apply()
+        if number == 0 and graph is before:
+            return graph
+    return graph
+
+
+def compare(paths: tuple[str, str], arguments: Arguments) -> tuple[list[Block], float]:
+    """Blocks of times of two models, and the largest relative difference of their outputs."""
+    deployment, blocks, error = Deployment("cpu", 1), list[Block](), 0.0
+    plan = Plan(min_pairs=5, max_pairs=50)
+    for _ in range(arguments.instances):
+        runners = [Runner(path, deployment, FEEDS) for path in paths]
+        (expected,), (found,) = (runner.session.run(None, runner.feeds) for runner in runners)
+        error = max(error, float(np.abs(found - expected).max() / np.abs(expected).max()))
+        taken = min(runner.warm_up(2) for runner in runners)
+        first, second = (runner.run for runner in runners)
+        blocks.append(time_block(first, second, plan, repeats_for(taken), arguments.budget, time.process_time))
+    return blocks, error
+
+
+def rows(arguments: Arguments) -> Iterator[Row]:
+    """Measure all forms of all cases."""
+    wanted = [(f, case) for f in CASES if arguments.family in ("", f) for case in CASES[f]()]
+    for family, (shape, graph, forms) in wanted:
+        for form in forms:
+            other = rewritten(graph, form)
+            if other is graph:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                paths = [str(save(g, Path(folder, f"{i}.onnx"))) for i, g in enumerate((graph, other))]
+                blocks, error = compare((paths[0], paths[1]), arguments)
+            found = estimate(blocks)
+            direct = 1e3 * float(np.median([seconds for block in blocks for seconds in block.baseline]))
+            yield Row(
+                family, shape, form.name, round(direct, 3), round(found.speedup, 3), round(found.low, 3),
+                round(found.high, 3), float(f"{error:.1e}"), len(other.nodes),
+            )  # fmt: skip
+
+
+def write(found: Sequence[Row]) -> None:
+    """Results and tables to their files, which are replaced as a whole; rows of families not measured stay."""
+    held = json.loads(RESULTS.read_text("utf-8"))["rows"] if RESULTS.exists() else []
+    measured = {row.family for row in found}
+    kept = [Row(**entry) for entry in held if entry["family"] not in measured]
+    together = sorted((*kept, *found), key=lambda row: row.family)
+    device = device_name("cpu")
+    content = {"device": device, "threads": 1, "rows": [asdict(row) for row in together]}
+    _replace(RESULTS, json.dumps(content, indent=1) + "\n")
+    text = PAGE.read_text("utf-8")
+    _replace(PAGE, text[: text.index(MARK)] + f"{MARK}\n\nMeasured on {device}, one thread.\n" + tables(together))
+
+
+def tables(found: Sequence[Row]) -> str:
+    """A Markdown table per family."""
+    lines: list[str] = []
+    for family in dict.fromkeys(row.family for row in found):
+        lines += [
+            "",
+            f"### {family}",
+            "",
+            "| layers | form | two layers, direct | speed-up | 95% | error | operators |",
+        ]
+        lines.append("|---|---|---|---|---|---|---|")
+        for row in (row for row in found if row.family == family):
+            lines.append(
+                f"| {row.shape} | {row.form} | {row.direct_ms:.2f} ms | {row.speedup:.2f} | {row.low:.2f} to "
+                f"{row.high:.2f} | {row.error:.0e} | {row.operators} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, "utf-8")
+    temporary.replace(path)
+
+
+def main() -> None:
+    """Measure, print, and write where asked to."""
+    arguments = tyro.cli(Arguments)
+    if arguments.family not in ("", *CASES):
+        sys.exit(f"there is no family {arguments.family!r}; there are {', '.join(CASES)}")
+    found = []
+    for row in rows(arguments):
+        found.append(row)
+        if not arguments.json:
+            print(
+                f"{row.family:16} {row.shape:32} {row.form:28} {row.direct_ms:8.2f} ms  x{row.speedup:.2f} "
+                f"({row.low:.2f} to {row.high:.2f})  error {row.error:.0e}  {row.operators} operators", flush=True,
+            )  # fmt: skip
+    if arguments.json:
+        print(json.dumps([asdict(row) for row in found], indent=1))
+    if arguments.write:
+        write(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""How well the regional meter agrees with whole models, and how often the meters see a difference where there is none.
+
+    python -m benchmarks.regional --model zoo://bert?layers=2 [--json]
+
+Validation: each rewrite of all sites of a class is timed by regions and as whole models, with the same clock. A/A: each
+kind of region is timed against itself (regional), and the whole model against itself with an idle optimiser refused
+(end to end, both efforts); an interval that leaves zero out is a false positive, of which 2.5% on each side are wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from envs.problem import ort_meter
+from graph_rewrite.latency import OPTIMIZERS, Deployment, Effort
+from graph_rewrite.latency.cut import Cut, NotCuttable, cuts
+from graph_rewrite.latency.region_meter import Difference, RegionalMeter
+from graph_rewrite.models import Model, open_model
+from graph_rewrite.rewriter import Rewriter
+from graph_rewrite.rules import rule_set
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Validate the regional meter."""
+
+    model: str = "zoo://bert?layers=2"
+    """A name of the zoo, zoo://NAME?PARAMETER=VALUE, or an ONNX file."""
+    rewrites: int = 30
+    """Most rewrites that are compared with whole models."""
+    whole_s: float = 4.0
+    """Seconds for each comparison of whole models."""
+    repeats: int = 100
+    """A/A comparisons of regions."""
+    whole_repeats: int = 10
+    """A/A comparisons of whole models by each effort."""
+    seed: int = 0
+    """Which rewrites and regions are drawn."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One rewrite by both: seconds saved per inference, and half-widths of the 95% intervals."""
+
+    rewrite: str
+    sites: int
+    regional: float
+    regional_half: float
+    regional_took_s: float
+    whole: float
+    whole_half: float
+
+
+@dataclass(frozen=True)
+class FalsePositives:
+    """A/A comparisons by one meter: how many, how many with an interval that leaves zero out, the median half-width
+    relative to the model's latency, and the median seconds that one took."""
+
+    meter: str
+    comparisons: int
+    positive: int
+    half_width: float
+    took_s: float
+
+
+def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.random.Generator) -> list[Pair]:
+    """Every class of rewrites that can be cut out, by regions and as whole models."""
+    found = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
+    pairs: list[Pair] = []
+    for i in rng.permutation(len(found)):
+        after = found[int(i)].apply()
+        try:
+            cuts(model.graph, after, meter.margin)
+        except NotCuttable:
+            continue
+        started = time.monotonic()
+        regional = meter.difference(model.graph, after)
+        took = time.monotonic() - started
+        whole = meter.time(Cut(model.graph, after, 1, after.hash), arguments.whole_s)
+        if regional.ok and regional.how == "region":
+            pairs.append(
+                Pair(
+                    found[int(i)].description, found[int(i)].count, regional.seconds, half(regional), took,
+                    whole.seconds, half(whole),
+                )
+            )  # fmt: skip
+        if len(pairs) == arguments.rewrites:
+            break
+    return pairs
+
+
+def half(difference: Difference) -> float:
+    """Half-width of the 95% interval in seconds."""
+    return (difference.ci95[1] - difference.ci95[0]) / 2
+
+
+def regions_against_themselves(
+    model: Model, meter: RegionalMeter, whole_s: float, repeats: int, rng: np.random.Generator
+) -> FalsePositives:
+    """A/A comparisons of the regions that rewrites of `model` change; `whole_s` is the model's latency in seconds."""
+    candidates = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
+    kinds: dict[str, Cut] = {}
+    for candidate in candidates:
+        try:
+            kinds |= {cut.key: cut for cut in cuts(model.graph, candidate.apply(), meter.margin)}
+        except NotCuttable:
+            continue
+    names = sorted(kinds)
+    found, seconds = [], []
+    for _ in range(repeats):
+        cut = kinds[names[int(rng.integers(len(names)))]]
+        started = time.monotonic()
+        found.append(meter.time(Cut(cut.before, cut.before, 1, cut.key), anew=True))
+        seconds.append(time.monotonic() - started)
+    positive = sum(not entry.ci95[0] <= 0.0 <= entry.ci95[1] for entry in found)
+    width = statistics.median(half(entry) / whole_s for entry in found)
+    return FalsePositives("regional", repeats, positive, width, statistics.median(seconds))
+
+
+def model_against_itself(model: Model, folder: Path, effort: Effort, repeats: int) -> FalsePositives:
+    """A/A comparisons of a whole model: refusing an optimiser that changes nothing gives the same session."""
+    positive, widths, seconds = 0, [], []
+    with ort_meter(model, Deployment(), folder) as meter:
+        idle = sorted(OPTIMIZERS - meter.active_optimizers(model.original))
+        for name in idle[:repeats]:
+            started = time.monotonic()
+            latency = meter.measure(model.original.with_disabled_optimizers({name}), effort)
+            seconds.append(time.monotonic() - started)
+            positive += not latency.ci95[0] <= 1.0 <= latency.ci95[1]
+            widths.append((latency.ci95[1] - latency.ci95[0]) / 2)
+    return FalsePositives(effort, len(widths), positive, statistics.median(widths), statistics.median(seconds))
+
+
+def agreement(pairs: list[Pair], whole_s: float) -> dict[str, float]:
+    """Correlation of the two, the median and the 90th percentile of their distance relative to the model's latency,
+    and the share of pairs whose distance their intervals explain (95% are wanted)."""
+    regional, whole = (np.array([getattr(pair, name) for pair in pairs]) for name in ("regional", "whole"))
+    explained = np.array([np.hypot(pair.regional_half, pair.whole_half) for pair in pairs])
+    distance = np.abs(regional - whole)
+    return {
+        "correlation": float(np.corrcoef(regional, whole)[0, 1]),
+        "median_error": float(np.median(distance) / whole_s),
+        "p90_error": float(np.percentile(distance, 90) / whole_s),
+        "explained": float(np.mean(distance <= explained)),
+    }
+
+
+def measure(arguments: Arguments) -> dict[str, Any]:
+    """All figures, as plain values."""
+    rng = np.random.default_rng(arguments.seed)
+    model = open_model(arguments.model)
+    with tempfile.TemporaryDirectory(prefix="rewritegym-regional-") as folder:
+        with RegionalMeter(workspace=folder) as meter:
+            same = meter.time(Cut(model.graph, model.graph, 1, "whole"), arguments.whole_s)
+            whole_s = same.region_seconds
+            pairs = validate(model, meter, arguments, rng)
+            false = [regions_against_themselves(model, meter, whole_s, arguments.repeats, rng)]
+        efforts: tuple[Effort, ...] = ("screen", "full") if arguments.whole_repeats else ()
+        false += [model_against_itself(model, Path(folder), effort, arguments.whole_repeats) for effort in efforts]
+    return {
+        "model": arguments.model,
+        "latency_s": whole_s,
+        "pairs": [asdict(pair) for pair in pairs],
+        "agreement": agreement(pairs, whole_s) if len(pairs) > 1 else None,
+        "false_positives": [asdict(entry) for entry in false],
+    }
+
+
+def show(found: dict[str, Any], console: Console) -> None:
+    """Two tables."""
+    table = Table(title=f"Saved by a rewrite of {found['model']}, us per inference ({1e3 * found['latency_s']:.1f} ms)")
+    for heading in ("rewrite", "sites", "by regions", "+-", "whole", "+-"):
+        table.add_column(heading, justify="left" if heading == "rewrite" else "right")
+    for pair in sorted(found["pairs"], key=lambda pair: -float(pair["regional"])):
+        figures = (pair[name] for name in ("regional", "regional_half", "whole", "whole_half"))
+        table.add_row(pair["rewrite"][:60], str(pair["sites"]), *(f"{1e6 * figure:.0f}" for figure in figures))
+    console.print(table)
+    if found["agreement"] is not None:
+        console.print(", ".join(f"{name} {value:.4f}" for name, value in found["agreement"].items()))
+    for entry in found["false_positives"]:
+        console.print(
+            f"A/A {entry['meter']}: {entry['positive']} of {entry['comparisons']} positive, half-width"
+            f" {entry['half_width']:.3%} of the model, {entry['took_s']:.2f} s each"
+        )
+
+
+def main() -> int:
+    """Entry point; returns the exit code."""
+    arguments = tyro.cli(Arguments, prog="python -m benchmarks.regional")
+    found = measure(arguments)
+    if arguments.json:
+        print(json.dumps(found))
+    else:
+        show(found, Console())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
