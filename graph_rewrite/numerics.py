@@ -200,6 +200,8 @@ _DIRECT: dict[str, Any] = {
     "Sub": lambda attrs, a, b: a - b,
     "Identity": lambda attrs, x: x,
     "MaxPool": _max_pool,
+    # The reference evaluator drops an axis where there is one spatial axis alone.
+    "GlobalMaxPool": lambda attrs, x: x.max(axis=tuple(range(2, x.ndim)), keepdims=True),
     "Softsign": lambda attrs, x: x / (1 + np.abs(x)),
     "Sigmoid": lambda attrs, x: contrib.sigmoid(x),
     "Softmax": lambda attrs, x: contrib.softmax(x, attrs.get("axis", -1)),

@@ -79,7 +79,7 @@ def _changes(before: Graph, after: Graph) -> Iterator[_Change]:
     old = {n for n, node in before.nodes.items() if after.nodes.get(n) is not node}
     new = {n for n, node in after.nodes.items() if before.nodes.get(n) is not node}
     if len(old) == len(before.nodes):
-        raise NotCuttable("the graphs share no nodes: neither was made from the other")
+        raise NotCuttable("the graphs share no nodes: all of the graph changed, or neither was made from the other")
     groups = _Groups()
     for graph, ids in ((before, old), (after, new)):
         for node_id in ids:
@@ -117,7 +117,8 @@ def _margin(before: Graph, after: Graph, change: _Change, steps: int) -> frozens
     """Shared nodes within `steps` of a change in either graph; heavy ones only next to it, and none behind them."""
     near = {node for graph, ids in ((before, change.before), (after, change.after)) for node in _around(graph, ids)}
     found: set[int] = set()
-    for step in range(steps):
+    # Where a side has nothing of its own, as where nodes are only removed, it needs a neighbour to be a model.
+    for step in range(steps if change.before and change.after else max(steps, 1)):
         # Changed nodes of other regions are no one's margin: they would be counted twice.
         new = {n for n in near - found if n in before.nodes and after.nodes.get(n) is before.nodes[n]}
         new = {n for n in new if not before.nodes[n].opaque and _is_typed(before, before.nodes[n])}

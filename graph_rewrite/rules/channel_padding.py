@@ -33,7 +33,10 @@ class _Padding(Rule):
 
 
 class _AfterSlice(_Padding):
-    """Of an operator on the first channels of x: `Slice` is labelled `slice`."""
+    """Of an operator on the first channels of x: `Slice` is labelled `slice`. Where others read them too, each can move
+    its own Slice."""
+
+    shared_interior = True
 
     def slice_of(self, m: Match, x: Ref, bounds: Sequence[Ref]) -> Refusal | None:
         return None if _keeps_first(m, m.value("slice"), x, bounds) else _FURTHER
@@ -125,6 +128,8 @@ class ChannelSliceAfterPool(_AfterSlice):
 class ChannelSlicesAfterBinary(_Padding):
     """f(Slice(x, first channels), Slice(y, first channels)) = Slice(f(x, y), first channels) for f in Add, Sub, Mul,
     Max, Min and x, y of one shape"""
+
+    shared_interior = True
 
     def source(self, op: PatternBuilder, x: Any, s: Values, y: Any, t: Values) -> Any:
         return op.any_of(SAFE_BINARY)(op.Slice(x, s, _label="left"), op.Slice(y, t, _label="right"), _label="f")

@@ -33,13 +33,23 @@ def _conv(attrs: Attrs, inputs: Shapes, outputs: Sequence[Shape]) -> bool:
     x, w, group = inputs[0] or (), inputs[1] or (), attrs.get("group", 1)
     if len(x) != len(w) or w[1] * group != x[1] or w[0] % group or attrs.get("kernel_shape", w[2:]) != w[2:]:
         return False
+    if attrs.get("auto_pad", "NOTSET") in ("NOTSET", "VALID") and not _windows_fit(attrs, x[2:], w[2:]):
+        return False
     residual = _given(inputs, 3)
     return _given(inputs, 2) in (None, w[:1]) and residual in (None, outputs[0])
 
 
+def _windows_fit(attrs: Attrs, sizes: Shape, kernel: Shape) -> bool:
+    """Whether at least one window lies inside the padded image: else onnx's inference rounds to one all the same."""
+    pads, dilations = attrs.get("pads", (0,) * (2 * len(sizes))), attrs.get("dilations", (1,) * len(sizes))
+    padded = [size + pads[i] + pads[i + len(sizes)] for i, size in enumerate(sizes)]
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    return all(span <= size for span, size in zip(spans, padded, strict=True))
+
+
 def _pool(attrs: Attrs, inputs: Shapes, outputs: Sequence[Shape]) -> bool:
     sizes, kernel = (inputs[0] or ())[2:], attrs.get("kernel_shape", ())
-    pads, dilations = attrs.get("pads", (0,) * (2 * len(sizes))), attrs.get("dilations", (1,) * len(sizes))
+    pads = attrs.get("pads", (0,) * (2 * len(sizes)))
     mode = attrs.get("auto_pad", "NOTSET")
     if len(kernel) != len(sizes) or (mode != "NOTSET" and attrs.get("ceil_mode", 0)):
         return False
@@ -49,9 +59,7 @@ def _pool(attrs: Attrs, inputs: Shapes, outputs: Sequence[Shape]) -> bool:
     if mode.startswith("SAME"):
         # ONNX Runtime takes the difference of a longer stride for padding, and refuses it.
         return all(stride <= k for stride, k in zip(attrs.get("strides", ()), kernel, strict=False))
-    padded = [size + pads[i] + pads[i + len(sizes)] for i, size in enumerate(sizes)]
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    return all(span <= size for span, size in zip(spans, padded, strict=True))
+    return _windows_fit(attrs, sizes, kernel)
 
 
 def _reshape(attrs: Attrs, inputs: Shapes, outputs: Sequence[Shape]) -> bool:

@@ -155,6 +155,12 @@ def test_max_pool_agrees_with_onnxruntime(inputs, attrs):
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
+def test_global_max_pool_keeps_all_axes():
+    x = doubles(2, 3, 5)
+    (found,) = run_operator("GlobalMaxPool", "", {}, [x], 23)
+    np.testing.assert_array_equal(found, x.max(axis=2, keepdims=True))
+
+
 def test_max_pool_of_integers():
     x = np.array([[[3, -5, 2]]], dtype=np.int8)
     (found,) = run_operator("MaxPool", "", {"kernel_shape": (2,), "pads": (0, 1)}, [x], 23)

@@ -214,6 +214,7 @@ def test_validity_beyond_type_inference():
     assert not holds("Conv", {"group": 2}, image, filters, (2,))
     assert not holds("Conv", {"group": 2, "kernel_shape": (1, 1)}, image, filters)
     assert not holds("Conv", {"group": 2}, image, filters, out=(1, 6, 0, 3))
+    assert not holds("Conv", {"group": 2, "dilations": (3, 1)}, image, filters)
     heads = (2, 3, 4, 5)
     assert holds("Attention", {}, heads, heads, heads, (4, 4))
     assert not holds("Attention", {}, heads, heads, (2, 3, 6, 5))
