@@ -117,6 +117,35 @@ def source_nodes(egraph: EGraph) -> frozenset[int]:
     return frozenset(range(len(egraph.node_op)))
 
 
+def measure_extracted(
+    search: Search,
+    constructions: Sequence[tuple[EGraph, Sequence[Application]]],
+    cost: NodeCost,
+    original: frozenset[int],
+    *,
+    method: Method,
+    keep: int,
+) -> None:
+    """Measure up to `keep` different graphs extracted from each of some e-graphs, as far as the budget goes.
+
+    Args:
+        constructions: e-graphs made from the original, each with the applications that built it.
+        original: e-nodes that all of them began with.
+    """
+
+    def left() -> float:
+        return min(EXTRACTION_SECONDS, search.budget.seconds - search.seconds)
+
+    for egraph, applications in constructions:
+        actions = construction_actions(applications)
+        if not actions:
+            continue
+        for graph, how in extracted(egraph, cost, original, method=method, keep=keep, seconds_left=left):
+            if not search.can_measure:
+                return
+            search.measure(graph, extraction(actions, graph, how))
+
+
 def _with_surcharge(egraph: EGraph, arrays: Costed, original: frozenset[int], hedge: float) -> Costed:
     if hedge == 0.0:
         return arrays

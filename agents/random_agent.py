@@ -10,7 +10,6 @@ from agents.base import Action, Budget, OptimizationResult, Search, action_of
 from agents.validate import conclude
 from envs.problem import Problem
 
-
 FRUITLESS_ROLLOUTS = 50
 """Rollouts in a row without a new graph after which there is nothing more to find."""
 

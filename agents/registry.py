@@ -20,6 +20,8 @@ AGENTS: dict[str, str] = {
     "greedy": "agents.greedy:GreedyAgent",
     "taso": "agents.taso:TasoAgent",
     "mcts": "agents.mcts.agent:MCTSAgent",
+    "tensat": "agents.tensat:TensatAgent",
+    "egraph-mcts": "agents.egraph_mcts.agent:EGraphMCTSAgent",
     "ppo": "agents.ppo.agent:PPOAgent",
 }
 """Our agents: `module:factory` by name. A factory takes options by keyword and returns an Agent."""

@@ -7,16 +7,7 @@ from collections.abc import Callable, Sequence
 from agents.base import Budget, OptimizationResult, Search
 from agents.cost_model import OperatorPrices
 from agents.deployment_search import RESERVED_APPLICATIONS, search_deployment
-from agents.egraph_search import (
-    EXTRACTION_SECONDS,
-    check_methods,
-    construction_actions,
-    extracted,
-    extraction,
-    matches_left,
-    price_cost,
-    source_nodes,
-)
+from agents.egraph_search import check_methods, matches_left, measure_extracted, price_cost, source_nodes
 from agents.validate import conclude
 from envs.problem import Problem
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
@@ -76,19 +67,10 @@ class TensatAgent:
         cost = price_cost(search, deadline, self.prices)
         costed(egraph, cost)  # the original's operators are priced first, in case time runs out
         applications = self._construct(search, egraph, problem.rewriter.rules)
-        actions = construction_actions(applications)
         if search.can_measure and self.rerank > 1:
             # Where the cost model was wrong about all of them, deployment search still has something to begin with.
             search.measure(problem.model.graph, ())
-        if actions:
-            graphs = extracted(
-                egraph, cost, original, method=self.final, keep=self.rerank,
-                seconds_left=lambda: min(EXTRACTION_SECONDS, budget.seconds - search.seconds),
-            )  # fmt: skip
-            for graph, how in graphs:
-                if not search.can_measure:
-                    break
-                search.measure(graph, extraction(actions, graph, how))
+        measure_extracted(search, [(egraph, applications)], cost, original, method=self.final, keep=self.rerank)
         if self.deployment:
             search_deployment(search)
         return conclude(search, self.name)

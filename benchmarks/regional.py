@@ -135,7 +135,7 @@ def model_against_itself(model: Model, folder: Path, effort: Effort, repeats: in
     """A/A comparisons of a whole model: refusing an optimiser that changes nothing gives the same session."""
     positive, widths, seconds = 0, [], []
     with ort_meter(model, Deployment(), folder) as meter:
-        idle = sorted(OPTIMIZERS - meter.active_optimizers(model.original))
+        idle = sorted(set(OPTIMIZERS) - meter.active_optimizers(model.original))
         for name in idle[:repeats]:
             started = time.monotonic()
             latency = meter.measure(model.original.with_disabled_optimizers({name}), effort)

@@ -48,7 +48,7 @@ class Options:
 
 @dataclass(slots=True, eq=False)
 class State:
-    """An e-graph under construction with its cost by the main extraction; never changed once it was made."""
+    """An e-graph under construction with its cost by the main extraction; what it holds never changes."""
 
     egraph: EGraph
     tracker: TreeCostTracker | SharedCostTracker | None
@@ -164,9 +164,7 @@ class ConstructionSearch:
             path.append(
                 max(
                     open_children,
-                    key=lambda child: (
-                        child.average + self.options.exploration * math.sqrt(log_visits / child.visits)
-                    ),
+                    key=lambda child: child.average + self.options.exploration * math.sqrt(log_visits / child.visits),
                 )
             )
 
@@ -246,6 +244,8 @@ class ConstructionSearch:
         report = apply_rule(egraph, rule, match_limit=matches)
         self._on_application(report)
         if not report.changed:
+            # The fork knows which matches were looked at in vain, so that what comes after does not look again.
+            state.egraph = egraph
             return None
         after = self._measured(State(egraph, state.tracker, applications=(*state.applications, report)))
         if after.cost < self.best.cost:

@@ -157,7 +157,7 @@ class Enumeration:
             if len(outputs) - (left - 1) > MAX_OUTPUTS:
                 continue
             grown = [*nodes, node]
-            if len(outputs) <= MAX_OUTPUTS and not node.recomputes:
+            if len(outputs) <= MAX_OUTPUTS and not node.recomputes and not (node.redundant and outputs != node.outputs):
                 yield self._code(grown), outputs
             if left > 1 and not node.redundant:
                 constants = range(len(self.expressions.types), self.expressions.leaves)

@@ -7,6 +7,7 @@ that a run that was interrupted goes on from there.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from graph_rewrite.generate.expressions import Equation, Expressions, from_subst
 from graph_rewrite.generate.families import families
 from graph_rewrite.generate.prune import (
     Implication,
-    is_shadow,
+    is_rearrangement,
     reads_the_same,
     renaming_groups,
     simplicity,
@@ -151,24 +152,29 @@ class _Verifier:
     progress: Progress
     derived: dict[Equation, Derivation] = field(default_factory=dict)
 
-    def hold(self, equations: Iterable[Equation], step: str = "smaller equations") -> list[bool]:
-        """Per equation, whether it holds under some condition."""
+    def hold(self, equations: Iterable[Equation], step: str = "smaller equations") -> list[tuple[str, ...] | None]:
+        """Per equation, conditions under which it holds; None where it does not."""
         asked = list(equations)
         new = [equation for equation in dict.fromkeys(asked) if equation not in self.derived]
         found = derive_all(new, QUICK_DIM, self.plan.seed, self.workers, step, self.progress)
         self.derived.update(zip(new, found, strict=True))
-        return [self.derived[equation].holds for equation in asked]
+        return [self.derived[e].conditions if self.derived[e].holds else None for e in asked]
 
     def general(self, equations: Iterable[Equation]) -> list[Equation]:
-        """Equations that hold and are no renaming of others that hold."""
+        """Equations that hold and are no renaming of others that hold as widely."""
         open_ = list(equations)
         while True:
+            known = {e: self.derived[e].conditions for e in open_ if e in self.derived and self.derived[e].conditions}
+            groups = renaming_groups(open_)
+            tasks = [(group, {e: known[e] for e in group if e in known}) for group in groups]
             found: list[Equation] = []
-            for group in self.workers.map(without_renamings, renaming_groups(open_)):
+            for group in self.workers.map(without_renamings, tasks):
                 found += group
                 self.progress("input renaming", len(found), len(open_))
-            refuted = {e for e, holds in zip(found, self.hold(found, "verification"), strict=True) if not holds}
-            if not refuted:
+            new = [equation for equation in found if equation not in self.derived]
+            self.hold(new, "verification")
+            refuted = {equation for equation in found if not self.derived[equation].holds}
+            if not refuted and not any(self.derived[equation].conditions for equation in new):
                 return sorted(found, key=simplicity)
             open_ = [equation for equation in open_ if equation not in refuted]
 
@@ -192,7 +198,7 @@ def _independent(
                 kept.append(equation)
                 implication.add(equation, conditions)
             progress("implied by others", number + 1, len(candidates))
-        kept = _without_shadows(kept, known, workers, progress)
+        kept = _without_rearrangements(kept, known, workers, progress)
         new = [equation for equation in kept if equation not in full]
         derived = derive_all(new, FULL_DIM, plan.seed, workers, "verification, larger shapes", progress)
         full.update(zip(new, derived, strict=True))
@@ -201,19 +207,23 @@ def _independent(
             return {equation: full[equation] for equation in kept}, sorted(refuted, key=lambda r: simplicity(r[0]))
 
 
-def _without_shadows(
+def _without_rearrangements(
     kept: list[Equation], known: Mapping[Equation, Derivation], workers: Workers, progress: Progress
 ) -> list[Equation]:
-    """Without shadows of larger equations that up to four applications of the others reach."""
-    doubtful = [equation for equation in kept if is_shadow(equation)]
-    others = [(equation, known[equation].conditions) for equation in kept if not is_shadow(equation)]
-    chunks = [doubtful[start : start + CHUNK] for start in range(0, len(doubtful), CHUNK)]
-    tasks = [(others, [(equation, known[equation].conditions) for equation in chunk]) for chunk in chunks]
-    reached: set[Equation] = set()
-    for done, found in enumerate(workers.map(_reached, tasks)):
-        reached.update(found)
-        progress("implied by others, further steps", done + 1, len(tasks))
-    return [equation for equation in kept if equation not in reached]
+    """Without rearrangements that up to four applications of equations of fewer operators lead to."""
+    left: list[Equation] = []
+    for size, group in itertools.groupby(kept, key=lambda equation: simplicity(equation)[0]):
+        level = list(group)
+        doubtful = [equation for equation in level if is_rearrangement(equation)]
+        others = [(equation, known[equation].conditions) for equation in left]
+        chunks = [doubtful[start : start + CHUNK] for start in range(0, len(doubtful), CHUNK)]
+        tasks = [(others, [(equation, known[equation].conditions) for equation in chunk]) for chunk in chunks]
+        reached: set[Equation] = set()
+        for done, found in enumerate(workers.map(_reached, tasks)):
+            reached.update(found)
+            progress(f"implied by longer paths, {size} operators", done + 1, len(tasks))
+        left += [equation for equation in level if equation not in reached]
+    return left
 
 
 Conditioned = list[tuple[Equation, tuple[str, ...]]]

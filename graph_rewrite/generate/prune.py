@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from graph_rewrite.generate.expressions import (
     COMMUTATIVE,
@@ -42,12 +42,25 @@ def renaming_groups(equations: Iterable[Equation]) -> list[list[Equation]]:
     return [sorted(group, key=lambda e: -_inputs(e)) for group in groups.values()]
 
 
-def without_renamings(group: Sequence[Equation]) -> list[Equation]:
-    """Those of a group of `renaming_groups` that are no other's with several inputs given one name."""
+Conditions = Mapping[Equation, tuple[str, ...]]
+
+
+def without_renamings(task: tuple[Sequence[Equation], Conditions]) -> list[Equation]:
+    """Those of a group of `renaming_groups` that are no other's with several inputs given one name.
+
+    The task's second part: conditions under which equations hold, as far as they are known. One that needs conditions
+    leaves out only those that need them too.
+    """
+    group, conditions = task
     general: list[tuple[int, Equation]] = []
     for equation in group:
         count = _inputs(equation)
-        if not any(more > count and is_renaming(other, equation) for more, other in general):
+        if not any(
+            more > count
+            and set(conditions.get(other, ())) <= set(conditions.get(equation, ()))
+            and is_renaming(other, equation)
+            for more, other in general
+        ):
             general.append((count, equation))
     return [equation for _, equation in general]
 
@@ -96,25 +109,27 @@ def _shape(expression: Expression) -> str:
 
 
 def without_common_subgraphs(
-    equations: Iterable[Equation], hold: Callable[[Sequence[Equation]], Sequence[bool]]
+    equations: Iterable[Equation], hold: Callable[[Sequence[Equation]], Sequence[tuple[str, ...] | None]]
 ) -> list[Equation]:
-    """Equations with what both sides share taken out, as long as an equation remains that holds.
+    """Equations with what both sides share taken out, as long as an equation remains that holds as widely.
 
     Args:
         equations: all of them hold.
-        hold: tells which of several equations hold.
+        hold: under which conditions each of several equations holds; None for one that does not.
     """
-    known: dict[Equation, bool] = {}
-    done: dict[Equation, None] = {}
     open_ = list(dict.fromkeys(equations))
-    known.update(dict.fromkeys(open_, True))
+    known = dict(zip(open_, hold(open_), strict=True))
+    done: dict[Equation, None] = {}
     while open_:
         choices = {equation: list(smaller(equation)) for equation in open_}
         asked = sorted({c for found in choices.values() for c in found if c not in known}, key=simplicity)
         known.update(zip(asked, hold(asked), strict=True))
         following: dict[Equation, None] = {}
         for equation in open_:
-            valid = [choice for choice in choices[equation] if known[choice]]
+            own = set(known[equation] or ())
+            valid = [
+                c for c in choices[equation] for needed in (known[c],) if needed is not None and own.issuperset(needed)
+            ]
             if valid:
                 following.update(dict.fromkeys(valid[:1]))
             else:
@@ -177,15 +192,14 @@ def _node(expression: Expression) -> object:
 # Equations that others imply.
 
 
-def is_shadow(equation: Equation) -> bool:
-    """Whether the equation looks like what a larger one, of more operators than were enumerated, becomes when inputs
-    get one name: an operator takes the same operand twice, or, with operators of several kinds, inputs occur as often
-    on one side as on the other and some more than once."""
+def is_rearrangement(equation: Equation) -> bool:
+    """Whether each input occurs as often on one side as on the other and the operators are of several kinds, or an
+    operator takes the same operand twice: what longer paths of other equations mostly lead to."""
     nodes = [e for side in equation for e in subexpressions(side) if not isinstance(e, int)]
     if any(len(e[2]) == 2 and e[2][0] == e[2][1] for e in nodes):
         return True
     counts = [Counter(name for output in side for name in _occurrences(output)) for side in equation]
-    return counts[0] == counts[1] and max(counts[0].values()) > 1 and len({e[0] for e in nodes}) > 1
+    return counts[0] == counts[1] and len({e[0] for e in nodes}) > 1
 
 
 def _occurrences(expression: Expression) -> Iterator[int]:

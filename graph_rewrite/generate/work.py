@@ -26,7 +26,7 @@ from graph_rewrite.generate.terms import SIGNATURES
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FORMAT = 3
+FORMAT = 4
 """Of the state; a new one starts every run anew."""
 
 Progress = Callable[[str, int, int], None]

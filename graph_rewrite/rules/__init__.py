@@ -22,6 +22,7 @@ FAMILIES = (
     "matmul_scale",
     "gemm",
     "layout",
+    "tiling",
     "convolution",
     "convolution_chain",
     "convolution_parallel",

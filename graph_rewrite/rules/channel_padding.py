@@ -143,6 +143,16 @@ class ChannelSlicesAfterBinary(_Padding):
     def target(self, op: RegionBuilder, m: Match, x: Ref, s: tuple[Ref, ...], y: Ref, t: tuple[Ref, ...]) -> Any:
         return _first(op, apply_like(op, m, "f", x, y), m.root().shape[1])
 
+    def cases(self) -> Iterator[Graph]:
+        from graph_rewrite.soundness.build import model
+
+        bounds: dict[str, Any] = {"s": np.array([0]), "e": np.array([2]), "a": np.array([1])}
+        for f in sorted(SAFE_BINARY):
+            for shape, more in (("2,3,4", ""), ("1,4,2,3", "  n = Neg(t)")):
+                outputs = "(y, n)" if more else "(y)"
+                text = f"t = Slice(x, s, e, a)  u = Slice(z, s, e, a)  y = {f}(t, u){more}"
+                yield model(f"(float[{shape}] x, float[{shape}] z) => {outputs} {{ {text} }}", **bounds)
+
 
 class ChannelSliceAfterBatchNorm(_AfterSlice):
     """BatchNormalization(Slice(x, first channels), s, b, m, v) = Slice(BatchNormalization(x, padded s, b, m, v)), with

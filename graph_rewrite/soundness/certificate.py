@@ -164,7 +164,7 @@ def _complaint(missing: Sequence[Rule], stale: Sequence[Rule]) -> str:
     rule, what = (missing[0], "has no certificate") if missing else (stale[0], "has changed since it was certified")
     others = len(missing) + len(stale) - 1
     more = f" (and {others} more {'rules' if others > 1 else 'rule'})" if others else ""
-    chosen = f"--rule {rule.name}" if rule.origin == BY_HAND else f"--set {rule.origin}"
+    chosen = "--stale" if others else f"--rule {rule.name}"
     return f"rule {rule.name} {what}{more}: rewritegym rules verify {chosen} --write"
 
 

@@ -33,7 +33,8 @@ FULL_INSTANCES, FULL_TRIALS = 400, 3000
 FAST_INSTANCES, FAST_POOL, FAST_TRIALS = 12, 24, 300
 """Caps of the fast mode: instances of a rule, how many they are taken from, and source graphs tried for those."""
 FEWEST = 5
-"""The fast mode goes on past its cap of tries, up to that of the full mode, until it has so many instances."""
+"""The fast mode goes on past its cap of tries, up to that of the full mode, until it has so many instances, unless the
+rule has cases of its own."""
 
 Choices = Mapping[str, Hashable]
 
@@ -77,7 +78,9 @@ def instances(rule: Rule, *, full: bool, seed: int = 0, tally: Tally | None = No
 def _found(rule: Rule, seed: int, trials: int, tally: Tally) -> Iterator[tuple[list[Instance], Choices]]:
     """Per source graph at which the rule applies, its instances and the choices that led to it."""
     rewriter = Rewriter([rule], granularity="site", deployment=False)
+    has_cases = False
     for number, graph in enumerate(rule.cases()):
+        has_cases = True
         found = _at(rewriter, graph, tally)
         if found:
             yield found, {"case": number}
@@ -87,7 +90,7 @@ def _found(rule: Rule, seed: int, trials: int, tally: Tally) -> Iterator[tuple[l
         if chooser.exhausted:
             tally.exhausted = True
             return
-        if trial >= trials and tally.applied >= FEWEST:
+        if trial >= trials and (has_cases or tally.applied >= FEWEST):
             return
         try:
             graph = Source(pattern, chooser, rule.examples, seed * FULL_TRIALS + trial).graph(rule.shared_interior)

@@ -14,9 +14,15 @@ FAR = np.iinfo(np.int64).max
 @proposes("Slice")
 def propose_slice(a: Application) -> None:
     """Slice(x, starts, ends, axes, steps) along one axis or two; perhaps where an earlier Slice of x ended."""
+    like: Application | None = a.notes.get("like")
+    if like is not None and a.free(0):
+        a.data(0, like.shape(0))
     a.fresh_input(0, (2, 3, 4, 1), (4, 3, 2, 5))
-    shape, like = a.shape(0), a.notes.get("like")
-    if like is not None and like.inputs[0] == a.inputs[0]:
+    shape = a.shape(0)
+    beside = like is not None and like.inputs[0] != a.inputs[0] and like.shape(0) == shape
+    if like is not None and beside and a.pick("cuts", ("the same", "others")) == "the same":
+        cuts = dict(like.notes["cuts"])
+    elif like is not None and not beside and like.inputs[0] == a.inputs[0]:
         cuts = dict(like.notes["cuts"])
         axis = next(iter(cuts))
         start = cuts[axis][1] if cuts[axis][1] != FAR else shape[axis]

@@ -1,0 +1,118 @@
+"""The agent `egraph-mcts`: an e-graph built by tree search, then extraction (Hartmann et al., PACT'24)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from agents.base import Budget, OptimizationResult, Search
+from agents.cost_model import OperatorPrices
+from agents.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.egraph_mcts.search import EXPLORATION, ConstructionSearch, Options, State
+from agents.egraph_search import check_methods, matches_left, measure_extracted, price_cost, source_nodes
+from agents.validate import conclude
+from envs.problem import Problem
+from graph_rewrite.egraph import Application, EGraph, from_graph
+from graph_rewrite.egraph.costs import NodeCost
+from graph_rewrite.egraph.extract import Method
+
+MOVE_SHARE = 0.25
+"""Part of the time left for the construction that the search for one rule may take."""
+
+
+class EGraphMCTSAgent:
+    """Chooses rule by rule what the e-graph is built from, by simulations with a cost model; the graphs extracted from
+    it are measured, and the fastest goes through deployment search.
+
+    The construction ends with its share of the seconds. Within it, each rule may take a quarter of what is left; after
+    it, what was built so far is extracted.
+
+    Args:
+        budget: simulations per applied rule.
+        depth: applications per simulation.
+        node_limit: the construction stops once an application leaves this many e-nodes.
+        exploration: constant of UCB1, for rewards in percent of the original's cost.
+        stop_probability: how often the selection stops at a node with untried rules.
+        main: extraction that gives the rewards: `shared`, `tree`, `dag` or `ilp`.
+        final: extraction at the end: `ilp`, `dag`, `shared` or `tree`.
+        reuse: go on with the subtree below the rule that was chosen.
+        rerank: graphs that are extracted and measured; 1 is the paper's search.
+        share: part of the budget's seconds for construction, the rest being for extraction and measurements.
+        deployment: try deployment choices on the fastest graph.
+        prices: what operators take alone; by default each is timed once in ONNX Runtime.
+
+    Raises:
+        ValueError: an option out of range.
+    """
+
+    name = "egraph-mcts"
+
+    def __init__(
+        self,
+        budget: int = 128,
+        depth: int = 10,
+        node_limit: int = 2000,
+        exploration: float = EXPLORATION,
+        stop_probability: float = 0.5,
+        main: Method = "shared",
+        final: Method = "ilp",
+        reuse: bool = True,
+        rerank: int = 5,
+        share: float = 0.5,
+        deployment: bool = True,
+        prices: OperatorPrices | None = None,
+    ) -> None:
+        check_methods("egraph-mcts", main=main, final=final)
+        if min(budget, node_limit, rerank) < 1 or depth < 0 or exploration < 0.0:
+            raise ValueError(
+                f"egraph-mcts: budget, node_limit and rerank must be 1 or more, depth and exploration 0 or more, got "
+                f"{budget}, {node_limit}, {rerank}, {depth} and {exploration}"
+            )
+        if not (0.0 <= stop_probability <= 1.0 and 0.0 < share <= 1.0):
+            raise ValueError(
+                f"egraph-mcts: stop_probability must lie in 0..1, share above 0 and at most 1, got {stop_probability} "
+                f"and {share}"
+            )
+        self.options = Options(budget, depth, node_limit, exploration, stop_probability, main, reuse)
+        self.final, self.rerank, self.share = final, rerank, share
+        self.deployment, self.prices = deployment, prices
+
+    def optimize(
+        self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
+    ) -> OptimizationResult:
+        search = Search(problem, budget, progress)
+        egraph = from_graph(problem.model.graph)
+        original, deadline = source_nodes(egraph), self.share * budget.seconds
+        cost = price_cost(search, deadline, self.prices)
+        built, best = self._construct(search, egraph, cost, seed)
+        if search.can_measure and self.rerank > 1:
+            # Where the cost model was wrong about all of them, deployment search still has something to begin with.
+            search.measure(problem.model.graph, ())
+        constructions = [(built.egraph, built.applications)]
+        if best is not built and self.rerank > 1:
+            constructions.append((best.egraph, best.applications))
+        measure_extracted(search, constructions, cost, original, method=self.final, keep=self.rerank)
+        if self.deployment:
+            search_deployment(search)
+        return conclude(search, self.name)
+
+    def _construct(self, search: Search, egraph: EGraph, cost: NodeCost, seed: int) -> tuple[State, State]:
+        """The e-graph that was built, and the one of least cost that any simulation passed."""
+        deadline = self.share * search.budget.seconds
+        reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0
+        begun: dict[int, float] = {}
+
+        def count(application: Application) -> None:
+            search.applications += application.applied
+
+        def move_over(move: int) -> bool:
+            began = begun.setdefault(move, search.seconds)
+            return search.seconds - began > MOVE_SHARE * max(0.0, deadline - began)
+
+        construction = ConstructionSearch(
+            egraph, search.problem.rewriter.rules, cost, self.options, np.random.default_rng(seed),
+            match_limit=lambda: matches_left(search, reserved), on_application=count,
+            out_of_time=lambda: search.seconds >= deadline, move_over=move_over,
+        )  # fmt: skip
+        return construction.run(), construction.best

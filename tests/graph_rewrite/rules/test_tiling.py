@@ -1,0 +1,38 @@
+"""A broadcast sum, an element-wise function and a product in row blocks."""
+
+import pytest
+
+from graph_rewrite.rules import tiling as T
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
+
+JOINT = "(float[{}] x, float[{}] y) => (z) {{ s = Add(x, y)  t = {}(s)  p = MatMul(t, w)  z = Add(p, b) }}"
+
+
+def blocks(count: int, function: str) -> list[str]:
+    return ["Split", *["Add", function, "MatMul", "Add"] * count, "Concat"]
+
+
+@pytest.mark.parametrize("function", ["Gelu", "Relu", "Sigmoid", "Tanh"])
+def test_joint_network_in_eight_blocks(function):
+    graph = model(JOINT.format("1,16,1,6", "1,1,3,6", function), w=weights(6, 5), b=weights(5))
+    (tiled,) = check_rule(T.TileBroadcastLinear8, graph, becomes=blocks(8, function))
+    halves = {node.op: tiled.types[node.inputs[0]].shape for node in tiled.nodes.values() if node.op == "MatMul"}
+    assert halves == {"MatMul": (1, 2, 3, 6)}
+
+
+@pytest.mark.parametrize(("x", "y"), [("4,1,6", "4,3,6"), ("1,3,6", "4,1,6"), ("4,1,6", "1,3,6"), ("1,4,6", "2,4,6")])
+def test_either_summand_may_be_broadcast(x, y):
+    graph = model(JOINT.format(x, y, "Tanh"), w=weights(6, 5), b=weights(5))
+    check_rule(T.TileBroadcastLinear2, graph, becomes=blocks(2, "Tanh"))
+
+
+def test_conditions():
+    def joint(x, y, w=weights(6, 5), b=weights(5)):
+        return model(JOINT.format(x, y, "Tanh"), w=w, b=b)
+
+    refuses(T.TileBroadcastLinear2, joint("4,3,6", "4,3,6"), "no axis")
+    refuses(T.TileBroadcastLinear2, joint("3,1,6", "1,5,6"), "no axis")
+    refuses(T.TileBroadcastLinear8, joint("4,1,6", "1,4,6"), "no axis")
+    refuses(T.TileBroadcastLinear2, joint("4,1,6", "1,3,6", w=weights(1, 6, 5)), "weight")
+    refuses(T.TileBroadcastLinear2, joint("4,1,6", "6"), "batch of matrices")
+    refuses(T.TileBroadcastLinear2, joint("4,1,6", "1,3,6", b=weights(3, 1)), "more than the columns")
