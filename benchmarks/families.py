@@ -220,11 +220,13 @@ def rows(arguments: Arguments) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def write(found: Sequence[Row]) -> None:
-    """Results and tables to their files, which are replaced as a whole; rows of families not measured stay."""
+def write(found: Sequence[Row], complete: bool = True) -> None:
+    """Results and tables to their files, which are replaced as a whole; rows of families not measured stay, and, while
+    a run is not `complete`, those of forms not measured yet."""
     held = json.loads(RESULTS.read_text("utf-8"))["rows"] if RESULTS.exists() else []
-    measured = {row.family for row in found}
-    kept = [Row(**entry) for entry in held if entry["family"] not in measured]
+    measured = {row.family if complete else (row.family, row.shape, row.form) for row in found}
+    known = [Row(**entry) for entry in held]
+    kept = [r for r in known if (r.family if complete else (r.family, r.shape, r.form)) not in measured]
     together = sorted((*kept, *found), key=lambda row: row.family)
     device = device_name("cpu")
     content = {"device": device, "threads": 1, "rows": [asdict(row) for row in together]}
@@ -272,6 +274,8 @@ def main() -> None:
                 f"{row.family:16} {row.shape:32} {row.form:28} {row.direct_ms:8.2f} ms  x{row.speedup:.2f} "
                 f"({row.low:.2f} to {row.high:.2f})  error {row.error:.0e}  {row.operators} operators", flush=True,
             )  # fmt: skip
+        if arguments.write:
+            write(found, complete=False)
     if arguments.json:
         print(json.dumps([asdict(row) for row in found], indent=1))
     if arguments.write:

@@ -82,6 +82,8 @@ def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.r
     found = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
     pairs: list[Pair] = []
     for i in rng.permutation(len(found)):
+        if len(pairs) >= arguments.rewrites:
+            break
         after = found[int(i)].apply()
         try:
             cuts(model.graph, after, meter.margin)
@@ -98,8 +100,6 @@ def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.r
                     whole.seconds, half(whole),
                 )
             )  # fmt: skip
-        if len(pairs) == arguments.rewrites:
-            break
     return pairs
 
 

@@ -1,7 +1,7 @@
 """RewriteGym: faster ONNX models by verified graph rewrites, chosen from measured latency.
 
-Importing this package registers the Gymnasium environment ``rewritegym/GraphRewrite-v0`` and nothing more: the names
-below are imported when they are first used, so PyTorch and ONNX Runtime are not loaded before they are needed.
+Importing this package registers the Gymnasium environments ``rewritegym/GraphRewrite-v0`` and
+``rewritegym/EGraphRewrite-v0`` and nothing more: the names below are imported when they are first used, so PyTorch and ONNX Runtime are not loaded before they are needed.
 """
 
 from importlib import import_module
@@ -17,8 +17,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 ENV_ID = "rewritegym/GraphRewrite-v0"
+EGRAPH_ENV_ID = "rewritegym/EGraphRewrite-v0"
 
-__all__ = ["ENV_ID", "Graph", "GraphRewriteEnv", "Rewriter", "Rule", "all_rules", "load", "save", "session"]
+__all__ = [
+    "EGRAPH_ENV_ID",
+    "ENV_ID",
+    "Graph",
+    "GraphRewriteEnv",
+    "Rewriter",
+    "Rule",
+    "all_rules",
+    "load",
+    "save",
+    "session",
+]
 
 _HOME = {
     "Graph": "graph_rewrite",
@@ -46,3 +58,5 @@ def __dir__() -> list[str]:
 
 if ENV_ID not in gymnasium.registry:
     gymnasium.register(id=ENV_ID, entry_point="envs.graph_rewrite_env:GraphRewriteEnv")
+if EGRAPH_ENV_ID not in gymnasium.registry:
+    gymnasium.register(id=EGRAPH_ENV_ID, entry_point="envs.egraph_rewrite_env:EGraphRewriteEnv")

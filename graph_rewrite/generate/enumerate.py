@@ -136,7 +136,8 @@ class Enumeration:
 
     A graph is built in one order of its operators only, the smallest by `Node.key` among those in which operands come
     first: an operator may not come after a larger one that it could stand before. Two restrictions leave out what says
-    little: no operator but a convolution takes the same operand twice, and a graph uses one constant, once.
+    little: no operator takes the same operand twice (but a convolution, in some families), and a graph uses one
+    constant, once.
     """
 
     expressions: Expressions
@@ -174,7 +175,7 @@ class Enumeration:
                 choices: Iterator[tuple[int, ...]] = ((t,) for t in tensors)
             elif instance.commutes:
                 choices = itertools.combinations(tensors, 2)
-            elif instance.op == "conv":
+            elif instance.op == "conv" and self.expressions.family.squares:
                 choices = itertools.product(tensors, repeat=2)
             else:
                 choices = itertools.permutations(tensors, 2)

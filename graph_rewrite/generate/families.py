@@ -46,6 +46,8 @@ class Family:
     """The same inputs in other shapes."""
     constants: tuple[OperatorInstance, ...] = ()
     """Operands beside the inputs; they do not count as operators."""
+    squares: bool = False
+    """Whether a convolution may take one tensor as image and weight."""
 
 
 def families(ops: Iterable[str]) -> list[Family]:
@@ -167,4 +169,5 @@ def _convolution(padding: str, stride: int) -> Family:
         (*[TermType((2, 2, 5, 5))] * images, *[TermType((2, 2, 3, 3))] * 2, TermType((1,))),
         (*[TermType((4, 4, 6, 6))] * images, *[TermType((4, 4, 3, 3))] * 2, TermType((1,))),
         (_make("iconv", kernel=(3, 3)), _make("cpool", kernel=(3, 3))),
+        squares=every,
     )

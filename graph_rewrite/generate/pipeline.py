@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graph_rewrite.generate.conditions import Derivation, condition_holds
+from graph_rewrite.generate.conditions import condition_holds
 from graph_rewrite.generate.expressions import Equation, Expressions, from_substitution, operators, to_substitution
 from graph_rewrite.generate.families import families
 from graph_rewrite.generate.prune import (
     Implication,
+    Needed,
     is_rearrangement,
     reads_the_same,
     renaming_groups,
@@ -30,7 +31,7 @@ from graph_rewrite.generate.semantics import P, TermType, output_types
 from graph_rewrite.generate.serial import to_json
 from graph_rewrite.generate.small_shapes import small_shapes
 from graph_rewrite.generate.terms import INPUT, SIGNATURES, Side, Substitution
-from graph_rewrite.generate.work import Plan, Progress, Workers, derive_all, paired_family
+from graph_rewrite.generate.work import Plan, Progress, Verdict, Workers, paired_family, verdicts
 
 QUICK_DIM = 2
 """Largest dimension of the shapes over which equations are tested while they are pruned."""
@@ -91,19 +92,19 @@ def _finish(
     verifier = _Verifier(plan, workers, progress)
     general = verifier.general(tested)
     table["input renaming"] = len(general)
-    general = verifier.general(without_common_subgraphs(general, verifier.hold))
+    general = verifier.general(without_common_subgraphs(general, verifier.needed))
     table["common subgraph"] = len(general)
-    holding = {equation: verifier.derived[equation] for equation in general if verifier.derived[equation].holds}
+    holding = {equation: verifier.verdicts[equation] for equation in general if verifier.verdicts[equation].holds}
     table["verified"] = len(holding)
     kept, refuted = _independent(plan, holding, workers, progress)
     table["implied by others"] = len(kept)
-    equations = [to_substitution(equation, derivation.conditions) for equation, derivation in kept.items()]
+    equations = [to_substitution(equation, verdict.conditions) for equation, verdict in kept.items()]
     equations += [copy for name in SAME_AS_RELU if {"relu", name} <= set(plan.ops) for copy in _with(equations, name)]
     table["with other activations"] = len(equations)
     rules = [rule for equation in equations for rule in directions(equation)]
     table["rules, one per direction"] = len(rules)
     tested_before = set(tested)
-    refuted += [(e, d) for e, d in verifier.derived.items() if e in tested_before and not d.holds]
+    refuted += [(e, v) for e, v in verifier.verdicts.items() if e in tested_before and not v.holds]
     ops = "all" if plan.ops == tuple(SIGNATURES) else ",".join(plan.ops)
     return {
         "format": FORMAT,
@@ -116,7 +117,7 @@ def _finish(
         "max_ops": plan.max_ops,
         "table": table,
         "rules": [{"name": name_of(rule), **to_json(rule)} for rule in rules],
-        "refused": [_refused(equation, derivation) for equation, derivation in refuted],
+        "refused": [_refused(equation, verdict) for equation, verdict in refuted],
     }
 
 
@@ -138,9 +139,9 @@ def name_of(rule: Substitution) -> str:
     return f"Generated{root.capitalize()}{content.upper()}"
 
 
-def _refused(equation: Equation, derivation: Derivation) -> dict[str, str]:
+def _refused(equation: Equation, verdict: Verdict) -> dict[str, str]:
     substitution = to_substitution(equation)
-    return {"name": name_of(substitution), "equation": str(substitution), "reason": derivation.reason}
+    return {"name": name_of(substitution), "equation": str(substitution), "reason": verdict.derivation.reason}
 
 
 @dataclass(slots=True)
@@ -150,74 +151,73 @@ class _Verifier:
     plan: Plan
     workers: Workers
     progress: Progress
-    derived: dict[Equation, Derivation] = field(default_factory=dict)
+    verdicts: dict[Equation, Verdict] = field(default_factory=dict)
 
-    def hold(self, equations: Iterable[Equation], step: str = "smaller equations") -> list[tuple[str, ...] | None]:
-        """Per equation, conditions under which it holds; None where it does not."""
+    def needed(self, equations: Iterable[Equation], step: str = "smaller equations") -> Needed:
+        """Conditions of those equations that hold."""
         asked = list(equations)
-        new = [equation for equation in dict.fromkeys(asked) if equation not in self.derived]
-        found = derive_all(new, QUICK_DIM, self.plan.seed, self.workers, step, self.progress)
-        self.derived.update(zip(new, found, strict=True))
-        return [self.derived[e].conditions if self.derived[e].holds else None for e in asked]
+        new = [equation for equation in dict.fromkeys(asked) if equation not in self.verdicts]
+        found = verdicts(new, QUICK_DIM, self.plan.seed, self.workers, step, self.progress)
+        self.verdicts.update(zip(new, found, strict=True))
+        return {e: (self.verdicts[e].conditions, self.verdicts[e].given) for e in asked if self.verdicts[e].holds}
 
     def general(self, equations: Iterable[Equation]) -> list[Equation]:
         """Equations that hold and are no renaming of others that hold as widely."""
         open_ = list(equations)
         while True:
-            known = {e: self.derived[e].conditions for e in open_ if e in self.derived and self.derived[e].conditions}
-            groups = renaming_groups(open_)
-            tasks = [(group, {e: known[e] for e in group if e in known}) for group in groups]
+            known = self.needed(equation for equation in open_ if equation in self.verdicts)
+            tasks = [(group, {e: known[e] for e in group if e in known}) for group in renaming_groups(open_)]
             found: list[Equation] = []
             for group in self.workers.map(without_renamings, tasks):
                 found += group
                 self.progress("input renaming", len(found), len(open_))
-            new = [equation for equation in found if equation not in self.derived]
-            self.hold(new, "verification")
-            refuted = {equation for equation in found if not self.derived[equation].holds}
-            if not refuted and not any(self.derived[equation].conditions for equation in new):
+            new = [equation for equation in found if equation not in self.verdicts]
+            self.needed(new, "verification")
+            refuted = {equation for equation in found if not self.verdicts[equation].holds}
+            if not refuted and not any(self.verdicts[equation].conditions for equation in new):
                 return sorted(found, key=simplicity)
             open_ = [equation for equation in open_ if equation not in refuted]
 
 
 def _independent(
-    plan: Plan, holding: dict[Equation, Derivation], workers: Workers, progress: Progress
-) -> tuple[dict[Equation, Derivation], list[tuple[Equation, Derivation]]]:
+    plan: Plan, holding: dict[Equation, Verdict], workers: Workers, progress: Progress
+) -> tuple[dict[Equation, Verdict], list[tuple[Equation, Verdict]]]:
     """Equations that no others imply, verified over the larger shapes; and those that fail there.
 
     Where one fails, or needs other conditions, what was left out because of it is looked at again.
     """
-    full: dict[Equation, Derivation] = {}
+    full: dict[Equation, Verdict] = {}
     while True:
         known = {**holding, **full}
         candidates = [e for e in sorted(holding, key=simplicity) if known[e].holds and directions(to_substitution(e))]
         implication = Implication()
         kept = []
         for number, equation in enumerate(candidates):
-            conditions = known[equation].conditions
-            if not implication.implies(equation, conditions, _Allowed(equation, conditions)):
+            verdict = known[equation]
+            allowed = _Allowed(equation, verdict.conditions, verdict.given & implication.conditions)
+            if not implication.implies(equation, verdict.given, allowed):
                 kept.append(equation)
-                implication.add(equation, conditions)
+                implication.add(equation, verdict.conditions)
             progress("implied by others", number + 1, len(candidates))
         kept = _without_rearrangements(kept, known, workers, progress)
         new = [equation for equation in kept if equation not in full]
-        derived = derive_all(new, FULL_DIM, plan.seed, workers, "verification, larger shapes", progress)
-        full.update(zip(new, derived, strict=True))
+        found = verdicts(new, FULL_DIM, plan.seed, workers, "verification, larger shapes", progress)
+        full.update(zip(new, found, strict=True))
         if all(full[e].holds and full[e].conditions == holding[e].conditions for e in new):
-            refuted = [(equation, derivation) for equation, derivation in full.items() if not derivation.holds]
+            refuted = [(equation, verdict) for equation, verdict in full.items() if not verdict.holds]
             return {equation: full[equation] for equation in kept}, sorted(refuted, key=lambda r: simplicity(r[0]))
 
 
 def _without_rearrangements(
-    kept: list[Equation], known: Mapping[Equation, Derivation], workers: Workers, progress: Progress
+    kept: list[Equation], known: Mapping[Equation, Verdict], workers: Workers, progress: Progress
 ) -> list[Equation]:
     """Without rearrangements that up to four applications of equations of fewer operators lead to."""
     left: list[Equation] = []
     for size, group in itertools.groupby(kept, key=lambda equation: simplicity(equation)[0]):
         level = list(group)
-        doubtful = [equation for equation in level if is_rearrangement(equation)]
-        others = [(equation, known[equation].conditions) for equation in left]
-        chunks = [doubtful[start : start + CHUNK] for start in range(0, len(doubtful), CHUNK)]
-        tasks = [(others, [(equation, known[equation].conditions) for equation in chunk]) for chunk in chunks]
+        doubtful = [(equation, known[equation]) for equation in level if is_rearrangement(equation)]
+        others = [(equation, known[equation]) for equation in left]
+        tasks = [(others, doubtful[start : start + CHUNK]) for start in range(0, len(doubtful), CHUNK)]
         reached: set[Equation] = set()
         for done, found in enumerate(workers.map(_reached, tasks)):
             reached.update(found)
@@ -226,23 +226,32 @@ def _without_rearrangements(
     return left
 
 
-Conditioned = list[tuple[Equation, tuple[str, ...]]]
+Judged = list[tuple[Equation, Verdict]]
 
 
-def _reached(task: tuple[Conditioned, Conditioned]) -> list[Equation]:
+def _reached(task: tuple[Judged, Judged]) -> list[Equation]:
     others, doubtful = task
     implication = Implication()
-    for equation, conditions in others:
-        implication.add(equation, conditions)
-    return [e for e, conditions in doubtful if implication.reaches(e, conditions, _Allowed(e, conditions))]
+    for equation, verdict in others:
+        implication.add(equation, verdict.conditions)
+    return [
+        equation
+        for equation, verdict in doubtful
+        if implication.reaches(
+            equation, verdict.given, _Allowed(equation, verdict.conditions, verdict.given & implication.conditions)
+        )
+    ]
 
 
 @dataclass(slots=True)
 class _Allowed:
-    """Whether a step has types, and satisfies the equation's conditions, where the equation does."""
+    """Whether a step has types, and satisfies conditions, where the equation does."""
 
     equation: Equation
     conditions: tuple[str, ...]
+    """Under which the equation holds."""
+    given: frozenset[str]
+    """Conditions that a step has to satisfy as well, as the equation does: those that other equations need."""
     samples: list[dict[int, TermType]] | None = None
 
     def __call__(self, before: Expressions, after: Expressions) -> bool:
@@ -255,7 +264,7 @@ class _Allowed:
         old, new = output_types(step.source, types), output_types(step.target, types)
         if old is None or new is None or [t.shape for t in old] != [t.shape for t in new]:
             return False
-        return condition_holds(step, types, self.conditions)
+        return condition_holds(step, types, self.given)
 
     def _sample(self) -> list[dict[int, TermType]]:
         substitution = to_substitution(self.equation)

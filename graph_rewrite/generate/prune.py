@@ -42,22 +42,24 @@ def renaming_groups(equations: Iterable[Equation]) -> list[list[Equation]]:
     return [sorted(group, key=lambda e: -_inputs(e)) for group in groups.values()]
 
 
-Conditions = Mapping[Equation, tuple[str, ...]]
+Needed = Mapping[Equation, tuple[tuple[str, ...], frozenset[str]]]
+"""Conditions that equations need, and those that are given wherever they hold."""
 
 
-def without_renamings(task: tuple[Sequence[Equation], Conditions]) -> list[Equation]:
+def without_renamings(task: tuple[Sequence[Equation], Needed]) -> list[Equation]:
     """Those of a group of `renaming_groups` that are no other's with several inputs given one name.
 
-    The task's second part: conditions under which equations hold, as far as they are known. One that needs conditions
-    leaves out only those that need them too.
+    The task's second part: conditions, as far as they are known. An equation that needs some leaves out only those that
+    hold nowhere else.
     """
-    group, conditions = task
+    group, known = task
+    nothing: tuple[tuple[str, ...], frozenset[str]] = ((), frozenset())
     general: list[tuple[int, Equation]] = []
     for equation in group:
         count = _inputs(equation)
         if not any(
             more > count
-            and set(conditions.get(other, ())) <= set(conditions.get(equation, ()))
+            and known.get(equation, nothing)[1].issuperset(known.get(other, nothing)[0])
             and is_renaming(other, equation)
             for more, other in general
         ):
@@ -109,27 +111,27 @@ def _shape(expression: Expression) -> str:
 
 
 def without_common_subgraphs(
-    equations: Iterable[Equation], hold: Callable[[Sequence[Equation]], Sequence[tuple[str, ...] | None]]
+    equations: Iterable[Equation], needed: Callable[[Sequence[Equation]], Needed]
 ) -> list[Equation]:
     """Equations with what both sides share taken out, as long as an equation remains that holds as widely.
 
     Args:
         equations: all of them hold.
-        hold: under which conditions each of several equations holds; None for one that does not.
+        needed: gives the conditions of several equations, without those that do not hold.
     """
     open_ = list(dict.fromkeys(equations))
-    known = dict(zip(open_, hold(open_), strict=True))
+    known = {**needed(open_)}
+    refuted: set[Equation] = set()
     done: dict[Equation, None] = {}
     while open_:
         choices = {equation: list(smaller(equation)) for equation in open_}
         asked = sorted({c for found in choices.values() for c in found if c not in known}, key=simplicity)
-        known.update(zip(asked, hold(asked), strict=True))
+        known.update(needed([equation for equation in asked if equation not in refuted]))
+        refuted.update(equation for equation in asked if equation not in known)
         following: dict[Equation, None] = {}
         for equation in open_:
-            own = set(known[equation] or ())
-            valid = [
-                c for c in choices[equation] for needed in (known[c],) if needed is not None and own.issuperset(needed)
-            ]
+            given = known[equation][1]
+            valid = [c for c in choices[equation] if c in known and given.issuperset(known[c][0])]
             if valid:
                 following.update(dict.fromkeys(valid[:1]))
             else:
@@ -230,13 +232,18 @@ class Implication:
                 for rewrite in rewrites(equation):
                     index.add(rewrite)
 
+    @property
+    def conditions(self) -> frozenset[str]:
+        """Those that some of the equations need."""
+        return frozenset().union(*(needed for _, needed in self._equations))
+
     def implies(self, equation: Equation, conditions: Iterable[str], typed: Typed) -> bool:
         """Whether a path of at most two applications leads from one side to the other, in each direction in which the
         equation itself can be applied.
 
         Args:
             equation: a candidate; operands that commute in order, as `canonical` gives it.
-            conditions: under which it holds.
+            conditions: that are given wherever it holds.
             typed: tells of a side and of what one application leads to whether the application is allowed.
         """
         index = self._index(frozenset(conditions))

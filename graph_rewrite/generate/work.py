@@ -15,19 +15,22 @@ from typing import TypeVar
 
 import numpy as np
 
-from graph_rewrite.generate.conditions import Derivation, derive
+from graph_rewrite.generate.conditions import CONDITIONS, Derivation, convolutions, derive
 from graph_rewrite.generate.expressions import Equation, equation_key, from_substitution, to_substitution
 from graph_rewrite.generate.families import Family, families
 from graph_rewrite.generate.fingerprint import Graphs, concatenate, enumerate_graphs
 from graph_rewrite.generate.pairing import Paired, pair
+from graph_rewrite.generate.semantics import TermType
 from graph_rewrite.generate.serial import from_json, to_json
+from graph_rewrite.generate.small_shapes import small_shapes
 from graph_rewrite.generate.terms import SIGNATURES
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FORMAT = 4
+FORMAT = 5
 """Of the state; a new one starts every run anew."""
+LARGER_DIM = 3
 
 Progress = Callable[[str, int, int], None]
 """Called with a step, how much of it is done, and how much it is."""
@@ -72,21 +75,56 @@ class Workers:
         return self._pool.imap(function, tasks, chunksize=max(1, min(8, len(tasks) // (4 * self._processes))))
 
 
-def derive_all(
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether and under which conditions an equation holds over small shapes."""
+
+    derivation: Derivation
+    given: frozenset[str] = frozenset()
+    """Conditions that all those shapes satisfy under which it holds; its own are among them."""
+
+    @property
+    def holds(self) -> bool:
+        """Under some condition."""
+        return self.derivation.holds
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Those that it needs."""
+        return self.derivation.conditions
+
+
+def verdicts(
     equations: Iterable[Equation], max_dim: int, seed: int, workers: Workers, step: str, progress: Progress
-) -> list[Derivation]:
-    """Whether and under which conditions equations hold, over shapes up to `max_dim`."""
+) -> list[Verdict]:
+    """Whether equations hold, over shapes up to `max_dim`; up to 3 at least where smaller ones don't fit."""
     tasks = [(equation, max_dim, seed) for equation in equations]
     found = []
-    for derivation in workers.map(_derived, tasks):
-        found.append(derivation)
+    for verdict in workers.map(_verdict, tasks):
+        found.append(verdict)
         progress(step, len(found), len(tasks))
     return found
 
 
-def _derived(task: tuple[Equation, int, int]) -> Derivation:
+def _verdict(task: tuple[Equation, int, int]) -> Verdict:
     equation, max_dim, seed = task
-    return derive(to_substitution(equation), max_dim, seed)
+    substitution = to_substitution(equation)
+    derivation = derive(substitution, max_dim, seed)
+    if not derivation.shapes and max_dim < LARGER_DIM:
+        max_dim = LARGER_DIM
+        derivation = derive(substitution, max_dim, seed)
+    if not derivation.holds:
+        return Verdict(derivation)
+    given = set(CONDITIONS)
+    for shapes in small_shapes(substitution, max_dim, seed):
+        types = {number: TermType(shape) for number, shape in shapes.items()}
+        found = list(convolutions(substitution, types))
+        satisfied = {name for name in given if found and CONDITIONS[name].holds(found)}
+        if satisfied.issuperset(derivation.conditions):
+            given &= satisfied
+            if given.issubset(derivation.conditions):
+                break
+    return Verdict(derivation, frozenset(given))
 
 
 def paired_family(task: tuple[Plan, int, Path]) -> Paired:

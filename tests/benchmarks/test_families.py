@@ -1,4 +1,4 @@
-"""The benchmark of convolution families: its forms apply, keep the outputs, and its files keep what was not measured."""
+"""The benchmark of convolution families: forms apply and keep the outputs, files keep what was not measured."""
 
 import json
 
@@ -13,8 +13,8 @@ from tests.graph_rewrite.rules.checking import ops, random_feeds
 def small(family):
     """The forms of a family with a small graph of the kind it is measured on."""
     return {
-        "winograd": (families.layers(16, (8, 8), (3, 3)), families.WINOGRAD),
-        "convolution_nd": (families.layers(16, (4, 4, 4), (3, 3, 3)), families.CLIPS),
+        "winograd": (families.layers(16, (8, 8), (3, 3)), families.WINOGRAD[::2]),
+        "convolution_nd": (families.layers(16, (4, 3, 3), (3, 3, 3)), families.CLIPS[::2]),
         "dilation": (
             families.layers(16, (8, 8), (3, 3), "pads=[2,2,2,2], dilations=[2,2]"), families.DILATED,
         ),
@@ -63,6 +63,4 @@ def test_writing_replaces_the_rows_of_measured_families_only(tmp_path, monkeypat
     assert text.startswith("# Families")
     assert "old" not in text
     assert "| 16 @ 8x8 | Rows2 | 1.00 ms | 2.00 | 1.90 to 2.10 | 1e-07 | 30 |" in text
-    assert [path.name for path in tmp_path.iterdir()] == ["families.md", "results"] or len(
-        list(tmp_path.iterdir())
-    ) == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"families.md", "results"}  # no temporary file is left

@@ -1,0 +1,47 @@
+"""The benchmark of the regional meter: its arithmetic, and that it runs and prints what scripts rely on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.regional import Pair, agreement
+from tests.envs.fakes import write_tower
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pair(regional: float, whole: float, half: float = 1.0) -> Pair:
+    return Pair("rule", 1, regional, half, 0.1, whole, half)
+
+
+def test_agreement_of_equal_and_of_opposite_findings() -> None:
+    same = agreement([pair(x, x) for x in (1.0, 2.0, 4.0)], whole_s=10.0)
+    assert same == pytest.approx({"correlation": 1.0, "median_error": 0.0, "p90_error": 0.0, "explained": 1.0})
+    opposite = agreement([pair(x, -x, half=0.1) for x in (1.0, 2.0, 4.0)], whole_s=10.0)
+    assert opposite["correlation"] == pytest.approx(-1.0)
+    assert opposite["median_error"] == pytest.approx(0.4)
+    assert opposite["explained"] == 0.0
+
+
+def test_intervals_of_both_explain_a_distance() -> None:
+    # The square root of 2 lies between.
+    assert agreement([pair(0.0, 1.3), pair(0.0, 1.5)], whole_s=1.0)["explained"] == 0.5
+
+
+@pytest.mark.slow
+def test_prints_one_json_object_and_nothing_else(tmp_path: Path) -> None:
+    model = write_tower(tmp_path / "tower.onnx")
+    command = [
+        sys.executable, "-m", "benchmarks.regional", "--model", f"file:{model}", "--rewrites", "2", "--whole-s", "0.1",
+        "--repeats", "2", "--whole-repeats", "0", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    found = json.loads(done.stdout)
+    assert list(found) == ["model", "latency_s", "pairs", "agreement", "false_positives"]
+    assert len(found["pairs"]) == 2
+    assert [entry["comparisons"] for entry in found["false_positives"]] == [2]
