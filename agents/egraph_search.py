@@ -21,7 +21,7 @@ is chosen only where there is nothing else, and yet small enough for the toleran
 HEDGES = (0.0, 0.05, 0.15, 0.5, 1.5)
 """Surcharges on e-nodes that the original graph lacks, one extraction each. The sum of operators misleads (it knows of
 no fusion and no layout), and less where less is changed: the larger the surcharge, the closer to the original."""
-EXTRACTION_SECONDS = 10.0
+EXTRACTION_SECONDS = 5.0
 """Most seconds of one extraction."""
 
 

@@ -1,7 +1,8 @@
 """RewriteGym: faster ONNX models by verified graph rewrites, chosen from measured latency.
 
 Importing this package registers the Gymnasium environments ``rewritegym/GraphRewrite-v0`` and
-``rewritegym/EGraphRewrite-v0`` and nothing more: the names below are imported when they are first used, so PyTorch and ONNX Runtime are not loaded before they are needed.
+``rewritegym/EGraphRewrite-v0`` and nothing more: the names below are imported when they are first used, so PyTorch and
+ONNX Runtime are not loaded before they are needed.
 """
 
 from importlib import import_module

@@ -6,6 +6,7 @@ import importlib
 from functools import cache
 
 from graph_rewrite.rule import Rule
+from graph_rewrite.soundness.certificate import require
 
 FAMILIES = (
     "elimination",
@@ -49,9 +50,12 @@ def all_rules() -> tuple[Rule, ...]:
     """Every registered rule, in a fixed order: by family, then as its module lists them in `RULES`.
 
     Raises:
+        UncertifiedRuleError: a rule has no certificate, or has changed since it was certified.
         ValueError: two rules have the same name.
     """
-    return registered_rules()
+    rules = registered_rules()
+    require(rules)
+    return rules
 
 
 @cache
@@ -81,6 +85,7 @@ def rule_set(names: str = "default") -> tuple[Rule, ...]:
     """The rules of one set or of several, separated by commas, in the order of `RULE_SETS`.
 
     Raises:
+        UncertifiedRuleError: a rule has no certificate, or has changed since it was certified.
         ValueError: an unknown set, or two rules of the same name.
     """
     wanted = {name.strip() for name in names.split(",")}
@@ -92,7 +97,8 @@ def rule_set(names: str = "default") -> tuple[Rule, ...]:
     found: list[Rule] = []
     for name in RULE_SETS:
         if name in wanted or "all" in wanted:
-            found.extend(all_rules() if name == "default" else shipped_rules(name))
+            found.extend(registered_rules() if name == "default" else shipped_rules(name))
+    require(found)
     seen: set[str] = set()
     for rule in found:
         if rule.name in seen:

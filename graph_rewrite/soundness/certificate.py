@@ -2,7 +2,7 @@
 
 A rule written by hand has a file of its own, `<Name>.json`. Rules that are data have one file per origin, such as
 `generated.json`: there are hundreds of them, and they are made and verified together. `index.json` holds the digest of
-every certified rule and one of the whole package's code, so that the registry can check all of them in milliseconds.
+every certified rule and one of the modules that they come from, so that the registry can check all in milliseconds.
 
 Files are canonical: equal certificates give equal bytes.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph_rewrite.rule import Rule
-from graph_rewrite.soundness.digests import package_digest
+from graph_rewrite.soundness.digests import modules_digest, modules_read
 
 FORMAT = 1
 FOLDER = Path(__file__).resolve().parents[1] / "rules" / "certificates"
@@ -131,7 +131,7 @@ def write(certificates: Iterable[Certificate], *, retire: Iterable[tuple[str, st
     _index.cache_clear()  # another process may have written since
     digests = {name: text for name, text in _index().get("rules", {}).items() if name not in gone}
     digests |= {certificate.rule: certificate.digest for certificate in found}
-    index = {"format": FORMAT, "package": _certified_package(digests), "rules": dict(sorted(digests.items()))}
+    index = {"format": FORMAT, **_certified_modules(digests), "rules": dict(sorted(digests.items()))}
     _replace(FOLDER / "index.json", json.dumps(index, indent=1) + "\n")
     _index.cache_clear()
     return [*by_file, FOLDER / "index.json"]
@@ -140,7 +140,7 @@ def write(certificates: Iterable[Certificate], *, retire: Iterable[tuple[str, st
 def require(rules: Sequence[Rule]) -> None:
     """Refuse rules without a valid certificate.
 
-    Rules written by hand are not even looked at while the package's code is what it was when certificates were last
+    Rules written by hand are not even looked at while their modules are what they were when certificates were last
     written; else each digest is computed from the code.
 
     Raises:
@@ -149,7 +149,7 @@ def require(rules: Sequence[Rule]) -> None:
     """
     index = _index()
     known: Mapping[str, str] = index.get("rules", {})
-    same_code = bool(index.get("package")) and index["package"] == package_digest()
+    same_code = bool(index.get("code")) and index["code"] == modules_digest(index["modules"])
     missing, stale = [], []
     for rule in rules:
         if rule.name not in known:
@@ -168,12 +168,14 @@ def _complaint(missing: Sequence[Rule], stale: Sequence[Rule]) -> str:
     return f"rule {rule.name} {what}{more}: rewritegym rules verify {chosen} --write"
 
 
-def _certified_package(digests: Mapping[str, str]) -> str:
-    """Digest of the package's code; empty while any of its rules is not certified as it is now."""
+def _certified_modules(digests: Mapping[str, str]) -> dict[str, Any]:
+    """Modules that rules written by hand come from, and their digest; none while any of these rules is not certified as
+    it is now."""
     from graph_rewrite.rules import registered_rules
 
     valid = all(digests.get(rule.name) == rule.digest for rule in registered_rules())
-    return package_digest() if valid else ""
+    modules = modules_read() if valid else []
+    return {"modules": modules, "code": modules_digest(modules)}
 
 
 @cache

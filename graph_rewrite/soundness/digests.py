@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,9 @@ from graph_rewrite.ir import digest
 PACKAGE = "graph_rewrite.rules"
 Symbol = tuple[str, str]
 """Module and name of a definition."""
+
+
+_READ: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +70,24 @@ def code_digest(kind: type, bases: tuple[type, ...]) -> str:
     return digest(*loose, *(found[symbol] for symbol in sorted(found)))
 
 
-def package_digest() -> str:
-    """Digest of all modules of the rules' package: while it stays, so does every rule's."""
-    folder = Path(__file__).resolve().parents[1] / "rules"
-    return digest(*(part for file in sorted(folder.glob("*.py")) for part in (file.name, file.read_text("utf-8"))))
+def modules_read() -> list[str]:
+    """Modules of the rules' package that digests computed so far come from."""
+    return sorted(name for name in _READ if name.startswith(f"{PACKAGE}."))
+
+
+def modules_digest(names: Iterable[str]) -> str:
+    """Digest of whole modules of the rules' package: while it stays, so do those of all rules that come from them.
+    Empty where one is missing."""
+    files = [_file_of(name) for name in names]
+    if not files or None in files:
+        return ""
+    return digest(*(Path(file).read_text("utf-8") for file in files if file is not None))
 
 
 @cache
 def _module(name: str) -> _Module:
     """A module's definitions; none for a module without a readable file."""
+    _READ.add(name)
     file = getattr(sys.modules.get(name), "__file__", None) or _file_of(name)
     if file is None or not file.endswith(".py"):
         return _Module({}, {})

@@ -131,7 +131,9 @@ class TestRegistry:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         digest_of_rules = {rule.name: rule.digest for rule in registered_rules()}
-        index = {"format": certificate.FORMAT, "package": digests.package_digest(), "rules": digest_of_rules}
+        modules = digests.modules_read()
+        code = digests.modules_digest(modules)
+        index = {"format": certificate.FORMAT, "modules": modules, "code": code, "rules": digest_of_rules}
         (folder / "index.json").write_text(json.dumps(index))
         monkeypatch.setattr(digests, "code_digest", lambda *args: pytest.fail("a digest was computed"))
         require(registered_rules())
