@@ -173,7 +173,6 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
 
     def state(self) -> dict[str, Any]:
         """The episode as JSON-serialisable values."""
-        assert self._running
         return {
             "format": FORMAT,
             "model_hash": self.problem.model.graph.hash,
