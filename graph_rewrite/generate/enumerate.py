@@ -34,6 +34,8 @@ class Tensor:
     """Names the expression."""
     operators: frozenset[str] = frozenset()
     """Keys of the operators that it is computed by."""
+    is_weight: bool = False
+    """Whether it is a weight of convolutions, in a family that tells them from images."""
     known: frozenset[bytes] = frozenset()
     """Digests of what it was computed from, of its own and of all inputs."""
 
@@ -77,9 +79,12 @@ class Expressions:
     def __post_init__(self) -> None:
         arrays = random_arrays(dict(enumerate(self.types)), np.random.default_rng(self.seed))
         self.tensors = [Tensor(t, arrays[i], _digest(t, arrays[i]), f"x{i}") for i, t in enumerate(self.types)]
+        for number in self.family.weights:
+            self.tensors[number].is_weight = True
         for constant in self.family.constants:
             type_ = TermType((), constant=Term(constant.op, (), constant.params))
             self.tensors.append(Tensor(type_, _NOTHING, constant.op.encode(), constant.op))
+            self.tensors[-1].is_weight = bool(self.family.weights)
         self.leaves = len(self.tensors)
         self._inputs = frozenset(tensor.digest for tensor in self.tensors)
         for tensor in self.tensors:
@@ -104,6 +109,8 @@ class Expressions:
         # Of what makes numbers of numbers only sum and product are enumerated.
         if outputs is None or (outputs[0].size == 1 and not instance.commutes):
             return None
+        if self.family.weights and not self._in_role(instance.op, operands):
+            return None
         sources = [self.tensors[i] for i in operands]
         values = apply(term, types, [source.value for source in sources], seed=self.seed)
         key = self.key(operator, operands)
@@ -116,12 +123,25 @@ class Expressions:
         else:
             after = known.union(digests)
             for index, (type_, value, digest) in enumerate(zip(outputs, values, digests, strict=True)):
-                self.tensors.append(Tensor(type_, value, digest, f"{key}.{index}", operators, after))
+                is_weight = instance.op not in _OF_IMAGES and any(source.is_weight for source in sources)
+                self.tensors.append(Tensor(type_, value, digest, f"{key}.{index}", operators, is_weight, after))
         redundant = any(digest in known for digest in digests)
         recomputes = redundant and not any(digest in self._inputs for digest in digests)
         return Node(key, operator, operands, numbers, redundant, recomputes)
 
+    def _in_role(self, op: str, operands: tuple[int, ...]) -> bool:
+        """Whether images and weights are where they belong, and are not mixed."""
+        weights = [self.tensors[i].is_weight for i in operands]
+        if op == "conv":
+            return not weights[0] and (weights[1] or operands[0] == operands[1])
+        if op in _OF_IMAGES:
+            return not weights[0]
+        sources = [self.tensors[i] for i in operands]
+        tensors = {source.is_weight for source in sources if source.type.size > 1 or source.type.constant}
+        return len(tensors) <= 1 and (op != "enlarge" or all(weights))
 
+
+_OF_IMAGES = ("conv", "maxpool", "avgpool")
 _NOTHING = np.zeros((), dtype=np.int64)
 
 

@@ -46,8 +46,10 @@ class Family:
     """The same inputs in other shapes."""
     constants: tuple[OperatorInstance, ...] = ()
     """Operands beside the inputs; they do not count as operators."""
+    weights: tuple[int, ...] = ()
+    """Inputs that are weights of convolutions; the others are images, where there are weights."""
     squares: bool = False
-    """Whether a convolution may take one tensor as image and weight."""
+    """Whether a convolution may take one image as its weight as well."""
 
 
 def families(ops: Iterable[str]) -> list[Family]:
@@ -169,5 +171,6 @@ def _convolution(padding: str, stride: int) -> Family:
         (*[TermType((2, 2, 5, 5))] * images, *[TermType((2, 2, 3, 3))] * 2, TermType((1,))),
         (*[TermType((4, 4, 6, 6))] * images, *[TermType((4, 4, 3, 3))] * 2, TermType((1,))),
         (_make("iconv", kernel=(3, 3)), _make("cpool", kernel=(3, 3))),
+        tuple(range(images, images + 2)),
         squares=every,
     )

@@ -7,7 +7,6 @@ that a run that was interrupted goes on from there.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,8 +38,6 @@ FULL_DIM = 3
 """Largest dimension of the shapes over which those that remain are verified. Certificates go further."""
 SAMPLES = 6
 """Shapes under which the steps between the sides of an implied equation must have types."""
-CHUNK = 16
-"""Equations that a process looks at in one go."""
 SAME_AS_RELU = ("sigmoid", "tanh")
 COPIED = 2
 """Operators of the smaller side of an equation that is copied with other activations, at most."""
@@ -199,48 +196,30 @@ def _independent(
                 kept.append(equation)
                 implication.add(equation, verdict.conditions)
             progress("implied by others", number + 1, len(candidates))
-        kept = _without_rearrangements(kept, known, workers, progress)
+        kept = _without_rearrangements(kept, known, progress)
         new = [equation for equation in kept if equation not in full]
-        found = verdicts(new, FULL_DIM, plan.seed, workers, "verification, larger shapes", progress)
-        full.update(zip(new, found, strict=True))
+        for seed in (plan.seed, plan.seed + 1):
+            found = verdicts(new, FULL_DIM, seed, workers, "verification, larger shapes", progress)
+            full.update((e, v.joined(full[e]) if e in full else v) for e, v in zip(new, found, strict=True))
         if all(full[e].holds and full[e].conditions == holding[e].conditions for e in new):
             refuted = [(equation, verdict) for equation, verdict in full.items() if not verdict.holds]
             return {equation: full[equation] for equation in kept}, sorted(refuted, key=lambda r: simplicity(r[0]))
 
 
 def _without_rearrangements(
-    kept: list[Equation], known: Mapping[Equation, Verdict], workers: Workers, progress: Progress
+    kept: list[Equation], known: Mapping[Equation, Verdict], progress: Progress
 ) -> list[Equation]:
-    """Without rearrangements that up to four applications of equations of fewer operators lead to."""
-    left: list[Equation] = []
-    for size, group in itertools.groupby(kept, key=lambda equation: simplicity(equation)[0]):
-        level = list(group)
-        doubtful = [(equation, known[equation]) for equation in level if is_rearrangement(equation)]
-        others = [(equation, known[equation]) for equation in left]
-        tasks = [(others, doubtful[start : start + CHUNK]) for start in range(0, len(doubtful), CHUNK)]
-        reached: set[Equation] = set()
-        for done, found in enumerate(workers.map(_reached, tasks)):
-            reached.update(found)
-            progress(f"implied by longer paths, {size} operators", done + 1, len(tasks))
-        left += [equation for equation in level if equation not in reached]
-    return left
-
-
-Judged = list[tuple[Equation, Verdict]]
-
-
-def _reached(task: tuple[Judged, Judged]) -> list[Equation]:
-    others, doubtful = task
+    """Without rearrangements that up to four applications of simpler equations lead to."""
     implication = Implication()
-    for equation, verdict in others:
-        implication.add(equation, verdict.conditions)
-    return [
-        equation
-        for equation, verdict in doubtful
-        if implication.reaches(
-            equation, verdict.given, _Allowed(equation, verdict.conditions, verdict.given & implication.conditions)
-        )
-    ]
+    left: list[Equation] = []
+    for number, equation in enumerate(kept):
+        verdict = known[equation]
+        allowed = _Allowed(equation, verdict.conditions, verdict.given & implication.conditions)
+        if not (is_rearrangement(equation) and implication.reaches(equation, verdict.given, allowed)):
+            implication.add(equation, verdict.conditions)
+            left.append(equation)
+        progress("implied by longer paths", number + 1, len(kept))
+    return left
 
 
 @dataclass(slots=True)

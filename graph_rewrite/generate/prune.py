@@ -195,13 +195,16 @@ def _node(expression: Expression) -> object:
 
 
 def is_rearrangement(equation: Equation) -> bool:
-    """Whether each input occurs as often on one side as on the other and the operators are of several kinds, or an
-    operator takes the same operand twice: what longer paths of other equations mostly lead to."""
+    """Whether longer paths of other equations are likely to lead from one side to the other: each input occurs as often
+    on both, or an operator takes the same operand twice.
+
+    Chains of products are no rearrangements here: TASO's file has one that needs three steps.
+    """
     nodes = [e for side in equation for e in subexpressions(side) if not isinstance(e, int)]
     if any(len(e[2]) == 2 and e[2][0] == e[2][1] for e in nodes):
         return True
     counts = [Counter(name for output in side for name in _occurrences(output)) for side in equation]
-    return counts[0] == counts[1] and len({e[0] for e in nodes}) > 1
+    return counts[0] == counts[1] and {e[0] for e in nodes} != {"matmul"}
 
 
 def _occurrences(expression: Expression) -> Iterator[int]:

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import TypeVar
@@ -28,7 +28,7 @@ from graph_rewrite.generate.terms import SIGNATURES
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FORMAT = 5
+FORMAT = 6
 """Of the state; a new one starts every run anew."""
 LARGER_DIM = 3
 
@@ -92,6 +92,13 @@ class Verdict:
     def conditions(self) -> tuple[str, ...]:
         """Those that it needs."""
         return self.derivation.conditions
+
+    def joined(self, other: Verdict) -> Verdict:
+        """Both, over different samples of shapes: the failure if there is one, else the conditions of both."""
+        if not (self.holds and other.holds):
+            return other if self.holds else self
+        conditions = tuple(sorted({*self.conditions, *other.conditions}))
+        return Verdict(replace(self.derivation, conditions=conditions), self.given & other.given | set(conditions))
 
 
 def verdicts(

@@ -102,9 +102,9 @@ class RegionalMeter:
     """Times what differs between two graphs, and nothing else, in a worker process.
 
     Each kind of changed region is cut out of both graphs with a margin of neighbours and timed in turn, in batches of
-    fresh sessions, until its interval is as narrow as wanted or the budget is spent. Of k alike places one is timed and
-    counts k times, with k times its interval; kinds of regions add up. The same kind of region with other weights is
-    answered from memory, the same region with the same weights from `cache`.
+    fresh sessions, in both orders, until its interval is as narrow as wanted or the budget is spent. Of k alike places
+    one is timed and counts k times, with k times its interval; kinds of regions add up. The same kind of region with
+    other weights is answered from memory, the same region with the same weights from `cache`.
 
     What it cannot see: caches that the rest of the model fills, memory bandwidth that weights of other layers take, and
     optimisations of ONNX Runtime that reach farther than the margin, such as the blocked layout of a whole network.
@@ -225,6 +225,10 @@ class RegionalMeter:
                 with self._lock:
                     paths = paths or [materialize(graph, self.workspace) for graph in (cut.before, cut.after)]
                     blocks += self._batch(paths, deployment, feeds)
+                    # The same again with the sides exchanged: where a session's memory lies depends on its turn, from
+                    # batch to batch alike, and would pass for a difference.
+                    exchanged = self._batch(paths[::-1], deployment, feeds)
+                    blocks += [Block(block.candidate, block.baseline, block.repeats) for block in exchanged]
                 timing = _timing_of(blocks)
                 wanted = RESOLUTION * timing.region_seconds
                 if self.resolution_s is not None:
