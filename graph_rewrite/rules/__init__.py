@@ -116,14 +116,14 @@ def families() -> dict[str, list[Rule]]:
 
 
 def find_rule(name: str) -> Rule:
-    """The rule of this name.
+    """The rule of this name, from any set.
 
     Raises:
         KeyError: no such rule; the message names close ones.
     """
     import difflib
 
-    known = {rule.name: rule for rule in all_rules()}
+    known = {rule.name: rule for rule in rule_set("all")}
     if name not in known:
         close = difflib.get_close_matches(name, known, n=3)
         hint = f"; did you mean {', '.join(close)}?" if close else ""

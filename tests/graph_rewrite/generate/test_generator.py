@@ -15,7 +15,14 @@ from graph_rewrite.generate.expressions import canonical, from_substitution, to_
 from graph_rewrite.generate.families import families
 from graph_rewrite.generate.fingerprint import concatenate, enumerate_graphs
 from graph_rewrite.generate.pairing import pair
-from graph_rewrite.generate.prune import Implication, is_renaming, renaming_groups, smaller, without_renamings
+from graph_rewrite.generate.prune import (
+    Implication,
+    is_rearrangement,
+    is_renaming,
+    renaming_groups,
+    smaller,
+    without_renamings,
+)
 from graph_rewrite.generate.semantics import TermType, evaluate, output_types, random_arrays
 from graph_rewrite.generate.serial import from_json, to_json
 from graph_rewrite.generate.terms import INPUT, SIGNATURES, Operand, Side, Substitution, term
@@ -77,6 +84,8 @@ def test_no_graph_is_built_twice_and_each_is_built():
         for instance in family.operators:
             for a in tensors:
                 for b in tensors if instance.inputs == 2 else [None]:
+                    if a == b:
+                        continue
                     operands = [a] if b is None else sorted((a, b))
                     node = f"{instance.op}{instance.params}({','.join(operands)})"
                     if node not in graph and frozenset((*graph, node)) not in every:
@@ -144,8 +153,16 @@ def test_renamings_are_left_out_and_others_kept():
     other = canonical(((relu(matmul(0, 1)),), (matmul(0, 1, "relu"),)))
     assert is_renaming(general, special)
     assert not is_renaming(special, general)
-    kept = [e for group in renaming_groups([special, other, general]) for e in without_renamings(group)]
-    assert sorted(kept, key=str) == sorted([general, other], key=str)
+
+    def kept(known):
+        groups = renaming_groups([special, other, general])
+        return {e for group in groups for e in without_renamings((group, known))}
+
+    assert kept({}) == {general, other}
+    # One that needs a condition leaves out only what holds nowhere else.
+    needs = {general: (("one group",), frozenset({"one group"}))}
+    assert kept(needs) == {general, other, special}
+    assert kept({**needs, special: ((), frozenset({"one group"}))}) == {general, other}
 
 
 def test_common_subgraphs_become_inputs_and_common_roots_are_taken_off():
@@ -179,15 +196,48 @@ def test_an_equation_under_conditions_implies_nothing_that_is_under_none():
 
 
 def test_merging_is_not_implied_by_splitting():
-    """From (relu(x0), relu(x1)) no single step leads to the merge, though each half of the split is an equation."""
+    """No rule joins any two tensors there are: from (relu(x0), relu(x1)) no step leads towards the merge."""
     implication = Implication()
     implication.add(((split(concat(0, 1), 0), split(concat(0, 1), 1)), (0, 1)))
     implication.add(((relu(concat(0, 1)),), (concat(relu(0), relu(1)),)))
-    merged = ((split(relu(concat(0, 1)), 0), split(relu(concat(0, 1)), 1)), (relu(0), relu(1)))
-    assert implication.implies(merged, (), lambda before, after: True)
-    alone = Implication()
-    alone.add(((split(relu(concat(0, 1)), 0),), (relu(0),)))
-    assert not alone.implies(merged, (), lambda before, after: True)
+    halves = split(relu(concat(0, 1)), 0), split(relu(concat(0, 1)), 1)
+    assert not implication.implies((halves, (relu(0), relu(1))), (), lambda before, after: True)
+    assert implication.implies(((halves[0],), (relu(0),)), (), lambda before, after: True)
+
+
+def test_longer_paths_leave_out_rearrangements_only():
+    implication = Implication()
+    implication.add(canonical(((relu(concat(0, 1)),), (concat(relu(0), relu(1)),))))
+    allowed = lambda before, after: True  # noqa: E731
+    three = ((concat(relu(concat(relu(0), relu(1))), relu(2)),), (relu(relu(concat(0, 1))),))
+    assert not implication.reaches(three, (), allowed)
+    deep = ((relu(concat(concat(0, 1), concat(2, 3))),), (concat(*(concat(relu(a), relu(a + 1)) for a in (0, 2))),))
+    assert not implication.implies(deep, (), allowed)
+    assert implication.reaches(deep, (), allowed)
+    assert is_rearrangement(deep)
+    assert is_rearrangement(((add(0, 0),), (relu(0),)))
+    assert not is_rearrangement(((add(matmul(0, 1), 1),), (matmul(relu(0), 1),)))
+    assert not is_rearrangement(((matmul(matmul(0, 1), 2),), (matmul(0, matmul(1, 2)),)))
+
+
+def test_images_and_weights_keep_their_places():
+    family = next(f for f in families(("conv", "ewadd", "enlarge", "iconv")) if f.weights)
+    weights = {*family.weights, len(family.inputs)}
+    expressions = Expressions(family, family.inputs, 1, 2)
+    found = 0
+    for code, _ in Enumeration(expressions).graphs():
+        instance = family.operators[code[0]]
+        operands = code[1 : 1 + instance.inputs]
+        if instance.op == "conv":
+            image, weight = operands
+            assert image not in weights
+            assert weight in weights or weight == image
+            found += 1
+        elif instance.op == "enlarge":
+            assert operands[0] in weights
+        elif max(map(expressions.tensors.__getitem__, operands), key=lambda t: t.type.size).type.size > 1:
+            assert len({operand in weights for operand in operands}) == 1
+    assert found > 10
 
 
 def test_json_round_trip_and_refusals():
