@@ -106,6 +106,8 @@ class Derivation:
     shapes: int = 0
     """Shapes tried, all with types on both sides."""
     counterexample: Counterexample | None = None
+    given: frozenset[str] = frozenset()
+    """Conditions that all those shapes satisfy which satisfy the ones needed."""
 
     @property
     def reason(self) -> str:
@@ -175,7 +177,8 @@ def derive(substitution: Substitution, max_dim: int = 4, seed: int = 0) -> Deriv
             if len(under) > most and all(under) and (len(under) > 1 or len(tried) == 1):
                 weakest, most = names, len(under)
     if most:
-        return Derivation(True, tuple(sorted(weakest)), most, len(tried))
+        given = frozenset.intersection(*(satisfied for _, satisfied in tried if satisfied.issuperset(weakest)))
+        return Derivation(True, tuple(sorted(weakest)), most, len(tried), given=given)
     # The one under the most conditions: nothing that could be asked for excludes it.
     worst = max(first, key=len) if first else None
     return Derivation(False, (), 0, len(tried), None if worst is None else first[worst])

@@ -159,7 +159,8 @@ def _convolution(padding: str, stride: int) -> Family:
         *map(_make, ("ewadd", "ewmul", "smul", "relu") if every else ("ewadd", "smul", "relu")),
         *[_make("conv", activation=activation, **window) for activation in ("none", "relu")],
         *_joins(4, (0, 1)),
-        *([_make("enlarge", kernel=(5, 5))] if padding == "same" else []),
+        # With a larger stride or no padding, a larger kernel gives something else.
+        *([_make("enlarge", kernel=(5, 5))] if every else []),
         _make("maxpool", kernel=(3, 3), **window),
         _make("avgpool", kernel=(3, 3), **window),
     ]

@@ -87,12 +87,9 @@ def _finish(
     plan: Plan, tested: list[Equation], table: dict[str, int], workers: Workers, progress: Progress
 ) -> dict[str, Any]:
     verifier = _Verifier(plan, workers, progress)
-    general = verifier.general(tested)
-    table["input renaming"] = len(general)
-    general = verifier.general(without_common_subgraphs(general, verifier.needed))
-    table["common subgraph"] = len(general)
-    holding = {equation: verifier.verdicts[equation] for equation in general if verifier.verdicts[equation].holds}
-    table["verified"] = len(holding)
+    general, reduced = verifier.reduce(tested)
+    table["input renaming"], table["common subgraph"] = len(general), len(reduced)
+    holding = {equation: verifier.verdicts[equation] for equation in reduced}
     kept, refuted = _independent(plan, holding, workers, progress)
     table["implied by others"] = len(kept)
     equations = [to_substitution(equation, verdict.conditions) for equation, verdict in kept.items()]
@@ -158,22 +155,30 @@ class _Verifier:
         self.verdicts.update(zip(new, found, strict=True))
         return {e: (self.verdicts[e].conditions, self.verdicts[e].given) for e in asked if self.verdicts[e].holds}
 
-    def general(self, equations: Iterable[Equation]) -> list[Equation]:
-        """Equations that hold and are no renaming of others that hold as widely."""
-        open_ = list(equations)
+    def reduce(self, tested: Iterable[Equation]) -> tuple[list[Equation], list[Equation]]:
+        """Equations that are no renaming of others, and what is left of them without common subgraphs.
+
+        Those left are verified. Where one fails, or needs conditions, what it had left out is looked at again.
+        """
+        open_ = list(tested)
         while True:
-            known = self.needed(equation for equation in open_ if equation in self.verdicts)
-            tasks = [(group, {e: known[e] for e in group if e in known}) for group in renaming_groups(open_)]
-            found: list[Equation] = []
-            for group in self.workers.map(without_renamings, tasks):
-                found += group
-                self.progress("input renaming", len(found), len(open_))
-            new = [equation for equation in found if equation not in self.verdicts]
+            general = self._general(open_)
+            reduced = self._general(without_common_subgraphs(general, self.needed))
+            new = [equation for equation in reduced if equation not in self.verdicts]
             self.needed(new, "verification")
-            refuted = {equation for equation in found if not self.verdicts[equation].holds}
+            refuted = {equation for equation in reduced if not self.verdicts[equation].holds}
             if not refuted and not any(self.verdicts[equation].conditions for equation in new):
-                return sorted(found, key=simplicity)
+                return general, reduced
             open_ = [equation for equation in open_ if equation not in refuted]
+
+    def _general(self, equations: list[Equation]) -> list[Equation]:
+        known = self.needed(equation for equation in equations if equation in self.verdicts)
+        tasks = [(group, {e: known[e] for e in group if e in known}) for group in renaming_groups(equations)]
+        found: list[Equation] = []
+        for group in self.workers.map(without_renamings, tasks):
+            found += group
+            self.progress("input renaming", len(found), len(equations))
+        return sorted(found, key=simplicity)
 
 
 def _independent(

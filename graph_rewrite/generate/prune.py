@@ -116,24 +116,24 @@ def without_common_subgraphs(
     """Equations with what both sides share taken out, as long as an equation remains that holds as widely.
 
     Args:
-        equations: all of them hold.
+        equations: candidates, whether they hold is not asked.
         needed: gives the conditions of several equations, without those that do not hold.
     """
     open_ = list(dict.fromkeys(equations))
-    known = {**needed(open_)}
-    refuted: set[Equation] = set()
+    known: dict[Equation, tuple[tuple[str, ...], frozenset[str]]] = {}
     done: dict[Equation, None] = {}
     while open_:
         choices = {equation: list(smaller(equation)) for equation in open_}
-        asked = sorted({c for found in choices.values() for c in found if c not in known}, key=simplicity)
-        known.update(needed([equation for equation in asked if equation not in refuted]))
-        refuted.update(equation for equation in asked if equation not in known)
+        known.update(needed(sorted({choice for found in choices.values() for choice in found}, key=simplicity)))
+        # What follows from an equation that needs nothing holds without a look; else the conditions are compared.
+        valid = {equation: [c for c in found if c in known] for equation, found in choices.items()}
+        known.update(needed([e for e, found in valid.items() if found and all(known[c][0] for c in found)]))
         following: dict[Equation, None] = {}
-        for equation in open_:
-            given = known[equation][1]
-            valid = [c for c in choices[equation] if c in known and given.issuperset(known[c][0])]
-            if valid:
-                following.update(dict.fromkeys(valid[:1]))
+        for equation, found in valid.items():
+            given = known[equation][1] if equation in known else frozenset()
+            wide = [choice for choice in found if given.issuperset(known[choice][0])]
+            if wide:
+                following.update(dict.fromkeys(wide[:1]))
             else:
                 done[equation] = None
         open_ = [equation for equation in following if equation not in done]
@@ -203,7 +203,9 @@ def is_rearrangement(equation: Equation) -> bool:
     nodes = [e for side in equation for e in subexpressions(side) if not isinstance(e, int)]
     if any(len(e[2]) == 2 and e[2][0] == e[2][1] for e in nodes):
         return True
-    counts = [Counter(name for output in side for name in _occurrences(output)) for side in equation]
+    # Both outputs of a split are one operator.
+    ends = [{_node(output): output for output in side}.values() for side in equation]
+    counts = [Counter(name for output in side for name in _occurrences(output)) for side in ends]
     return counts[0] == counts[1] and {e[0] for e in nodes} != {"matmul"}
 
 

@@ -15,20 +15,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from graph_rewrite.generate.conditions import CONDITIONS, Derivation, convolutions, derive
+from graph_rewrite.generate.conditions import Derivation, derive
 from graph_rewrite.generate.expressions import Equation, equation_key, from_substitution, to_substitution
 from graph_rewrite.generate.families import Family, families
 from graph_rewrite.generate.fingerprint import Graphs, concatenate, enumerate_graphs
 from graph_rewrite.generate.pairing import Paired, pair
-from graph_rewrite.generate.semantics import TermType
 from graph_rewrite.generate.serial import from_json, to_json
-from graph_rewrite.generate.small_shapes import small_shapes
 from graph_rewrite.generate.terms import SIGNATURES
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FORMAT = 6
+FORMAT = 7
 """Of the state; a new one starts every run anew."""
 LARGER_DIM = 3
 
@@ -118,20 +116,8 @@ def _verdict(task: tuple[Equation, int, int]) -> Verdict:
     substitution = to_substitution(equation)
     derivation = derive(substitution, max_dim, seed)
     if not derivation.shapes and max_dim < LARGER_DIM:
-        max_dim = LARGER_DIM
-        derivation = derive(substitution, max_dim, seed)
-    if not derivation.holds:
-        return Verdict(derivation)
-    given = set(CONDITIONS)
-    for shapes in small_shapes(substitution, max_dim, seed):
-        types = {number: TermType(shape) for number, shape in shapes.items()}
-        found = list(convolutions(substitution, types))
-        satisfied = {name for name in given if found and CONDITIONS[name].holds(found)}
-        if satisfied.issuperset(derivation.conditions):
-            given &= satisfied
-            if given.issubset(derivation.conditions):
-                break
-    return Verdict(derivation, frozenset(given))
+        derivation = derive(substitution, LARGER_DIM, seed)
+    return Verdict(derivation, derivation.given)
 
 
 def paired_family(task: tuple[Plan, int, Path]) -> Paired:
