@@ -28,7 +28,7 @@ class Generate:
     ops: str = ALL
     """Operators, separated by commas; `all` for every one."""
     max_ops: int = 3
-    """Operators of a graph, at most; constants are not counted."""
+    """Operators of a graph, at most; constants are counted."""
     seed: int = 0
     """Draws values, uninterpreted functions and shapes."""
     processes: int = 0

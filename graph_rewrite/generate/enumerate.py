@@ -63,7 +63,8 @@ class Expressions:
         family: operators and inputs.
         types: types of the inputs; the family's own or those for tests.
         seed: draws the inputs' values and the uninterpreted functions.
-        max_ops: of a graph. Expressions of so many operators are operands of nothing: their values are not kept.
+        max_ops: of a graph, constants counted. Expressions of so many operators are operands of nothing: their values
+            are not kept.
     """
 
     family: Family
@@ -157,7 +158,7 @@ class Enumeration:
     A graph is built in one order of its operators only, the smallest by `Node.key` among those in which operands come
     first: an operator may not come after a larger one that it could stand before. Two restrictions leave out what says
     little: no operator takes the same operand twice (but a convolution, in some families), and a graph uses one
-    constant, once.
+    constant, once, which counts as an operator.
     """
 
     expressions: Expressions
@@ -166,25 +167,25 @@ class Enumeration:
 
     def graphs(self) -> Iterator[tuple[Code, tuple[int, ...]]]:
         """Codes of all graphs with at most `MAX_OUTPUTS` outputs, and those outputs (tensors of `expressions`)."""
-        yield from self._build([], list(range(self.expressions.leaves)), ())
+        yield from self._build([], list(range(self.expressions.leaves)), (), self.expressions.max_ops)
 
     def _build(
-        self, nodes: list[Node], tensors: list[int], unused: tuple[int, ...]
+        self, nodes: list[Node], tensors: list[int], unused: tuple[int, ...], left: int
     ) -> Iterator[tuple[Code, tuple[int, ...]]]:
-        left = self.expressions.max_ops - len(nodes)
-        for node in self._next(nodes, tensors):
+        constants = range(len(self.expressions.types), self.expressions.leaves)
+        for node in self._next(nodes, tensors if left > 1 else [i for i in tensors if i not in constants]):
             outputs = tuple(i for i in unused if i not in node.operands) + node.outputs
+            spent = any(operand in constants for operand in node.operands)
+            after = left - 1 - spent
             # Each further operator takes two outputs away and adds one, at best.
-            if len(outputs) - (left - 1) > MAX_OUTPUTS:
+            if len(outputs) - after > MAX_OUTPUTS:
                 continue
             grown = [*nodes, node]
             if len(outputs) <= MAX_OUTPUTS and not node.recomputes and not (node.redundant and outputs != node.outputs):
                 yield self._code(grown), outputs
-            if left > 1 and not node.redundant:
-                constants = range(len(self.expressions.types), self.expressions.leaves)
-                spent = any(operand in constants for operand in node.operands)
+            if after and not node.redundant:
                 left_over = [i for i in tensors if i not in constants] if spent else tensors
-                yield from self._build(grown, [*left_over, *node.outputs], outputs)
+                yield from self._build(grown, [*left_over, *node.outputs], outputs, after)
 
     def _next(self, nodes: list[Node], tensors: list[int]) -> Iterator[Node]:
         find = self.expressions.node

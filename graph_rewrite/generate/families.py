@@ -45,7 +45,7 @@ class Family:
     test_inputs: tuple[TermType, ...]
     """The same inputs in other shapes."""
     constants: tuple[OperatorInstance, ...] = ()
-    """Operands beside the inputs; they do not count as operators."""
+    """Operands beside the inputs."""
     weights: tuple[int, ...] = ()
     """Inputs that are weights of convolutions; the others are images, where there are weights."""
     squares: bool = False

@@ -26,7 +26,7 @@ from graph_rewrite.generate.terms import SIGNATURES
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-FORMAT = 7
+FORMAT = 8
 """Of the state; a new one starts every run anew."""
 LARGER_DIM = 3
 
