@@ -67,6 +67,17 @@ class Improvement:
     latency_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """An e-graph under construction after a rule was applied; the first of a run names no rule."""
+
+    rule: str
+    nodes: int
+    """E-nodes."""
+    cost_ms: float
+    """What the cost model says the best graph in it takes, by the shared greedy extraction."""
+
+
 @dataclass(slots=True)
 class Search:
     """Bookkeeping shared by all agents: spends the budget, keeps what was measured and the best so far."""
@@ -79,6 +90,8 @@ class Search:
     """Every new best, in order."""
     applications: int = 0
     """Candidates applied so far; agents that apply them otherwise than by `apply` add to it."""
+    growth: list[Growth] = field(default_factory=list)
+    """How an agent on an e-graph built it, rule by rule."""
     _start: float = field(default_factory=time.monotonic)
     _charged: float = 0.0
 
@@ -114,6 +127,10 @@ class Search:
     def charge(self, seconds: float) -> None:
         """Count seconds that another search already spent for this one too, so that no agent gains by coming later."""
         self._charged += max(0.0, seconds)
+
+    def exclude(self, seconds: float) -> None:
+        """Leave seconds out that no search has to pay for: those of pricing an operator, known from then on."""
+        self._charged -= max(0.0, seconds)
 
     def apply(self, candidate: Candidate) -> Graph | None:
         """The graph that a candidate leads to, counted as an application; None where it gives no valid graph."""
@@ -163,6 +180,8 @@ class OptimizationResult:
     verified: bool
     max_rel_error: float
     message: str = ""
+    growth: tuple[Growth, ...] = ()
+    """How the e-graph was built, rule by rule; empty for agents without one."""
 
     @property
     def trajectory(self) -> tuple[tuple[float, int, float], ...]:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agents.base import Search
 from envs.problem import Problem
 from graph_rewrite.candidates import edit_of
 from graph_rewrite.ir import Graph
-from graph_rewrite.latency import BaselineError, OperatorCostMeter, OperatorSpec
+from graph_rewrite.latency import BaselineError, MeasurementCache, OperatorCostMeter, OperatorSpec
 from graph_rewrite.operators import operator_of, operators_of
 
 GraphCost = Callable[[Graph], float]
@@ -21,36 +22,75 @@ GraphCost = Callable[[Graph], float]
 
 @dataclass(eq=False)
 class OperatorPrices:
-    """What operators take alone, each distinct one timed once, with the seconds that the timing took.
+    """What operators take alone, each distinct one timed once.
+
+    Prices belong to the machine and not to a search: what the timing takes is not part of a search's seconds. Nor may
+    it go on for ever: see `pricing_seconds`.
 
     Args:
         time_alone: milliseconds of an operator alone; infinite where it cannot be run.
     """
 
     time_alone: Callable[[OperatorSpec], float]
-    _known: dict[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+    seconds: float = 0.0
+    """What all timings have taken so far."""
+    _known: dict[str, float] = field(default_factory=dict, repr=False)
 
-    def price(self, spec: OperatorSpec) -> tuple[float, float]:
-        """(milliseconds, seconds of the first timing) of an operator."""
-        known = self._known.get(spec.key)
-        if known is None:
+    def known(self, spec: OperatorSpec) -> float | None:
+        """Milliseconds of an operator where it was timed before."""
+        return self._known.get(spec.key)
+
+    def price(self, spec: OperatorSpec, search: Search | None = None) -> float:
+        """Milliseconds of an operator. Of the clock of `search` this takes nothing."""
+        ms = self._known.get(spec.key)
+        if ms is None:
             begin = time.monotonic()
-            ms = self.time_alone(spec)
-            known = self._known[spec.key] = ms, time.monotonic() - begin
-        return known
+            ms = self._known[spec.key] = self.time_alone(spec)
+            taken = time.monotonic() - begin
+            self.seconds += taken
+            if search is not None:
+                search.exclude(taken)
+        return ms
+
+
+PRICING_SHARE = 0.5
+"""Part of a search's seconds that may be spent on pricing beside them, the first time that operators are met."""
+
+
+class Pricing:
+    """Prices as one search sees them: what its clock does not count, and until when new operators are timed.
+
+    Args:
+        prices: what is known of the machine.
+        search: whose clock does not count the timings; None for one without limits.
+    """
+
+    def __init__(self, prices: OperatorPrices, search: Search | None = None) -> None:
+        self.prices, self._search = prices, search
+        self._most = math.inf if search is None else PRICING_SHARE * search.budget.seconds
+        self._began = prices.seconds
+
+    def price(self, spec: OperatorSpec) -> float | None:
+        """Milliseconds of an operator; infinite where it cannot be run, None where it was not timed before and the
+        time for pricing is over."""
+        known = self.prices.known(spec)
+        if known is not None:
+            return known
+        if self.prices.seconds - self._began >= self._most:
+            return None
+        return self.prices.price(spec, self._search)
 
 
 class SumOfOperators:
     """The cost of graphs as one search sees it. Callable: graph -> milliseconds.
 
     Only operators that a rewrite brought in or connected otherwise are looked at; the rest is taken over from the
-    graph before. Prices that another search paid for are charged to this one by `charge(seconds)`, once each. Sums
-    are exact to rounding, so equal operators give equal costs in any order.
+    graph before. Sums are exact to rounding, so equal operators give equal costs in any order. A graph with an
+    operator that came too late to be priced costs infinitely much.
     """
 
-    def __init__(self, prices: OperatorPrices, charge: Callable[[float], None] = lambda seconds: None) -> None:
-        self._prices, self._charge = prices, charge
-        self._charged: set[str] = set()
+    def __init__(self, prices: OperatorPrices, search: Search | None = None) -> None:
+        self._prices, self._pricing = prices, Pricing(prices, search)
 
     def __call__(self, graph: Graph) -> float:
         return math.fsum(self.by_node(graph).values())
@@ -76,16 +116,13 @@ class SumOfOperators:
         spec = operator_of(graph, graph.nodes[node_id])
         if spec is None or spec.is_constant:
             return 0.0
-        begin = time.monotonic()
-        ms, seconds = self._prices.price(spec)
-        if spec.key not in self._charged:
-            self._charged.add(spec.key)
-            self._charge(seconds - (time.monotonic() - begin))
-        return ms
+        ms = self._pricing.price(spec)
+        return math.inf if ms is None else ms
 
 
 def operator_prices(problem: Problem) -> OperatorPrices:
-    """Prices measured in ONNX Runtime for a problem's deployment, shared by all searches of the process.
+    """Prices measured in ONNX Runtime for a problem's deployment, shared by all searches of the process and kept on
+    disk by operator, deployment, machine and version of ONNX Runtime.
 
     The deployment is taken plainly: what the runtime does to a whole graph, a sum of operators cannot see.
     """
@@ -93,7 +130,8 @@ def operator_prices(problem: Problem) -> OperatorPrices:
     if key not in _shared:
         problem.workspace.mkdir(parents=True, exist_ok=True)
         meter = OperatorCostMeter(
-            problem.model.original, operators_of, problem.deployment, workspace=problem.workspace
+            problem.model.original, operators_of, problem.deployment, workspace=problem.workspace,
+            cache=MeasurementCache(),
         )  # fmt: skip
         _meters.append(meter)
         _shared[key] = OperatorPrices(lambda spec: meter.cost(spec).ms)

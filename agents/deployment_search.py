@@ -13,7 +13,9 @@ RESERVED_APPLICATIONS = 14
 """What searches with a limit on applications leave for this one: two rounds over all choices."""
 
 
-def search_deployment(search: Search, start: Visit | None = None, margin: float = MARGIN) -> Visit | None:
+def search_deployment(
+    search: Search, start: Visit | None = None, margin: float = MARGIN, share: float = 1.0
+) -> Visit | None:
     """Refuse or keep ONNX Runtime's optimisers one by one on the best measured graph, with what the budget has left.
 
     Hill climbing by first improvement: a choice that gains more than `margin` is kept and the round goes on from
@@ -23,6 +25,8 @@ def search_deployment(search: Search, start: Visit | None = None, margin: float 
     Args:
         search: the search that is about to conclude.
         start: where to begin; the best measured graph by default.
+        margin: relative gain above which a choice is kept.
+        share: part of the seconds that the budget has left that this may take.
 
     Returns:
         The best visit reached: `start` itself where nothing gained; None where nothing was measured before.
@@ -30,14 +34,14 @@ def search_deployment(search: Search, start: Visit | None = None, margin: float 
     best = search.best if start is None else start
     if best is None or not search.problem.rewriter.deployment:
         return best
-    tried = {best.graph.hash}
+    tried, last = {best.graph.hash}, search.seconds + share * (search.budget.seconds - search.seconds)
     gained = True
-    while gained and not search.exhausted:
+    while gained and not search.exhausted and search.seconds < last:
         gained = False
         for label in [choice.label for choice in deployment_candidates(best.graph)]:
             # What another choice made possible or impossible since the round began is told by the current graph.
             candidate = next((c for c in deployment_candidates(best.graph) if c.label == label), None)
-            if candidate is None or search.exhausted:
+            if candidate is None or search.exhausted or search.seconds >= last:
                 continue
             graph = search.apply(candidate)
             if graph is None or graph.hash in tried:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from agents.base import Action, Search
-from agents.cost_model import OperatorPrices, operator_prices
+from agents.cost_model import OperatorPrices, Pricing, operator_prices
 from graph_rewrite.egraph import Application, EGraph, to_graph
 from graph_rewrite.egraph.apply import MATCH_LIMIT
 from graph_rewrite.egraph.costs import Costed, NodeCost, costed, measured_cost
@@ -36,28 +36,19 @@ def check_methods(agent: str, **methods: str) -> None:
             raise ValueError(f"{agent}: {option} must be one of {', '.join(METHODS)}, not {method!r}")
 
 
-def price_cost(search: Search, seconds: float, prices: OperatorPrices | None = None) -> NodeCost:
-    """The cost model of TASO for e-nodes: each distinct operator timed once in ONNX Runtime, on the search's account.
+def price_cost(search: Search, prices: OperatorPrices | None = None) -> NodeCost:
+    """The cost model of TASO for e-nodes: each distinct operator timed once in ONNX Runtime, beside the search's clock.
 
     Args:
-        seconds: of the search, after which no further operator is timed.
-        prices: what operators take alone; by default measured, and shared by all searches of the process.
+        prices: what operators take alone; by default measured, kept on disk, and shared by all searches.
     """
-    table = operator_prices(search.problem) if prices is None else prices
-    known: dict[str, float] = {}
+    pricing = Pricing(operator_prices(search.problem) if prices is None else prices, search)
 
     def price(spec: OperatorSpec) -> float:
         if spec.is_constant:
             return 0.0
-        ms = known.get(spec.key)
-        if ms is None:
-            if search.seconds >= seconds:
-                return UNPRICED_MS
-            begin = search.seconds
-            ms, taken = table.price(spec)
-            search.charge(taken - (search.seconds - begin))
-            ms = known[spec.key] = ms if math.isfinite(ms) else UNPRICED_MS
-        return ms
+        ms = pricing.price(spec)
+        return ms if ms is not None and math.isfinite(ms) else UNPRICED_MS
 
     return measured_cost(price)
 

@@ -23,7 +23,8 @@ def save_plots(summary: Summary, folder: Path) -> list[Path]:
     """Save every plot of a comparison; files are replaced as a whole.
 
     `speedups.png` (bars per agent), `rules.png` (heat map of rule use; missing where no rule was used),
-    `latency.png` (best latency over time and over measurements), `optimization-time.png`.
+    `latency.png` (best latency over time and over measurements), `optimization-time.png`, `egraph.png` (size and best
+    cost over rule applications; missing where no agent built an e-graph).
 
     Returns:
         The files written; none where `summary` holds no results.
@@ -36,10 +37,13 @@ def save_plots(summary: Summary, folder: Path) -> list[Path]:
         "rules.png": draw_rules,
         "latency.png": draw_latency,
         "optimization-time.png": draw_optimization_time,
+        "egraph.png": draw_growth,
     }
     written = []
     for name, draw in plots.items():
         if draw is draw_rules and not any(entry["rule_histogram"] for entry in entries):
+            continue
+        if draw is draw_growth and not any(entry.get("growth") for entry in entries):
             continue
         figure = draw(summary)
         path = folder / name
@@ -148,6 +152,25 @@ def draw_optimization_time(summary: Summary) -> Figure:
         axes.plot([place] * len(seconds), seconds, "k.", ms=4)
     _label_agents(axes, groups)
     axes.set(title=_title(summary), ylabel="optimisation time, s")
+    return figure
+
+
+def draw_growth(summary: Summary) -> Figure:
+    """Size of the e-graph and least cost in it over rule applications, a colour per agent, as figure 2 of Hartmann et
+    al., PACT'24."""
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    sizes, costs = figure.subplots(1, 2)
+    for place, (agent, entries) in enumerate(by_agent(summary["results"]).items()):
+        grown = [entry["growth"] for entry in entries if entry.get("growth")]
+        for k, points in enumerate(grown):
+            for axes, name in ((sizes, "nodes"), (costs, "cost_ms")):
+                axes.step(
+                    range(len(points)), [point[name] for point in points], where="post", color=f"C{place}", lw=1.2,
+                    label=agent if k == 0 else None,
+                )  # fmt: skip
+    sizes.set(title=_title(summary), xlabel="rules applied", ylabel="e-nodes")
+    costs.set(xlabel="rules applied", ylabel="least cost, ms (sum of operators)")
+    sizes.legend(fontsize=8)
     return figure
 
 

@@ -18,6 +18,7 @@ GROUP = "rewritegym.agents"
 AGENTS: dict[str, str] = {
     "random": "agents.random_agent:RandomAgent",
     "greedy": "agents.greedy:GreedyAgent",
+    "regional": "agents.regional.agent:RegionalAgent",
     "taso": "agents.taso:TasoAgent",
     "mcts": "agents.mcts.agent:MCTSAgent",
     "tensat": "agents.tensat:TensatAgent",

@@ -16,7 +16,7 @@ import yaml
 from agents.base import OptimizationResult
 from agents.config import Config
 from envs.problem import Problem
-from graph_rewrite.deployed import METADATA_KEY, sidecar_of
+from graph_rewrite.deployed import METADATA_KEY, deployment_of, sidecar_of
 from graph_rewrite.memory import memory_of
 from graph_rewrite.onnx_save import save
 
@@ -54,12 +54,17 @@ def write_json(path: Path, values: object) -> None:
     _write(path, json.dumps(values, indent=2) + "\n")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Text, written as a whole."""
+    _write(path, text)
+
+
 def write_optimized(result: OptimizationResult, problem: Problem, path: Path) -> Path:
     """The optimised model with its deployment in `metadata_props` and in a JSON file beside it.
 
     When the result is the original, the file is a copy of it, deployed plainly.
     """
-    deployment = problem.deployment.with_disabled(result.graph.disabled_optimizers)
+    deployment = deployment_of(result.graph, problem.deployment)
     text = json.dumps(deployment.to_json(), sort_keys=True)
     save(result.graph, path, {METADATA_KEY: text})
     _write(sidecar_of(path), text + "\n")
@@ -68,7 +73,7 @@ def write_optimized(result: OptimizationResult, problem: Problem, path: Path) ->
 
 def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path | None) -> dict[str, Any]:
     """One entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes."""
-    deployment = problem.deployment.with_disabled(result.graph.disabled_optimizers)
+    deployment = deployment_of(result.graph, problem.deployment)
     return {
         "agent": result.agent,
         "speedup": result.latency.speedup,
@@ -87,6 +92,7 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "trajectory": [list(point) for point in result.trajectory],
         "applications": result.applications,
         "improvements": [asdict(point) for point in result.improvements],
+        "growth": [asdict(point) for point in result.growth],
         "rule_histogram": result.rule_histogram,
         "rules_applied": len(result.rule_histogram),
         "memory": {

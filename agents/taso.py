@@ -148,7 +148,7 @@ class TasoAgent:
         def substitutions(graph: Graph) -> list[Candidate]:
             return [c for c in problem.rewriter.candidates(graph) if c.kind != "deployment"]
 
-        cost = self.cost or SumOfOperators(operator_prices(problem), search.charge)
+        cost = self.cost or SumOfOperators(operator_prices(problem), search)
         return backtracking_search(
             problem.model.graph, candidates=substitutions, apply=search.apply, cost=cost, alpha=self.alpha,
             keep=self.rerank, iterations=self.iterations or None, stop=stop,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agents.base import Budget, OptimizationResult, Search
+from agents.base import Budget, Growth, OptimizationResult, Search
 from agents.cost_model import OperatorPrices
 from agents.deployment_search import RESERVED_APPLICATIONS, search_deployment
 from agents.egraph_search import check_methods, matches_left, measure_extracted, price_cost, source_nodes
 from agents.validate import conclude
 from envs.problem import Problem
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
-from graph_rewrite.egraph.costs import costed
+from graph_rewrite.egraph.costs import NodeCost, costed
 from graph_rewrite.egraph.extract import Method
-from graph_rewrite.egraph.saturate import multi_first
+from graph_rewrite.egraph.saturate import Matching, multi_first, rounds
+from graph_rewrite.egraph.tracker import SharedCostTracker
 from graph_rewrite.rule import Rule
 
 
@@ -25,6 +26,8 @@ class TensatAgent:
         k_multi: iterations in which rules of several patterns are applied, before all others.
         iterations: iterations at most.
         node_limit: the construction stops once an application leaves this many e-nodes.
+        matching: `iteration`, the paper's way: all rules are matched as an iteration begins, so that rules of several
+            patterns do not feed on what others of them have just added; `application`: before each application.
         final: extraction method: `ilp`, `dag`, `shared` or `tree`.
         rerank: graphs that are extracted and measured; 1 is the paper's search.
         share: part of the budget's seconds for construction and extraction, the rest being for measurements.
@@ -42,6 +45,7 @@ class TensatAgent:
         k_multi: int = 1,
         iterations: int = 15,
         node_limit: int = 2000,
+        matching: Matching = "iteration",
         final: Method = "ilp",
         rerank: int = 5,
         share: float = 0.5,
@@ -49,12 +53,15 @@ class TensatAgent:
         prices: OperatorPrices | None = None,
     ) -> None:
         check_methods("tensat", final=final)
+        if matching not in ("iteration", "application"):
+            raise ValueError(f"tensat: matching must be iteration or application, not {matching!r}")
         if k_multi < 0 or iterations < 1 or node_limit < 1 or rerank < 1 or not 0.0 < share <= 1.0:
             raise ValueError(
                 f"tensat: k_multi must be 0 or more, iterations, node_limit and rerank 1 or more, share above 0 and at "
                 f"most 1, got {k_multi}, {iterations}, {node_limit}, {rerank} and {share}"
             )
         self.k_multi, self.iterations, self.node_limit, self.final = k_multi, iterations, node_limit, final
+        self.matching: Matching = matching
         self.rerank, self.share, self.deployment, self.prices = rerank, share, deployment, prices
 
     def optimize(
@@ -63,10 +70,10 @@ class TensatAgent:
         """`seed` changes nothing: the search is deterministic."""
         search = Search(problem, budget, progress)
         egraph = from_graph(problem.model.graph)
-        original, deadline = source_nodes(egraph), self.share * budget.seconds
-        cost = price_cost(search, deadline, self.prices)
+        original = source_nodes(egraph)
+        cost = price_cost(search, self.prices)
         costed(egraph, cost)  # the original's operators are priced first, in case time runs out
-        applications = self._construct(search, egraph, problem.rewriter.rules)
+        applications = self._construct(search, egraph, problem.rewriter.rules, cost)
         if search.can_measure and self.rerank > 1:
             # Where the cost model was wrong about all of them, deployment search still has something to begin with.
             search.measure(problem.model.graph, ())
@@ -75,19 +82,27 @@ class TensatAgent:
             search_deployment(search)
         return conclude(search, self.name)
 
-    def _construct(self, search: Search, egraph: EGraph, rules: Sequence[Rule]) -> list[Application]:
+    def _construct(self, search: Search, egraph: EGraph, rules: Sequence[Rule], cost: NodeCost) -> list[Application]:
+        tracker = SharedCostTracker(egraph, cost)
+        search.growth.append(Growth("", egraph.size, tracker.root_cost()))
         reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0
         done: list[Application] = []
         for iteration in range(self.iterations):
             changed = False
-            for rule in multi_first(self.k_multi)(iteration, rules):
+            order = multi_first(self.k_multi)(iteration, rules)
+            for rule, found in rounds(egraph, order, self.matching, matches_left(search, reserved)):
                 left = matches_left(search, reserved)
                 if left == 0 or search.seconds >= self.share * search.budget.seconds:
                     return done
-                report = apply_rule(egraph, rule, match_limit=left)
+                if found is not None and len(found.found) > left:
+                    found.found, found.stopped = found.found[:left], True
+                report = apply_rule(egraph, rule, match_limit=left, round=found)
                 search.applications += report.applied
                 done.append(report)
                 changed = changed or report.changed or not report.complete
+                if report.changed:
+                    tracker.update()
+                    search.growth.append(Growth(rule.name, egraph.size, tracker.root_cost()))
                 if egraph.size >= self.node_limit:
                     return done
             if not changed and iteration + 1 >= self.k_multi:

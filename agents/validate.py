@@ -35,14 +35,14 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
         if check.ok:
             return OptimizationResult(
                 agent, visit.graph, latency, visit.actions, improvements, search.measurements, search.applications,
-                seconds, True, check.max_rel_error, check.message,
+                seconds, True, check.max_rel_error, check.message, tuple(search.growth),
             )  # fmt: skip
         rejected.append(check.message)
     reason = "; ".join(rejected) or "nothing was surely faster"
     ms = _original_ms(measured, search)
     return OptimizationResult(
         agent, problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), improvements, search.measurements,
-        search.applications, seconds, True, 0.0, f"the original is kept: {reason}",
+        search.applications, seconds, True, 0.0, f"the original is kept: {reason}", tuple(search.growth),
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""What the families of convolution rules gain on single layers: `python -m benchmarks.families [--family F] [--json]`.
+"""What the families of rules gain on single layers: `python -m benchmarks.families [--family F] [--json]`.
 
-Two layers in a row, so that what a form needs between them counts, are run by ONNX Runtime as they are and rewritten,
-in turn, on one thread. Times are CPU seconds of this process, which other processes on the machine disturb less than
-the wall clock. With --write, results/families.json and the tables in docs/families.md are brought up to date.
+Layers (of convolutions two in a row, so that what a form needs between them counts) are run by ONNX Runtime as they are
+and rewritten, in turn, on one thread. Times are CPU seconds of this process, which other processes on the machine
+disturb less than the wall clock. With --write, results/families.json and the tables in docs/families.md are brought up
+to date.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
+from benchmarks import transformer_layers
 from graph_rewrite import Graph, Rewriter, save
 from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.device import device_name
@@ -41,7 +44,8 @@ class Arguments:
     """What to measure."""
 
     family: str = ""
-    """One of winograd, convolution_nd, dilation, channel_padding; all by default."""
+    """One of winograd, convolution_nd, dilation, channel_padding, attention, feed_forward, residual, rows and tiling;
+    all by default."""
     instances: int = 3
     """Pairs of sessions per row: sessions differ by where their memory lies."""
     budget: float = 1.5
@@ -54,15 +58,17 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Form:
-    """A way to rewrite a graph: sets of rules by name, each applied wherever it can be before the next."""
+    """A way to rewrite a graph: sets of rules by name, each applied wherever it can be before the next; with `once`,
+    each applied at one site."""
 
     name: str
     passes: tuple[tuple[str, ...], ...]
+    once: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
-    """A measured form. `speedup` with its 95% interval is that of two layers; `error` is the largest difference to the
+    """A measured form. `speedup` with its 95% interval is that of the layers; `error` is the largest difference to the
     original in ONNX Runtime, relative to the output's largest magnitude."""
 
     family: str
@@ -169,8 +175,14 @@ def unfilled() -> Iterator[Case]:
         yield f"{c} @ {n}x{n}, pool and depthwise", pooled(c, n), PADDED
 
 
+def _of_transformers(family: str) -> Iterator[Case]:
+    for shape, graph, forms in transformer_layers.CASES[family]():
+        yield shape, graph, tuple(Form(name, passes, once=family == "tiling") for name, passes in forms)
+
+
 CASES: Mapping[str, Callable[[], Iterator[Case]]] = {
     "winograd": plain, "convolution_nd": clips, "dilation": spread, "channel_padding": unfilled,
+    **{family: partial(_of_transformers, family) for family in transformer_layers.CASES},
 }  # fmt: skip
 
 
@@ -182,6 +194,8 @@ def rewritten(graph: Graph, form: Form) -> Graph:
         before = graph
         while candidates := rewriter.candidates(graph):
             graph = candidates[0].apply()
+            if form.once:
+                break
         if number == 0 and graph is before:
             return graph
     return graph
@@ -243,7 +257,7 @@ def tables(found: Sequence[Row]) -> str:
             "",
             f"### {family}",
             "",
-            "| layers | form | two layers, direct | speed-up | 95% | error | operators |",
+            "| layers | form | direct | speed-up | 95% | error | operators |",
         ]
         lines.append("|---|---|---|---|---|---|---|")
         for row in (row for row in found if row.family == family):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from envs.features import DIGEST_MODULUS, NODES, SHAPES, node_record, node_records
@@ -32,7 +33,17 @@ class Footprint(NamedTuple):
     """Bytes read and written by inserted nodes minus those of removed ones."""
     digest: int = 0
     """Sum of the inserted nodes' digests minus that of the removed ones, modulo 2**64."""
+    inserted: int = 0
+    """Nodes that the rewrite inserts: more than there are rows where a large region is shown by a summary."""
+    wired: int = 0
+    """Edges that the rewrite adds: into the region and inside it, and one for each inserted node."""
 
+
+SUMMARISED = 64
+"""Inserted nodes above which a region is shown by a summary. Winograd's algorithm in tiles of 4x4 inserts hundreds, so
+that a few of its candidates would fill an observation."""
+KINDS = 32
+"""Most rows of a summary."""
 
 NOTHING = Footprint((NODES.head,))
 """Of a candidate that leaves the nodes as they are."""
@@ -63,7 +74,7 @@ def graph_footprint(graph: Graph) -> Footprint:
                 inner += (local[value], i, shape)
         inner += (i, 0, SHAPES.row(graph.types.get(node.outputs[0])))
     rows = (NODES.head, *(records[node.id][0] for node in order))
-    return Footprint(rows, tuple(inner), counts=(len(rows), len(inner) // 3, 0, 0))
+    return Footprint(rows, tuple(inner), counts=(len(rows), len(inner) // 3, 0, 0), inserted=len(order))
 
 
 def _site_footprint(site: Site) -> Footprint:
@@ -87,8 +98,26 @@ def _site_footprint(site: Site) -> Footprint:
         removed += (matched.id, SHAPES.row(graph.types.get(matched.outputs[0])))
     gone = [node_record(graph, matched)[0] for matched in site.removed]
     added, taken = NODES.totals(rows), NODES.totals(gone)
+    inserted, wired = len(rows) - 1, (len(inner) + len(boundary)) // 3
+    if inserted > SUMMARISED:
+        rows, inner, boundary = _summary(rows, inner, boundary)
     return Footprint(
         tuple(rows), tuple(inner), tuple(boundary), tuple(removed),
         (len(rows), len(inner) // 3, len(boundary) // 3, len(gone)),
-        added[0] - taken[0], added[1] - taken[1], (added[2] - taken[2]) % DIGEST_MODULUS,
+        added[0] - taken[0], added[1] - taken[1], (added[2] - taken[2]) % DIGEST_MODULUS, inserted, wired,
     )  # fmt: skip
+
+
+def _summary(rows: list[int], inner: list[int], boundary: list[int]) -> tuple[list[int], list[int], list[int]]:
+    """A region by its kinds of nodes: equal rows (the same operator with the same features) become one, equal edges
+    one edge; of more than `KINDS` kinds the most frequent stay. Kinds are in the order in which they first occur."""
+    frequency = Counter(rows[1:])
+    place = {row: i for i, row in enumerate(frequency)}
+    kept = sorted(sorted(place, key=lambda row: (-frequency[row], place[row]))[:KINDS], key=place.__getitem__)
+    number = {row: i for i, row in enumerate(kept, start=1)}
+    local = [0, *(number.get(row, -1) for row in rows[1:])]
+    edges = dict.fromkeys((local[s], local[t], shape) for s, t, shape in zip(*[iter(inner)] * 3, strict=True))
+    inside = [edge for edge in edges if -1 not in edge[:2] and edge[0] != edge[1]]
+    entering = dict.fromkeys((value, local[t], shape) for value, t, shape in zip(*[iter(boundary)] * 3, strict=True))
+    entered = [edge for edge in entering if edge[1] != -1]
+    return [rows[0], *kept], [part for edge in inside for part in edge], [part for edge in entered for part in edge]

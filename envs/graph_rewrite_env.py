@@ -14,6 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.episode import Episode, Settings
+from envs.limits import Limits as ResultLimits
 from envs.observation import Limits, Observation
 from envs.problem import MeterSource, Problem, open_problem
 from envs.render import as_pixels, as_text
@@ -76,6 +77,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         provider, threads: the deployment that latencies are measured for.
         shapes: shapes of inputs with symbolic dimensions, by name.
         rules: rule sets that rewrite the graph, separated by commas: default, generated, taso, or all.
+        result_limits: size, rounding and operators of every graph; one beyond them counts as one that cannot be run.
         measure_last: measure the last state; without it, only every `feedback_every` steps.
         full_meta_graph: observe each candidate's whole graph, as the paper does. Needs large limits and much time.
         render_mode: `ansi` (a table of the steps) or `rgb_array` (a drawing).
@@ -113,6 +115,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         threads: int = 1,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
         rules: str = "default",
+        result_limits: ResultLimits | None = None,
         measure_last: bool = True,
         full_meta_graph: bool = False,
         render_mode: str | None = None,
@@ -127,6 +130,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
         self._open = partial(
             open_problem, provider=provider, threads=threads, granularity=granularity,
             deployment_choices=deployment_choices, shapes=shapes, rules=rules, meter=meter,
+            limits=result_limits,
         )  # fmt: skip
         self._problems: dict[str, Problem] = {}
         if problem is not None:

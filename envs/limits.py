@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from graph_rewrite import contrib
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency import Deployment
 from graph_rewrite.memory import weight_bytes
@@ -54,11 +55,13 @@ class Limits:
             return f"its weights grow from {grown}, by more than {self.size_growth:g} times (--max-size-growth)"
         return ""
 
-    def allowed_domains(self, original: Graph) -> frozenset[str] | None:
-        """Domains of operators that rewrites may bring in; None for any."""
-        if not self.standard_ops_only:
-            return None
-        return _STANDARD | {node.domain for node in original.nodes.values()}
+    def allowed_domains(self, original: Graph, provider: str = "cpu") -> frozenset[str] | None:
+        """Domains of operators that rewrites may bring in; None for any. The blocked layout is the CPU's: on another
+        provider every such operator would bring its data back to the CPU."""
+        own = {node.domain for node in original.nodes.values()}
+        if self.standard_ops_only:
+            return _STANDARD | own
+        return None if provider == "cpu" else _STANDARD | {contrib.DOMAIN} | own
 
     def foreign_domains(self, original: Graph, graph: Graph) -> list[str]:
         """Domains of operators in `graph` that neither ONNX nor the original has."""

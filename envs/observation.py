@@ -3,7 +3,8 @@
 The current graph's nodes come first, then, for each candidate, a head node and the nodes that its representative
 site would insert. Edges run along values: inside the current graph, from producers in the current graph into a region
 (nothing is copied), inside a region; and from every inserted and every removed node to the candidate's head. So the
-size is |graph| + sum of |region|; with `whole_graphs` each candidate contributes its whole graph, as in the paper.
+size is |graph| + sum of |region|, where a region of more than `footprint.SUMMARISED` nodes is shown by its kinds of
+nodes (`footprint`); with `whole_graphs` each candidate contributes its whole graph, as in the paper.
 """
 
 from __future__ import annotations
@@ -150,8 +151,9 @@ def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_
     footprints = [footprint(candidate) for candidate in candidates]
     sites = np.fromiter((len(candidate.sites) or 1 for candidate in candidates), np.intp, len(candidates))
     counts = _counts(footprints)
-    grown_nodes = nodes + sites * (counts[:, 0] - 1 - counts[:, 3])
-    grown_edges = edges + sites * (counts[:, 1] + counts[:, 2])
+    inserted, wired = (_flat([getattr(mark, name)] for mark in footprints) for name in ("inserted", "wired"))
+    grown_nodes = nodes + sites * (inserted - counts[:, 3])
+    grown_edges = edges + sites * wired
     fits = (grown_nodes <= limits.max_nodes) & (grown_edges <= limits.max_edges)
     fitting: list[int] = np.flatnonzero(fits)[: limits.max_candidates].tolist()
     parts = [footprints[k] for k in fitting]
@@ -223,7 +225,7 @@ def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np
     features[:count, 0] = np.log2(choices.sites) / 8
     features[np.arange(count), kinds] = 1.0
     features[:count, 5] = sizes[:, 3] / 16
-    features[:count, 6] = (sizes[:, 0] - 1) / 16
+    features[:count, 6] = [mark.inserted / 16 for mark in marks]
     features[:count, 7:9] = np.clip(change * choices.sites[:, None] / np.maximum(work, 1.0), -1.0, 1.0)
     features[-1, 4] = 1.0
     features[:, 9] = mask

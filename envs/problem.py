@@ -14,6 +14,7 @@ from envs.workspace import workspace
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency import (
     SCREEN,
+    Clock,
     Deployment,
     Effort,
     Latency,
@@ -101,16 +102,18 @@ def open_problem(
     meter: MeterSource | None = None,
     cached: bool = True,
     limits: Limits | None = None,
+    clock: Clock = "wall",
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
 
     What is expensive is shared by all problems of a process: the model, the candidates of its first graph, and the
     meter of a model and deployment with its worker process and baseline. With `cached`, latencies are remembered on
     disk from run to run. `rules` names the rule sets that rewrite it (`graph_rewrite.rules.rule_set`); `limits` are
-    those of every result.
+    those of every result. `clock="cpu"` counts what the thread computes and not what else the machine runs: for one
+    thread on the CPU, where cores are shared.
 
     Raises:
-        ValueError: unknown model, provider, granularity or rule set.
+        ValueError: unknown model, provider, granularity or rule set, or the clock `cpu` for more than one thread.
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
@@ -119,11 +122,13 @@ def open_problem(
     folder = workspace()
     measuring: LatencyMeter
     if meter is None:
-        measuring = _shared_meter(opened, deployment, folder, cached)
+        measuring = _shared_meter(opened, deployment, folder, cached, clock)
     else:
         measuring = meter(opened, deployment, folder) if callable(meter) else meter
     kept = limits if limits is not None else Limits()
-    rewriter = _shared_rewriter(granularity, deployment_choices, rules, kept.allowed_domains(opened.original))
+    rewriter = _shared_rewriter(
+        granularity, deployment_choices, rules, kept.allowed_domains(opened.original, deployment.provider)
+    )
     return Problem(opened, rewriter, measuring, deployment, folder, kept)
 
 
@@ -134,21 +139,28 @@ def _shared_rewriter(
     return Rewriter(rule_set(rules), granularity=granularity, deployment=deployment_choices, domains=domains)
 
 
-_meters: dict[tuple[str, str, Path, bool], OrtMeter] = {}
+_meters: dict[tuple[str, str, Path, bool, Clock], OrtMeter] = {}
 
 
-def _shared_meter(model: Model, deployment: Deployment, folder: Path, cached: bool) -> OrtMeter:
-    key = (model.original.hash, deployment.key, folder, cached)
+def _shared_meter(model: Model, deployment: Deployment, folder: Path, cached: bool, clock: Clock) -> OrtMeter:
+    key = (model.original.hash, deployment.key, folder, cached, clock)
     if key not in _meters:
-        _meters[key] = ort_meter(model, deployment, folder, MeasurementCache() if cached else None)
+        _meters[key] = ort_meter(model, deployment, folder, MeasurementCache() if cached else None, clock=clock)
     return _meters[key]
 
 
 def ort_meter(
-    model: Model, deployment: Deployment, folder: Path, cache: MeasurementCache | None = None, screen: Plan = SCREEN
+    model: Model,
+    deployment: Deployment,
+    folder: Path,
+    cache: MeasurementCache | None = None,
+    screen: Plan = SCREEN,
+    clock: Clock = "wall",
 ) -> OrtMeter:
     """A meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`."""
-    return OrtMeter(model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen)
+    return OrtMeter(
+        model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock
+    )
 
 
 def _write_candidate(graph: Measurable, folder: Path) -> Path:

@@ -2,12 +2,15 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import onnxruntime
 from google.protobuf.message import DecodeError
 
+from graph_rewrite import nchwc
+from graph_rewrite.ir import Graph
 from graph_rewrite.latency.deployment import Deployment, open_session
 
 METADATA_KEY = "rewritegym.deployment"
@@ -26,9 +29,17 @@ def session(path: str | os.PathLike[str]) -> onnxruntime.InferenceSession:
     """An ONNX Runtime session on the model file `path`, with the deployment that is recorded for it.
 
     Raises FileNotFoundError or ValueError as `recorded_deployment` does, and RuntimeError where the model was
-    deployed to CUDA and no CUDA device answers.
+    deployed to CUDA and no CUDA device answers, or is bound to CPUs with another block of the blocked layout.
     """
     return open_session(path, recorded_deployment(path))
+
+
+def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:
+    """The deployment that a rewritten graph is recorded with: `deployment`, the optimisers that the graph refuses, and
+    this CPU's block where it has operators of the blocked layout."""
+    refused = deployment.with_disabled(graph.disabled_optimizers)
+    blocked = any(node.domain == nchwc.DOMAIN for node in graph.nodes.values())
+    return replace(refused, nchwc_block=nchwc.block_size()) if blocked else refused
 
 
 def recorded_deployment(path: str | os.PathLike[str]) -> Deployment:

@@ -99,6 +99,7 @@ class Candidates(Sequence[Candidate]):
     def __init__(self, graph: Graph, head: list[Candidate], sites: list[Site]) -> None:
         self._graph, self._head, self._sites = graph, head, sites
         self._made: dict[int, Candidate] = {}
+        self._all: list[Candidate] | None = None
 
     def __len__(self) -> int:
         return len(self._head) + len(self._sites)
@@ -124,7 +125,9 @@ class Candidates(Sequence[Candidate]):
         return made
 
     def __iter__(self) -> Iterator[Candidate]:
-        return (self[i] for i in range(len(self)))
+        if self._all is None:
+            self._all = [self[i] for i in range(len(self))]
+        return iter(self._all)
 
     def __repr__(self) -> str:
         return f"<{len(self)} candidates>"

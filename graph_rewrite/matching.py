@@ -166,7 +166,7 @@ class Matcher:
     def _siblings(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
         """Graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the match;
         where it shares none, the match's neighbours."""
-        path = _shared_path(goal, bindings)
+        path = self._shared_path(goal, bindings)
         if path is None:
             return self._neighbours(goal, bindings)
         value, steps = path
@@ -182,6 +182,27 @@ class Matcher:
             nodes = [found[node_id] for node_id in sorted(found)]
             frontier = [output for node in nodes for output in node.outputs]
         return nodes
+
+    def _shared_path(self, goal: PatternNode, bindings: Bindings) -> tuple[int, list[PatternNode]] | None:
+        """A value of the match that `goal` is computed from, and the pattern nodes from there down to goal. Constant
+        scalars are shared all over a network: two nodes don't hang together by one."""
+        queue: list[tuple[PatternNode, list[PatternNode]]] = [(goal, [goal])]
+        while queue:
+            node, path = queue.pop(0)
+            for source in node.inputs:
+                if isinstance(source, Var):
+                    value = bindings.variables.get(source.name)
+                    if isinstance(value, int) and not self._is_scalar(value):
+                        return value, path
+                elif isinstance(source, PatternOutput):
+                    if source.node in bindings.nodes:
+                        return bindings.nodes[source.node].outputs[source.index], path
+                    queue.append((source.node, [source.node, *path]))
+        return None
+
+    def _is_scalar(self, value: int) -> bool:
+        type = self._graph.types[value]
+        return value in self._graph.constants and type is not None and type.size == 1
 
     def _neighbours(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
         """Graph nodes that may be `goal` and meet the match: one operator reads results of both, or one computes inputs
@@ -323,20 +344,3 @@ def schema_default(op: str, name: str) -> Any:
         return _MISSING
     value = onnx.helper.get_attribute_value(attribute.default_value)
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _shared_path(goal: PatternNode, bindings: Bindings) -> tuple[int, list[PatternNode]] | None:
-    """A value of the match that `goal` is computed from, and the pattern nodes from there down to goal."""
-    queue: list[tuple[PatternNode, list[PatternNode]]] = [(goal, [goal])]
-    while queue:
-        node, path = queue.pop(0)
-        for source in node.inputs:
-            if isinstance(source, Var):
-                value = bindings.variables.get(source.name)
-                if isinstance(value, int):
-                    return value, path
-            elif isinstance(source, PatternOutput):
-                if source.node in bindings.nodes:
-                    return bindings.nodes[source.node].outputs[source.index], path
-                queue.append((source.node, [source.node, *path]))
-    return None

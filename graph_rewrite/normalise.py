@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graph_rewrite import contrib
+from graph_rewrite import contrib, nchwc
 from graph_rewrite.constants import Constant, from_array, nbytes
 from graph_rewrite.editor import GraphEditor
 from graph_rewrite.fold import fold
@@ -233,7 +233,9 @@ class _Sweep:
 
 def _is_known(node: Node) -> bool:
     """Whether the operator is one of ONNX's own, or a foreign one whose semantics we know."""
-    return not node.opaque and (node.domain == "" or (node.domain == contrib.DOMAIN and contrib.is_modelled(node.op)))
+    if node.opaque or node.domain == nchwc.DOMAIN:
+        return not node.opaque and nchwc.is_modelled(node.op)
+    return node.domain == "" or (node.domain == contrib.DOMAIN and contrib.is_modelled(node.op))
 
 
 def _is_small_enough(inputs: Sequence[Constant], types: Sequence[TensorType]) -> bool:

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
-from graph_rewrite import contrib
+from graph_rewrite import contrib, nchwc
 from graph_rewrite.ir import AttrValue, Graph
 from graph_rewrite.types import make_node
 
@@ -26,10 +26,12 @@ def run_operator(
     """Apply one operator.
 
     Raises:
-        NotImplementedError: neither onnx's reference evaluator nor `contrib` knows the operator.
+        NotImplementedError: neither onnx's reference evaluator nor `contrib` or `nchwc` knows the operator.
     """
     if domain == contrib.DOMAIN:
         return contrib.run(op, attrs, inputs)
+    if domain == nchwc.DOMAIN:
+        return nchwc.run(op, attrs, inputs)
     direct: Any = _DIRECT.get(op) if op != "Softmax" or opset >= 13 else _softmax_of_rows
     if direct is not None and _is_direct(op, inputs, outputs, opset):
         return [np.asarray(direct(attrs, *inputs))]
@@ -48,7 +50,7 @@ def run_graph(graph: Graph, feeds: Mapping[str, Array], float64: bool = True) ->
     `feeds` maps input names to arrays of the declared shapes; an input with an initializer may be left out.
     """
     values = run_values(graph, feeds, float64)
-    return [values[v] if v in values else _widen(graph.constants[v].numpy(), float64) for v in graph.outputs]
+    return [values[v] if v in values else widen(graph.constants[v].numpy(), float64) for v in graph.outputs]
 
 
 def run_values(
@@ -61,22 +63,22 @@ def run_values(
 
     `disturb` is applied to each operand of each operator (Monte Carlo arithmetic: how far do roundings spread?).
     """
-    values = {value: _widen(constant.numpy(), float64) for value, constant in graph.stored.items()}
+    values = {value: widen(constant.numpy(), float64) for value, constant in graph.stored.items()}
     for value in graph.inputs:
         if value not in values or graph.names[value] in feeds:
-            values[value] = _widen(np.asarray(feeds[graph.names[value]]), float64)
+            values[value] = widen(np.asarray(feeds[graph.names[value]]), float64)
     for node in graph.order():
         arrays = []
         for source in node.inputs:
             if source is not None and source not in values:
-                values[source] = _widen(graph.constants[source].numpy(), float64)
+                values[source] = widen(graph.constants[source].numpy(), float64)
             arrays.append(None if source is None else values[source])
         if disturb is not None:
             arrays = [None if array is None else disturb(array) for array in arrays]
         attrs = _widen_attrs(node.op, node.attrs) if float64 else node.attrs
         results = run_operator(node.op, node.domain, attrs, arrays, graph.opset, len(node.outputs))
         for value, array in zip(node.outputs, results, strict=False):
-            values[value] = _widen(array, float64)
+            values[value] = widen(array, float64)
     return values
 
 
@@ -87,7 +89,8 @@ def _as_model(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
 
 
-def _widen(array: Array, float64: bool) -> Array:
+def widen(array: Array, float64: bool = True) -> Array:
+    """With `float64` an array of narrower floating-point numbers in double, else the array itself."""
     return array.astype(np.float64) if float64 and array.dtype in (np.float16, np.float32) else array
 
 

@@ -51,7 +51,7 @@ def spec_of(
     return OperatorSpec(
         op, domain, {name: _attribute(value) for name, value in attrs.items()},
         tuple(map(_value_type, inputs)), tuple(map(_value_type, outputs)),
-        {i: constant.numpy() if _is_shape_like(constant) else None for i, constant in constants.items()},
+        {i: constant.numpy() if is_shape_like(constant) else None for i, constant in constants.items()},
         opset if domain == "" else 1,
     )  # fmt: skip
 
@@ -66,5 +66,6 @@ def _value_type(type: TensorType | None) -> ValueType | None:
     return None if type is None else (type.dtype, type.shape)
 
 
-def _is_shape_like(constant: Constant) -> bool:
+def is_shape_like(constant: Constant) -> bool:
+    """Whether the values of a constant go into the operator that reads it."""
     return constant.type.size <= VALUES_MATTER and constant.numpy().dtype.kind in "iub"

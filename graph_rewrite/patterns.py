@@ -117,6 +117,11 @@ class PatternBuilder:
         """Operators of ONNX Runtime's domain com.microsoft."""
         return PatternBuilder("com.microsoft", self.nodes)
 
+    @property
+    def nchwc(self) -> PatternBuilder:
+        """Operators of ONNX Runtime's blocked layout (`graph_rewrite.nchwc`)."""
+        return PatternBuilder("com.microsoft.nchwc", self.nodes)
+
     @staticmethod
     def attr(name: str, default: Any = None) -> AttrVar:
         return AttrVar(name, default)

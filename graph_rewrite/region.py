@@ -131,6 +131,11 @@ class RegionBuilder:
         """Operators of ONNX Runtime's domain com.microsoft."""
         return RegionBuilder(self.opset, "com.microsoft", self)
 
+    @property
+    def nchwc(self) -> RegionBuilder:
+        """Operators of ONNX Runtime's blocked layout (`graph_rewrite.nchwc`)."""
+        return RegionBuilder(self.opset, "com.microsoft.nchwc", self)
+
     def constant(self, array: np.ndarray[Any, Any]) -> Ref:
         """A constant that holds `array`."""
         constant = from_array(array)

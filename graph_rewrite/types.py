@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from graph_rewrite import contrib
+from graph_rewrite import contrib, nchwc
 from graph_rewrite.constants import Constant, tensor_proto
 from graph_rewrite.ir import AttrValue, RawAttr, TensorType, operator_signature
 
@@ -69,6 +69,8 @@ def _infer(
 ) -> tuple[TensorType | None, ...]:
     if domain == contrib.DOMAIN:
         return contrib.infer(op, attrs, [None if i is None else i[0] for i in inputs], outputs)
+    if domain == nchwc.DOMAIN:
+        return nchwc.infer(op, attrs, [None if i is None else i[0] for i in inputs], outputs)
     if any(i is not None and i[0] is None for i in inputs):
         return (None,) * outputs
     try:

@@ -95,6 +95,7 @@ def _learn(
     options = TrainingOptions(
         training_uri, arguments.provider, arguments.threads, not arguments.fixed_deployment, arguments.shapes(),
         arguments.seed, arguments.device, arguments.tensorboard_log or run / "tensorboard",
+        arguments.limits(),
     )  # fmt: skip
     trainer = Trainer(options, config, run / "checkpoint", resume)
     console.print(f"training on {training_uri}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.base import Budget, OptimizationResult, Search
+from agents.base import Budget, Growth, OptimizationResult, Search
 from agents.cost_model import OperatorPrices
 from agents.deployment_search import RESERVED_APPLICATIONS, search_deployment
 from agents.egraph_mcts.search import EXPLORATION, ConstructionSearch, Options, State
@@ -83,8 +83,8 @@ class EGraphMCTSAgent:
     ) -> OptimizationResult:
         search = Search(problem, budget, progress)
         egraph = from_graph(problem.model.graph)
-        original, deadline = source_nodes(egraph), self.share * budget.seconds
-        cost = price_cost(search, deadline, self.prices)
+        original = source_nodes(egraph)
+        cost = price_cost(search, self.prices)
         built, best = self._construct(search, egraph, cost, seed)
         if search.can_measure and self.rerank > 1:
             # Where the cost model was wrong about all of them, deployment search still has something to begin with.
@@ -106,6 +106,10 @@ class EGraphMCTSAgent:
         def count(application: Application) -> None:
             search.applications += application.applied
 
+        def grown(state: State) -> None:
+            rule = state.applications[-1].rule if state.applications else ""
+            search.growth.append(Growth(rule, state.egraph.size, state.cost))
+
         def move_over(move: int) -> bool:
             began = begun.setdefault(move, search.seconds)
             return search.seconds - began > MOVE_SHARE * max(0.0, deadline - began)
@@ -113,6 +117,7 @@ class EGraphMCTSAgent:
         construction = ConstructionSearch(
             egraph, search.problem.rewriter.rules, cost, self.options, np.random.default_rng(seed),
             match_limit=lambda: matches_left(search, reserved), on_application=count,
+            on_move=grown,
             out_of_time=lambda: search.seconds >= deadline, move_over=move_over,
         )  # fmt: skip
         return construction.run(), construction.best

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graph_rewrite.egraph import Application, EGraph, apply_rule
+from graph_rewrite.egraph.base import Base
 from graph_rewrite.egraph.costs import NodeCost, TreeCostTracker, costed
 from graph_rewrite.egraph.extract import Method, extract
 from graph_rewrite.egraph.fingerprint import fingerprint
@@ -54,6 +55,8 @@ class State:
     tracker: TreeCostTracker | SharedCostTracker | None
     cost: float = math.inf
     applications: tuple[Application, ...] = ()
+    present: list[Rule] | None = None
+    """Rules whose operators are all in the e-graph, once they were asked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +79,16 @@ class Node:
         return self.value / self.visits if self.visits else 0.0
 
 
+def rebase(root: Node) -> None:
+    """Make what rules match at a node known to all below it, which have grown from its e-graph."""
+    base = Base(root.state.egraph)
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        node.state.egraph.base = base
+        waiting.extend(node.children.values())
+
+
 class ConstructionSearch:
     """Algorithm 1: search, apply the best rule, repeat until the e-graph has saturated or reached the limit.
 
@@ -86,6 +99,7 @@ class ConstructionSearch:
         rng: makes rollouts and stops reproducible.
         match_limit: most matches of the next application; 0 ends the search.
         on_application: told of every application, simulated ones among them.
+        on_move: told of the start and of the state that each applied rule leads to.
         out_of_time: asked before every application; true ends the search with what was built. The time for one rule
             is up where `move_over`, called with the number of rules applied so far, says so.
     """
@@ -100,16 +114,18 @@ class ConstructionSearch:
         *,
         match_limit: Callable[[], int | None] = lambda: 1000,
         on_application: Callable[[Application], None] = lambda application: None,
+        on_move: Callable[[State], None] = lambda state: None,
         out_of_time: Callable[[], bool] = lambda: False,
         move_over: Callable[[int], bool] = lambda moves: False,
     ) -> None:
         self._rules, self._cost, self.options, self._rng = tuple(rules), cost, options, rng
-        self._match_limit, self._on_application = match_limit, on_application
+        self._match_limit, self._on_application, self._on_move = match_limit, on_application, on_move
         self._out_of_time, self._move_over = out_of_time, move_over
         self._costs: dict[int, float] = {}
         self._by_operators: dict[frozenset[tuple[str, str]], list[Rule]] = {}
         self.simulations = 0
         self.first = self._measured(State(start.fork(), None))
+        self.first.egraph.base = Base(self.first.egraph)
         self.best = self.first
         """The state of least cost that any simulation passed, the earliest of several."""
         self.root = Node(self.first)
@@ -117,6 +133,7 @@ class ConstructionSearch:
     def run(self) -> State:
         """Build the e-graph; the state reached. `best` may cost less: what was only simulated counts there too."""
         moves = 0
+        self._on_move(self.root.state)
         while not self._full(self.root.state):
             self._search(moves)
             children = [child for child in self.root.children.values() if child.visits]
@@ -124,6 +141,8 @@ class ConstructionSearch:
                 break
             best = max(children, key=lambda child: child.average)
             self.root = best if self.options.reuse else Node(best.state, best.gain)
+            rebase(self.root)
+            self._on_move(self.root.state)
             moves += 1
         return self.root.state
 
@@ -225,6 +244,8 @@ class ConstructionSearch:
 
     def _present(self, state: State) -> list[Rule]:
         """Rules whose operators are all in the e-graph: the others need not be tried."""
+        if state.present is not None:
+            return state.present
         entries = state.egraph.operators.entries
         operators = frozenset((entries[op].domain, entries[op].op) for op in set(state.egraph.node_op))
         if operators not in self._by_operators:
@@ -233,7 +254,8 @@ class ConstructionSearch:
                 for rule in self._rules
                 if all(any((p.domain, op) in operators for op in p.operators) for p in rule.pattern.nodes)
             ]
-        return self._by_operators[operators]
+        state.present = self._by_operators[operators]
+        return state.present
 
     def _applied(self, state: State, rule: Rule) -> State | None:
         """The state after a rule; None where it leaves the e-graph as it is."""

@@ -29,6 +29,7 @@ from agents.ppo.checkpoint import (
 )
 from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
+from envs.limits import Limits
 from envs.observation import feature_sizes
 from envs.problem import ort_meter
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
@@ -49,6 +50,8 @@ class TrainingOptions:
     seed: int = 0
     device: str = "cpu"
     tensorboard_log: Path | None = None
+    limits: Limits | None = None
+    """What every graph keeps: one beyond a limit ends an episode like one that cannot be run."""
 
 
 @dataclass(slots=True)
@@ -94,6 +97,7 @@ def env_arguments(options: TrainingOptions, config: Config) -> dict[str, Any]:
         "max_candidates": env.max_candidates, "max_nodes": env.max_nodes, "max_edges": env.max_edges,
         "granularity": env.granularity, "rules": env.rules, "deployment_choices": options.deployment_choices,
         "provider": options.provider, "threads": options.threads, "shapes": options.shapes, "meter": quick_meter,
+        "result_limits": options.limits,
     }  # fmt: skip
 
 

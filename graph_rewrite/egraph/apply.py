@@ -4,17 +4,16 @@ search over the construction of the e-graph takes as one action."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from graph_rewrite.egraph.core import ABSENT, EGraph
+from graph_rewrite.egraph.core import FILTERED, EGraph
 from graph_rewrite.egraph.cycles import Descendants, filter_cycles
 from graph_rewrite.egraph.matching import EMatcher, Position
-from graph_rewrite.egraph.view import Ambiguous, EMatch, Found, GraphView
-from graph_rewrite.region import Ref, Region
+from graph_rewrite.egraph.targets import Target, insert, missing, site_of, target_of
+from graph_rewrite.egraph.view import Found, GraphView
 from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.types import TypeInferenceError
 
 LimitKind = Literal["after", "within"]
 """When a node limit is looked at: after an application, which may exceed it (as Hartmann et al. do, PACT'24, section
@@ -58,6 +57,19 @@ class Application:
         return self.applied > 0
 
 
+@dataclass(slots=True)
+class Round:
+    """One way through the matches of a rule, in one application or, with a match limit, in several: those that changes
+    since `since` have made (all where it is None); `log` is the length of the log as it began."""
+
+    since: int | None
+    log: int
+    position: Position | None = None
+    found: Sequence[Found] = ()
+    stopped: bool = False
+    """Whether there are more than `found`."""
+
+
 def find_matches(egraph: EGraph, rule: Rule) -> Iterator[Found]:
     """Where the rule's pattern occurs, conditions not looked at."""
     yield from EMatcher(egraph, rule.pattern, rule.symmetric).matches()
@@ -81,6 +93,8 @@ def apply_rule(
     cycles: Cycles = "filter",
     match_limit: int | None = MATCH_LIMIT,
     incremental: bool = True,
+    remember: bool = True,
+    round: Round | None = None,
 ) -> Application:
     """Apply a rule at all its matches; the e-graph is rebuilt afterwards.
 
@@ -90,25 +104,34 @@ def apply_rule(
         cycles: "filter" keeps every choice of members acyclic; "allow" leaves cycles to the extraction.
         match_limit: matches to try at most; the next application goes on behind them.
         incremental: leave out matches that were there when the rule was last applied in full to this e-graph.
+        remember: take over what the rule made of an equal match before, in this e-graph or in one that it shares a fork
+            with, and where it matched in the e-graph's `base`. Changes nothing but the time.
+        round: matches that `search_rule` has found in this e-graph, which may have grown since; by default it is
+            searched now.
     """
     started, log = time.perf_counter(), len(egraph.log)
     report = Application(rule.name)
     size, view = egraph.size, GraphView(egraph)
     order = Descendants(egraph) if cycles == "filter" else None
+    most = node_limit if limit == "within" else None
     beyond = False
-    round = _begin(egraph, rule, incremental)
-    for found in _collected(egraph, rule, round, match_limit, report):
-        match = EMatch(view, rule.pattern, found)
-        target = _target(egraph, rule, match)
-        beyond = beyond or match.beyond
+    if round is None:
+        round = search_rule(egraph, rule, match_limit=match_limit, incremental=incremental, remember=remember)
+    report.matches, report.stopped = len(round.found), round.stopped
+    for found in round.found:
+        if any(egraph.node_state[node] == FILTERED for node in found.nodes.values()):
+            continue
+        site = site_of(egraph, rule, found)
+        target, classes, looked_beyond = target_of(view, rule, found, site, remember)
+        beyond = beyond or looked_beyond
         if isinstance(target, Refusal):
             report.refused += 1
             report.reasons[target.reason] = report.reasons.get(target.reason, 0) + 1
-        elif order is not None and _is_cyclic(order, target, match.root_values):
+        elif order is not None and _is_cyclic(order, target, classes, site.roots):
             report.cyclic += 1
-        elif limit == "within" and node_limit is not None and not _fits(egraph, target, node_limit):
+        elif most is not None and egraph.size + missing(egraph, target, classes) > most:
             report.stopped = report.over_limit = True
-        elif _insert(egraph, target, match.root_values):
+        elif insert(egraph, target, classes, site.roots):
             report.applied += 1
     egraph.rebuild()
     if len(egraph.log) > log:
@@ -119,14 +142,34 @@ def apply_rule(
     return report
 
 
-@dataclass(slots=True)
-class Round:
-    """One way through the matches of a rule, in one application or, with a match limit, in several: those that changes
-    since `since` have made (all where it is None); `log` is the length of the log as it began."""
-
-    since: int | None
-    log: int
-    position: Position | None = None
+def search_rule(
+    egraph: EGraph,
+    rule: Rule,
+    *,
+    match_limit: int | None = MATCH_LIMIT,
+    incremental: bool = True,
+    remember: bool = True,
+) -> Round:
+    """The matches that the next application of a rule tries, for `apply_rule(..., round=...)`. It is to follow, for
+    where it goes on is taken from the e-graph."""
+    round = _begin(egraph, rule, incremental)
+    if round.since == len(egraph.log):
+        return round
+    if remember and egraph.base is not None and round.since is None and round.position is None:
+        known: list[Found] | None = egraph.base.matches(egraph, rule, match_limit)
+        if known is not None:
+            round.found = known
+            return round
+    matcher = EMatcher(egraph, rule.pattern, rule.symmetric)
+    found: list[Found] = []
+    for match in matcher.matches(round.since, round.position):
+        if match_limit is not None and len(found) >= match_limit:
+            round.stopped = True
+            break
+        found.append(match)
+        round.position = matcher.position
+    round.found = found
+    return round
 
 
 def _begin(egraph: EGraph, rule: Rule, incremental: bool) -> Round:
@@ -134,24 +177,6 @@ def _begin(egraph: EGraph, rule: Rule, incremental: bool) -> Round:
     if open_round is not None:
         return Round(open_round.since, open_round.log, open_round.position)
     return Round(egraph.seen.get(rule) if incremental else None, len(egraph.log))
-
-
-def _collected(egraph: EGraph, rule: Rule, round: Round, match_limit: int | None, report: Application) -> list[Found]:
-    """All matches before the first is applied: an application must not see its own results."""
-    if round.since == len(egraph.log):
-        return []
-    matcher = EMatcher(egraph, rule.pattern, rule.symmetric)
-    found: list[Found] = []
-    position = round.position
-    for match in matcher.matches(round.since, round.position):
-        if match_limit is not None and len(found) >= match_limit:
-            report.stopped = True
-            break
-        found.append(match)
-        position = matcher.position
-    round.position = position
-    report.matches = len(found)
-    return found
 
 
 def _end(egraph: EGraph, rule: Rule, round: Round, beyond: bool, report: Application) -> None:
@@ -165,89 +190,6 @@ def _end(egraph: EGraph, rule: Rule, round: Round, beyond: bool, report: Applica
         egraph.resume[rule] = Round(None if beyond else round.since, round.log, round.position)
 
 
-def _target(egraph: EGraph, rule: Rule, match: EMatch) -> Region | Refusal:
-    builder = egraph.builder()
-    try:
-        refusal = rule.check(match, *match.refs)
-        if refusal is not None:
-            return refusal
-        result = rule.target(builder, match, *match.refs)
-    except Ambiguous as error:
-        return Refusal(str(error))
-    except TypeInferenceError as error:
-        return Refusal(f"the target has no valid types: {error}")
-    if isinstance(result, Refusal):
-        return result
-    outputs: tuple[Ref, ...] = result if isinstance(result, tuple) else (result,)
-    for output, cls in zip(outputs, match.root_values, strict=True):
-        if output.type != egraph.type_of(cls):
-            return Refusal(f"the target gives {output.type}, the source {egraph.type_of(cls)}")
-    return builder.finish(outputs)
-
-
-def _is_cyclic(order: Descendants, region: Region, roots: tuple[int, ...]) -> bool:
+def _is_cyclic(order: Descendants, target: Target, classes: Sequence[int], roots: tuple[int, ...]) -> bool:
     """Whether an operator of the target reads, however indirectly, what it will be equal to."""
-    leaves = {
-        ref.external for node in region.nodes for ref in node.inputs if ref is not None and ref.external is not None
-    }
-    computed = [root for output, root in zip(region.outputs, roots, strict=True) if output.node >= 0]
-    return any(order.reads(leaf, root) for leaf in leaves for root in computed)
-
-
-def _fits(egraph: EGraph, region: Region, node_limit: int) -> bool:
-    """Whether the e-graph stays within the limit with the e-nodes that the region lacks."""
-    made: list[tuple[int, ...] | None] = []
-    constants: set[str] = set()
-    missing = 0
-    for ref in [*(ref for node in region.nodes for ref in node.inputs), *region.outputs]:
-        if ref is not None and ref.external is None and ref.constant is not None:
-            if ref.constant.digest not in constants and egraph.lookup_constant(ref.constant) is None:
-                missing += 1
-            constants.add(ref.constant.digest)
-    for node in region.nodes:
-        operator = egraph.operators.application(node.op, node.domain, node.attrs, node.signature, len(node.types))
-        args = tuple(_existing(egraph, ref, made) for ref in node.inputs)
-        cls = None if None in args else egraph.lookup(operator, tuple(arg for arg in args if arg is not None))
-        if cls is None:
-            missing += 1 + (len(node.types) if len(node.types) > 1 else 0)
-            made.append(None)
-        elif operator.outputs == 1:
-            made.append((cls,))
-        else:
-            outputs = (egraph.lookup(egraph.operators.output(i), (cls,)) for i in range(operator.outputs))
-            made.append(tuple(output for output in outputs if output is not None))
-    return egraph.size + missing <= node_limit
-
-
-def _existing(egraph: EGraph, ref: Ref | None, made: list[tuple[int, ...] | None]) -> int | None:
-    """The class of an operand where it exists already."""
-    if ref is None:
-        return ABSENT
-    if ref.external is not None:
-        return egraph.find(ref.external)
-    if ref.constant is not None:
-        return egraph.lookup_constant(ref.constant)
-    outputs = made[ref.node]
-    return None if outputs is None else outputs[ref.index]
-
-
-def _insert(egraph: EGraph, region: Region, roots: tuple[int, ...]) -> bool:
-    """Put a region in and make its outputs equal to the roots; whether anything changed."""
-    before = len(egraph.log)
-    made: list[tuple[int, ...]] = []
-    for node in region.nodes:
-        operator = egraph.operators.application(node.op, node.domain, node.attrs, node.signature, len(node.types))
-        made.append(egraph.add(operator, [_class_of(egraph, ref, made) for ref in node.inputs], node.types))
-    for output, root in zip(region.outputs, roots, strict=True):
-        egraph.union(root, _class_of(egraph, output, made))
-    return len(egraph.log) > before
-
-
-def _class_of(egraph: EGraph, ref: Ref | None, made: list[tuple[int, ...]]) -> int:
-    if ref is None:
-        return ABSENT
-    if ref.external is not None:
-        return egraph.find(ref.external)
-    if ref.constant is not None:
-        return egraph.add_constant(ref.constant)
-    return made[ref.node][ref.index]
+    return any(order.reads(classes[leaf], roots[place]) for leaf in target.leaves for place in target.computed)

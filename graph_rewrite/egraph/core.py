@@ -31,6 +31,9 @@ ABSENT = -1
 DEAD, LIVE, FILTERED = 0, 1, 2
 """States of an e-node: merged with an equal one; present; taken out, as it closed a cycle, but not to come back."""
 
+ANY = -1
+"""The mask of all operators."""
+
 Args = tuple[int, ...]
 
 
@@ -52,14 +55,23 @@ class EGraph:
         self.node_op: list[int] = []
         self.node_args: list[Args] = []
         self.node_state = bytearray()
+        self.class_masks: list[int] = []
+        """By class: which operators its members may be, as `Operator.mask`; never too few."""
         self.types: list[TensorType | None] = []
         self.constants: dict[int, Constant] = {}
         self.values: dict[int, int] = {}
         self.origins: dict[int, Any] = {}
         self.log: list[int] = []
+        """Classes that have changed, in order: new e-nodes, and classes that another has become part of."""
+        self.log_masks: list[int] = []
+        """Of which operators an e-node must be for something new to be found there: as `Operator.mask`, or `ANY`."""
         self.seen: dict[Any, int] = {}
         self.resume: dict[Any, Any] = {}
+        self.targets: dict[Any, Any] = {}  # shared by all forks
+        self.base: Any = None  # the same in all forks until it is replaced
+        self.dirty: dict[tuple[int, int], tuple[int, list[set[int]]]] = {}
         self.ranks: list[int] | None = None
+        self.flat: Any = None  # of `kernels.arrays_of`
         self.filtered = 0
         self._leader: list[int] = []
         self._members: list[list[int]] = []
@@ -76,12 +88,12 @@ class EGraph:
         other = EGraph.__new__(EGraph)
         other.__dict__.update(self.__dict__)
         for name in (
-            "node_op", "node_args", "node_state", "types", "constants", "values", "log", "seen", "resume", "_leader",
-            "_members", "_parents", "_memo",
+            "node_op", "node_args", "node_state", "class_masks", "types", "constants", "values", "log", "log_masks",
+            "seen", "resume", "_leader", "_members", "_parents", "_memo",
         ):  # fmt: skip
             setattr(other, name, getattr(self, name).copy())
         other._by_operator = {key: nodes.copy() for key, nodes in self._by_operator.items()}
-        other._pending, other._became_constant = [], []
+        other._pending, other._became_constant, other.dirty = [], [], self.dirty.copy()
         for graph in (self, other):
             graph._own_members, graph._own_parents, graph._own_from = set(), set(), len(self._leader)
         return other
@@ -97,6 +109,10 @@ class EGraph:
             leader[node] = node = leader[leader[node]]
         return node
 
+    def leaders(self) -> list[int]:
+        """The forest of the union-find, by e-node. Do not change the list."""
+        return self._leader
+
     def operator(self, node: int) -> Operator:
         return self.operators.entries[self.node_op[node]]
 
@@ -109,6 +125,11 @@ class EGraph:
         state = self.node_state
         return sorted({node for node in self._parents[self.find(cls)] if state[node] == LIVE})
 
+    def readers_of(self, cls: int) -> list[int]:
+        """E-nodes that read a canonical class, in no order, some perhaps twice or no longer live. Do not change the
+        list."""
+        return self._parents[cls]
+
     def reader_count(self, cls: int) -> int:
         """About how many e-nodes read a class."""
         return len(self._parents[self.find(cls)])
@@ -117,9 +138,10 @@ class EGraph:
         """Operands of an e-node as canonical classes, `ABSENT` where one is left out."""
         leader = self._leader
         args = self.node_args[node]
-        if all(a < 0 or leader[a] == a for a in args):
-            return args
-        return tuple(a if a < 0 else self.find(a) for a in args)
+        for a in args:
+            if a >= 0 and leader[a] != a:
+                return tuple(a if a < 0 else self.find(a) for a in args)
+        return args
 
     def type_of(self, cls: int) -> TensorType | None:
         return self.types[self.find(cls)]
@@ -206,11 +228,13 @@ class EGraph:
             raise ValueError(f"{self.types[a]} and {self.types[b]} cannot be equal")
         if len(self._parents[a]) + len(self._members[a]) < len(self._parents[b]) + len(self._members[b]):
             a, b = b, a
+        self.log_masks.append(self._news(a, b))
         self._leader[b] = a
         self._own(a, self._members, self._own_members).extend(self._members[b])
         self._own(a, self._parents, self._own_parents).extend(self._parents[b])
         self._members[b], self._parents[b] = [], []
         self.types[a] = self.types[a] or self.types[b]
+        self.class_masks[a] |= self.class_masks[b]
         if (a in self.constants) != (b in self.constants):
             self._became_constant.append(a)
         known = self.constants.pop(b, None)
@@ -247,22 +271,11 @@ class EGraph:
     def topological_ranks(self) -> list[int]:
         """A number per class such that every member reads classes of lower ones; -1 for classes on or above a cycle,
         and for those that are part of another. Rebuild first."""
-        args, state, leader, members = self.node_args, self.node_state, self._leader, self._members
-        ranks = [-1] * len(args)
-        operands = [len(set(a)) - (ABSENT in a) if len(a) > 1 else len(a) for a in args]
-        waiting = [sum(1 for node in own if operands[node]) for own in members]
-        ready = [cls for cls, own in enumerate(members) if own and not waiting[cls]]
-        for rank, cls in enumerate(ready):  # grows
+        from graph_rewrite.egraph.kernels import arrays_of
+
+        ranks = [-1] * len(self.node_args)
+        for rank, cls in enumerate(arrays_of(self)[1].tolist()):
             ranks[cls] = rank
-            for node in self._parents[cls]:
-                operands[node] -= 1
-                if not operands[node] and state[node] == LIVE:
-                    reader = leader[node]
-                    if leader[reader] != reader:
-                        reader = self.find(reader)
-                    waiting[reader] -= 1
-                    if not waiting[reader]:
-                        ready.append(reader)
         return ranks
 
     def canonical_roots(self) -> tuple[int, ...]:
@@ -280,6 +293,7 @@ class EGraph:
         self.node_args.append(args)
         self.node_state.append(LIVE)
         self.types.append(type)
+        self.class_masks.append(operator.mask)
         self._leader.append(node)
         self._members.append([node])
         self._parents.append([])
@@ -289,7 +303,15 @@ class EGraph:
                 self._own(arg, self._parents, self._own_parents).append(node)
         self.size += 1
         self.log.append(node)
+        self.log_masks.append(operator.mask)
         return node
+
+    def _news(self, a: int, b: int) -> int:
+        """Of which operators the members are that readers of two classes meet for the first time as these become one.
+        `ANY` where e-nodes that did not share an operand may now do so, and where one class is a constant."""
+        if a in self.constants or b in self.constants or (self._parents[a] and self._parents[b]):
+            return ANY
+        return self.class_masks[b if self._parents[a] else a]
 
     def _own(self, cls: int, lists: list[list[int]], own: set[int]) -> list[int]:
         """The list of a class, for writing: a copy where a fork may share it."""
@@ -339,6 +361,7 @@ class EGraph:
     def _revive(self, node: int) -> None:
         operator, cls = self.operator(node), self.find(node)
         self.node_state[node] = LIVE
+        self.class_masks[cls] |= operator.mask
         self._own(cls, self._members, self._own_members).append(node)
         if operator.kind == "operator":
             self._by_operator.setdefault((operator.op, operator.domain), []).append(node)

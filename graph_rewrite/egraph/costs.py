@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from graph_rewrite.egraph.convert import to_graph
 from graph_rewrite.egraph.core import LIVE, EGraph
 from graph_rewrite.egraph.extract import CostedEGraph, Extraction, Method, extract
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency import OperatorSpec
-from graph_rewrite.operators import spec_of
+from graph_rewrite.operators import is_shape_like, spec_of
 
 NodeCost = Callable[[EGraph, int], float]
 """What an e-node costs alone, by e-graph and e-node; asked for applications that depend on more than constants."""
@@ -26,18 +27,25 @@ def measured_cost(price: Callable[[OperatorSpec], float]) -> NodeCost:
     """The cost model of TASO: what `price` says an operator takes alone (for instance
     `lambda spec: meter.cost(spec).ms` with an `OperatorCostMeter`). What cannot be timed alone costs nothing."""
 
+    specs: dict[tuple[Any, ...], OperatorSpec | None] = {}
+
     def cost(egraph: EGraph, node: int) -> float:
-        operator = egraph.operator(node)
+        operator = egraph.operators.entries[egraph.node_op[node]]
         args, outputs = egraph.args(node), egraph.outputs_of(node)
-        types = [None if cls < 0 else egraph.type_of(cls) for cls in (*args, *outputs)]
-        untyped = any(t is None and cls >= 0 for t, cls in zip(types, (*args, *outputs), strict=True))
-        if operator.opaque or untyped:
-            return 0.0
+        types = [None if cls < 0 else egraph.types[cls] for cls in (*args, *outputs)]
         constants = {i: egraph.constants[cls] for i, cls in enumerate(args) if cls in egraph.constants}
-        return price(
-            spec_of(operator.op, operator.domain, operator.attrs, types[: len(args)], types[len(args) :], constants,
-                    egraph.opset)
-        )  # fmt: skip
+        shown = tuple((i, c.digest if is_shape_like(c) else "") for i, c in constants.items())
+        key = (operator.domain, operator.op, operator.signature, egraph.opset, *types, *shown)
+        if operator.unique:
+            key = (*key, operator.number)
+        if key not in specs:
+            untyped = any(t is None and cls >= 0 for t, cls in zip(types, (*args, *outputs), strict=True))
+            specs[key] = None if operator.opaque or untyped else spec_of(
+                operator.op, operator.domain, operator.attrs, types[: len(args)], types[len(args) :], constants,
+                egraph.opset,
+            )  # fmt: skip
+        spec = specs[key]
+        return 0.0 if spec is None else price(spec)
 
     return cost
 

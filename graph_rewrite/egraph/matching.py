@@ -10,10 +10,12 @@ After the first time only anchors are tried whose pattern may reach a class that
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import Any
 
 from graph_rewrite.egraph.core import ABSENT, EGraph
+from graph_rewrite.egraph.operators import OUTPUT
 from graph_rewrite.egraph.view import Found
 from graph_rewrite.matching import schema_default
 from graph_rewrite.patterns import (
@@ -54,6 +56,25 @@ def root_nodes(pattern: Pattern) -> tuple[PatternNode, ...]:
     return tuple(dict.fromkeys(root.node for root in pattern.roots))
 
 
+def changed_since(egraph: EGraph, since: int, steps: int, mask: int) -> set[int]:
+    """Classes in which something new can be found since a place in the log, and those above them by up to `steps`
+    operators, where all that is looked for are operators of `mask`. Kept with the e-graph until it changes again. Do
+    not change the set."""
+    length, levels = egraph.dirty.get((since, mask), (-1, []))
+    if length != len(egraph.log):
+        news = zip(egraph.log[since:], egraph.log_masks[since:], strict=True)
+        levels = [{egraph.find(cls) for cls, new in news if new & mask}]
+        egraph.dirty[since, mask] = len(egraph.log), levels
+    entries, operator = egraph.operators.entries, egraph.node_op
+    while len(levels) <= steps:
+        below = levels[-1] - levels[-2] if len(levels) > 1 else levels[-1]
+        above = {
+            egraph.find(node) for cls in below for node in egraph.readers_of(cls) if entries[operator[node]].mask & mask
+        }
+        levels.append(levels[-1] | above)
+    return levels[steps]
+
+
 class EMatcher:
     """Finds one pattern. Good for one state of the e-graph: make a new one after a rebuild."""
 
@@ -63,7 +84,12 @@ class EMatcher:
         self._nodes: dict[PatternNode, int] = {}
         self._attrs: dict[str, Any] = {}
         self._candidates: dict[tuple[int, PatternNode, int], list[int]] = {}
-        self._dirty: set[int] | None = None
+        self.dirty: set[int] | None = None
+        """Where anchors are tried; everywhere where it is None."""
+        table = egraph.operators
+        self._masks = {
+            node: reduce(or_, [table.mask(op, node.domain) for op in node.operators]) for node in pattern.nodes
+        }
         self.position: Position | None = None
 
     def matches(self, since: int | None = None, start: Position | None = None) -> Iterator[Found]:
@@ -73,9 +99,11 @@ class EMatcher:
             since: those only that something logged from here on may have made.
             start: those only that come behind this position.
         """
-        self._dirty = None if since is None else self._reachable_up(since)
+        self.dirty = None if since is None else self._reachable_up(since)
+        if not all(self._masks.values()):
+            return
         roots = root_nodes(self._pattern)
-        for place, first in enumerate(roots if self._dirty is not None else roots[:1]):
+        for place, first in enumerate(roots if self.dirty is not None else roots[:1]):
             for op, node in self._anchors(first):
                 here = (place, op, node)
                 if start is not None and here < start[:3]:
@@ -87,23 +115,34 @@ class EMatcher:
                         yield found
 
     def _anchors(self, pattern: PatternNode) -> Iterator[tuple[str, int]]:
-        egraph, dirty = self._egraph, self._dirty
+        egraph, dirty = self._egraph, self.dirty
+        inner = [
+            (place, self._wanted(goal)) for place, goal in enumerate(pattern.inputs) if isinstance(goal, PatternOutput)
+        ]
+        places = [0] * len(inner) if pattern.commutative else [place for place, _ in inner]
+        most = 2 if pattern.commutative else 1
         for op in sorted(pattern.operators):
             for node in egraph.with_operator(op, pattern.domain):
-                if dirty is None or egraph.find(node) in dirty:
+                if dirty is not None and egraph.find(node) not in dirty:
+                    continue
+                args = egraph.args(node) if inner else ()
+                for place, (_, mask) in zip(places, inner, strict=True):
+                    if not any(arg >= 0 and egraph.class_masks[arg] & mask for arg in args[place : place + most]):
+                        break
+                else:
                     yield op, node
+
+    def _wanted(self, goal: PatternOutput) -> int:
+        """Of which operators a class must hold one to be `goal`."""
+        return self._masks[goal.node] if goal.node.outputs == 1 else OUTPUT
 
     def _reachable_up(self, since: int) -> set[int]:
         """Classes from which a changed class can be reached within the depth of the pattern."""
-        egraph = self._egraph
-        found = {egraph.find(cls) for cls in egraph.log[since:]}
-        frontier = found
         # An output of an application stands between it and its reader.
         steps = depth_of(self._pattern) - 1 + sum(node.outputs > 1 for node in self._pattern.nodes)
-        for _ in range(steps):
-            frontier = {egraph.find(node) for cls in frontier for node in egraph.parents(cls)} - found
-            found |= frontier
-        return found
+        several = any(node.outputs > 1 for node in self._pattern.nodes)
+        mask = reduce(or_, self._masks.values()) | (OUTPUT if several else 0)
+        return changed_since(self._egraph, since, steps, mask)
 
     def _join(self, first: PatternNode, node: int) -> Iterator[Found]:
         others = [root for root in root_nodes(self._pattern) if root is not first]
@@ -163,11 +202,16 @@ class EMatcher:
                         cls = self._egraph.outputs_of(self._nodes[source.node])[source.index]
                     else:
                         queue.append((source.node, [source.node, *path]))
-                if isinstance(cls, int):
+                if isinstance(cls, int) and not self._is_scalar(cls):
                     readers = self._egraph.reader_count(cls)
                     if best is None or readers < least:
                         best, least = (cls, path), readers
         return best
+
+    def _is_scalar(self, cls: int) -> bool:
+        """Whether a class is a constant of one element: two operators don't hang together by one."""
+        type = self._egraph.type_of(cls)
+        return cls in self._egraph.constants and type is not None and type.size == 1
 
     def _siblings(self, cls: int, steps: list[PatternNode]) -> list[int]:
         """Applications that may be the last of `steps`, reached downward from a class."""
@@ -288,7 +332,7 @@ class EMatcher:
             return cls < 0 and (goal is None or (isinstance(goal, Var) and issubclass(goal.kind, Maybe)))
         if isinstance(goal, Var):
             return cls in self._egraph.constants or not issubclass(goal.kind, (Const, MaybeConst))
-        return bool(self._members(cls, goal))
+        return bool(self._egraph.class_masks[cls] & self._wanted(goal)) and bool(self._members(cls, goal))
 
     def _solve(self, goals: Goals) -> Iterator[None]:
         if goals is None:

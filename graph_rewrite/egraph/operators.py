@@ -8,7 +8,7 @@ from typing import Literal
 
 import onnx
 
-from graph_rewrite import contrib
+from graph_rewrite import contrib, nchwc
 from graph_rewrite.ir import AttrValue
 from graph_rewrite.normalise import RANDOM
 from graph_rewrite.patterns import COMMUTATIVE
@@ -17,6 +17,9 @@ Kind = Literal["operator", "constant", "input", "output"]
 
 CONSTANT = 0
 """Number of the operator of all constants; their content tells them apart."""
+
+OUTPUT = 1
+"""Mask of projections to an output."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +48,8 @@ class Operator:
     proto: onnx.NodeProto | None = None
     commutative: bool = False
     foldable: bool = False
+    mask: int = 0
+    """A bit by name and domain, whatever the attributes; `OUTPUT` for projections, none for leaves and constants."""
 
 
 def is_repeatable(op: str, domain: str, opaque: bool) -> bool:
@@ -52,6 +57,8 @@ def is_repeatable(op: str, domain: str, opaque: bool) -> bool:
     random."""
     if opaque or op in RANDOM:
         return False
+    if domain == nchwc.DOMAIN:
+        return nchwc.is_modelled(op)
     return domain == "" or (domain == contrib.DOMAIN and contrib.is_modelled(op))
 
 
@@ -61,6 +68,14 @@ class OperatorTable:
     def __init__(self) -> None:
         self.entries: list[Operator] = [Operator(CONSTANT, "Constant", kind="constant")]
         self._known: dict[tuple[object, ...], int] = {}
+        self._masks: dict[tuple[str, str], int] = {}
+
+    def mask(self, op: str, domain: str) -> int:
+        """The bit of an operator's name; 0 where the table has no such operator."""
+        return self._masks.get((op, domain), 0)
+
+    def _new_mask(self, op: str, domain: str) -> int:
+        return self._masks.setdefault((op, domain), 2 << len(self._masks))
 
     def application(
         self,
@@ -81,6 +96,7 @@ class OperatorTable:
                 Operator(
                     number, op, domain, dict(attrs), signature, outputs, left_out=left_out,
                     commutative=not domain and op in COMMUTATIVE, foldable=not domain,
+                    mask=self._new_mask(op, domain),
                 )
             )  # fmt: skip
         return self.entries[number]
@@ -100,7 +116,7 @@ class OperatorTable:
         """An operator of one application that equals no other."""
         operator = Operator(
             len(self.entries), op, domain, dict(attrs), signature, outputs, left_out=left_out, opaque=opaque,
-            unique=True, captures=captures, captured=captured,
+            unique=True, captures=captures, captured=captured, mask=self._new_mask(op, domain),
         )  # fmt: skip
         self.entries.append(operator)
         return operator
@@ -120,5 +136,5 @@ class OperatorTable:
         number = self._known.get(key)
         if number is None:
             number = self._known[key] = len(self.entries)
-            self.entries.append(Operator(number, f"Output{index}", kind="output", index=index))
+            self.entries.append(Operator(number, f"Output{index}", kind="output", index=index, mask=OUTPUT))
         return self.entries[number]

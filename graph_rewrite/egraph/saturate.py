@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from graph_rewrite.egraph.apply import MATCH_LIMIT, Application, Cycles, LimitKind, apply_rule
+from graph_rewrite.egraph.apply import MATCH_LIMIT, Application, Cycles, LimitKind, Round, apply_rule, search_rule
 from graph_rewrite.egraph.core import EGraph
 from graph_rewrite.egraph.matching import root_nodes
 from graph_rewrite.rule import Rule
 
 Stop = Literal["saturated", "node limit", "iterations", "time limit"]
+
+Matching = Literal["application", "iteration"]
+"""When a rule is matched: before its application, so that it sees what the rules before it have added, or all rules as
+an iteration begins, as egg and TENSAT do (Yang et al., MLSys'21, algorithm 1)."""
 
 Schedule = Callable[[int, Sequence[Rule]], Iterable[Rule]]
 """The rules of an iteration, in order."""
@@ -59,6 +63,17 @@ def multi_first(k_multi: int) -> Schedule:
     return schedule
 
 
+def rounds(
+    egraph: EGraph, rules: Iterable[Rule], matching: Matching, match_limit: int | None = MATCH_LIMIT
+) -> Iterator[tuple[Rule, Round | None]]:
+    """The rules of an iteration with their matches, None where they are to be found by the application itself. Matches
+    of rules that are not applied in the end are forgotten by the e-graph, and found again next time."""
+    if matching == "application":
+        yield from ((rule, None) for rule in rules)
+        return
+    yield from [(rule, search_rule(egraph, rule, match_limit=match_limit)) for rule in rules]
+
+
 def saturate(
     egraph: EGraph,
     rules: Sequence[Rule],
@@ -71,6 +86,7 @@ def saturate(
     cycles: Cycles = "filter",
     match_limit: int | None = MATCH_LIMIT,
     time_limit: float | None = None,
+    matching: Matching = "application",
 ) -> Saturation:
     """Apply rules until an iteration changes nothing. The e-graph is changed in place.
 
@@ -80,15 +96,16 @@ def saturate(
         k_multi: iterations in which rules of several patterns are applied.
         schedule: the rules of each iteration; `multi_first(k_multi)` by default.
         time_limit: seconds, looked at between applications.
+        matching: whether the rules of an iteration see what those before them have added.
     """
     started = time.perf_counter()
     order = schedule if schedule is not None else multi_first(k_multi)
     result = Saturation("iterations", 0)
     for iteration in range(iterations):
         changed = False
-        for rule in order(iteration, rules):
+        for rule, found in rounds(egraph, order(iteration, rules), matching, match_limit):
             report = apply_rule(
-                egraph, rule, node_limit=node_limit, limit=limit, cycles=cycles, match_limit=match_limit
+                egraph, rule, node_limit=node_limit, limit=limit, cycles=cycles, match_limit=match_limit, round=found
             )
             result.applications.append(report)
             changed = changed or report.changed or not report.complete

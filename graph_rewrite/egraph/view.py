@@ -111,13 +111,13 @@ def node_view(egraph: EGraph, node: int) -> Node:
 
 class EMatch(Match):
     """An occurrence of a pattern in an e-graph; `external` of its Refs is an e-class. `beyond` tells whether a
-    condition has looked beyond the pattern."""
+    condition has looked beyond the pattern, `private` whether it has looked at the e-graph itself."""
 
     def __init__(self, view: GraphView, pattern: Pattern, found: Found) -> None:
         super().__init__(cast(Graph, view), pattern, cast(Any, found), set())
         self._view, self._found = view, found
         self._nodes: dict[PatternNode, Node] = {}
-        self.beyond = False
+        self.beyond = self.private = False
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -133,6 +133,19 @@ class EMatch(Match):
     @cached_property
     def root_values(self) -> tuple[int, ...]:
         return tuple(self._node(root.node).outputs[root.index] for root in self.pattern.roots)
+
+    @property
+    def graph(self) -> Graph:
+        self.private = True
+        return cast(Graph, self._view)
+
+    @graph.setter
+    def graph(self, view: Graph) -> None:
+        """Set by the base class."""
+
+    @property
+    def opset(self) -> int:
+        return self._view.opset
 
     def ref(self, value: int) -> Ref:
         egraph = self._view.egraph

@@ -70,7 +70,9 @@ def interchangeable(side: Side) -> bool:
 
 
 def is_connected(side: Side) -> bool:
-    """Whether the outputs hang together by terms or inputs that they share."""
+    """Whether the outputs hang together by terms or inputs that they share, other than scalars and constants."""
+    scalars = {node.inputs[1] for node in side.terms if node.op == "smul"}
+    scalars |= {Operand(place) for place, node in enumerate(side.terms) if not node.inputs}
     groups: list[set[Operand]] = []
     for output in side.outputs:
         reached: set[Operand] = set()
@@ -80,7 +82,8 @@ def is_connected(side: Side) -> bool:
             if operand.node != INPUT:
                 stack.extend(side.terms[operand.node].inputs)
                 operand = Operand(operand.node)
-            reached.add(operand)
+            if operand not in scalars:
+                reached.add(operand)
         apart = [group for group in groups if not group & reached]
         groups = [*apart, reached.union(*(group for group in groups if group & reached))]
     return len(groups) <= 1

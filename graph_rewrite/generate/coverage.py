@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from graph_rewrite.editor import GraphEditor
 from graph_rewrite.generate.canonical import differs_by_fusion, is_connected
 from graph_rewrite.generate.conditions import Derivation, condition_holds, derive
 from graph_rewrite.generate.onnx_form import build_graph, scalar_inputs, weight_inputs
@@ -153,11 +154,12 @@ class _Search:
         for steps in (1, 2):
             for kind in kinds:
                 constants = scalar_inputs(substitution) | (weights if kind == "constant" else frozenset())
-                pairs = [both_sides(substitution, shapes, constants) for shapes in choices]
-                for names in self._paths(*pairs[0], steps, self._all):
-                    only = Rewriter([self._rules[name] for name in dict.fromkeys(names)], "site", deployment=False)
-                    if all(any(True for _ in self._paths(*pair, steps, only)) for pair in pairs[1:]):
-                        return Derived(names, kind)
+                shared = [both_sides(substitution, shapes, constants) for shapes in choices]
+                for pairs in (shared, [(unshared(source), target) for source, target in shared]):
+                    for names in self._paths(*pairs[0], steps, self._all):
+                        only = Rewriter([self._rules[name] for name in dict.fromkeys(names)], "site", deployment=False)
+                        if all(any(True for _ in self._paths(*pair, steps, only)) for pair in pairs[1:]):
+                            return Derived(names, kind)
         return None
 
     def _paths(self, source: Graph, target: Graph, steps: int, rewriter: Rewriter) -> Iterator[tuple[str, ...]]:
@@ -216,6 +218,33 @@ def both_sides(substitution: Substitution, shapes: Shapes, constants: frozenset[
         for side in (substitution.source, substitution.target)
     )
     return source, target
+
+
+def unshared(graph: Graph) -> Graph:
+    """The graph with a copy of an operator for each use of it, but for operators of several outputs.
+
+    A rule that asks for a result's only use applies to each occurrence of an expression on its own then.
+    """
+    editor = GraphEditor(graph)
+    for shared in reversed(graph.order()):
+        value = shared.outputs[0]
+        uses = editor.consumers.get(value, ())
+        if len(shared.outputs) > 1 or value in graph.outputs or len(uses) < 2:
+            continue
+        for user in map(editor.nodes.__getitem__, dict.fromkeys(uses)):
+            inputs = []
+            for operand in user.inputs:
+                if operand == value:
+                    operand = editor.new_value(graph.types[value])
+                    editor.insert(
+                        shared.op, shared.domain, shared.attrs, shared.inputs, (operand,), graph.ranks[shared.id]
+                    )
+                inputs.append(operand)
+            rank = editor.ranks[user.id]
+            editor.remove(user)
+            editor.insert(user.op, user.domain, user.attrs, inputs, user.outputs, rank)
+        editor.remove_dead((value,))
+    return editor.finish()[0]
 
 
 def form(graph: Graph) -> str:

@@ -224,6 +224,7 @@ def build_graph(
     constants: Collection[int] = (),
     fused: bool = False,
     joined: bool = False,
+    renamed: bool = False,
     seed: int = 0,
 ) -> Graph:
     """A float32 graph of one side. Inputs are named x0, x1, ...; both sides of a substitution have the same ones.
@@ -235,6 +236,7 @@ def build_graph(
         fused: activations of convolutions as `FusedConv`.
         joined: one more output, a Concat of the others, where their shapes allow it: outputs that share no input then
             meet, and rules that merge them find them.
+        renamed: each output behind an Identity, so that an input may take its place.
 
     Raises:
         ValueError: the side has no types for these inputs.
@@ -257,7 +259,7 @@ def build_graph(
         identities = [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(outputs)]
     kept = [number for number in sorted(types) if number not in constants]
     # An output that is an input, or that two outputs share, needs a name of its own.
-    plain = len(set(outputs)) == len(outputs) and not set(outputs) & set(names.values())
+    plain = not renamed and len(set(outputs)) == len(outputs) and not set(outputs) & set(names.values())
     graph = helper.make_graph(
         maker.nodes if plain else [*maker.nodes, *identities], "side",
         [helper.make_tensor_value_info(names[n], onnx.TensorProto.FLOAT, types[n].shape) for n in kept],

@@ -194,19 +194,25 @@ def _node(expression: Expression) -> object:
 # Equations that others imply.
 
 
+_NEEDED = ({"matmul"}, {"conv", "concat"})
+"""Chains of products, and the order of a convolution's channels: TASO's file has some that need more than two steps."""
+
+
 def is_rearrangement(equation: Equation) -> bool:
     """Whether longer paths of other equations are likely to lead from one side to the other: each input occurs as often
     on both, or an operator takes the same operand twice.
 
-    Chains of products are no rearrangements here: TASO's file has one that needs three steps.
+    Equations of `_NEEDED` operators are no rearrangements here.
     """
     nodes = [e for side in equation for e in subexpressions(side) if not isinstance(e, int)]
+    if {e[0] for e in nodes} in _NEEDED:
+        return False
     if any(len(e[2]) == 2 and e[2][0] == e[2][1] for e in nodes):
         return True
     # Both outputs of a split are one operator.
     ends = [{_node(output): output for output in side}.values() for side in equation]
     counts = [Counter(name for output in side for name in _occurrences(output)) for side in ends]
-    return counts[0] == counts[1] and {e[0] for e in nodes} != {"matmul"}
+    return counts[0] == counts[1]
 
 
 def _occurrences(expression: Expression) -> Iterator[int]:
@@ -281,8 +287,8 @@ class Implication:
             return False
         ends = []
         for start in (source, target):
-            first = [step for step in sorted(set(index.steps(start, "equal")), key=repr) if typed(start, step)]
-            second = {step for before in first for step in index.steps(before, "equal")}
+            first = [step for step in sorted(set(index.steps(start, "returning")), key=repr) if typed(start, step)]
+            second = {step for before in first for step in index.steps(before, "returning")}
             ends.append({start, *first, *second})
         return any(typed(source, step) for step in sorted(ends[0] & ends[1], key=repr))
 

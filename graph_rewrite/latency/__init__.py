@@ -23,7 +23,7 @@ from graph_rewrite.latency.noise import machine_report
 from graph_rewrite.latency.operator_cost import OperatorCost, OperatorCostMeter
 from graph_rewrite.latency.operator_spec import OperatorSpec, ValueType
 from graph_rewrite.latency.optimizers import OPTIMIZERS
-from graph_rewrite.latency.ort_meter import OrtMeter
+from graph_rewrite.latency.ort_meter import Clock, OrtMeter
 from graph_rewrite.latency.plan import FULL, SCREEN, Plan
 from graph_rewrite.latency.provider import Provider, ProviderError, resolve_provider
 
@@ -32,6 +32,7 @@ __all__ = [
     "OPTIMIZERS",
     "SCREEN",
     "BaselineError",
+    "Clock",
     "Deployment",
     "Effort",
     "FeedSpec",

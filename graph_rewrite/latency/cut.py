@@ -153,7 +153,35 @@ def _cut(before: Graph, after: Graph, change: _Change, margin: frozenset[int]) -
         # Sorted along the graph, so that alike regions get their inputs in the same order.
         inputs |= _read_from_outside(graph, sorted(ids, key=lambda n, graph=graph: (graph.ranks[n], n)))  # type: ignore[misc]
     small = [extract(graph, ids, inputs) for graph, ids in sides]
-    return Cut(small[0], small[1], 1, digest(*map(_shape_key, small)))
+    return Cut(small[0], small[1], 1, digest(*map(shape_key, small)))
+
+
+def window(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Graph:
+    """The nodes `ids` and what surrounds them, as a model of its own in which rewrites can be tried out.
+
+    Unlike a cut, it takes in heavy readers wherever they are met, since they decide in which layout a result is wanted
+    and may take in what a rewrite leaves behind. Heavy producers are taken in only next to `ids`, and what lies behind
+    either stays out. Nodes and values keep their ids.
+
+    Raises:
+        NotCuttable: one of the nodes has a subgraph, values of unknown type or an overridable initializer.
+    """
+    found = set(ids)
+    light = set(found)
+    for step in range(margin):
+        above = {graph.producer[v] for n in light for v in graph.nodes[n].inputs if v in graph.producer}
+        if step > 0:
+            above = {n for n in above if graph.nodes[n].op not in HEAVY}
+        below = {reader for n in light for v in graph.nodes[n].outputs for reader in graph.consumers.get(v, ())}
+        near = (above | below) - found
+        near = {n for n in near if not graph.nodes[n].opaque and _is_typed(graph, graph.nodes[n])}
+        found |= near
+        light = {n for n in near if graph.nodes[n].op not in HEAVY}
+    for node in map(graph.nodes.__getitem__, found):
+        if node.captures or not _is_typed(graph, node):
+            raise NotCuttable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
+    in_order = sorted(found, key=lambda n: (graph.ranks[n], n))
+    return extract(graph, found, _read_from_outside(graph, in_order))
 
 
 def _read_from_outside(graph: Graph, ids: Iterable[int]) -> dict[int, TensorType]:
@@ -209,7 +237,7 @@ def _header(
     return header
 
 
-def _shape_key(graph: Graph) -> str:
+def shape_key(graph: Graph) -> str:
     """A digest like `Graph.hash` in which large floating-point constants count by type: weights don't change times."""
     keys = {value: f"in{i}:{graph.types[value]}" for i, value in enumerate(graph.inputs)}
     keys |= {value: _constant_key(constant) for value, constant in graph.constants.items()}

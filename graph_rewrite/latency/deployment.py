@@ -12,6 +12,7 @@ from typing import Any, Self
 import onnxruntime as ort
 
 from graph_rewrite.latency.optimizers import OPTIMIZERS
+from graph_rewrite.nchwc import block_size
 
 # ORT_ENABLE_LAYOUT is left out: it is newer than the oldest runtime that we support and is `all` less float16 passes.
 _LEVELS = {
@@ -26,7 +27,8 @@ _ERRORS_ONLY = 3
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Provider (`cpu` or `cuda`), threads, optimisation level, and the optimisers of ONNX Runtime that are refused.
+    """Provider (`cpu` or `cuda`), threads, optimisation level, and the optimisers of ONNX Runtime that are refused;
+    where the graph has operators of the blocked layout, the block of the CPUs that it runs on (`graph_rewrite.nchwc`).
 
     Raises ValueError for what ONNX Runtime would silently ignore, such as the name of an optimiser it has not.
     """
@@ -35,6 +37,8 @@ class Deployment:
     threads: int = 1
     optimization_level: str = "all"
     disabled_optimizers: frozenset[str] = frozenset()
+    nchwc_block: int = 0
+    """Channels in a block; 0 for a graph that runs with any."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "disabled_optimizers", frozenset(self.disabled_optimizers))
@@ -60,7 +64,7 @@ class Deployment:
 
     def plain(self) -> Self:
         """What a user gets without our tool: the same provider and threads, every optimiser on."""
-        return replace(self, optimization_level="all", disabled_optimizers=frozenset())
+        return replace(self, optimization_level="all", disabled_optimizers=frozenset(), nchwc_block=0)
 
     @property
     def key(self) -> str:
@@ -74,22 +78,24 @@ class Deployment:
             "threads": self.threads,
             "optimization_level": self.optimization_level,
             "disabled_optimizers": sorted(self.disabled_optimizers),
+            **({"nchwc_block": self.nchwc_block} if self.nchwc_block else {}),
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; raises ValueError that names the fields that are missing or unknown."""
         names = {"provider", "threads", "optimization_level", "disabled_optimizers"}
-        if set(values) != names:
+        if set(values) - {"nchwc_block"} != names:
             raise ValueError(
                 f"Deployment: fields {sorted(names.difference(values))} missing,"
-                f" {sorted(set(values).difference(names))} unknown"
+                f" {sorted(set(values).difference(names, {'nchwc_block'}))} unknown"
             )
         return cls(
             provider=str(values["provider"]),
             threads=int(values["threads"]),
             optimization_level=str(values["optimization_level"]),
             disabled_optimizers=frozenset(map(str, values["disabled_optimizers"])),
+            nchwc_block=int(values.get("nchwc_block", 0)),
         )
 
     def session_options(self, *, measuring: bool = False) -> ort.SessionOptions:
@@ -120,8 +126,11 @@ def open_session(
 ) -> ort.InferenceSession:
     """A session on the model file `path`, run as `deployment` says; `options` replaces those of the deployment.
 
-    Raises RuntimeError where the provider is `cuda` and ONNX Runtime fell back to the CPU, which it does silently.
+    Raises RuntimeError where the provider is `cuda` and ONNX Runtime fell back to the CPU, which it does silently; and
+    where the deployment names the block of another kind of CPU.
     """
+    if deployment.nchwc_block and deployment.nchwc_block != block_size():
+        raise RuntimeError(_other_block(os.fspath(path), deployment.nchwc_block, block_size()))
     if deployment.provider == "cuda":
         # Finds the CUDA and cuDNN libraries that came as Python packages.
         ort.preload_dlls()
@@ -134,3 +143,13 @@ def open_session(
             " the CUDA and cuDNN libraries that this onnxruntime-gpu was built for installed? Or use provider 'cpu'"
         )
     return session
+
+
+def _other_block(path: str, wanted: int, found: int) -> str:
+    kind = "AVX-512" if wanted == 16 else "SSE, AVX and AVX2"
+    here = f"blocks of {found}" if found else "no blocked layout"
+    return (
+        f"{path} has operators in ONNX Runtime's layout for CPUs with blocks of {wanted} channels ({kind} on x86), and"
+        f" this CPU has {here}: it would fail or give wrong results. Optimise the original on this machine, or with"
+        " --standard-ops-only for a model that runs anywhere"
+    )

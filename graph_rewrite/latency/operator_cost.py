@@ -30,7 +30,8 @@ from graph_rewrite.latency.operator_spec import OperatorSpec
 from graph_rewrite.latency.plan import Plan
 from graph_rewrite.latency.statistics import median_standard_error
 
-OPERATOR_PLAN = Plan(min_pairs=5, max_pairs=50, warmup=2, target_ci_width=0.05, budget_s=0.1)
+# Hundreds of operators are timed for one search: a few milliseconds each.
+OPERATOR_PLAN = Plan(min_pairs=3, max_pairs=20, warmup=1, target_ci_width=0.1, budget_s=0.03)
 
 # Of onnx.TensorProto.DataType, which this module must not import: FLOAT, and all (U)INT8 to (U)INT64.
 _FLOAT = 1

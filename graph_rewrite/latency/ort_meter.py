@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import onnxruntime as ort
 
@@ -33,6 +33,8 @@ pair of quiet sessions gives 0.07."""
 DISTURBED_RETRIES = 2
 
 _Key = tuple[str, str]
+Clock = Literal["wall", "cpu"]
+"""What a run's time is: what passes, or what the thread itself computes."""
 
 
 class _NotWritten(RuntimeError):
@@ -58,6 +60,9 @@ class OrtMeter:
     asks to refuse. `materialize` writes a graph into `workspace`; the file of a candidate is removed after its
     measurement unless `keep_files`. `screen` and `full` are the plans of the two efforts.
 
+    `clock` says what the time of a run is: `wall`, what passes, or `cpu`, what the thread computes. On one thread of a
+    quiet CPU they are the same; where other processes share its cores, only the second tells models apart.
+
     Values are memoised per graph and effort for the life of the meter, and good ones are kept in `cache` across
     runs; a `full` result also answers a later `screen`. A candidate that crashes, hangs, runs out of memory or cannot
     be opened gives a Latency that says so. Raises BaselineError when the baseline cannot be measured. Everything that
@@ -81,8 +86,12 @@ class OrtMeter:
         memory_limit_mb: int | None = None,
         lock_path: str | os.PathLike[str] | None = None,
         keep_files: bool = False,
+        clock: Clock = "wall",
     ) -> None:
         self.deployment = deployment if deployment is not None else Deployment()
+        if clock == "cpu" and (self.deployment.provider != "cpu" or self.deployment.threads != 1):
+            raise ValueError("the clock `cpu` is that of one thread on the CPU; use `wall` for several threads or CUDA")
+        self.clock: Clock = clock
         if memory_limit_mb is not None and self.deployment.provider == "cuda":
             raise ValueError("memory_limit_mb works on the CPU only: a CUDA process maps far more than it uses")
         self.baseline = baseline
@@ -195,6 +204,7 @@ class OrtMeter:
             "feeds": self._feeds_key,
             "effort": effort,
             "plan": self.plans[effort].key,
+            **({} if self.clock == "wall" else {"clock": self.clock}),
         }
 
     def _take_calmly(self, baseline: _Side, candidate: _Side, plan: Plan) -> Latency:
@@ -216,6 +226,7 @@ class OrtMeter:
                 "candidate": _plain(candidate_path, candidate.deployment),
                 "feeds": self.feeds.to_json(),
                 "plan": plan.to_json(),
+                "clock": self.clock,
             }
             reply = self._ask(request)
             if _baseline_failed(reply) and reply["status"] != "error":

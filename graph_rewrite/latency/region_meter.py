@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from types import TracebackType
@@ -64,6 +64,8 @@ class Difference:
     runs: int = 0
     region_seconds: float = 0.0
     """Time of one run of each kind of region before the change, summed up."""
+    cost_s: float = 0.0
+    """Seconds that the timing took, when it was taken: answers from memory or disk cost what they cost then."""
     how: Literal["region", "whole", "same"] = "region"
     status: Status = "ok"
     message: str = ""
@@ -86,12 +88,14 @@ class WholeMeter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Seconds saved at one place of a kind, the half-width of its 95% interval, runs and seconds of the region."""
+    """Seconds saved at one place of a kind, the half-width of its 95% interval, runs and seconds of the region, and
+    the seconds that timing it took."""
 
     seconds: float
     half: float
     runs: int
     region_seconds: float
+    cost_s: float = 0.0
 
 
 class _Failed(RuntimeError):
@@ -121,6 +125,7 @@ class RegionalMeter:
         resolution_s: half-width in seconds per inference at which a difference is known well enough, for instance
             0.1% of the model's latency; by default 0.2% of each region's time.
         budget_s: seconds after which no further batch is begun, for all regions of a difference together.
+        exchange: time each batch in both orders. Without it a batch takes half the time and may be wrong by a percent.
     """
 
     def __init__(
@@ -132,6 +137,7 @@ class RegionalMeter:
         margin: int = MARGIN,
         resolution_s: float | None = None,
         budget_s: float = BUDGET_S,
+        exchange: bool = True,
         plan: Plan = BATCH,
         cache: MeasurementCache | None = None,
         timeout_s: float = 30.0,
@@ -143,6 +149,7 @@ class RegionalMeter:
         self.deployment = deployment if deployment is not None else Deployment()
         self.workspace = Path(workspace)
         self.margin, self.resolution_s, self.budget_s, self.plan = margin, resolution_s, budget_s, plan
+        self.exchange = exchange
         self._whole = whole
         self._cache = cache
         self._worker = WorkerClient(timeout_s=timeout_s, memory_limit_mb=memory_limit_mb)
@@ -197,7 +204,9 @@ class RegionalMeter:
         if known is None and not anew and self._cache is not None and (stored := self._cache.get(disk_key)) is not None:
             known = _Timing(**stored)
         if known is None:
+            begin = time.monotonic()
             known = self._measure(cut, deployment, budget_s, kinds)
+            known = replace(known, cost_s=time.monotonic() - begin)
             if self._cache is not None and not anew:
                 self._cache.put(disk_key, asdict(known))
         self._memo[key] = known
@@ -211,7 +220,7 @@ class RegionalMeter:
             "deployment": deployment.key,
             "device": device_name(deployment.provider),
             "onnxruntime": ort.__version__,
-            "plan": [self.plan.key, self.budget_s, self.resolution_s],
+            "plan": [self.plan.key, self.budget_s, self.resolution_s, *([] if self.exchange else ["one order"])],
         }
 
     def _measure(self, cut: Cut, deployment: Deployment, budget_s: float, kinds: int) -> _Timing:
@@ -227,7 +236,7 @@ class RegionalMeter:
                     blocks += self._batch(paths, deployment, feeds)
                     # The same again with the sides exchanged: where a session's memory lies depends on its turn, from
                     # batch to batch alike, and would pass for a difference.
-                    exchanged = self._batch(paths[::-1], deployment, feeds)
+                    exchanged = self._batch(paths[::-1], deployment, feeds) if self.exchange else []
                     blocks += [Block(block.candidate, block.baseline, block.repeats) for block in exchanged]
                 timing = _timing_of(blocks)
                 wanted = RESOLUTION * timing.region_seconds
@@ -303,4 +312,5 @@ def _total(timings: list[tuple[int, _Timing]]) -> Difference:
         timed=len(timings),
         runs=sum(timing.runs for _, timing in timings),
         region_seconds=sum(timing.region_seconds for _, timing in timings),
+        cost_s=sum(timing.cost_s for _, timing in timings),
     )

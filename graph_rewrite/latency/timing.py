@@ -24,7 +24,9 @@ MIN_SAMPLE_S = 1e-3
 
 _MAX_REPEATS = 1000
 _CUDA_WARMUP = 3  # cuDNN picks its algorithms in the first run, the memory arena settles in the second.
-_OVERRUN = 4.0  # Times the budget after which even the fewest pairs are not waited for.
+_OVERRUN = 4.0  # Times the budget after which even the plan's fewest pairs are not waited for.
+_FEWEST = 3  # Pairs of a model that large that are taken all the same: fewer tell nothing about their error.
+_HOPELESS = 3.0  # Times the baseline, at which one pair tells enough.
 
 
 class Runner:
@@ -89,7 +91,9 @@ def time_block(
             for side in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
                 times[side].append(_time(baseline if side == 0 else candidate, repeats, clock))
             elapsed = clock() - started
-            if elapsed > _OVERRUN * budget_s or (len(times[0]) >= plan.min_pairs and elapsed > budget_s):
+            hopeless = times[1][0] > _HOPELESS * times[0][0]
+            enough = hopeless or len(times[0]) >= min(_FEWEST, plan.min_pairs)
+            if (enough and elapsed > _OVERRUN * budget_s) or (len(times[0]) >= plan.min_pairs and elapsed > budget_s):
                 break
             block = Block(tuple(times[0]), tuple(times[1]), repeats)
             if len(times[0]) >= plan.min_pairs and block_is_precise(block, plan):

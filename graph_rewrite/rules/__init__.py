@@ -23,6 +23,7 @@ FAMILIES = (
     "matmul_scale",
     "gemm",
     "layout",
+    "rows",
     "tiling",
     "convolution",
     "convolution_chain",
@@ -32,6 +33,7 @@ FAMILIES = (
     "convolution_nd",
     "dilation",
     "channel_padding",
+    "blocked_region",
     "pooling",
     "attention",
     "attention_forms",
@@ -41,6 +43,7 @@ FAMILIES = (
     "fusion_matmul",
     "normalization",
     "activations",
+    "blocked_layout",
 )
 """Modules of rules, in the order in which candidates are listed."""
 

@@ -151,6 +151,10 @@ class _Recorder(RegionBuilder):
     def ms(self) -> RegionBuilder:
         return _Recorder(self.opset, "com.microsoft", self)
 
+    @property
+    def nchwc(self) -> RegionBuilder:
+        return _Recorder(self.opset, "com.microsoft.nchwc", self)
+
     def apply(
         self, op: str, domain: str, attrs: dict[str, AttrValue], inputs: tuple[Ref | None, ...], outputs: int
     ) -> tuple[Ref, ...]:

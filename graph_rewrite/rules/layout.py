@@ -17,7 +17,7 @@ from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.rules.common import is_float, reshape
+from graph_rewrite.rules.common import apply_like, is_float, reshape
 from graph_rewrite.rules.conv_attributes import conv_geometry
 from graph_rewrite.rules.operands import as_vector, has_bias, varies_along
 
@@ -95,21 +95,22 @@ class LinearToPointwiseConv(_Layout):
 
 
 class FeedForwardToPointwiseConvs(_Layout):
-    """Add(MatMul(Gelu(Add(MatMul(x, v), a)), w), b) =
-    Reshape(Transpose(Conv(Gelu(Conv(Transpose(Reshape(x)), v transposed, a)), w transposed, b))), all but x constant
+    """Add(MatMul(f(Add(MatMul(x, v), a)), w), b) =
+    Reshape(Transpose(Conv(f(Conv(Transpose(Reshape(x)), v transposed, a)), w transposed, b))), all but x constant, for
+    f in Gelu, Relu
 
     A transformer's feed-forward network: the hidden values never leave the convolutions' layout.
     """
 
     def source(self, op: PatternBuilder, x: Any, v: Const, a: Const, w: Const, b: Const) -> Any:
-        hidden = op.Gelu(op.Add(op.MatMul(x, v), a), _label="gelu")
+        hidden = op.any_of(("Gelu", "Relu"))(op.Add(op.MatMul(x, v), a), _label="f")
         return op.Add(op.MatMul(hidden, w), b)
 
     def check(self, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Refusal | None:
         return _not_linear(x, v, a) or _not_linear(x, w, b)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
-        hidden = op.Gelu(_pointwise(op, to_channels(op, x), v, a), **m.attrs("gelu"))
+        hidden = apply_like(op, m, "f", _pointwise(op, to_channels(op, x), v, a))
         return from_channels(op, _pointwise(op, hidden, w, b), m.root().shape)
 
 

@@ -9,6 +9,7 @@ after a Conv; where both sides would be the same then, it is `com.microsoft.Fuse
 from __future__ import annotations
 
 import json
+import math
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -33,7 +34,7 @@ from graph_rewrite.generate.onnx_form import (
 from graph_rewrite.generate.serial import to_json
 from graph_rewrite.generate.small_shapes import small_shapes
 from graph_rewrite.generate.term_types import TermType, Types, close, infer_side, operand_type
-from graph_rewrite.generate.terms import INPUT, Operand, Substitution, Term
+from graph_rewrite.generate.terms import INPUT, Operand, Side, Substitution, Term
 from graph_rewrite.ir import Graph, digest
 from graph_rewrite.matching import Match
 from graph_rewrite.patterns import (
@@ -56,6 +57,12 @@ from graph_rewrite.rules.operands import numpy_dtype
 FORMAT = 1
 """Of what a digest is made from: change it where the meaning of substitutions as rules changes."""
 
+LARGEST_CONSTANT = 1 << 16
+"""Elements of an identity or a constant kernel that a target may bring in. What a rewrite gains by one it loses to the
+work that a larger one adds, and a network of wide convolutions has hundreds of places for it."""
+
+_FLOAT32_ONLY = frozenset({"conv", "avgpool"})
+_MULTIPLIES = frozenset({"ewmul", "smul", "matmul", "conv"})
 _CASES, _CASE_DIMS = 8, 3
 _SAME_CONSTANT: weakref.WeakKeyDictionary[Constant, dict[str, bool]] = weakref.WeakKeyDictionary()
 
@@ -122,11 +129,35 @@ class SubstitutionRule(Rule):
             refusal = self._term_refused(m, number, node, types, values)
             if refusal is not None:
                 return refusal
-        if infer_side(self.substitution.target, types) is None:
+        target = infer_side(self.substitution.target, types)
+        if target is None:
             return Refusal("the target does not accept these shapes")
+        refusal = self._precision_refused(m)
+        if refusal is not None:
+            return refusal
+        largest = _largest_constant(self.substitution.target, types, target)
+        if largest > LARGEST_CONSTANT:
+            return Refusal(f"it brings in a constant of {largest:,} elements, more than {LARGEST_CONSTANT:,}")
         for condition in self.substitution.conditions:
             if not condition_holds(self.substitution, types, (condition,)):
                 return Refusal(f"not fulfilled: {CONDITIONS[condition].text}")
+        return None
+
+    def _precision_refused(self, m: Match) -> Refusal | None:
+        """Why the target is not for elements of this type."""
+        refs, target = self._inputs(m), self.substitution.target
+        dtype = next(iter(refs.values())).dtype
+        convolves = [
+            any(node.op in _FLOAT32_ONLY for node in side.terms) for side in (self.substitution.source, target)
+        ]
+        if dtype != TensorProto.FLOAT and convolves == [False, True]:
+            return Refusal("it brings in an operator that ONNX Runtime has for float32 only")
+        fixed: list[bool] = []
+        for node in target.terms:
+            constant = [refs[o.index].constant is not None if o.node == INPUT else fixed[o.node] for o in node.inputs]
+            fixed.append(all(constant))
+            if fixed[-1] and node.op in _MULTIPLIES and dtype not in (TensorProto.FLOAT, TensorProto.DOUBLE):
+                return Refusal("a product of constants may underflow in half precision")
         return None
 
     def target(self, op: RegionBuilder, m: Match, *variables: Any) -> Any:
@@ -142,6 +173,7 @@ class SubstitutionRule(Rule):
         """Source graphs over small shapes that satisfy the conditions, from the smallest on, some with larger ones."""
         scalars = scalar_inputs(self.substitution)
         joined = not is_connected(self.substitution.source)
+        renamed = any(operand.node == INPUT for operand in self.substitution.target.outputs)
         found = []
         for shapes in small_shapes(self.substitution, _CASE_DIMS):
             types = {number: TermType(shape) for number, shape in shapes.items()}
@@ -149,8 +181,9 @@ class SubstitutionRule(Rule):
                 found.append(types)
         for place in dict.fromkeys(round(k * (len(found) - 1) / _CASES) for k in range(1, _CASES + 1)) if found else ():
             yield build_graph(
-                self.substitution.source, found[place], constants=scalars, fused=self.fused, joined=joined
-            )
+                self.substitution.source, found[place], constants=scalars, fused=self.fused, joined=joined,
+                renamed=renamed,
+            )  # fmt: skip
 
     def _inputs(self, m: Match) -> dict[int, Ref]:
         """What the match binds to the inputs, by number."""
@@ -219,6 +252,18 @@ class SubstitutionRule(Rule):
         if shapes != [expected.shape for expected in values[number]]:
             return Refusal(f"{ONNX_NAMES[node.op]} gives another shape than without broadcasting")
         return None
+
+
+def _largest_constant(side: Side, types: Mapping[int, TermType], values: list[Types]) -> int:
+    """Elements of the largest constant among a side's operands, 0 where there is none."""
+    largest = 0
+    for node in side.terms:
+        open_types = [operand_type(operand, types, values) for operand in node.inputs]
+        if any(type.constant for type in open_types):
+            closed = close(node, open_types) or ()
+            sizes = [math.prod(c.shape) for o, c in zip(open_types, closed, strict=False) if o.constant is not None]
+            largest = max(largest, *sizes)
+    return largest
 
 
 def operand_rank(substitution: Substitution, operand: Operand) -> int | None:

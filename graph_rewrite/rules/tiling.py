@@ -1,4 +1,4 @@
-"""Tiling: a broadcast sum, an element-wise function and a product, done row block by row block.
+"""Tiling: a broadcast sum, an element-wise function, a product and a Softmax, done row block by row block.
 
 The joint network of a transducer adds every frame to every label: what comes between is far larger than any cache,
 while a block of it fits. Each operator then reads what the one before has just written.
@@ -13,7 +13,7 @@ import numpy as np
 
 from graph_rewrite.ir import Graph
 from graph_rewrite.matching import Match
-from graph_rewrite.patterns import Const, PatternBuilder
+from graph_rewrite.patterns import Const, PatternBuilder, Values
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.common import apply_like, concat, operands, split
@@ -92,4 +92,25 @@ class TileBroadcastLinear8(_Tiled):
     tiles = TILES
 
 
-RULES = (TileBroadcastLinear2, TileBroadcastLinear8)
+class SoftmaxOfTiles(Rule):
+    """f(Concat(x, y, ...)) = Concat(f(x), f(y), ...) for f in Softmax, LogSoftmax along another axis than that of the
+    Concat: a block goes through it while it is in the cache"""
+
+    family = "tiling"
+
+    def source(self, op: PatternBuilder, xs: Values) -> Any:
+        joined = op.Concat(xs, axis=op.attr("axis"))
+        return op.any_of(("Softmax", "LogSoftmax"))(joined, axis=op.attr("over", -1), _label="f")
+
+    def check(self, m: Match, xs: tuple[Ref, ...]) -> Refusal | None:
+        if m.opset < 13:
+            return Refusal("before opset 13 Softmax works over several axes")
+        rank = m.root().rank
+        same = m.attr("axis") % rank == m.attr("over") % rank
+        return Refusal("the Softmax runs along the axis of the Concat") if same else None
+
+    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...]) -> Any:
+        return concat(op, [apply_like(op, m, "f", x) for x in xs], m.attr("axis"))
+
+
+RULES = (TileBroadcastLinear2, TileBroadcastLinear8, SoftmaxOfTiles)

@@ -185,11 +185,11 @@ class Evaluator:
         opset: int,
     ) -> list[Tensor]:  # fmt: skip
         """The outputs of one operator; their element types are those of the first input where not clear otherwise."""
-        from graph_rewrite.soundness.meanings import CONTRIB, STANDARD
+        from graph_rewrite.soundness.meanings import meaning_of
 
         if inputs and all(tensor is None or tensor.known for tensor in inputs):
             return self._concretely(op, domain, attrs, inputs, outputs, opset)
-        meaning = (STANDARD if domain in ("", "ai.onnx") else CONTRIB).get(op) if domain in _DOMAINS else None
+        meaning = meaning_of(op, domain)
         if meaning is None:
             raise Unsupported(f"no exact meaning of {op}")
         call = Call(self.domain, self.reading, op, attrs, tuple(inputs), opset, outputs)
@@ -217,9 +217,6 @@ class Evaluator:
 
 def _small(constant: Constant) -> Array | None:
     return np.asarray(constant.numpy()) if constant.is_small else None
-
-
-_DOMAINS = ("", "ai.onnx", "com.microsoft")
 
 
 def inputs_of(graph: Graph, domain: Domain, trial: int, integers: bool) -> dict[str, Tensor]:

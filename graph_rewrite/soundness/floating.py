@@ -22,7 +22,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency.deployment import Deployment
-from graph_rewrite.numerics import run_values
+from graph_rewrite.numerics import run_values, widen
 from graph_rewrite.onnx_save import to_proto
 from graph_rewrite.rule import SIGNED_ZERO
 from graph_rewrite.soundness.elements import Comparison, compare_arrays, is_float, magnitude
@@ -270,7 +270,7 @@ def _outputs(values: _Values) -> Iterator[tuple[str, Sequence[Array], Sequence[A
 
 
 def _results(graph: Graph, values: Mapping[int, Array]) -> list[Array]:
-    return [values[v] if v in values else graph.constants[v].numpy() for v in graph.outputs]
+    return [values[v] if v in values else widen(graph.constants[v].numpy()) for v in graph.outputs]
 
 
 def _shake(rng: np.random.Generator, array: Array) -> Array:
@@ -313,8 +313,8 @@ def _all_finite(graph: Graph, values: Mapping[int, Array]) -> bool:
 
 
 def _literals(graph: Graph) -> set[object]:
-    """Floating-point constants and attributes that operators read."""
-    used = {value for node in graph.nodes.values() for value in node.inputs if value is not None}
+    """Floating-point constants and attributes that operators read, and constants that are outputs."""
+    used = {value for node in graph.nodes.values() for value in node.inputs if value is not None} | {*graph.outputs}
     found: set[object] = {c.digest for v, c in graph.constants.items() if v in used and is_float(c.numpy())}
     attributes = (value for node in graph.nodes.values() for value in node.attrs.values())
     return found | {value for value in attributes if isinstance(value, float)}

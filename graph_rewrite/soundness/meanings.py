@@ -12,8 +12,10 @@ from fractions import Fraction
 import numpy as np
 from onnx import TensorProto
 
+from graph_rewrite import contrib, nchwc
 from graph_rewrite.soundness.algebra import ALGEBRA, FUSED_MATMUL, conv, power
 from graph_rewrite.soundness.attention import attention, multi_head_attention
+from graph_rewrite.soundness.blocked import blocked
 from graph_rewrite.soundness.domains import Array, Unsupported
 from graph_rewrite.soundness.evaluation import Call, Tensor
 from graph_rewrite.soundness.moves import MOVES
@@ -276,3 +278,12 @@ CONTRIB: dict[str, Meaning] = {
     "FusedGemm": _fused_gemm,
     "MultiHeadAttention": multi_head_attention,
 }
+
+
+def meaning_of(op: str, domain: str) -> Meaning | None:
+    """What an operator means; None for one without an exact meaning."""
+    if domain == nchwc.DOMAIN:
+        return blocked if nchwc.is_modelled(op) else None
+    if domain in ("", "ai.onnx"):
+        return STANDARD.get(op)
+    return CONTRIB.get(op) if domain == contrib.DOMAIN else None

@@ -152,6 +152,8 @@ def propose_attention(a: Application) -> None:
     else:
         raise DeadEnd("the queries come first")
     q, k = a.shape(0), a.shape(1)
+    if len(q) not in (3, 4) or len(k) != len(q):
+        raise DeadEnd("queries and keys have 3 axes or 4")
     if len(q) == 3:
         a.attr("q_num_heads", (a.notes.get("q_heads", 2),))
         a.attr("kv_num_heads", (a.notes.get("kv_heads", 2),))

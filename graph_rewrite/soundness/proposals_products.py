@@ -127,9 +127,10 @@ def _image(a: Application) -> Shape:
 
 
 def _filters(a: Application) -> Shape:
-    channels, rank = a.shape(0)[1], len(a.shape(0)) - 2
+    rank = len(a.shape(0)) - 2
     if rank < 1:
         raise DeadEnd("not an image")
+    channels = a.shape(0)[1]
     fixed = a.fixed("group")
     group = a.pick("groups", [g for g in (1, 2, 3, 4, 8, 16) if channels % g == 0 and fixed in (None, g)])
     count = group * a.pick("filters per group", (2, 1, 3, *([channels // group] if channels // group > 3 else [])))

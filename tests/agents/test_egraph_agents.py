@@ -211,8 +211,8 @@ def test_operators_that_cannot_be_run_or_come_too_late_cost_much(tmp_path: Path)
     problem = chain_problem(tmp_path, 1)
     egraph = from_graph(problem.model.graph)
     failing = OperatorPrices(lambda spec: math.inf if spec.op == "Relu" else 2.0)
-    in_time = price_cost(Search(problem, Budget()), 1000.0, failing)
-    late = price_cost(Search(problem, Budget()), 0.0, failing)
+    in_time = price_cost(Search(problem, Budget()), failing)
+    late = price_cost(Search(problem, Budget(seconds=0.0)), OperatorPrices(lambda spec: 2.0))
     relu = egraph.with_operator("Relu", "")[0]
     other = egraph.roots[0]
     assert egraph.operator(other).op != "Relu"

@@ -89,3 +89,29 @@ def test_a_policy_of_other_features_is_refused(open_tower: OpenTower, untrained:
 def test_a_model_without_a_shipped_checkpoint_says_what_to_do(open_tower: OpenTower) -> None:
     with pytest.raises(CheckpointError, match=r"train one with train\.py"):
         PPOAgent().optimize(open_tower(), Budget(measurements=5, seconds=10.0))
+
+
+def test_training_keeps_the_limits(tmp_path: Path, open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph beyond a limit ends an episode like one that cannot be run, in training as in search."""
+    import numpy as np
+
+    import agents.ppo.trainer as trainer
+    from agents.ppo.trainer import TrainingOptions, env_arguments
+    from envs import GraphRewriteEnv
+    from envs.limits import Limits
+    from graph_rewrite.ir import Graph
+    from tests.envs.fakes import count_operators
+
+    class NothingChanges(Limits):
+        def violation(self, original: Graph, graph: Graph) -> str:
+            return "" if graph.hash == original.hash else "it is another graph"
+
+    monkeypatch.setattr(trainer, "quick_meter", count_operators)
+    uri = open_tower().model.uri
+    for limits, fails in ((None, False), (NothingChanges(), True)):
+        arguments = env_arguments(TrainingOptions(uri, provider="cpu", limits=limits), CONFIG)
+        env = GraphRewriteEnv(**{**arguments, "feedback_every": 1})
+        env.reset(seed=0)
+        action = int(np.flatnonzero(env.action_masks()[:-1])[0])
+        *_, info = env.step(action)
+        assert bool(info["failure"]) == fails

@@ -1,4 +1,4 @@
-"""The benchmark of convolution families: forms apply and keep the outputs, files keep what was not measured."""
+"""The benchmark of families: forms apply and keep the outputs, files keep what was not measured."""
 
 import json
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import families
+from benchmarks import transformer_layers as T
 from graph_rewrite.numerics import run_graph
 from tests.graph_rewrite.rules.checking import ops, random_feeds
 
@@ -19,7 +20,16 @@ def small(family):
             families.layers(16, (8, 8), (3, 3), "pads=[2,2,2,2], dilations=[2,2]"), families.DILATED,
         ),
         "channel_padding": (families.pooled(24, 5), families.PADDED),
+        "attention": (T.attention(8, 2, causal=True, size=4), forms(T.CAUSAL)),
+        "feed_forward": (T.feed_forward(3, 16, 32, "Relu"), forms(T.POINTWISE)),
+        "residual": (T.residual(3, 16), forms(T.SUMS)),
+        "rows": (T.encoder(3, 8, 16, 2), forms(T.ROWS)),
+        "tiling": (T.joint(8, 3, 6, 5), forms(T.TILES, once=True)),
     }[family]  # fmt: skip
+
+
+def forms(of_transformers, once=False):
+    return tuple(families.Form(name, passes, once) for name, passes in of_transformers)
 
 
 @pytest.mark.parametrize("family", sorted(families.CASES))

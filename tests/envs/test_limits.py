@@ -87,6 +87,15 @@ class TestStandardOperators:
         assert not any(node.domain for site in kept for node in site.region.nodes)
         assert {site.key for site in kept} == {s.key for s in free if not any(n.domain for n in s.region.nodes)}
 
+    def test_the_blocked_layout_is_offered_on_the_cpu_alone(self, problem: Problem) -> None:
+        graph = problem.model.graph
+        assert Limits().allowed_domains(graph) is None
+        elsewhere = Limits().allowed_domains(graph, "cuda")
+        assert elsewhere is not None
+        assert "com.microsoft" in elsewhere
+        assert "com.microsoft.nchwc" not in elsewhere
+        assert "com.microsoft.nchwc" not in (Limits(standard_ops_only=True).allowed_domains(graph) or ())
+
     def test_a_result_with_foreign_operators_is_never_timed(self, problem: Problem) -> None:
         graph = problem.model.graph
         foreign = next(

@@ -1,6 +1,7 @@
 """Opening an optimised model under the deployment recorded for it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from graph_rewrite.deployed import METADATA_KEY, recorded_deployment, session, sidecar_of
+from graph_rewrite import Rewriter, load, nchwc, save
+from graph_rewrite.deployed import METADATA_KEY, deployment_of, recorded_deployment, session, sidecar_of
 from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.rules.blocked_cases import cases_of
+from graph_rewrite.rules.blocked_region import PartInBlockedLayout
 
 DEPLOYMENT = Deployment(threads=2, optimization_level="extended", disabled_optimizers=frozenset({"GeluFusionL2"}))
 OTHER = Deployment(threads=3)
@@ -82,3 +86,49 @@ def test_damaged_record_names_its_place(model: Path, text: str, message: str) ->
     record_beside(model, text)
     with pytest.raises(ValueError, match=rf"deployment\.json.*{message}"):
         session(model)
+
+
+needs_blocks = pytest.mark.skipif(not nchwc.block_size(), reason="ONNX Runtime has no blocked layout on this CPU")
+
+
+@pytest.fixture
+def blocked(tmp_path: Path) -> Path:
+    """A saved model with operators of the blocked layout, recorded as the tool records it."""
+    (graph, *_) = cases_of("PartInBlockedLayout")
+    (candidate,) = Rewriter([PartInBlockedLayout()], deployment=False).candidates(graph)
+    after = candidate.apply()
+    text = json.dumps(deployment_of(after, DEPLOYMENT).to_json())
+    return save(after, tmp_path / "blocked.onnx", {METADATA_KEY: text})
+
+
+@needs_blocks
+def test_a_model_of_the_blocked_layout_records_the_block(blocked: Path) -> None:
+    recorded = recorded_deployment(blocked)
+    assert recorded == replace(DEPLOYMENT, nchwc_block=nchwc.block_size())
+    assert (nchwc.DOMAIN, 1) in {(entry.domain, entry.version) for entry in onnx.load(blocked).opset_import}
+    opened = session(blocked)
+    (x,) = opened.get_inputs()
+    assert np.isfinite(opened.run(None, {x.name: np.ones(x.shape, np.float32)})[0]).all()
+
+
+@needs_blocks
+@pytest.mark.parametrize(("other", "words"), [(8, "blocks of 8"), (32, "blocks of 32"), (0, "no blocked layout")])
+def test_a_cpu_with_another_block_refuses_it(blocked: Path, monkeypatch: pytest.MonkeyPatch, other: int, words: str):
+    if other == nchwc.block_size():
+        pytest.skip("this is the CPU's own block")
+    monkeypatch.setattr("graph_rewrite.latency.deployment.block_size", lambda: other)
+    with pytest.raises(RuntimeError, match=rf"blocked\.onnx has operators.*{words}.*--standard-ops-only"):
+        session(blocked)
+
+
+def test_a_graph_of_other_operators_runs_on_any_cpu(model: Path) -> None:
+    graph = load(model)
+    assert deployment_of(graph, DEPLOYMENT) == DEPLOYMENT
+    assert "nchwc_block" not in DEPLOYMENT.to_json()
+
+
+def test_the_block_survives_json_and_the_plain_deployment_has_none() -> None:
+    bound = replace(DEPLOYMENT, nchwc_block=16)
+    assert Deployment.from_json(bound.to_json()) == bound
+    assert Deployment.from_json(DEPLOYMENT.to_json()).nchwc_block == 0
+    assert bound.plain().nchwc_block == 0

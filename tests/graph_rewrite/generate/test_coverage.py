@@ -12,6 +12,7 @@ from graph_rewrite.generate.coverage import (
     cover,
     form,
     read_rule_file,
+    unshared,
 )
 from graph_rewrite.generate.taso import RuleFileError, write_taso
 from graph_rewrite.generate.tensat import parse_tensat
@@ -44,6 +45,24 @@ def test_counts(report):
     (refuted,) = report.refuted
     assert refuted.derivation.counterexample is not None
     assert [entry.number for entry in report.uncovered] == [3]
+
+
+def test_a_result_used_twice_is_an_expression_at_either_use():
+    (twice,) = parse_tensat(
+        "(ewadd (matmul ?a ?b) (matmul (matmul ?a ?b) ?c))=>(ewadd (matmul ?a ?b) (matmul ?a (matmul ?b ?c)))"
+    )
+    (entry,) = cover([twice], all_rules(), max_dim=2).entries
+    assert entry.path is not None
+    assert entry.path.rules == ("AssociateMatMulRight",)
+
+
+def test_operators_are_copied_for_each_use():
+    (rule,) = parse_tensat("(ewadd (relu (tanh ?a)) (ewmul (relu (tanh ?a)) (tanh ?a)))=>(relu ?a)")
+    source, _ = both_sides(rule, chosen_shapes(rule)[0], frozenset())
+    copies = unshared(source)
+    assert form(copies) == form(source)
+    assert sorted(node.op for node in copies.order()) == ["Add", "Mul", "Relu", "Relu", "Tanh", "Tanh", "Tanh"]
+    assert all(len(copies.consumers.get(value, ())) <= 1 for node in copies.order() for value in node.outputs)
 
 
 def test_weights_may_have_to_be_constant():

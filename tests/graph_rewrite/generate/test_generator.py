@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,12 +23,13 @@ from graph_rewrite.generate.prune import (
     smaller,
     without_renamings,
 )
-from graph_rewrite.generate.semantics import TermType, evaluate, random_arrays
+from graph_rewrite.generate.semantics import TermType, evaluate, output_types, random_arrays
 from graph_rewrite.generate.serial import from_json, to_json
 from graph_rewrite.generate.terms import INPUT, SIGNATURES, Operand, Side, Substitution, term
 from graph_rewrite.generate.work import Plan
 from graph_rewrite.rules.rule_files import read_rules
 
+SHIPPED = Path(pipeline.__file__).parents[1] / "rules" / "generated.json"
 OPS = ("ewadd", "matmul", "relu", "transpose")
 
 
@@ -290,6 +292,25 @@ def test_wrong_arguments_are_refused(tmp_path, change, message):
     with pytest.raises(ValueError, match=message):
         generate_rules(replace(Generate(out=tmp_path / "rules.json"), **change))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_shipped_rules_hold_at_shapes_that_were_not_used_to_find_them():
+    rules = json.loads(SHIPPED.read_text())
+    assert rules["table"]["rules, one per direction"] == len(rules["rules"]) > 100
+    rng = np.random.default_rng(11)
+    tried = 0
+    for rule in rules["rules"][::17]:
+        substitution = from_json(rule)
+        numbers = sorted({*substitution.source.inputs, *substitution.target.inputs})
+        for shape in ((5, 5), (6, 5, 5), (4, 4, 7, 7)):
+            types = {i: TermType(shape) for i in numbers}
+            if output_types(substitution.source, types) and output_types(substitution.target, types):
+                arrays = random_arrays(types, rng)
+                before = evaluate(substitution.source, arrays, types, seed=2)
+                after = evaluate(substitution.target, arrays, types, seed=2)
+                assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True)), rule["name"]
+                tried += 1
+    assert tried > 10
 
 
 def test_expressions_and_sides_are_the_same_data():

@@ -9,7 +9,7 @@ import onnxruntime as ort
 import pytest
 
 from graph_rewrite import Candidate, Graph, Rewriter, load
-from graph_rewrite.latency.cut import Cut, NotCuttable, cuts
+from graph_rewrite.latency.cut import Cut, NotCuttable, cuts, shape_key, window
 from graph_rewrite.normalise import normalise
 from graph_rewrite.onnx_save import to_proto
 from tests.envs.fakes import write_tower
@@ -148,3 +148,38 @@ def test_subgraphs_and_overridable_initializers_stay_out_of_margins(
         for cut in found:
             assert not any(node.captures for node in cut.before.nodes.values())
             assert not set(graph.stored) & {v for node in cut.before.nodes.values() for v in node.inputs}
+
+
+def conv_chain(opened: Callable[[onnx.ModelProto], Graph]) -> Graph:
+    """Convolutions of equal shapes, each with a Relu: the next one is behind it."""
+    body = "a = Conv<pads=[1,1,1,1]>(x, w) b = Relu(a) c = Conv<pads=[1,1,1,1]>(b, w) d = Relu(c)"
+    body += " e = Conv<pads=[1,1,1,1]>(d, w) f = Relu(e) g = Conv<pads=[1,1,1,1]>(f, w) y = Relu(g)"
+    return opened(parsed(f"(float[1,4,6,6] x) => (float[1,4,6,6] y) {{ {body} }}", weights("w", 4, 4, 3, 3)))
+
+
+def test_a_window_takes_in_the_heavy_reader_and_not_the_heavy_producer_behind_a_light_one(
+    opened: Callable[[onnx.ModelProto], Graph],
+) -> None:
+    graph = conv_chain(opened)
+    order = [node.id for node in graph.order()]
+    middle = window(graph, order[2:4])
+    # The Relu before it, the convolution and its Relu, and the convolution that reads that.
+    assert [node.op for node in middle.order()] == ["Relu", "Conv", "Relu", "Conv"]
+    assert set(middle.nodes) == set(order[1:5])
+    assert all(middle.nodes[n] is graph.nodes[n] for n in middle.nodes)
+
+
+def test_windows_are_models_and_alike_where_the_graph_is(opened: Callable[[onnx.ModelProto], Graph]) -> None:
+    graph = conv_chain(opened)
+    order = [node.id for node in graph.order()]
+    small = window(graph, order[2:4])
+    assert [value.shape for value in run(small, random_feeds(small)).values()] == [(1, 4, 6, 6)]
+    assert shape_key(small) == shape_key(window(graph, order[4:6]))
+    assert shape_key(small) != shape_key(window(graph, order[6:8]))  # nothing reads the last one
+
+
+def test_a_window_of_a_subgraph_is_refused(opened: Callable[[onnx.ModelProto], Graph]) -> None:
+    graph = opened(conditional())
+    node = next(node for node in graph.order() if node.captures)
+    with pytest.raises(NotCuttable, match="subgraph"):
+        window(graph, [node.id])

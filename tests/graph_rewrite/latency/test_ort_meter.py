@@ -234,6 +234,21 @@ def test_feeds_of_the_caller(make_meter: MakeMeter, model: Any, tmp_path: Path) 
         make_meter(feeds=FeedSpec(npz=str(tmp_path / "wrong.npz"))).measure(model("a", 1))
 
 
+def test_the_clock_is_part_of_what_is_measured(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
+    cache = MeasurementCache(tmp_path / "cache.sqlite3")
+    wall = make_meter(cache=cache)
+    assert wall.measure(model("large", 40)).speedup < 1.0
+    cpu = make_meter(cache=cache, clock="cpu")
+    assert cpu.measure(model("large", 40)).speedup < 1.0
+    assert cpu.measurements == 1  # the other clock's value does not answer
+
+
+@pytest.mark.parametrize("deployment", [Deployment(threads=2), Deployment("cuda")])
+def test_the_thread_clock_is_for_one_thread_on_the_cpu(make_meter: MakeMeter, deployment: Deployment) -> None:
+    with pytest.raises(ValueError, match="one thread on the CPU"):
+        make_meter(deployment=deployment, clock="cpu")
+
+
 def test_threads_share_a_meter(make_meter: MakeMeter, model: Any) -> None:
     meter = make_meter()
     results: dict[int, Latency] = {}

@@ -51,8 +51,13 @@ FEED_FORWARD = """(float[1,6,4] x) => (y) {
 HIDDEN = {"v": weights(4, 8), "a": weights(8), "w": weights(8, 4), "b": weights(4)}
 
 
-def test_feed_forward_network_stays_in_the_layout():
-    check_rule(L.FeedForwardToPointwiseConvs, model(FEED_FORWARD, **HIDDEN), becomes=[*AROUND, "Gelu", "Conv"])
+@pytest.mark.parametrize("f", ["Gelu", "Relu"])
+def test_feed_forward_network_stays_in_the_layout(f):
+    graph = model(FEED_FORWARD.replace("Gelu", f), **HIDDEN)
+    check_rule(L.FeedForwardToPointwiseConvs, graph, becomes=[*AROUND, f, "Conv"])
+
+
+def test_hidden_values_that_vary_along_rows():
     along_rows = model(FEED_FORWARD, **{**HIDDEN, "a": weights(6, 1)})
     refuses(L.FeedForwardToPointwiseConvs, along_rows, "more than the columns")
 

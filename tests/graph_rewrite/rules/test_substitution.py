@@ -137,6 +137,26 @@ def test_outputs_that_share_nothing_are_merged_where_they_meet():
     assert not Rewriter([merge], deployment=False).candidates(model(apart))
 
 
+def test_a_scalar_that_all_share_does_not_bring_outputs_together():
+    x0, x1, factor = (Operand(INPUT, number) for number in range(3))
+    source = Side((term("smul", x0, factor), term("smul", x1, factor)), (Operand(0), Operand(1)))
+    target = Side((term("concat", x0, x1, axis=0, rank=2), term("smul", Operand(0), factor),
+                   term("split", Operand(1), axis=0)), (Operand(2), Operand(2, 1)))  # fmt: skip
+    merge = SubstitutionRule(Substitution(source, target), "Merge", "mine", "generated")
+    scaled = "(float[2,3] x, float[4,3] y) => (OUTPUTS) { a = Mul(x, c) b = Mul(y, c) z = Concat<axis=0>(a, b) }"
+    half = np.float32(0.5)
+    check_rule(merge, model(scaled.replace("OUTPUTS", "z"), c=half), becomes=["Concat", "Mul", "Split", "Concat"])
+    apart = model(scaled.replace("OUTPUTS", "a, b").replace(" z = Concat<axis=0>(a, b)", ""), c=half)
+    assert not Rewriter([merge], deployment=False).candidates(apart)
+
+
+def test_no_huge_constant_comes_in():
+    convolve = rule("(relu (relu ?x))=>(conv2d 1 1 0 2 ?x (Iconv 3 3))")
+    text = "(float[1,{0},2,2] x) => (z) {{ a = Relu(x) z = Relu(a) }}"
+    check_rule(convolve, model(text.format(84)), becomes=["Conv", "Relu"], rtol=1e-6)
+    refuses(convolve, model(text.format(86)), "66,564 elements")
+
+
 def test_neighbours_that_a_rewrite_brings_are_found_incrementally():
     rules = [imported_rules()[70], *(r for r in all_rules() if r.name == "DropIdentity")]
     text = "(float[2,3] x, float[2,4] y) => (z) { a = Relu(x) i = Identity(a) b = Relu(y) z = Concat<axis=1>(i, b) }"

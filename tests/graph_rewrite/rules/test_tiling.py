@@ -36,3 +36,14 @@ def test_conditions():
     refuses(T.TileBroadcastLinear2, joint("4,1,6", "1,3,6", w=weights(1, 6, 5)), "weight")
     refuses(T.TileBroadcastLinear2, joint("4,1,6", "6"), "batch of matrices")
     refuses(T.TileBroadcastLinear2, joint("4,1,6", "1,3,6", b=weights(3, 1)), "more than the columns")
+
+
+@pytest.mark.parametrize("function", ["Softmax", "LogSoftmax"])
+def test_softmax_goes_into_the_tiles(function):
+    text = f"(float[2,3] x, float[1,3] y) => (z) {{ c = Concat<axis=0>(x, y)  z = {function}<axis=-1>(c) }}"
+    check_rule(T.SoftmaxOfTiles, model(text), becomes=[function, function, "Concat"])
+
+
+def test_softmax_along_the_joined_axis_stays():
+    text = "(float[2,3] x, float[2,1] y) => (z) { c = Concat<axis=-1>(x, y)  z = Softmax<axis=1>(c) }"
+    refuses(T.SoftmaxOfTiles, model(text), "axis of the Concat")

@@ -1,0 +1,307 @@
+"""Which chains of rewrites make a region faster: best-first search in windows, by what the same rules gained before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from agents.base import Search
+from agents.regional.spots import Spot, Step, apply_all, enabled
+from agents.regional.work import estimated_seconds
+from graph_rewrite.candidates import Site
+from graph_rewrite.ir import Graph
+from graph_rewrite.latency.cut import Cut, shape_key
+from graph_rewrite.latency.region_meter import Difference
+from graph_rewrite.memory import weight_bytes
+
+OPTIMISM = (0.3, 0.1, 0.05)
+"""Share of a window's time that a rule is expected to save, as the first, second or later step of a chain, before
+anything is known of it: other first steps are tried before longer chains."""
+FADING = (0.6, 0.3)
+"""What each further window leaves of that hope, for first steps and for later ones: which first step is best changes
+with the shapes."""
+FURTHER = "..."
+"""Stands for the steps that a chain makes possible, before they are listed."""
+WORTH = 0.002
+"""Share of the model's latency below which what a region may still gain is not looked for."""
+WRITTEN = 2e8
+"""Bytes of weights that are written, read and packed in a second."""
+LEAST = 0.01
+"""Share of its window's time that a form must save to be looked at again."""
+FINALISTS = 4
+"""Forms of a site that are timed again with care."""
+WIDEST = 160
+"""Operators that a chain may have brought in for it to be gone on with: what is larger was taken apart already."""
+
+
+class Timer(Protocol):
+    """Times a region: `RegionalMeter`."""
+
+    def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A chain of rewrites that makes a window faster, and what it gains at all sites of its class together."""
+
+    steps: tuple[Step, ...]
+    anchors: frozenset[int]
+    """Nodes of the whole graph at which the first step's matches begin."""
+    nodes: frozenset[int]
+    """Nodes of the whole graph that go with it."""
+    saved: float
+    """Seconds per inference."""
+    half: float
+    """Half-width of the 95% interval of `saved`."""
+    growth: int
+    """Bytes of weights that it adds."""
+    error: float
+    """Largest `error_growth` of its rules."""
+    cut: Cut = field(compare=False)
+    """The window before and after."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether more is saved than timing is wrong by."""
+        return self.saved > 2.0 * self.half
+
+    def __str__(self) -> str:
+        return " > ".join(step.rule for step in self.steps)
+
+
+Key = tuple[str, ...]
+
+
+@dataclass
+class Effects:
+    """What rewrites gained so far, as shares of their windows' time, under keys from special to general."""
+
+    _gains: dict[Key, list[float]] = field(default_factory=dict)
+
+    def record(self, keys: Iterable[Key], gain: float) -> None:
+        """A rewrite that goes by these keys gained so much."""
+        for key in keys:
+            self._gains.setdefault(key, []).append(gain)
+
+    def expected(self, keys: Sequence[Key], before: float, hope: float, fading: float) -> float:
+        """What a chain may save in another window, where it saves `before` without its last rewrite: the mean gain
+        under the first key of which something is known. Added is `hope`, and a loss before is forgiven, of both the
+        part `fading` for every window that is known under the key; the third key is another's, and counts as one."""
+        level = next((i for i, key in enumerate(keys) if key in self._gains), None)
+        known = [] if level is None else self._gains[keys[level]]
+        trust = fading ** (1 if level is not None and level >= 2 else len(known))
+        mean = sum(known) / len(known) if known else 0.0
+        return mean + hope * trust + (before if before > 0.0 else before * (1.0 - trust))
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A window after some steps."""
+
+    spot: Spot
+    graph: Graph
+    steps: tuple[Step, ...] = ()
+    share: float = 0.0
+    """Share of the window's time that is saved."""
+    error: float = 0.0
+    """Largest `error_growth` of its rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """What may be done next: a step from a state, or (without sites) to list the steps that a state made possible."""
+
+    state: _State
+    sites: tuple[Site, ...] = ()
+    before: Graph | None = None
+
+    @property
+    def keys(self) -> list[Key]:
+        """By the chain of rules; by the families of the last two; to read only, by the last rule. To go on, by rule
+        and by family."""
+        steps = self.state.steps
+        if not self.sites:
+            return [(steps[-1].rule, FURTHER), (steps[-1].family, FURTHER)]
+        rule = self.sites[0].rule
+        chain = (*(step.rule for step in steps), rule.name)
+        return [chain, (steps[-1].family, rule.family), (rule.name,)] if steps else [chain]
+
+    @property
+    def hope(self) -> float:
+        return OPTIMISM[min(len(self.state.steps), len(OPTIMISM) - 1)]
+
+
+class Screen:
+    """Best-first search over chains of up to `depth` rewrites in the windows of a graph.
+
+    Always tried next is what is expected to gain most over the best form known at its nodes: an unknown rule is
+    expected to save a share of the window, a known one what it saved in other windows, by itself or after the same
+    rules.
+
+    Args:
+        search: its applications and seconds are spent.
+        timer: times windows.
+        effects: what is known of rules; it learns.
+        graph: the whole model.
+        latency_s: of the whole model, in seconds; guesses for windows are scaled so that they add up to it.
+        depth: rewrites in a chain.
+    """
+
+    def __init__(
+        self, search: Search, timer: Timer, effects: Effects, graph: Graph, latency_s: float, depth: int
+    ) -> None:
+        self.search, self.timer, self.effects = search, timer, effects
+        self._scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)
+        self.latency_s, self.depth = latency_s, depth
+        self.tried: set[str] = set()
+        """Keys of the spots whose first step was timed."""
+        self._seconds: dict[str, float] = {}
+        self._best: dict[int, float] = {}
+        """Seconds saved by the best form known, by node of the whole graph."""
+
+    def run(self, found: Iterable[Spot], until: Callable[[], bool]) -> list[Form]:
+        """Forms that gain, until nothing promises enough or `until` says that time is up."""
+        open_tries = [_Try(_State(spot, spot.window), spot.sites) for spot in found]
+        forms: list[Form] = []
+        while open_tries and not until() and self.search.can_apply:
+            promising = [(self._promise(entry), i) for i, entry in enumerate(open_tries)]
+            promising = [(gain, i) for gain, i in promising if gain >= WORTH * self.latency_s]
+            if not promising:
+                break
+            # What is gained per second of search: windows with large weights take long to write and to open.
+            entry = open_tries.pop(max(promising, key=lambda p: (p[0] / self._cost(open_tries[p[1]]), -p[1]))[1])
+            if not entry.sites:
+                open_tries += self._children(entry)
+                continue
+            state, form = self._advance(entry)
+            if form is not None:
+                forms.append(form)
+            if state is not None and len(state.steps) < self.depth and len(state.graph.nodes) <= self._widest(state):
+                open_tries.append(_Try(state, before=entry.state.graph))
+        return forms
+
+    def _cost(self, entry: _Try) -> float:
+        """Seconds that a try may take, roughly; to list further steps costs little."""
+        spot = entry.state.spot
+        seconds = self._seconds.get(spot.key.partition(":")[2], self._scale * spot.seconds)
+        return 0.2 + (10.0 * seconds + spot.weights / WRITTEN if entry.sites else 0.0)
+
+    def _widest(self, state: _State) -> int:
+        return len(state.spot.window.nodes) + WIDEST
+
+    def _promise(self, entry: _Try) -> float:
+        """Seconds that a try may save at all its spot's sites, beyond what is known to be saved there."""
+        spot = entry.state.spot
+        seconds = self._seconds.get(spot.key.partition(":")[2], self._scale * spot.seconds)
+        fading = FADING[min(len(entry.state.steps), 1)]
+        # What a loss makes possible is looked at whatever the loss: that is what chains are for.
+        before = entry.state.share if entry.sites else max(entry.state.share, 0.0)
+        share = self.effects.expected(entry.keys, before, entry.hope, fading)
+        known = max((self._best.get(node, 0.0) for node in spot.touched), default=0.0)
+        return len(spot.sites) * seconds * min(share, 0.9) - known
+
+    def _children(self, entry: _Try) -> list[_Try]:
+        """Steps that the last one made possible, and that touch what the chain brought in: what a neighbour gains by
+        itself is its own window's business."""
+        state, rewriter = entry.state, self.search.problem.rewriter
+        assert entry.before is not None
+        own = state.spot.window.nodes
+        groups = [
+            tuple(site for site in group if any(node.id not in own for node in site.match.nodes))
+            for group in enabled(rewriter, entry.before, state.graph)
+        ]
+        groups = [group for group in groups if group]
+        if not groups:
+            self.effects.record(entry.keys[:2], 0.0)
+        return [_Try(state, group) for group in groups]
+
+    def _advance(self, entry: _Try) -> tuple[_State | None, Form | None]:
+        """Take a step in its window and time it; the state after it, and the form it makes where that gains."""
+        state, spot = entry.state, entry.state.spot
+        first = not state.steps
+        after = apply_all(self.search, state.graph, entry.sites[:1] if first else entry.sites)
+        if after is None:
+            return None, None
+        count = len(spot.sites)
+        timed = time_cut(self.search, self.timer, _cut_of(spot, after))
+        self.tried.add(spot.key)
+        if timed is None:
+            self.effects.record(entry.keys[:2], -1.0)
+            return None, None
+        self._seconds[spot.key.partition(":")[2]] = timed.region_seconds
+        share = timed.seconds / count / timed.region_seconds
+        for node in spot.touched:
+            self._best[node] = max(self._best.get(node, 0.0), timed.seconds)
+        self.effects.record(entry.keys[:2], share - state.share)
+        if not first:
+            self.effects.record(_Try(state).keys, max(share - max(state.share, 0.0), 0.0))
+        site = entry.sites[0]
+        error = max(state.error, float(getattr(site.rule, "error_growth", 0.0)))
+        reached = _State(
+            spot, after, (*state.steps, Step(site.class_key, site.rule.name, site.rule.family)), share, error
+        )
+        return reached, self._form(reached, timed)
+
+    def _form(self, state: _State, timed: Difference) -> Form | None:
+        if state.share < LEAST:
+            return None
+        spot = state.spot
+        gone = spot.window.nodes.keys() - state.graph.nodes.keys()
+        nodes = frozenset(node.id for site in spot.sites for node in site.removed) | gone
+        growth = len(spot.sites) * (weight_bytes(state.graph) - weight_bytes(spot.window))
+        return Form(
+            state.steps,
+            frozenset(site.anchor for site in spot.sites),
+            nodes,
+            timed.seconds,
+            (timed.ci95[1] - timed.ci95[0]) / 2,
+            growth,
+            state.error,
+            _cut_of(spot, state.graph),
+        )
+
+
+def _cut_of(spot: Spot, after: Graph) -> Cut:
+    return Cut(spot.window, after, len(spot.sites), f"{shape_key(spot.window)}:{shape_key(after)}")
+
+
+def time_cut(search: Search, timer: Timer, cut: Cut, budget_s: float | None = None) -> Difference | None:
+    """What a change saves, charged to the search as if it were timed now; None where it cannot be timed."""
+    begin = search.seconds
+    try:
+        timed = timer.time(cut, budget_s)
+    except (RuntimeError, ValueError, NotImplementedError):
+        return None
+    search.charge(timed.cost_s - (search.seconds - begin))
+    return timed if timed.ok and timed.region_seconds > 0.0 else None
+
+
+def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], bool]) -> list[Form]:
+    """The best forms timed again with care, since the best of many owes part of its lead to luck: of those that share
+    nodes the best one of each first step, `FINALISTS` at most. Where several cannot be told apart, the one with the
+    fewest steps leads."""
+    again: list[Form] = []
+    left = sorted(forms, key=lambda form: -form.saved)
+    while left:
+        rivals = [form for form in left if form.nodes & left[0].nodes]
+        left = [form for form in left if form not in rivals]
+        firsts = {form.steps[0].class_key: form for form in reversed(rivals)}
+        retimed = [
+            _retimed(search, timer, form, until)
+            for form in sorted(firsts.values(), key=lambda form: -form.saved)[:FINALISTS]
+        ]
+        top = max(form.saved - form.half for form in retimed)
+        equal = [form for form in retimed if form.saved + form.half >= top]
+        chosen = min(equal, key=lambda form: (len(form.steps), -form.saved))
+        again += [chosen, *(form for form in rivals if not form.nodes & chosen.nodes)]
+    return [form for form in again if form.saved > form.half]
+
+
+def _retimed(search: Search, timer: Timer, form: Form, until: Callable[[], bool]) -> Form:
+    timed = None if until() else time_cut(search, timer, form.cut)
+    if timed is None:
+        return form
+    return replace(form, saved=timed.seconds, half=(timed.ci95[1] - timed.ci95[0]) / 2)

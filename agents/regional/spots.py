@@ -1,0 +1,104 @@
+"""Where rewrites apply: the sites of a class, and a window around the first of them in which chains are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.base import Action, Search, action_of
+from agents.regional.work import estimated_seconds
+from graph_rewrite.candidates import Candidate, Site, edit_of
+from graph_rewrite.ir import Graph
+from graph_rewrite.latency.cut import NotCuttable, shape_key, window
+from graph_rewrite.memory import weight_bytes
+from graph_rewrite.rewriter import Rewriter
+
+MOST_SITES = 500
+"""Applications of a rule in one step of a whole graph; a rule that leaves its own match behind would never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rewrite at all sites of a class. `class_key` is the same in a window and in the whole graph."""
+
+    class_key: str
+    rule: str
+    family: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """All sites of a class, and the window around the first."""
+
+    sites: tuple[Site, ...]
+    window: Graph
+    key: str
+    """Equal for the same class in an alike window."""
+    seconds: float
+    """Guess of how long the window takes."""
+    weights: int
+    """Bytes of its weights."""
+
+    @property
+    def touched(self) -> frozenset[int]:
+        """Nodes that the first site removes."""
+        return frozenset(node.id for node in self.sites[0].removed)
+
+
+def spots(rewriter: Rewriter, graph: Graph, margin: int) -> Iterator[Spot]:
+    """One per class of sites, where its surroundings can be cut out."""
+    for sites in classes(rewriter, graph).values():
+        try:
+            small = window(graph, (node.id for node in sites[0].match.nodes), margin)
+        except NotCuttable:
+            continue
+        seconds = estimated_seconds(small, small.nodes)
+        yield Spot(sites, small, f"{sites[0].class_key}:{shape_key(small)}", seconds, weight_bytes(small))
+
+
+def classes(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ...]]:
+    """Sites by class, in the order of the rules and along the graph."""
+    found: dict[str, list[Site]] = {}
+    for site in rewriter.sites(graph):
+        found.setdefault(site.class_key, []).append(site)
+    return {key: tuple(sites) for key, sites in found.items()}
+
+
+def enabled(rewriter: Rewriter, before: Graph, after: Graph) -> list[tuple[Site, ...]]:
+    """Classes of `after` with a site that `before` did not have."""
+    known = {site.key for site in rewriter.sites(before)}
+    return [group for group in classes(rewriter, after).values() if any(site.key not in known for site in group)]
+
+
+def apply_all(search: Search, graph: Graph, sites: tuple[Site, ...]) -> Graph | None:
+    """The graph with these sites rewritten, those left out that an earlier one took away; None where none is left."""
+    after = search.apply(Candidate("class" if len(sites) > 1 else "site", graph, sites))
+    return None if after is None or after.hash == graph.hash else after
+
+
+def take(
+    search: Search, graph: Graph, step: Step, near: frozenset[int]
+) -> tuple[Graph, tuple[Action, ...], frozenset[int]] | None:
+    """A step in a whole graph, by candidates that the problem offers there, at sites that match one of the nodes
+    `near`: those of the step's class first, then others of its rule, since what a rule does may change with what was
+    done next to it.
+
+    Returns:
+        The graph, the actions, and the nodes that they inserted; None where there is no site.
+    """
+    actions, inserted = list[Action](), set[int]()
+    while search.can_apply:
+        offered = [c for c in search.problem.rewriter.candidates(graph) if c.sites and c.rule == step.rule]
+        offered = [c for c in offered if any(n.id in near for site in c.sites for n in site.match.nodes)]
+        if not offered:
+            break
+        candidate = max(offered, key=lambda c: (c.site.class_key == step.class_key, c.count))
+        after = search.apply(candidate)
+        if after is None or (edit := edit_of(after)) is None or after.hash == graph.hash:
+            break
+        near = near & after.nodes.keys()
+        graph, actions = after, [*actions, action_of(candidate)]
+        inserted |= set(edit[1].inserted)
+        if len(actions) >= MOST_SITES:
+            break
+    return (graph, tuple(actions), frozenset(inserted)) if actions else None

@@ -1,0 +1,71 @@
+"""Rewrites that pay only together: a rule at all its sites, and the operators that cancel between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from agents.base import Action, Search, Visit, action_of
+from agents.regional.screen import Effects
+from agents.regional.spots import MOST_SITES, Step, take
+from graph_rewrite.candidates import Candidate, Site
+from graph_rewrite.ir import Graph
+
+WORST = -0.5
+"""Share of its window's time that a rule may lose by itself to be tried everywhere: what it costs may cancel."""
+
+
+def tidy(search: Search, graph: Graph, actions: tuple[Action, ...], since: int) -> tuple[Graph, tuple[Action, ...]]:
+    """Rewrites that take operators away and bring none, as long as there are some at nodes with ids from `since` on:
+    what rewrites put between neighbours, such as a change of layout and its inverse, meets here."""
+    for _ in range(MOST_SITES):
+        found = (c for c in search.problem.rewriter.candidates(graph) if _eliminates(c, since))
+        candidate = max(found, key=lambda c: c.count, default=None) if search.can_apply else None
+        after = None if candidate is None else search.apply(candidate)
+        if candidate is None or after is None or len(after.nodes) >= len(graph.nodes):
+            break
+        graph, actions = after, (*actions, action_of(candidate))
+    return graph, actions
+
+
+def _eliminates(candidate: Candidate, since: int) -> bool:
+    return (
+        bool(candidate.sites) and any(node.id >= since for node in candidate.site.match.nodes) and _less(candidate.site)
+    )
+
+
+def _less(site: Site) -> bool:
+    """Whether what is inserted is part of what is removed, operator by operator."""
+    inserted, removed = Counter(n.op for n in site.region.nodes), Counter(n.op for n in site.removed)
+    return inserted < removed
+
+
+def sweep(search: Search, start: Visit, effects: Effects, worth: float, until: Callable[[], bool]) -> Visit | None:
+    """Each rule at all its sites, and what cancels then, measured end to end where something did: the best of these
+    graphs, if it is faster than `start` by the share `worth`.
+
+    Rules that lose too much by themselves are left out, and those without several sites: windows saw all of these.
+    """
+    best = start
+    for rule, family in _rules(search, start.graph, effects):
+        if until() or not search.can_measure:
+            break
+        everywhere = frozenset(start.graph.nodes)
+        taken = take(search, start.graph, Step("", rule, family), everywhere)
+        if taken is None:
+            continue
+        graph, actions = tidy(search, taken[0], (*start.actions, *taken[1]), start.graph.next_id)
+        if graph is taken[0] or graph.hash == start.graph.hash:
+            continue
+        latency = search.measure(graph, actions)
+        if latency.ok and latency.speedup > best.latency.speedup * (1.0 + worth):
+            best = Visit(graph, latency, actions)
+    return None if best is start else best
+
+
+def _rules(search: Search, graph: Graph, effects: Effects) -> list[tuple[str, str]]:
+    """Names and families of rules with several sites, those first that gained most by themselves."""
+    sites: Counter[tuple[str, str]] = Counter()
+    sites.update((site.rule.name, site.rule.family) for site in search.problem.rewriter.sites(graph))
+    expected = {rule: effects.expected([(rule[0],)], 0.0, 0.0, 0.0) for rule, count in sites.items() if count > 1}
+    return sorted((rule for rule, gain in expected.items() if gain > WORST), key=lambda rule: -expected[rule])

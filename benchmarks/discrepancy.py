@@ -1,0 +1,143 @@
+"""How far the sum of operators is from what a model takes end to end: table 1 of He et al., "X-RLflow", on the zoo.
+
+`python -m benchmarks.discrepancy [MODEL ...]` prints, for each model, the sum of its operators (each timed alone in ONNX
+Runtime) and its latency end to end, and for the graph that the sum of operators likes best in an e-graph of 2,000
+e-nodes (TENSAT's construction, integer program) the speed-up that it promises and the one that is measured. Writes
+OUT.json and OUT.md after every model.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import onnxruntime
+import tyro
+
+from agents.base import Budget, Search
+from agents.cost_model import SumOfOperators, operator_prices
+from agents.egraph_search import price_cost
+from agents.runs import write_json, write_text
+from envs.problem import Problem, open_problem
+from graph_rewrite import zoo
+from graph_rewrite.egraph import from_graph, saturate
+from graph_rewrite.egraph.costs import extract_graph
+from graph_rewrite.latency.device import device_name
+
+ITERATIONS = 15
+SATURATION_SECONDS, EXTRACTION_SECONDS = 10.0, 5.0
+HEADINGS = ("model", "operators", "sum, ms", "end to end, ms", "difference", "promised", "measured", "95% interval")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to compare."""
+
+    models: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Models of the zoo, or ONNX files; all of the zoo by default."""
+    out: Path | None = None
+    """Where to write, without a suffix."""
+    node_limit: int = 2000
+    """E-nodes at which construction stops."""
+    provider: str = "auto"
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model. Milliseconds; speed-ups over the original in ONNX Runtime as deployed."""
+
+    model: str
+    operators: int
+    sum_ms: float
+    end_to_end_ms: float
+    promised: float
+    """By the sum of operators."""
+    measured: float | None
+    """End to end; None where the graph could not be run."""
+    ci95: tuple[float, float] | None
+    seconds: float
+
+    @property
+    def difference(self) -> float:
+        """How much more the sum says than the clock, relative to the clock."""
+        return self.sum_ms / self.end_to_end_ms - 1.0
+
+
+def compare(problem: Problem, name: str, node_limit: int = 2000) -> Row:
+    """Sum of operators against end-to-end latency of a model, and of the graph that the sum likes best.
+
+    Raises:
+        BaselineError: the original cannot be run.
+    """
+    started = time.monotonic()
+    graph, prices = problem.model.graph, operator_prices(problem)
+    cost = SumOfOperators(prices)
+    egraph = from_graph(graph)
+    saturate(
+        egraph, problem.rewriter.rules, iterations=ITERATIONS, node_limit=node_limit, matching="iteration",
+        time_limit=SATURATION_SECONDS,
+    )  # fmt: skip
+    # A search without limits, so that every operator is priced.
+    limitless = Search(problem, Budget(seconds=float("inf")))
+    best, _ = extract_graph(egraph, price_cost(limitless, prices), "ilp", time_limit=EXTRACTION_SECONDS)
+    latency = problem.measure(best, "screen")
+    before = problem.measure(problem.model.original, "screen").ms
+    return Row(
+        name, len(graph.nodes), cost(graph), before, cost(graph) / cost(best),
+        latency.speedup if latency.ok else None, latency.ci95 if latency.ok else None,
+        round(time.monotonic() - started, 1),
+    )  # fmt: skip
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as Markdown."""
+    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    for row in rows:
+        interval = "failed" if row.ci95 is None else f"{row.ci95[0]:.3f} to {row.ci95[1]:.3f}"
+        measured = "failed" if row.measured is None else f"{row.measured:.3f}"
+        cells = (
+            row.model, str(row.operators), f"{row.sum_ms:.2f}", f"{row.end_to_end_ms:.2f}",
+            f"{100 * row.difference:+.0f}%", f"{row.promised:.3f}", measured, interval,
+        )  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def write(out: Path, rows: Sequence[Row], machine: Mapping[str, object]) -> None:
+    """OUT.json and OUT.md, each written as a whole."""
+    write_json(out.with_suffix(".json"), {**machine, "rows": [{**asdict(r), "difference": r.difference} for r in rows]})
+    heading = ", ".join(f"{name} {value}" for name, value in machine.items())
+    write_text(out.with_suffix(".md"), f"{table(rows)}\n\n{heading}.\n")
+
+
+def run(arguments: Arguments) -> Iterator[Row]:
+    """A row per model, written as it comes. What stood in OUT.json of other models is not kept."""
+    rows: list[Row] = []
+    for model in arguments.models or tuple(zoo.names()):
+        problem = open_problem(model, provider=arguments.provider, threads=arguments.threads)
+        rows.append(compare(problem, model, arguments.node_limit))
+        if arguments.out is not None:
+            machine = {
+                "device": device_name(problem.deployment.provider), "threads": arguments.threads,
+                "onnxruntime": onnxruntime.__version__, "load": round(os.getloadavg()[0], 1),
+            }  # fmt: skip
+            write(arguments.out, rows, machine)
+        yield rows[-1]
+
+
+def main() -> None:
+    """Compare and print."""
+    header = True
+    for row in run(tyro.cli(Arguments)):
+        lines = table([row]).splitlines()
+        print("\n".join(lines if header else lines[2:]), flush=True)
+        header = False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""What one agent makes of the models of the zoo, end to end: `python -m benchmarks.end_to_end [--models vgg19 csrnet]`.
+
+The same agent and budget for every model; what is reported is the confirming measurement of `agents.validate`, taken
+anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so that
+an interrupted run can go on with --resume. With --clock cpu (one thread only) times are those of the thread itself,
+which tell models apart on a machine that runs other things as well; the file says which clock it was.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from agents.base import Budget
+from agents.commands.common import run_command, stderr_console
+from agents.config import load_config, model_uri
+from agents.registry import make_agent
+from agents.report import search_display
+from agents.runs import result_entry, write_json
+from envs.limits import SIZE_GROWTH, Limits
+from envs.problem import open_problem
+from graph_rewrite import zoo
+from graph_rewrite.latency import Clock
+from graph_rewrite.latency.device import device_name
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Optimise models of the zoo with one agent."""
+
+    models: tuple[str, ...] = ()
+    """Names of the zoo, zoo://NAME?PARAMETER=VALUE, or ONNX files; the whole zoo by default."""
+    agent: str = "regional"
+    """The agent, by name, with options."""
+    seconds: float = 600.0
+    """Seconds for each search."""
+    measurements: int = 1000
+    """Measurements for each search."""
+    threads: int = 1
+    """Threads per inference."""
+    clock: Clock = "wall"
+    """What a run's time is: wall, or cpu for the thread's own time."""
+    max_size_growth: float = SIZE_GROWTH
+    """Most bytes of weights of a result, as a multiple of the original's."""
+    error_budget: float | None = None
+    """Largest difference of any output on several inputs, relative to its scale."""
+    standard_ops_only: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """No operators outside the ONNX standard."""
+    seed: int = 0
+    out: Path | None = None
+    """The results file; by default end_to_end-AGENT-tN.json among the results of the benchmarks."""
+    resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Keep what the results file has, and skip its models."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print one JSON object and nothing else."""
+
+    @property
+    def path(self) -> Path:
+        if self.out is not None:
+            return self.out
+        plain = "".join(c if c.isalnum() else "-" for c in self.agent)
+        return RESULTS / f"end_to_end-{plain}-t{self.threads}{'-standard' if self.standard_ops_only else ''}.json"
+
+    def setting(self) -> dict[str, Any]:
+        """What must be equal for results to stand in one file."""
+        return {
+            "agent": self.agent,
+            "threads": self.threads,
+            "clock": self.clock,
+            "device": device_name("cpu"),
+            "max_size_growth": self.max_size_growth,
+            "error_budget": self.error_budget,
+            "standard_ops_only": self.standard_ops_only,
+        }
+
+
+def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]:
+    """One model: the search, and what `result_entry` says of its result, with the wall-clock seconds it all took."""
+    started = time.monotonic()
+    config = load_config(model)
+    limits = Limits(arguments.max_size_growth, arguments.error_budget, arguments.standard_ops_only)
+    problem = open_problem(
+        model_uri(model, dict(config.model)), provider="cpu", threads=arguments.threads,
+        granularity=config.env.granularity, rules=config.env.rules, cached=False, limits=limits, clock=arguments.clock,
+    )  # fmt: skip
+    agent = make_agent(arguments.agent)
+    with search_display(console, f"{model}: {agent.name}") as update:
+        budget = Budget(arguments.measurements, arguments.seconds)
+        result = agent.optimize(problem, budget, seed=arguments.seed, progress=update)
+    problem.meter.close()
+    entry = result_entry(result, problem, None)
+    return {
+        "model": model,
+        "baseline_ms": result.latency.baseline_ms,
+        "budget_seconds": arguments.seconds,
+        "wall_seconds": round(time.monotonic() - started, 1),
+        **{name: value for name, value in entry.items() if name not in ("onnx_path", "trajectory")},
+    }
+
+
+def table(found: dict[str, Any]) -> Table:
+    """A row per model."""
+    setting = found["setting"]
+    title = f"{setting['agent']}, {setting['threads']} thread(s), {setting['clock']} clock, {setting['device']}"
+    made = Table(title=title)
+    for heading in ("model", "original ms", "speed-up", "95%", "error", "weights", "peak", "seconds", "sites", "rules"):
+        made.add_column(heading, justify="left" if heading in ("model", "rules") else "right")
+    for row in found["results"]:
+        memory, (low, high) = row["memory"], row["speedup_ci95"]
+        grown = {name: memory["after"][name] / max(1, memory["before"][name]) for name in ("weights", "peak")}
+        made.add_row(
+            row["model"], f"{row['baseline_ms']:.2f}", f"{row['speedup']:.3f}", f"{low:.3f} to {high:.3f}",
+            f"{row['max_rel_error']:.0e}", f"x{grown['weights']:.2f}", f"x{grown['peak']:.2f}",
+            f"{row['seconds']:.0f}", str(sum(row["rule_histogram"].values())),
+            ", ".join(row["rule_histogram"]) or row["message"],
+        )  # fmt: skip
+    return made
+
+
+def known_results(arguments: Arguments) -> list[dict[str, Any]]:
+    """What the results file has already, where that is to be kept.
+
+    Raises:
+        ValueError: it was made with other settings, or is no file of this benchmark.
+    """
+    if not arguments.resume or not arguments.path.exists():
+        return []
+    try:
+        stored = json.loads(arguments.path.read_text())
+        setting, results = stored["setting"], list(stored["results"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{arguments.path} is no results file of this benchmark ({error}); choose another --out"
+        ) from error
+    if setting != (wanted := arguments.setting()):
+        differing = ", ".join(name for name in wanted if setting.get(name) != wanted[name])
+        raise ValueError(
+            f"{arguments.path} was made with another {differing}; choose another --out, or do not --resume"
+        )
+    return results
+
+
+def run(arguments: Arguments, console: Console) -> dict[str, Any]:
+    """All models; the file is written after each."""
+    found: dict[str, Any] = {"setting": arguments.setting(), "results": known_results(arguments)}
+    done = {row["model"] for row in found["results"]}
+    for model in arguments.models or tuple(zoo.names()):
+        if model in done:
+            console.print(f"{model}: in {arguments.path.name} already")
+            continue
+        found["results"].append(row_of(model, arguments, console))
+        arguments.path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(arguments.path, found)
+        console.print(f"{model}: x{found['results'][-1]['speedup']:.3f}")
+    return found
+
+
+def main() -> int:
+    """Entry point; returns the exit code."""
+    arguments = tyro.cli(Arguments, prog="python -m benchmarks.end_to_end")
+
+    def command() -> int:
+        found = run(arguments, stderr_console())
+        if arguments.json:
+            print(json.dumps(found))
+        else:
+            Console().print(table(found))
+        return 0
+
+    return run_command(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""What a rule makes of a match, remembered.
+
+A rule sees of a match the operators, the types and constants of their operands and results, and which of these are the
+same. In a model of many equal layers, and in the forks of a search, few matches differ in that: what check and target
+gave is kept by it, with the classes numbered within the match, and put in at other classes. Matches at which a rule
+looked beyond its pattern are asked every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graph_rewrite.constants import Constant
+from graph_rewrite.egraph.core import ABSENT, EGraph
+from graph_rewrite.egraph.operators import Operator
+from graph_rewrite.egraph.view import Ambiguous, EMatch, Found, GraphView
+from graph_rewrite.ir import TensorType
+from graph_rewrite.patterns import Pattern
+from graph_rewrite.region import Ref, Region
+from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.types import TypeInferenceError
+
+MOST_KEPT = 1 << 17
+"""Targets that the forks of one e-graph remember before they begin anew; one takes about a kilobyte."""
+
+Operands = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A region to be put in. Values are numbered: the classes of the match, then constants, then what the nodes
+    compute; `ABSENT` where an operand is left out."""
+
+    constants: tuple[Constant, ...]
+    nodes: tuple[tuple[Operator, Operands, tuple[TensorType, ...]], ...]
+    outputs: tuple[int, ...]
+    """What the roots will be equal to."""
+    leaves: tuple[int, ...]
+    """Classes of the match that the nodes read."""
+    computed: tuple[int, ...]
+    """Places among the roots whose output a node computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A match as classes: all that its e-nodes read or compute, ascending, and those of the roots."""
+
+    classes: tuple[int, ...]
+    roots: tuple[int, ...]
+    key: tuple[Any, ...]
+
+
+def site_of(egraph: EGraph, rule: Rule, found: Found) -> Site:
+    """The classes of a match, and what of it the rule can see."""
+    pattern, nodes = rule.pattern, found.nodes
+    shape: list[int] = []
+    read: list[int] = []
+    outputs: dict[Any, tuple[int, ...]] = {}
+    for place in pattern.nodes:
+        node = nodes[place]
+        args, made = egraph.args(node), egraph.outputs_of(node)
+        shape += (egraph.node_op[node], len(args))
+        read += args
+        read += made
+        outputs[place] = made
+    classes = sorted({cls for cls in read if cls >= 0})
+    number = {cls: i for i, cls in enumerate(classes)}
+    number[ABSENT] = ABSENT
+    constants, types = egraph.constants, egraph.types
+    seen = [constants[cls].digest if cls in constants else types[cls] for cls in classes]
+    key = (
+        rule, *shape, *[number[cls] for cls in read], *_bound(egraph, pattern, found, number), *seen
+    )  # fmt: skip
+    roots = tuple([outputs[root.node][root.index] for root in pattern.roots])
+    return Site(tuple(classes), roots, key)
+
+
+def _bound(egraph: EGraph, pattern: Pattern, found: Found, number: dict[int, int]) -> list[Any]:
+    """What the variables bind, by number: in an operator that commutes it may be either operand."""
+    bound: list[Any] = []
+    for variable in pattern.variables:
+        value = found.variables[variable.name]
+        if isinstance(value, tuple):
+            bound.append(tuple(number[egraph.find(cls)] for cls in value))
+        else:
+            bound.append(None if value is None else number[egraph.find(value)])
+    return bound
+
+
+def target_of(
+    view: GraphView, rule: Rule, found: Found, site: Site, remember: bool = True
+) -> tuple[Target | Refusal, tuple[int, ...], bool]:
+    """What the rule makes of a match: the target or why there is none, the classes that its numbers stand for, and
+    whether the rule looked beyond its pattern."""
+    egraph = view.egraph
+    known = egraph.targets.get(site.key) if remember else None
+    if known is not None:
+        return known, site.classes, False
+    match = EMatch(view, rule.pattern, found)
+    region = _region(egraph, rule, match, site)
+    classes = site.classes
+    result: Target | Refusal
+    if isinstance(region, Refusal):
+        result = region
+    else:
+        outer = sorted(region.externals() - set(classes))
+        classes = (*classes, *outer)
+        result = _numbered(egraph, region, classes)
+    if remember and not match.beyond and not match.private and classes == site.classes:
+        if len(egraph.targets) >= MOST_KEPT:
+            egraph.targets.clear()
+        egraph.targets[site.key] = result
+    return result, classes, match.beyond
+
+
+def _region(egraph: EGraph, rule: Rule, match: EMatch, site: Site) -> Region | Refusal:
+    builder = egraph.builder()
+    try:
+        refusal = rule.check(match, *match.refs)
+        if refusal is not None:
+            return refusal
+        result = rule.target(builder, match, *match.refs)
+    except Ambiguous as error:
+        return Refusal(str(error))
+    except TypeInferenceError as error:
+        return Refusal(f"the target has no valid types: {error}")
+    if isinstance(result, Refusal):
+        return result
+    outputs: tuple[Ref, ...] = result if isinstance(result, tuple) else (result,)
+    for output, cls in zip(outputs, site.roots, strict=True):
+        if output.type != egraph.type_of(cls):
+            return Refusal(f"the target gives {output.type}, the source {egraph.type_of(cls)}")
+    return builder.finish(outputs)
+
+
+def _numbered(egraph: EGraph, region: Region, classes: Sequence[int]) -> Target:
+    number = {cls: i for i, cls in enumerate(classes)}
+    refs = [ref for node in region.nodes for ref in node.inputs if ref is not None]
+    constants: dict[str, Constant] = {}
+    for ref in (*refs, *region.outputs):
+        if ref.external is None and ref.constant is not None:
+            constants.setdefault(ref.constant.digest, ref.constant)
+    places = {digest: len(classes) + i for i, digest in enumerate(constants)}
+    first: list[int] = []
+    made = len(classes) + len(constants)
+    for node in region.nodes:
+        first.append(made)
+        made += len(node.types)
+
+    def value(ref: Ref | None) -> int:
+        if ref is None:
+            return ABSENT
+        if ref.external is not None:
+            return number[egraph.find(ref.external)]
+        return places[ref.constant.digest] if ref.constant is not None else first[ref.node] + ref.index
+
+    table = egraph.operators
+    nodes = tuple(
+        (
+            table.application(node.op, node.domain, node.attrs, node.signature, len(node.types)),
+            tuple(map(value, node.inputs)), node.types,
+        )
+        for node in region.nodes
+    )  # fmt: skip
+    leaves = dict.fromkeys(value(ref) for ref in refs if ref.external is not None)
+    computed = tuple(i for i, output in enumerate(region.outputs) if output.node >= 0)
+    return Target(tuple(constants.values()), nodes, tuple(map(value, region.outputs)), tuple(leaves), computed)
+
+
+def insert(egraph: EGraph, target: Target, classes: Sequence[int], roots: Sequence[int]) -> bool:
+    """Put a target in and make its outputs equal to the roots; whether anything changed."""
+    before = len(egraph.log)
+    values = [*classes, *map(egraph.add_constant, target.constants)]
+    for operator, operands, types in target.nodes:
+        values += egraph.add(operator, [values[i] if i >= 0 else ABSENT for i in operands], types)
+    for output, root in zip(target.outputs, roots, strict=True):
+        egraph.union(root, values[output])
+    return len(egraph.log) > before
+
+
+def missing(egraph: EGraph, target: Target, classes: Sequence[int]) -> int:
+    """How many e-nodes a target would add."""
+    count = 0
+    values: list[int | None] = [egraph.find(cls) for cls in classes]
+    for constant in target.constants:
+        values.append(egraph.lookup_constant(constant))
+        count += values[-1] is None
+    for operator, operands, types in target.nodes:
+        args = [ABSENT if i < 0 else values[i] for i in operands]
+        present = [arg for arg in args if arg is not None]
+        cls = egraph.lookup(operator, tuple(present)) if len(present) == len(args) else None
+        if cls is None:
+            count += 1 + (len(types) if len(types) > 1 else 0)
+            values += [None] * len(types)
+        elif operator.outputs == 1:
+            values.append(cls)
+        else:
+            values += [egraph.lookup(egraph.operators.output(i), (cls,)) for i in range(operator.outputs)]
+    return count

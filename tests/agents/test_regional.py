@@ -1,0 +1,250 @@
+"""The agent `regional`: what it tries in windows, what it puts together, and that limits and budgets hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.base import Budget, Search
+from agents.regional.agent import RegionalAgent
+from agents.regional.plan import build, choose
+from agents.regional.screen import Effects, Form, Screen, finals, time_cut
+from agents.regional.spots import Step, classes, spots, take
+from agents.regional.work import estimated_seconds
+from agents.registry import make_agent
+from envs.limits import Limits
+from envs.problem import Problem
+from envs.replay import replay
+from graph_rewrite import Graph
+from graph_rewrite.latency.cut import Cut
+from graph_rewrite.latency.region_meter import Difference
+from graph_rewrite.soundness.build import model
+from tests.agents.toys import RULES, chain_problem, costs_of_all, graph_cost
+
+BUDGET = Budget(measurements=200, seconds=60.0)
+
+
+@pytest.fixture(autouse=True)
+def families(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that go on from each other are of different families, as they are in the library."""
+    for rule in RULES:
+        monkeypatch.setattr(type(rule), "family", rule.name, raising=False)
+
+
+@dataclass
+class ExactTimer:
+    """A region takes what `graph_cost` says, within `half` seconds."""
+
+    half: float = 0.0
+    asked: list[Cut] = field(default_factory=list)
+    closed: int = 0
+
+    def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        self.asked.append(cut)
+        before, after = graph_cost(cut.before) / 1e3, graph_cost(cut.after) / 1e3
+        saved = cut.count * (before - after)
+        return Difference(saved, (saved - self.half, saved + self.half), cut.count, 1, 1, before)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def agent_with(timer: ExactTimer, **options: Any) -> RegionalAgent:
+    return RegionalAgent(cache=False, timer=lambda _: timer, **options)
+
+
+@pytest.mark.parametrize("granularity", ["site", "class", "both"])
+@pytest.mark.parametrize("sites", [1, 3])
+def test_finds_the_best_graph_behind_a_valley_of_two_steps(tmp_path: Path, sites: int, granularity: str) -> None:
+    problem, timer = chain_problem(tmp_path, sites, granularity), ExactTimer()
+    result = agent_with(timer).optimize(problem, BUDGET)
+    assert graph_cost(result.graph) == costs_of_all(sites)[0]
+    assert timer.closed == 2
+    assert replay(problem, [action.key for action in result.actions]).hash == result.graph.hash
+
+
+def test_chains_that_are_too_short_do_not_cross_it(tmp_path: Path) -> None:
+    result = agent_with(ExactTimer(), depth=2).optimize(chain_problem(tmp_path, 2), BUDGET)
+    assert result.is_original
+    assert "nothing was surely faster" in result.message
+
+
+def test_whole_models_are_measured_for_choices_only(tmp_path: Path) -> None:
+    problem, timer = chain_problem(tmp_path, 3), ExactTimer()
+    result = agent_with(timer).optimize(problem, BUDGET)
+    assert result.measurements == 2
+    # Windows end where the margin does: those of the timer are smaller than the model, but for refinements.
+    assert min(len(cut.before.nodes) for cut in timer.asked) < len(problem.model.graph.nodes)
+
+
+@pytest.mark.parametrize("budget", [Budget(1, 60.0), Budget(200, 60.0, applications=2), Budget(200, 0.0)])
+def test_budgets_hold(tmp_path: Path, budget: Budget) -> None:
+    result = agent_with(ExactTimer()).optimize(chain_problem(tmp_path, 3), budget)
+    assert result.measurements <= max(1, budget.measurements)
+    assert budget.applications is None or result.applications <= budget.applications
+
+
+def test_a_timer_that_is_wrong_is_found_out_end_to_end(tmp_path: Path) -> None:
+    class Wrong(ExactTimer):
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            right = ExactTimer.time(self, cut)
+            return Difference(-right.seconds, (-right.seconds, -right.seconds), cut.count, 1, 1, right.region_seconds)
+
+    result = agent_with(Wrong(), depth=1).optimize(chain_problem(tmp_path, 2), BUDGET)
+    assert result.is_original
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"depth": 0}, "1 or more"), ({"share": 1.0}, "between 0 and 1"), ({"gain": -0.1}, "0 or more")],
+)
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RegionalAgent(**options)
+
+
+def test_is_made_by_name() -> None:
+    agent: Any = make_agent("regional:depth=2,cache=false")
+    assert (agent.name, agent.depth, agent.cache) == ("regional:depth=2,cache=false", 2, False)
+
+
+def form(saved: float, nodes: set[int], half: float = 0.0, rules: tuple[str, ...] = ("R",), growth: int = 0) -> Form:
+    steps = tuple(Step(f"{rule}{sorted(nodes)}", rule, "family") for rule in rules)
+    empty: Any = None
+    return Form(steps, frozenset(nodes), frozenset(nodes), saved, half, growth, 0.0, Cut(empty, empty, 1, str(saved)))
+
+
+def test_forms_that_overlap_are_taken_by_what_they_save() -> None:
+    forms = [form(1.0, {1, 2}), form(3.0, {2, 3}), form(2.0, {4}), form(2.5, {3, 4})]
+    assert [f.saved for f in choose(forms)] == [3.0, 2.0]
+
+
+def test_finals_take_lead_from_luck(tmp_path: Path) -> None:
+    class Careful(ExactTimer):
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            saved = {"5.0": 1.0, "4.0": 2.0, "3.0": -1.0}[cut.key]
+            return Difference(saved, (saved - 0.1, saved + 0.1), 1, 1, 1, 10.0)
+
+    search = Search(chain_problem(tmp_path, 1), BUDGET)
+    forms = [form(5.0, {1}, rules=("A", "B")), form(4.0, {1}, rules=("C",)), form(3.0, {2})]
+    kept = finals(search, Careful(), forms, lambda: False)
+    assert [(f.saved, f.steps[0].rule) for f in kept] == [(2.0, "C")]
+    # Out of time, the first timing stands.
+    assert {f.saved for f in finals(search, Careful(), forms, lambda: True)} == {5.0, 3.0}
+
+
+def test_hope_fades_and_what_is_known_takes_its_place() -> None:
+    effects = Effects()
+    keys = [("A", "B"), ("family", "other")]
+    assert effects.expected(keys, 0.0, 0.3, 0.5) == pytest.approx(0.3)
+    assert effects.expected(keys, -0.4, 0.3, 0.5) == pytest.approx(0.3)
+    effects.record(keys[1:], -0.2)
+    assert effects.expected(keys, 0.0, 0.3, 0.5) == pytest.approx(-0.05)
+    assert effects.expected(keys, -0.4, 0.3, 0.5) == pytest.approx(-0.25)
+    for _ in range(20):
+        effects.record(keys[:1], 0.4)
+    assert effects.expected(keys, 0.1, 0.3, 0.5) == pytest.approx(0.5, abs=1e-5)
+    assert effects.expected(keys, -0.1, 0.3, 0.5) == pytest.approx(0.3, abs=1e-5)
+
+
+def test_a_screen_stops_where_nothing_promises_more(tmp_path: Path) -> None:
+    problem, timer = chain_problem(tmp_path, 2), ExactTimer()
+    search = Search(problem, BUDGET)
+    screen = Screen(search, timer, Effects(), problem.model.graph, 0.0, 3)
+    screen._best = dict.fromkeys(problem.model.graph.nodes, 1.0)  # more than anything can still save
+    assert screen.run(spots(problem.rewriter, problem.model.graph, 1), lambda: False) == []
+    assert timer.asked == []
+
+
+def test_windows_are_alike_where_surroundings_are(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 5)
+    found = list(spots(problem.rewriter, problem.model.graph, 1))
+    assert [len(spot.sites) for spot in found] == [5]
+    assert len(found[0].window.nodes) == 2  # the first Relu and its Tanh
+    assert {node.op for node in found[0].window.nodes.values()} == {"Relu", "Tanh"}
+
+
+def test_a_step_reaches_every_site_of_its_class(tmp_path: Path) -> None:
+    for granularity in ("site", "class", "both"):
+        folder = tmp_path / granularity
+        folder.mkdir()
+        problem = chain_problem(folder, 3, granularity)
+        site = next(iter(classes(problem.rewriter, problem.model.graph).values()))[0]
+        search, near = Search(problem, BUDGET), frozenset(problem.model.graph.nodes)
+        taken = take(search, problem.model.graph, Step(site.class_key, site.rule.name, ""), near)
+        assert taken is not None
+        graph, actions, inserted = taken
+        assert sum(action.count for action in actions) == 3
+        assert inserted == {node.id for node in graph.nodes.values() if node.op == "ThresholdedRelu"}
+        assert take(search, graph, Step(site.class_key, site.rule.name, ""), near) is None
+
+
+def test_a_step_stays_near_where_it_belongs(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 3)
+    search, graph = Search(problem, BUDGET), problem.model.graph
+    site = next(iter(classes(problem.rewriter, graph).values()))[1]
+    # Another class key, as where a neighbour was rewritten before: the rule and the place decide.
+    taken = take(search, graph, Step("another", site.rule.name, ""), frozenset({site.anchor}))
+    assert taken is not None
+    assert [node.op for node in taken[0].order()] == ["Relu", "Tanh", "ThresholdedRelu", "Tanh", "Relu", "Tanh"]
+
+
+def test_forms_without_a_site_are_left_out(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 2)
+    built = build(Search(problem, BUDGET), problem.model.graph, (), [form(1.0, {1})])
+    assert built.graph is problem.model.graph
+    assert built.forms == built.actions == ()
+
+
+def test_what_cannot_be_timed_is_none(tmp_path: Path) -> None:
+    class Failing(ExactTimer):
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            raise RuntimeError("a region cannot be timed by itself: no reason")
+
+    problem = chain_problem(tmp_path, 1)
+    search = Search(problem, BUDGET)
+    assert time_cut(search, Failing(), Cut(problem.model.graph, problem.model.graph, 1, "")) is None
+    assert agent_with(Failing()).optimize(problem, BUDGET).is_original
+
+
+def test_known_timings_are_charged(tmp_path: Path) -> None:
+    class Remembering(ExactTimer):
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            return Difference(1.0, (1.0, 1.0), 1, 1, 1, 2.0, cost_s=7.0)
+
+    problem = chain_problem(tmp_path, 1)
+    search = Search(problem, BUDGET)
+    time_cut(search, Remembering(), Cut(problem.model.graph, problem.model.graph, 1, ""))
+    assert 7.0 <= search.seconds < 8.0
+
+
+def test_estimates_grow_with_arithmetic() -> None:
+    w = np.ones((16, 16, 3, 3), np.float32)
+    body = "y = Conv<pads=[1,1,1,1]>(x, w)"
+    small, large = (model(f"(float[1,16,{n},{n}] x) => (y) {{ {body} }}", w=w) for n in (8, 16))
+    assert estimated_seconds(large, large.nodes) > 3.0 * estimated_seconds(small, small.nodes)
+    product = model("(float[4,8] x) => (y) { y = MatMul(x, w) }", w=np.ones((8, 2), np.float32))
+    flops, traffic = 2 * 4 * 8 * 2, 4 * (4 * 8 + 8 * 2 + 4 * 2)
+    assert estimated_seconds(product, product.nodes) == pytest.approx(flops / 6e10 + traffic / 8e9)
+
+
+def test_growth_beyond_the_limit_is_left_out(tmp_path: Path) -> None:
+    from agents.regional.plan import within_limits
+
+    @dataclass(frozen=True)
+    class Never(Limits):
+        def violation(self, original: Graph, graph: Graph) -> str:
+            return "" if graph.hash == original.hash else "too large"
+
+    problem: Problem = chain_problem(tmp_path, 2, "class")
+    problem.limits = Never()
+    search = Search(problem, BUDGET)
+    site = next(iter(classes(problem.rewriter, problem.model.graph).values()))[0]
+    step = Step(site.class_key, site.rule.name, "")
+    empty: Any = None
+    growing = Form((step,), frozenset({site.anchor}), frozenset({1}), 1.0, 0.0, 100, 0.0, Cut(empty, empty, 1, ""))
+    assert within_limits(search, problem.model.graph, (), [growing]).forms == ()
