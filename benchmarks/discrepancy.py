@@ -1,7 +1,7 @@
 """How far the sum of operators is from what a model takes end to end: table 1 of He et al., "X-RLflow", on the zoo.
 
-`python -m benchmarks.discrepancy [MODEL ...]` prints, for each model, the sum of its operators (each timed alone in ONNX
-Runtime) and its latency end to end, and for the graph that the sum of operators likes best in an e-graph of 2,000
+`python -m benchmarks.discrepancy [MODEL ...]` prints, for each model, the sum of its operators (each timed alone in
+ONNX Runtime) and its latency end to end, and for the graph that the sum of operators likes best in an e-graph of 2,000
 e-nodes (TENSAT's construction, integer program) the speed-up that it promises and the one that is measured. Writes
 OUT.json and OUT.md after every model.
 """

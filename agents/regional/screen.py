@@ -8,6 +8,7 @@ from typing import Protocol
 
 from agents.base import Search
 from agents.regional.spots import Spot, Step, apply_all, enabled
+from agents.regional.stand_in import with_stand_ins
 from agents.regional.work import estimated_seconds
 from graph_rewrite.candidates import Site
 from graph_rewrite.ir import Graph
@@ -265,7 +266,8 @@ class Screen:
 
 
 def _cut_of(spot: Spot, after: Graph) -> Cut:
-    return Cut(spot.window, after, len(spot.sites), f"{shape_key(spot.window)}:{shape_key(after)}")
+    before, after = with_stand_ins(spot.window), with_stand_ins(after)
+    return Cut(before, after, len(spot.sites), f"{shape_key(before)}:{shape_key(after)}")
 
 
 def time_cut(search: Search, timer: Timer, cut: Cut, budget_s: float | None = None) -> Difference | None:

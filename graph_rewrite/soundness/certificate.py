@@ -128,9 +128,9 @@ def write(certificates: Iterable[Certificate], *, retire: Iterable[tuple[str, st
     FOLDER.mkdir(parents=True, exist_ok=True)
     for file, held in by_file.items():
         _replace(file, _text(file, {name: c for name, c in held.items() if name not in gone}))
-    _index.cache_clear()  # another process may have written since
-    digests = {name: text for name, text in _index().get("rules", {}).items() if name not in gone}
-    digests |= {certificate.rule: certificate.digest for certificate in found}
+    # From the files, not from the index before: another process may have written, or a merge left an older index.
+    files = (file for file in FOLDER.glob("*.json") if file.name != "index.json")
+    digests = {entry["rule"]: entry["digest"] for file in files for entry in _entries(_parse(file))}
     index = {"format": FORMAT, **_certified_modules(digests), "rules": dict(sorted(digests.items()))}
     _replace(FOLDER / "index.json", json.dumps(index, indent=1) + "\n")
     _index.cache_clear()
@@ -206,11 +206,16 @@ def _read(file: Path) -> dict[str, Certificate]:
 @lru_cache(maxsize=8)
 def _read_once(file: Path, time_ns: int, size: int) -> dict[str, Certificate]:
     found = _parse(file)
-    entries: list[dict[str, Any]] = found.get("certificates", [found])
     try:
-        return {str(entry["rule"]): Certificate.from_json(entry) for entry in entries}
+        return {str(entry["rule"]): Certificate.from_json(entry) for entry in _entries(found)}
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} holds no certificate: {error}") from error
+
+
+def _entries(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The certificates of a file's content: of a set of rules, or of one."""
+    entries: list[dict[str, Any]] = found.get("certificates", [found])
+    return entries
 
 
 def _text(file: Path, held: Mapping[str, Certificate]) -> str:

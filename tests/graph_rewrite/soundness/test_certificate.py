@@ -75,6 +75,16 @@ class TestFiles:
         assert set(json.loads((folder / "index.json").read_text())["rules"]) == {"A", "C"}
         assert {file.name for file in folder.iterdir()} == {"taso.json", "index.json"}
 
+    def test_an_index_of_another_time_is_made_anew(self, folder: Path) -> None:
+        made = certified(AbsTwice())
+        write([made])
+        older = (folder / "index.json").read_bytes()
+        write([replace(made, rule="Other", origin="taso")])
+        newer = (folder / "index.json").read_bytes()
+        (folder / "index.json").write_bytes(older)
+        write([])
+        assert (folder / "index.json").read_bytes() == newer != older
+
     def test_a_retired_rule_has_no_file(self, folder: Path) -> None:
         write([certified(AbsTwice())])
         write([], retire=[("AbsTwice", "hand")])
