@@ -10,9 +10,9 @@ nodes (`footprint`); with `whole_graphs` each candidate contributes its whole gr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -148,27 +148,31 @@ def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_
             f"the graph has {nodes} nodes and {edges} edges, more than max_nodes={limits.max_nodes} or "
             f"max_edges={limits.max_edges}; give the environment larger ones"
         )
-    footprints = [footprint(candidate) for candidate in candidates]
-    sites = np.fromiter((len(candidate.sites) or 1 for candidate in candidates), np.intp, len(candidates))
-    counts = _counts(footprints)
-    inserted, wired = (_flat([getattr(mark, name)] for mark in footprints) for name in ("inserted", "wired"))
-    grown_nodes = nodes + sites * (inserted - counts[:, 3])
-    grown_edges = edges + sites * wired
-    fits = (grown_nodes <= limits.max_nodes) & (grown_edges <= limits.max_edges)
-    fitting: list[int] = np.flatnonzero(fits)[: limits.max_candidates].tolist()
-    parts = [footprints[k] for k in fitting]
-    if whole_graphs:
-        parts = [graph_footprint(candidates[k].apply()) for k in fitting]
+    fitting = list(islice(_fitting(candidates, nodes, edges, limits), limits.max_candidates))
+    footprints = [footprint(candidate) for candidate in fitting]
+    parts = [graph_footprint(candidate.apply()) for candidate in fitting] if whole_graphs else footprints
     counts = _counts(parts)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
     room = (nodes + np.cumsum(counts[:, 0]) <= limits.max_nodes) & (
         edges + np.cumsum(counts[:, 1:].sum(axis=1)) <= limits.max_edges
     )
-    kept = fitting[: int(room.sum())]
+    kept = int(room.sum())
     return Choices(
-        arrays, [candidates[k] for k in kept], [footprints[k] for k in kept], parts[: len(kept)], counts[: len(kept)],
-        sites[kept], len(candidates) - len(kept),
+        arrays, fitting[:kept], footprints[:kept], parts[:kept], counts[:kept],
+        np.fromiter((len(candidate.sites) or 1 for candidate in fitting[:kept]), np.intp, kept), len(candidates) - kept,
     )  # fmt: skip
+
+
+def _fitting(candidates: Sequence[Candidate], nodes: int, edges: int, limits: Limits) -> Iterator[Candidate]:
+    """Candidates after which the graph still fits."""
+    for k in range(len(candidates)):
+        candidate = candidates[k]
+        mark, sites = footprint(candidate), len(candidate.sites) or 1
+        if (
+            nodes + sites * (mark.inserted - mark.counts[3]) <= limits.max_nodes
+            and edges + sites * mark.wired <= limits.max_edges
+        ):
+            yield candidate
 
 
 def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits) -> Observation:

@@ -6,43 +6,42 @@ functions goes to z3. A refutation is confirmed by the float64 reference semanti
 
 from __future__ import annotations
 
-import time
-
 from graph_rewrite.ir import Graph
 from graph_rewrite.soundness.counterexample import search, signature_difference
 from graph_rewrite.soundness.decision import Decision
 from graph_rewrite.soundness.domains import Unsupported
+from graph_rewrite.soundness.effort import Effort
 from graph_rewrite.soundness.identity import Finding, Setting
 from graph_rewrite.soundness.leaves import masks, weights
 from graph_rewrite.soundness.symbolic import prove, search_exactly
 
 __all__ = ["Decision", "decide"]
 
-_CASES_TIMEOUT_S = 2.0
-"""For z3 to prove what the field has tested at random truth values."""
+_CASES = 5
+"""One part in so many of the effort goes to z3 to prove what the field has tested at random truth values."""
 _ROUNDED = (
     "the two differ as exact functions, but by less than the rounding of constants explains: a literal was rounded to "
     "float32, so this is left to floating point"
 )
 
 
-def decide(before: Graph, after: Graph, *, seed: int = 0, timeout_s: float = 10.0) -> Decision:
+def decide(before: Graph, after: Graph, *, seed: int = 0, effort: Effort | None = None) -> Decision:
     """Whether `before` and `after`, graphs of the same inputs, compute the same outputs at every input.
 
     Floating-point elements are real numbers here and integers have no bounds, so that rounding and overflow are left
     aside, as are NaN and inputs at which a divisor is zero. "equal" holds for these shapes and, where the detail says
     so, for all values of the weights; the detail of a proof over the field bounds its error (Schwartz-Zippel).
     "unequal" comes with a counterexample, or with the difference of types in the detail. "unknown" says why.
-    `timeout_s` bounds the proof by z3.
+    `effort` bounds the proof by z3; it is used up.
     """
-    deadline = time.monotonic() + timeout_s
+    effort = Effort() if effort is None else effort
     difference = signature_difference(before, after)
     if difference is not None:
         return Decision("unequal", "", difference)
     hidden = masks(before, after)
     finding, unsupported = _over_field(before, after, hidden, seed)
     if finding is not None and finding.equal:
-        return _accepted(before, after, finding, min(deadline, time.monotonic() + _CASES_TIMEOUT_S), hidden)
+        return _accepted(before, after, finding, Effort(effort.terms // _CASES, effort.steps // _CASES), hidden)
     rational = finding is not None and finding.rational
     found = search(before, after, seed)
     if found is not None:
@@ -54,7 +53,7 @@ def decide(before: Graph, after: Graph, *, seed: int = 0, timeout_s: float = 10.
             return Decision("unknown", "", _ROUNDED)
         text = "refuted by the field, and by exact rational arithmetic at small inputs"
         return Decision("unequal", "prime-field", text, found)
-    return Decision("unknown", "", unsupported) if finding is None else prove(before, after, deadline, hidden)
+    return Decision("unknown", "", unsupported) if finding is None else prove(before, after, effort, hidden)
 
 
 def _over_field(before: Graph, after: Graph, hidden: frozenset[str], seed: int) -> tuple[Finding | None, str]:
@@ -73,9 +72,9 @@ def _over_field(before: Graph, after: Graph, hidden: frozenset[str], seed: int) 
     return found, unsupported
 
 
-def _accepted(before: Graph, after: Graph, finding: Finding, deadline: float, hidden: frozenset[str]) -> Decision:
+def _accepted(before: Graph, after: Graph, finding: Finding, effort: Effort, hidden: frozenset[str]) -> Decision:
     if not finding.proved:
-        proof = prove(before, after, deadline, hidden)
+        proof = prove(before, after, effort, hidden)
         if proof.verdict != "unknown":
             return proof
     return Decision("equal", "prime-field", finding.shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +12,7 @@ import numpy as np
 import z3
 
 from graph_rewrite.soundness.domains import Array
+from graph_rewrite.soundness.effort import Effort
 from graph_rewrite.soundness.reals import axioms
 
 _LARGEST_SHARED = 4000
@@ -33,10 +33,10 @@ class Outcome:
 
 
 class Prover:
-    """Proves equalities of terms until `deadline`, in seconds of `time.monotonic`."""
+    """Proves equalities of terms as long as `effort` lasts."""
 
-    def __init__(self, deadline: float) -> None:
-        self._deadline = deadline
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
         self._proved: set[str] = set()
         self.queries = 0
 
@@ -73,14 +73,15 @@ class Prover:
         return outcome
 
     def _ask(self, claim: Any, facts: Sequence[Any], variables: Sequence[Any]) -> Outcome:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            return Outcome(False, reason="the time is up")
+        if self._effort.steps <= 0:
+            return Outcome(False, reason="z3 gave up: no steps are left")
         self.queries += 1
         solver = z3.Solver()
-        solver.set("timeout", max(1, int(left * 1000)))
+        solver.set("rlimit", self._effort.steps)
         solver.add(claim, *facts)
+        before = _count(solver)
         answer = solver.check()
+        self._effort.steps -= _count(solver) - before
         if answer == z3.unsat:
             return Outcome(True)
         if answer == z3.unknown:
@@ -88,6 +89,11 @@ class Prover:
         model = solver.model()
         values = {str(v): _number(model.eval(v, model_completion=True)) for v in variables}
         return Outcome(False, {name: value for name, value in values.items() if value is not None})
+
+
+def _count(solver: z3.Solver) -> int:
+    """Steps that z3 took so far, for all solvers."""
+    return int(solver.statistics().get_key_value("rlimit count"))
 
 
 def _nodes(term: Any) -> Iterator[Any]:

@@ -6,7 +6,6 @@ What functions mean beyond their name: see `axioms`.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import z3
 
 from graph_rewrite.soundness.domains import Array, DivisorIsZero, Unsupported
+from graph_rewrite.soundness.effort import Effort
 
 Element = Any
 """A Fraction, a float that is infinite, or a z3 term."""
@@ -25,11 +25,11 @@ _HALF = Fraction(1, 2)
 class Reals:
     """Variables are z3 constants called `name[i,j]`, or the elements of `values` where it has them.
 
-    Building terms stops with `Unsupported` at `deadline`, in seconds of `time.monotonic`.
+    Building terms stops with `Unsupported` where `effort` is used up.
     """
 
-    def __init__(self, values: Mapping[str, Array] | None = None, deadline: float = math.inf) -> None:
-        self._values, self._deadline, self._built = values or {}, deadline, 0
+    def __init__(self, values: Mapping[str, Array] | None = None, effort: Effort | None = None) -> None:
+        self._values, self._effort = values or {}, effort
 
     def literal(self, value: Fraction | float, symbol: str = "") -> Element:
         if isinstance(value, float) and math.isnan(value):
@@ -55,9 +55,8 @@ class Reals:
 
     def _each(self, function: Callable[..., Element], *args: Array) -> Array:
         arrays = np.broadcast_arrays(*args)
-        self._built += arrays[0].size
-        if self._built > 1000 and time.monotonic() > self._deadline:
-            raise Unsupported("the graph is too large to be written out as terms in the given time")
+        if self._effort is not None:
+            self._effort.build(arrays[0].size)
         columns = (array.reshape(-1).tolist() for array in arrays)
         return self.array([function(*row) for row in zip(*columns, strict=True)], arrays[0].shape)
 

@@ -13,6 +13,7 @@ from graph_rewrite.ir import Graph
 from graph_rewrite.soundness.counterexample import Counterexample, at, feeds_like, is_half, shrunk
 from graph_rewrite.soundness.decision import Decision
 from graph_rewrite.soundness.domains import DivisorIsZero, NeedsIntegers, Unsupported
+from graph_rewrite.soundness.effort import Effort
 from graph_rewrite.soundness.evaluation import Evaluator, Tensor, inputs_of
 from graph_rewrite.soundness.proof import Outcome, Prover, feeds_of
 from graph_rewrite.soundness.readings import Reading
@@ -61,7 +62,7 @@ def _apart(a: Tensor, b: Tensor, rounding: Fraction) -> tuple[tuple[int, ...], f
     return (index, float(first), float(second)) if abs(first - second) > rounding * scale else None
 
 
-def prove(before: Graph, after: Graph, deadline: float, masks: frozenset[str]) -> Decision:
+def prove(before: Graph, after: Graph, effort: Effort, masks: frozenset[str]) -> Decision:
     """Equality by z3, constants read exactly or else ideally; a model that the reference confirms refutes it."""
     if not any(node.op in ORDERED for graph in (before, after) for node in graph.nodes.values()):
         return Decision("unknown", "", _NO_AXIOMS)
@@ -69,7 +70,7 @@ def prove(before: Graph, after: Graph, deadline: float, masks: frozenset[str]) -
     for ideal in (False, True):
         reading = Reading(ideal)
         try:
-            outcome = _outcome(before, after, reading, deadline, masks)
+            outcome = _outcome(before, after, reading, effort, masks)
         except Unsupported as reason:
             return Decision("unknown", "", str(reason))
         except DivisorIsZero:
@@ -92,9 +93,9 @@ _UNCONFIRMED = (
 )
 
 
-def _outcome(before: Graph, after: Graph, reading: Reading, deadline: float, masks: frozenset[str]) -> Outcome:
+def _outcome(before: Graph, after: Graph, reading: Reading, effort: Effort, masks: frozenset[str]) -> Outcome:
     for integers in (False, True):
-        evaluator = Evaluator(Reals(deadline=deadline), reading, masks=masks)
+        evaluator = Evaluator(Reals(effort=effort), reading, masks=masks)
         try:
             inputs = inputs_of(before, evaluator.domain, 0, integers)
             firsts, seconds = (evaluator.outputs(graph, inputs) for graph in (before, after))
@@ -102,7 +103,7 @@ def _outcome(before: Graph, after: Graph, reading: Reading, deadline: float, mas
             if integers:
                 raise
             continue
-        prover = Prover(deadline)
+        prover = Prover(effort)
         for a, b in zip(firsts, seconds, strict=True):
             outcome = prover.equal(a.array, b.array)
             if not outcome.proved:

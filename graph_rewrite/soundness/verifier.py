@@ -13,9 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from graph_rewrite.generate.conditions import Counterexample as RandomPoint
+from graph_rewrite.generate.conditions import condition_holds, differs
+from graph_rewrite.generate.small_shapes import small_shapes
+from graph_rewrite.generate.term_types import TermType
+from graph_rewrite.generate.terms import Substitution
 from graph_rewrite.ir import Graph
 from graph_rewrite.numerics import run_values
 from graph_rewrite.rule import Rule
+from graph_rewrite.rules.substitution import SubstitutionRule
 from graph_rewrite.soundness.certificate import Certificate
 from graph_rewrite.soundness.coverage import Coverage
 from graph_rewrite.soundness.exact import Decision, decide
@@ -28,6 +34,10 @@ INSTANCES = 128
 the 69th, three quarters at the first or second."""
 
 FLOATING = "floating-point"
+SMALL_SHAPES = "prime-field, small shapes"
+"""Of rules that are data: both sides of the substitution itself at all shapes up to `LARGEST_DIM`, or at a sample where
+there are more than 20,000."""
+LARGEST_DIM = 4
 _ON_ALL_KINDS, _AT_A_TIME = 48, 3
 _STATED_BOUND = re.compile(r"error at most ([0-9.e+-]+)")
 
@@ -112,12 +122,30 @@ def _verify(rule: Rule, fast: bool, seed: int, limit: int) -> Certificate | Refu
             difference = result.counterexample
             return _refutation(rule, instance, after, f"refuted by {difference.engine}", describe(difference))
         findings.add(instance, decision, result)
+    if isinstance(rule, SubstitutionRule) and not fast:
+        equal, found_unequal = _over_small_shapes(rule.substitution, seed)
+        findings.methods[SMALL_SHAPES] = equal
+        if found_unequal is not None:
+            return Refutation(rule.name, rule.equation, f"refuted by {SMALL_SHAPES}", evidence=[str(found_unequal)])
     if not findings.count:
         return Refutation(rule.name, rule.equation, "no instance at which it applies: define cases(self)")
     if not findings.kinds:
         reason = "at no instance and on no kind of inputs is everything finite that the source computes"
         return Refutation(rule.name, rule.equation, f"{reason}: nothing was compared")
     return _certificate(rule, findings, seed)
+
+
+def _over_small_shapes(substitution: Substitution, seed: int) -> tuple[int, RandomPoint | None]:
+    """The number of shapes at which both sides are equal at a random point, before the first at which they are not."""
+    equal = 0
+    for number, shapes in enumerate(small_shapes(substitution, LARGEST_DIM, seed)):
+        types = {i: TermType(shape) for i, shape in shapes.items()}
+        if condition_holds(substitution, types, substitution.conditions):
+            different = differs(substitution, shapes, seed=seed + number)
+            if different is not None:
+                return equal, different
+            equal += 1
+    return equal, None
 
 
 def _is_valid(graph: Graph) -> bool:

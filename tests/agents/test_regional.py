@@ -14,13 +14,14 @@ from agents.regional.agent import RegionalAgent
 from agents.regional.plan import build, choose
 from agents.regional.screen import Effects, Form, Screen, finals, time_cut
 from agents.regional.spots import Step, classes, spots, take
+from agents.regional.stand_in import with_stand_ins
 from agents.regional.work import estimated_seconds
 from agents.registry import make_agent
 from envs.limits import Limits
 from envs.problem import Problem
 from envs.replay import replay
 from graph_rewrite import Graph
-from graph_rewrite.latency.cut import Cut
+from graph_rewrite.latency.cut import Cut, shape_key
 from graph_rewrite.latency.region_meter import Difference
 from graph_rewrite.soundness.build import model
 from tests.agents.toys import RULES, chain_problem, costs_of_all, graph_cost
@@ -248,3 +249,57 @@ def test_growth_beyond_the_limit_is_left_out(tmp_path: Path) -> None:
     empty: Any = None
     growing = Form((step,), frozenset({site.anchor}), frozenset({1}), 1.0, 0.0, 100, 0.0, Cut(empty, empty, 1, ""))
     assert within_limits(search, problem.model.graph, (), [growing]).forms == ()
+
+
+class TestStandIns:
+    """Windows are timed with random weights in place of large ones."""
+
+    def window(self) -> Graph:
+        from graph_rewrite import Rewriter
+        from graph_rewrite.rules import find_rule
+
+        rng = np.random.default_rng(0)
+        weights = {"w": rng.standard_normal((32, 32, 3, 3)), "v": rng.standard_normal((32, 32, 3, 3))}
+        body = "a = Conv<pads=[1,1,1,1]>(x, w, b)  c = Conv<pads=[1,1,1,1]>(a, v)  y = Conv<pads=[1,1,1,1]>(c, w)"
+        graph = model(f"(float[1,32,8,8] x) => (y) {{ {body} }}", b=rng.standard_normal(32), **weights)
+        rewriter = Rewriter([find_rule("WinogradRows2")], granularity="site", deployment=False)
+        return rewriter.candidates(graph)[0].apply()
+
+    def test_nothing_is_folded_for_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import graph_rewrite.fold as fold
+
+        graph = self.window()
+        assert any(c.expression is not None and c.type.size > 4096 for c in graph.constants.values())
+        monkeypatch.setattr(fold, "evaluate_constant", lambda constant: pytest.fail("a weight was computed"))
+        for value, constant in with_stand_ins(graph).constants.items():
+            assert constant.type == graph.constants[value].type
+            if constant.type.size > 4096:
+                assert constant.numpy().shape == constant.type.shape
+                assert np.isfinite(constant.numpy()).all()
+                assert constant.numpy().std() > 0.0
+
+    def test_structure_and_small_constants_stay(self) -> None:
+        graph = self.window()
+        other = with_stand_ins(graph)
+        assert other.nodes is graph.nodes
+        assert shape_key(other) == shape_key(graph)
+        assert other.hash != graph.hash
+        small = [value for value, constant in graph.constants.items() if constant.type.size <= 4096]
+        assert small
+        assert all(other.constants[value] is graph.constants[value] for value in small)
+        # What is one weight at two places stays one, and different ones stay different.
+        assert len({c.digest for c in other.constants.values()}) == len({c.digest for c in graph.constants.values()})
+
+    def test_alike_windows_become_equal(self) -> None:
+        assert with_stand_ins(self.window()).hash == with_stand_ins(self.window()).hash
+
+    def test_they_run(self, tmp_path: Path) -> None:
+        import onnxruntime as ort
+
+        from graph_rewrite.onnx_save import materialize
+
+        path = materialize(with_stand_ins(self.window()), tmp_path)
+        session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+        (found,) = session.run(None, {session.get_inputs()[0].name: np.ones((1, 32, 8, 8), np.float32)})
+        assert np.isfinite(found).all()
+        assert 1e-3 < np.abs(found).max() < 1e3

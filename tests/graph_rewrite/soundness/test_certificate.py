@@ -16,6 +16,7 @@ from graph_rewrite import Refusal, Rewriter, Rule
 from graph_rewrite.rules import RULE_SETS, registered_rules
 from graph_rewrite.rules.cli import main
 from graph_rewrite.rules.rule_files import shipped_rules
+from graph_rewrite.rules.substitution import SubstitutionRule
 from graph_rewrite.soundness import certificate, digests
 from graph_rewrite.soundness.certificate import Certificate, UncertifiedRuleError, holds, load, require, write
 from graph_rewrite.soundness.cli import resolve
@@ -268,6 +269,18 @@ def test_a_rule_without_instances_is_refused() -> None:
     found = verify(Never(), fast=True)
     assert isinstance(found, Refutation)
     assert "no instance at which it applies" in str(found)
+
+
+def test_a_rule_that_is_data_is_evaluated_at_all_small_shapes() -> None:
+    merge = next(rule for rule in shipped_rules("taso") if rule.name == "Taso125")
+    assert merge.substitution.conditions == ("one group",)
+    found = verify(merge, fast=False, limit=1)
+    assert isinstance(found, Certificate)
+    assert found.methods["prime-field, small shapes"] > 1000
+    wide = replace(merge.substitution, conditions=())
+    refuted = verify(SubstitutionRule(wide, "Wide", "mine", "generated"), fast=False, limit=1)
+    assert isinstance(refuted, Refutation)
+    assert "x0: [1, 2, 1, 1], x1: [2, 1, 1, 1]" in str(refuted)
 
 
 class TestShipped:

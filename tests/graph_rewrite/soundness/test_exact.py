@@ -18,6 +18,7 @@ from graph_rewrite.rules import (
     normalization,
     pooling,
 )  # fmt: skip
+from graph_rewrite.soundness.effort import Effort
 from graph_rewrite.soundness.exact import decide
 from tests.graph_rewrite.rules import test_elementwise, test_elimination, test_movement, test_structure
 from tests.graph_rewrite.rules.checking import model, weights
@@ -191,7 +192,7 @@ def test_very_negative_numbers_hide_scores_but_bound_no_clip():
     assert decide(before, after).verdict == "equal"
     before = model(scores.format("a = Max(x, n)"), n=np.float32(-1e9))
     after = model(scores.format("a = Identity(x)"))
-    assert decide(before, after, timeout_s=1).verdict != "equal"
+    assert decide(before, after, effort=Effort(steps=500_000)).verdict != "equal"
 
 
 def test_weights_are_free_only_where_nothing_depends_on_their_values():
@@ -235,10 +236,23 @@ def test_a_divisor_that_is_always_zero_is_no_proof():
     assert decide(graph, graph).verdict == "unknown"
 
 
-def test_the_time_for_z3_is_bounded():
+def test_the_effort_of_z3_is_bounded():
     text = "(float[3,3] x, float[3,3] y) => (z) {{ a = MatMul({}) b = Floor(a) c = MatMul(b, b) z = Sin(c) }}"
-    decision = decide(model(text.format("x, y")), model(text.format("x, y").replace("Sin(c)", "Sin(b)")), timeout_s=0.5)
+    before, after = model(text.format("x, y")), model(text.format("x, y").replace("Sin(c)", "Sin(b)"))
+    effort = Effort(steps=250_000)
+    decision = decide(before, after, effort=effort)
     assert decision.verdict == "unequal"
+
+
+def test_what_takes_too_many_terms_or_steps_stays_open():
+    text = "(float[2,2] x) => (z) {{ a = Abs(x) z = {}(a) }}"
+    before, after = model(text.format("Relu")), model(text.format("Identity"))
+    enough = Effort()
+    assert decide(before, after, effort=enough).verdict == "equal"
+    assert enough.terms < Effort().terms
+    assert enough.steps < Effort().steps
+    assert "too large" in decide(before, after, effort=Effort(terms=2)).detail
+    assert "no steps" in decide(before, after, effort=Effort(steps=0)).detail
 
 
 def test_decisions_are_reproducible():
