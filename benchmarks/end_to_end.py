@@ -9,6 +9,7 @@ which tell models apart on a machine that runs other things as well; the file sa
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ from graph_rewrite.latency import Clock
 from graph_rewrite.latency.device import device_name
 
 RESULTS = Path(__file__).parent / "results"
+WIDTH = 200
+"""Columns of the table where it goes into a file."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]
         budget = Budget(arguments.measurements, arguments.seconds)
         result = agent.optimize(problem, budget, seed=arguments.seed, progress=update)
     problem.meter.close()
+    if not math.isfinite(result.latency.baseline_ms):
+        raise RuntimeError("the original was not measured: its worker ran out of time or memory")
     entry = result_entry(result, problem, None)
     return {
         "model": model,
@@ -158,7 +163,11 @@ def run(arguments: Arguments, console: Console) -> dict[str, Any]:
         if model in done:
             console.print(f"{model}: in {arguments.path.name} already")
             continue
-        found["results"].append(row_of(model, arguments, console))
+        try:
+            found["results"].append(row_of(model, arguments, console))
+        except RuntimeError as error:  # of this model, on this day: the others go on, and --resume tries it again
+            console.print(f"{model}: {error}")
+            continue
         arguments.path.parent.mkdir(parents=True, exist_ok=True)
         write_json(arguments.path, found)
         console.print(f"{model}: x{found['results'][-1]['speedup']:.3f}")
@@ -174,7 +183,7 @@ def main() -> int:
         if arguments.json:
             print(json.dumps(found))
         else:
-            Console().print(table(found))
+            Console(width=None if sys.stdout.isatty() else WIDTH).print(table(found))
         return 0
 
     return run_command(command)

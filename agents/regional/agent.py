@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from agents.base import Budget, OptimizationResult, Search, Visit
 from agents.deployment_search import search_deployment
+from agents.regional.effects import Effects
+from agents.regional.finals import finals
 from agents.regional.plan import Built, build, choose, within_limits
-from agents.regional.screen import Effects, Screen, Timer, finals, time_cut
+from agents.regional.screen import Screen, Timer, time_cut
 from agents.regional.spots import spots
 from agents.regional.sweep import sweep, tidy
 from agents.validate import check_outputs, conclude

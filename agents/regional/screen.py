@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from agents.base import Search
+from agents.regional.effects import FADING, FURTHER, OPTIMISM, Effects, Key
 from agents.regional.spots import Spot, Step, apply_all, enabled
 from agents.regional.stand_in import with_stand_ins
 from agents.regional.work import estimated_seconds
@@ -16,22 +17,12 @@ from graph_rewrite.latency.cut import Cut, shape_key
 from graph_rewrite.latency.region_meter import Difference
 from graph_rewrite.memory import weight_bytes
 
-OPTIMISM = (0.3, 0.1, 0.05)
-"""Share of a window's time that a rule is expected to save, as the first, second or later step of a chain, before
-anything is known of it: other first steps are tried before longer chains."""
-FADING = (0.6, 0.3)
-"""What each further window leaves of that hope, for first steps and for later ones: which first step is best changes
-with the shapes."""
-FURTHER = "..."
-"""Stands for the steps that a chain makes possible, before they are listed."""
 WORTH = 0.002
 """Share of the model's latency below which what a region may still gain is not looked for."""
 WRITTEN = 2e8
 """Bytes of weights that are written, read and packed in a second."""
 LEAST = 0.01
 """Share of its window's time that a form must save to be looked at again."""
-FINALISTS = 4
-"""Forms of a site that are timed again with care."""
 WIDEST = 160
 """Operators that a chain may have brought in for it to be gone on with: what is larger was taken apart already."""
 
@@ -71,31 +62,6 @@ class Form:
 
     def __str__(self) -> str:
         return " > ".join(step.rule for step in self.steps)
-
-
-Key = tuple[str, ...]
-
-
-@dataclass
-class Effects:
-    """What rewrites gained so far, as shares of their windows' time, under keys from special to general."""
-
-    _gains: dict[Key, list[float]] = field(default_factory=dict)
-
-    def record(self, keys: Iterable[Key], gain: float) -> None:
-        """A rewrite that goes by these keys gained so much."""
-        for key in keys:
-            self._gains.setdefault(key, []).append(gain)
-
-    def expected(self, keys: Sequence[Key], before: float, hope: float, fading: float) -> float:
-        """What a chain may save in another window, where it saves `before` without its last rewrite: the mean gain
-        under the first key of which something is known. Added is `hope`, and a loss before is forgiven, of both the
-        part `fading` for every window that is known under the key; the third key is another's, and counts as one."""
-        level = next((i for i, key in enumerate(keys) if key in self._gains), None)
-        known = [] if level is None else self._gains[keys[level]]
-        trust = fading ** (1 if level is not None and level >= 2 else len(known))
-        mean = sum(known) / len(known) if known else 0.0
-        return mean + hope * trust + (before if before > 0.0 else before * (1.0 - trust))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,31 +245,3 @@ def time_cut(search: Search, timer: Timer, cut: Cut, budget_s: float | None = No
         return None
     search.charge(timed.cost_s - (search.seconds - begin))
     return timed if timed.ok and timed.region_seconds > 0.0 else None
-
-
-def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], bool]) -> list[Form]:
-    """The best forms timed again with care, since the best of many owes part of its lead to luck: of those that share
-    nodes the best one of each first step, `FINALISTS` at most. Where several cannot be told apart, the one with the
-    fewest steps leads."""
-    again: list[Form] = []
-    left = sorted(forms, key=lambda form: -form.saved)
-    while left:
-        rivals = [form for form in left if form.nodes & left[0].nodes]
-        left = [form for form in left if form not in rivals]
-        firsts = {form.steps[0].class_key: form for form in reversed(rivals)}
-        retimed = [
-            _retimed(search, timer, form, until)
-            for form in sorted(firsts.values(), key=lambda form: -form.saved)[:FINALISTS]
-        ]
-        top = max(form.saved - form.half for form in retimed)
-        equal = [form for form in retimed if form.saved + form.half >= top]
-        chosen = min(equal, key=lambda form: (len(form.steps), -form.saved))
-        again += [chosen, *(form for form in rivals if not form.nodes & chosen.nodes)]
-    return [form for form in again if form.saved > form.half]
-
-
-def _retimed(search: Search, timer: Timer, form: Form, until: Callable[[], bool]) -> Form:
-    timed = None if until() else time_cut(search, timer, form.cut)
-    if timed is None:
-        return form
-    return replace(form, saved=timed.seconds, half=(timed.ci95[1] - timed.ci95[0]) / 2)

@@ -9,7 +9,7 @@ from agents.base import Action, Search, action_of
 from agents.regional.work import estimated_seconds
 from graph_rewrite.candidates import Candidate, Site, edit_of
 from graph_rewrite.ir import Graph
-from graph_rewrite.latency.cut import NotCuttable, shape_key, window
+from graph_rewrite.latency.cut import shape_key, window
 from graph_rewrite.memory import weight_bytes
 from graph_rewrite.rewriter import Rewriter
 
@@ -49,11 +49,21 @@ def spots(rewriter: Rewriter, graph: Graph, margin: int) -> Iterator[Spot]:
     """One per class of sites, where its surroundings can be cut out."""
     for sites in classes(rewriter, graph).values():
         try:
-            small = window(graph, (node.id for node in sites[0].match.nodes), margin)
-        except NotCuttable:
+            small = window(graph, _reach(graph, sites[0]), margin)
+        except ValueError:  # `NotCuttable`, or what the rewrite leads to is no valid graph
             continue
         seconds = estimated_seconds(small, small.nodes)
         yield Spot(sites, small, f"{sites[0].class_key}:{shape_key(small)}", seconds, weight_bytes(small))
+
+
+def _reach(graph: Graph, site: Site) -> frozenset[int]:
+    """Nodes that a rewrite matches, and those that die with it where it looks farther than its match."""
+    matched = frozenset(node.id for node in site.match.nodes)
+    near = {value for node in site.match.nodes for value in (*node.inputs, *node.outputs)}
+    if site.region.externals() <= near:
+        return matched
+    edit = edit_of(Candidate("site", graph, (site,)).apply())
+    return matched if edit is None else matched | edit[1].removed
 
 
 def classes(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ...]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from agents.base import Action, Search, Visit, action_of
-from agents.regional.screen import Effects
+from agents.regional.effects import Effects
 from agents.regional.spots import MOST_SITES, Step, take
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph

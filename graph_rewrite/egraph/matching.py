@@ -179,11 +179,16 @@ class EMatcher:
 
     def _typed(self) -> bool:
         egraph = self._egraph
+        types = egraph.types
         for bound in self._variables.values():
-            classes = bound if isinstance(bound, tuple) else () if bound is None else (bound,)
-            if any(egraph.type_of(cls) is None for cls in classes):
-                return False
-        return all(egraph.type_of(cls) is not None for node in self._nodes.values() for cls in egraph.outputs_of(node))
+            for cls in bound if isinstance(bound, tuple) else () if bound is None else (bound,):
+                if types[cls] is None:
+                    return False
+        for node in self._nodes.values():
+            for cls in egraph.outputs_of(node):
+                if types[cls] is None:
+                    return False
+        return True
 
     def _shared_path(self, goal: PatternNode) -> tuple[int, list[PatternNode]] | None:
         """A bound class that `goal` is computed from, and the pattern nodes from there down to goal. Of several the
@@ -314,18 +319,26 @@ class EMatcher:
             leading, last = pattern.inputs[:-1], pattern.inputs[-1]
             if not isinstance(last, Var) or len(args) < len(leading) or ABSENT in args:
                 return []
-            pairs = list(zip(leading, args, strict=False))
-            plausible = all(self._plausible(goal, cls) for goal, cls in pairs)
-            return [(pairs, (last.name, args[len(leading) :]))] if plausible else []
+            pairs = self._paired(leading, args)
+            return [] if pairs is None else [(pairs, (last.name, args[len(leading) :]))]
         count = len(pattern.inputs)
         if any(arg >= 0 for arg in args[count:]):
             return []
         padded = (*args[:count], *(ABSENT,) * (count - len(args)))
-        orders = [pattern.inputs]
-        if pattern.commutative and padded[0] != padded[1]:
-            orders.append((pattern.inputs[1], pattern.inputs[0]))
-        paired = [list(zip(order, padded, strict=True)) for order in orders]
-        return [(pairs, None) for pairs in paired if all(self._plausible(goal, cls) for goal, cls in pairs)]
+        straight = self._paired(pattern.inputs, padded)
+        if not pattern.commutative or padded[0] == padded[1]:
+            return [] if straight is None else [(straight, None)]
+        crossed = self._paired((pattern.inputs[1], pattern.inputs[0]), padded)
+        return [(pairs, None) for pairs in (straight, crossed) if pairs is not None]
+
+    def _paired(
+        self, goals: tuple[PatternValue | None, ...], args: tuple[int, ...]
+    ) -> list[tuple[PatternValue | None, int]] | None:
+        """Goals with operands, as many as there are goals; None where one can't be the other."""
+        for goal, cls in zip(goals, args, strict=False):
+            if not self._plausible(goal, cls):
+                return None
+        return list(zip(goals, args, strict=False))
 
     def _plausible(self, goal: PatternValue | None, cls: int) -> bool:
         if cls < 0 or goal is None:

@@ -43,7 +43,7 @@ class Target:
     """Places among the roots whose output a node computes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Site:
     """A match as classes: all that its e-nodes read or compute, ascending, and those of the roots."""
 

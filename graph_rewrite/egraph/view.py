@@ -23,7 +23,7 @@ class Ambiguous(Exception):
     """A condition asked about something that differs between the members of an e-class."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """A match as data: a class per variable (None, or a tuple for `Values`), an e-node per pattern node."""
 

@@ -9,6 +9,8 @@ from graph_rewrite.rule import Rule
 from graph_rewrite.soundness.certificate import require
 
 FAMILIES = (
+    # A whole part in one step: long lists are cut at their end, where it would be lost among sites.
+    "blocked_region",
     "elimination",
     "elimination_functions",
     "elimination_shape",
@@ -33,7 +35,6 @@ FAMILIES = (
     "convolution_nd",
     "dilation",
     "channel_padding",
-    "blocked_region",
     "pooling",
     "attention",
     "attention_forms",

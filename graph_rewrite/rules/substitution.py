@@ -9,16 +9,12 @@ after a Conv; where both sides would be the same then, it is `com.microsoft.Fuse
 from __future__ import annotations
 
 import json
-import math
-import weakref
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.constants import Constant
 from graph_rewrite.generate.canonical import differs_by_fusion, interchangeable, is_connected
 from graph_rewrite.generate.conditions import CONDITIONS, condition_holds
 from graph_rewrite.generate.onnx_form import (
@@ -26,33 +22,29 @@ from graph_rewrite.generate.onnx_form import (
     ONNX_NAMES,
     build_graph,
     build_side,
-    constant_array,
-    enlarge_pads,
-    pads_of,
     scalar_inputs,
 )
 from graph_rewrite.generate.serial import to_json
 from graph_rewrite.generate.small_shapes import small_shapes
 from graph_rewrite.generate.term_types import TermType, Types, close, infer_side, operand_type
-from graph_rewrite.generate.terms import INPUT, Operand, Side, Substitution, Term
+from graph_rewrite.generate.terms import INPUT, Operand, Substitution, Term
 from graph_rewrite.ir import Graph, digest
 from graph_rewrite.matching import Match
 from graph_rewrite.patterns import (
-    Const,
-    Maybe,
     Pattern,
-    PatternBuilder,
-    PatternOutput,
-    PatternValue,
-    Scalar,
-    Value,
-    Var,
 )
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.rules.common import ints, is_float, is_readable, permutation, uniform
-from graph_rewrite.rules.conv_attributes import geometry
+from graph_rewrite.rules.common import is_float
 from graph_rewrite.rules.operands import numpy_dtype
+from graph_rewrite.rules.substitution_terms import (
+    attributes_refused,
+    is_constant,
+    largest_constant,
+    named,
+    operand_rank,
+    source_pattern,
+)
 
 FORMAT = 1
 """Of what a digest is made from: change it where the meaning of substitutions as rules changes."""
@@ -64,7 +56,6 @@ work that a larger one adds, and a network of wide convolutions has hundreds of 
 _FLOAT32_ONLY = frozenset({"conv", "avgpool"})
 _MULTIPLIES = frozenset({"ewmul", "smul", "matmul", "conv"})
 _CASES, _CASE_DIMS = 8, 3
-_SAME_CONSTANT: weakref.WeakKeyDictionary[Constant, dict[str, bool]] = weakref.WeakKeyDictionary()
 
 
 class SubstitutionRule(Rule):
@@ -118,7 +109,7 @@ class SubstitutionRule(Rule):
 
     @cached_property
     def pattern(self) -> Pattern:
-        return _pattern(self.substitution, self.fused)
+        return source_pattern(self.substitution, self.fused)
 
     def check(self, m: Match, *variables: Any) -> Refusal | None:
         found = self._types(m)
@@ -135,7 +126,7 @@ class SubstitutionRule(Rule):
         refusal = self._precision_refused(m)
         if refusal is not None:
             return refusal
-        largest = _largest_constant(self.substitution.target, types, target)
+        largest = largest_constant(self.substitution.target, types, target)
         if largest > LARGEST_CONSTANT:
             return Refusal(f"it brings in a constant of {largest:,} elements, more than {LARGEST_CONSTANT:,}")
         for condition in self.substitution.conditions:
@@ -243,137 +234,12 @@ class SubstitutionRule(Rule):
         if closed is None:
             return Refusal("a constant has another size")
         for operand, before, sized in zip(node.inputs, open_types, closed, strict=True):
-            if before.constant is not None and not _holds(_named(m, f"c{operand.node}"), before.constant, sized):
+            if before.constant is not None and not is_constant(named(m, f"c{operand.node}"), before.constant, sized):
                 return Refusal(f"a constant is not that of {before.constant.op}")
-        refusal = _attributes_refused(m, label, node, closed, values[number])
+        refusal = attributes_refused(m, label, node, closed, values[number])
         if refusal is not None:
             return refusal
         shapes = [m.value(label, index).shape for index in range(node.outputs)]
         if shapes != [expected.shape for expected in values[number]]:
             return Refusal(f"{ONNX_NAMES[node.op]} gives another shape than without broadcasting")
         return None
-
-
-def _largest_constant(side: Side, types: Mapping[int, TermType], values: list[Types]) -> int:
-    """Elements of the largest constant among a side's operands, 0 where there is none."""
-    largest = 0
-    for node in side.terms:
-        open_types = [operand_type(operand, types, values) for operand in node.inputs]
-        if any(type.constant for type in open_types):
-            closed = close(node, open_types) or ()
-            sizes = [math.prod(c.shape) for o, c in zip(open_types, closed, strict=False) if o.constant is not None]
-            largest = max(largest, *sizes)
-    return largest
-
-
-def operand_rank(substitution: Substitution, operand: Operand) -> int | None:
-    """The rank of an operand of the source where its term tells; None where any is possible."""
-    node = substitution.source.terms[operand.node]
-    if node.op == "concat":
-        return int(node.param("rank"))
-    for source in node.inputs:
-        if source.node != INPUT:
-            found = operand_rank(substitution, source)
-            if found is not None:
-                return found
-    return 2 if node.op == "matmul" else None
-
-
-def _named(m: Match, name: str) -> Ref:
-    place = next(i for i, variable in enumerate(m.pattern.variables) if variable.name == name)
-    ref: Ref = m.refs[place]
-    return ref
-
-
-def _holds(ref: Ref, constant: Term, sized: TermType) -> bool:
-    """Whether a constant of the graph is this one; looked at once."""
-    if ref.shape != sized.shape or ref.constant is None or not is_readable(ref.constant):
-        return False
-    known = _SAME_CONSTANT.setdefault(ref.constant, {})
-    key = repr(constant)
-    if key not in known:
-        wanted = constant_array(constant, sized, numpy_dtype(ref))
-        known[key] = bool(np.array_equal(ref.numpy(), wanted))
-    return known[key]
-
-
-def _attributes_refused(m: Match, label: str, node: Term, types: Types, results: Types) -> Refusal | None:
-    """Why the attributes of what was matched are not the parameters of this term."""
-    matched = m.node(label)
-    if node.op in ("conv", "maxpool", "avgpool"):
-        return _window_refused(m, label, node, types)
-    if node.op in ("concat", "split"):
-        axis = int(matched.attrs.get("axis", 0))
-        same = axis % results[0].rank == node.param("axis") and node.param("axis") < results[0].rank
-        if node.op == "concat" and results[0].rank != node.param("rank"):
-            return Refusal("the operands of Concat have another rank")
-        return None if same else Refusal(f"{matched.op} works on another axis")
-    if node.op == "transpose" and permutation(matched.attrs.get("perm"), types[0].rank) != node.param("perm"):
-        return Refusal("Transpose permutes the axes otherwise")
-    if node.op == "enlarge":
-        value, axes = _named(m, f"v{label}"), _named(m, f"a{label}")
-        if ints(_named(m, f"p{label}")) != enlarge_pads(types[0], node.param("kernel")) or axes is not None:
-            return Refusal("Pad does not grow a kernel around its centre")
-        return Refusal("Pad adds something else than zeros") if value is not None and uniform(value) != 0 else None
-    return None
-
-
-def _window_refused(m: Match, label: str, node: Term, types: Types) -> Refusal | None:
-    matched, x = m.node(label), types[0]
-    if node.op == "conv":
-        kernel, group = types[1].shape[2:], x.shape[1] // types[1].shape[1]
-    else:
-        kernel, group = node.param("kernel"), 1
-        if tuple(matched.attrs.get("kernel_shape", ())) != kernel or matched.attrs.get("ceil_mode", 0):
-            return Refusal("the pooling has another kernel or rounds up")
-    image = m.ref(next(value for value in matched.inputs if value is not None))
-    own = geometry(matched, image, kernel)
-    if own.strides != node.param("stride") or own.dilations != (1, 1) or own.group != group:
-        return Refusal("strides, dilations or groups are others")
-    if own.pads != pads_of(node, x.shape[2:], kernel):
-        return Refusal(f"the padding is not {node.param('padding')!r}")
-    if node.op == "avgpool" and any(own.pads) and not matched.attrs.get("count_include_pad", 0):
-        return Refusal("the average leaves the padding out")
-    return None
-
-
-def _pattern(substitution: Substitution, fused: bool) -> Pattern:
-    """The source side as a pattern. Terms are labelled t0, t1, ...; activations t0a, ..."""
-    source, scalars = substitution.source, scalar_inputs(substitution)
-    variables = {f"x{i}": Var(f"x{i}", Scalar if i in scalars else Value) for i in source.inputs}
-    builder = PatternBuilder()
-    made: list[tuple[PatternValue, ...]] = []
-
-    def variable(name: str, kind: type) -> Var:
-        return variables.setdefault(name, Var(name, kind))
-
-    for number, node in enumerate(source.terms):
-        label = f"t{number}"
-        if node.op in CONSTANT_OPS:
-            made.append((variable(f"c{number}", Const),))
-            continue
-        operands: list[PatternValue | None] = [
-            variables[f"x{o.index}"] if o.node == INPUT else made[o.node][o.index] for o in node.inputs
-        ]
-        if node.op == "split":
-            operands.append(variable(f"s{label}", Maybe))
-        elif node.op == "reshape":
-            operands.append(variable(f"s{label}", Const))
-        elif node.op == "conv":
-            operands.append(None)
-        elif node.op == "enlarge":
-            operands += [variable(f"p{label}", Const), variable(f"v{label}", Maybe), variable(f"a{label}", Maybe)]
-        fixed = {"mode": "constant"} if node.op == "enlarge" else {}
-        activation = dict(node.params).get("activation", "none")
-        if fused and node.op == "conv" and activation != "none":
-            result = builder.ms.FusedConv(*operands, activation=ONNX_NAMES[str(activation)], _label=label)
-        else:
-            result = getattr(builder, ONNX_NAMES[node.op])(*operands, _label=label, _outputs=node.outputs, **fixed)
-            if activation != "none":
-                result = getattr(builder, ONNX_NAMES[str(activation)])(result, _label=f"{label}a")
-        made.append(result if isinstance(result, tuple) else (result,))
-    roots = tuple(made[o.node][o.index] for o in source.outputs)
-    assert all(isinstance(root, PatternOutput) for root in roots)
-    return Pattern(
-        tuple(variables.values()), tuple(builder.nodes), tuple(r for r in roots if isinstance(r, PatternOutput))
-    )

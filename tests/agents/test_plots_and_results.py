@@ -9,11 +9,14 @@ import pytest
 from matplotlib.image import imread
 
 from agents.base import Budget, Search
-from agents.plots import best_so_far, by_agent, rule_use, save_plots
+from agents.cost_model import OperatorPrices
+from agents.plots import best_so_far, by_agent, draw_growth, rule_use, save_plots
 from agents.registry import make_agent
 from agents.runs import file_name, result_entry
+from agents.tensat import TensatAgent
 from envs.replay import replay
-from tests.agents.toys import chain_problem, graph_cost
+from graph_rewrite.egraph import from_graph
+from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
 
 PLOTS = {"speedups.png", "rules.png", "latency.png", "optimization-time.png"}
 
@@ -119,3 +122,20 @@ def test_every_agent_keeps_a_budget_of_applications(tmp_path: Path, name: str, a
 
 def test_agents_with_options_give_file_names() -> None:
     assert file_name("greedy:beam=3,lookahead=2") == "greedy-beam-3-lookahead-2"
+
+
+def test_e_graphs_record_their_growth_and_it_is_drawn(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 2)
+    prices = OperatorPrices(lambda spec: WEIGHTS.get(spec.op, 1.0))
+    result = TensatAgent(prices=prices).optimize(problem, Budget(5, 60.0))
+    found = result_entry(result, problem, None)
+    first, *rest = found["growth"]
+    assert first == {"rule": "", "nodes": from_graph(problem.model.graph).size, "cost_ms": 12.0}
+    assert {point["rule"] for point in rest} <= {rule.name for rule in problem.rewriter.rules}
+    assert [point["nodes"] for point in rest] == sorted(point["nodes"] for point in rest)
+    assert rest[-1]["cost_ms"] == costs_of_all(2)[0] - 1.0
+    assert tmp_path / "egraph.png" in save_plots(summary(found), tmp_path)
+    sizes, costs = draw_growth(summary(found)).axes
+    assert list(sizes.lines[0].get_ydata()) == [point["nodes"] for point in found["growth"]]
+    assert list(costs.lines[0].get_ydata()) == [point["cost_ms"] for point in found["growth"]]
+    assert tmp_path / "egraph.png" not in save_plots(summary({**found, "growth": []}), tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from agents.base import Budget, Search
-from agents.regional.screen import Effects
+from agents.regional.effects import Effects
 from agents.regional.sweep import sweep, tidy
 from envs.problem import Problem
 from envs.replay import replay

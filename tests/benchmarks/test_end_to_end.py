@@ -59,6 +59,21 @@ def test_resume_takes_up_where_it_stopped(
     assert len(found["results"]) == 2
 
 
+def test_a_model_that_cannot_be_measured_is_left_for_another_day(
+    arguments: Arguments, quiet: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(uri: str, **options: object) -> object:
+        problem = open_problem(uri, **{**options, "meter": count_operators})  # type: ignore[arg-type]
+        if "tower1" in uri:
+            problem.meter.failing = dict.fromkeys((n.op for n in problem.model.graph.nodes.values()), "hang")  # type: ignore[attr-defined]
+        return problem
+
+    monkeypatch.setattr(benchmark, "open_problem", failing)
+    found = run(arguments, quiet)
+    assert [row["model"] for row in found["results"]] == [arguments.models[1]]
+    json.loads(arguments.path.read_text(), parse_constant=pytest.fail)
+
+
 def test_results_of_other_settings_are_not_mixed_in(arguments: Arguments, quiet: Console) -> None:
     run(replace(arguments, models=arguments.models[:1]), quiet)
     with pytest.raises(ValueError, match="made with another threads"):

@@ -1,5 +1,6 @@
 """The comparison of extraction methods on graphs whose only choice is known."""
 
+import json
 from pathlib import Path
 
 from onnx import helper
@@ -35,6 +36,8 @@ def test_tree_costs_explode_where_the_others_are_exact(tmp_path: Path) -> None:
 
 def test_a_line_per_model(tmp_path: Path) -> None:
     uri = write_residuals(tmp_path)
-    header, line = rows((uri,), 30.0)
+    header, line = rows((uri,), 30.0, tmp_path / "x.json")
     assert header.split() == ["model", "tree", "shared", "dag", "ilp", "true"]
     assert line.removeprefix(uri).split() == ["8190", "24", "24", "24", "24"]
+    (row,) = json.loads((tmp_path / "x.json").read_text())["rows"]
+    assert (row["model"], row["tree"], row["shared"], row["true"], row["gap"]) == (uri, 8190.0, 24.0, 24.0, 0.0)

@@ -1,7 +1,6 @@
 """What is remembered between applications changes nothing but the time: targets, matches of a base, flat arrays."""
 
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,20 +27,23 @@ def tower(tmp_path_factory: pytest.TempPathFactory) -> EGraph:
     return from_graph(open_model(f"file:{write_tower(tmp_path_factory.mktemp('t') / 'tower.onnx')}").graph)
 
 
-def matching_rules(egraph: EGraph) -> list[Rule]:
-    rules = [rule for rule in all_rules() if rule.family in FAMILIES]
-    return [rule for rule in rules if apply_rule(egraph.fork(), rule).matches]
+@pytest.fixture(scope="module")
+def rules(tower: EGraph) -> list[Rule]:
+    """Rules that match the tower, the ones with most matches first."""
+    matches = {rule: apply_rule(tower.fork(), rule).matches for rule in all_rules() if rule.family in FAMILIES}
+    return sorted((rule for rule in matches if matches[rule]), key=lambda rule: -matches[rule])
 
 
 def content(egraph: EGraph) -> tuple[Any, ...]:
     return fingerprint(egraph), egraph.size, len(egraph.classes())
 
 
-@settings(max_examples=15, deadline=None)
-@given(picks=st.lists(st.tuples(st.integers(0, 10**6), st.booleans(), st.booleans()), min_size=1, max_size=8))
-def test_an_e_graph_grows_the_same_with_and_without_caches(tower: EGraph, picks: list[tuple[int, bool, bool]]) -> None:
+@settings(max_examples=8, deadline=None)
+@given(picks=st.lists(st.tuples(st.integers(0, 10**6), st.booleans(), st.booleans()), min_size=1, max_size=6))
+def test_an_e_graph_grows_the_same_with_and_without_caches(
+    tower: EGraph, rules: list[Rule], picks: list[tuple[int, bool, bool]]
+) -> None:
     """Forks, new bases and rules in any order; the second e-graph matches and builds everything anew."""
-    rules = matching_rules(tower)
     cached, plain = tower.fork(), tower.fork()
     cached.base = Base(cached)
     for pick, forked, rebased in picks:
@@ -57,11 +59,10 @@ def test_an_e_graph_grows_the_same_with_and_without_caches(tower: EGraph, picks:
         assert content(cached) == content(plain)
 
 
-def test_a_base_gives_the_matches_of_the_matcher_in_its_order(tower: EGraph) -> None:
+def test_a_base_gives_the_matches_of_the_matcher_in_its_order(tower: EGraph, rules: list[Rule]) -> None:
     from graph_rewrite.egraph.matching import EMatcher
 
-    rules = matching_rules(tower)
-    assert any(map(is_multi_pattern, rules)) or len(rules) > 3
+    assert len(rules) > 3
     start = tower.fork()
     base = Base(start)
     shuffled = rules.copy()
@@ -75,13 +76,13 @@ def test_a_base_gives_the_matches_of_the_matcher_in_its_order(tower: EGraph) -> 
         assert sorted(tuple(found.nodes.values()) for found in grown) == sorted(anew)
         if not is_multi_pattern(rule):
             assert [tuple(found.nodes.values()) for found in grown] == anew
-    assert base.matches(start, max(rules, key=lambda rule: apply_rule(tower.fork(), rule).matches), 0) is None
+    assert base.matches(start, rules[0], 0) is None
 
 
-def test_targets_are_remembered_by_what_a_rule_can_see(tower: EGraph) -> None:
+def test_targets_are_remembered_by_what_a_rule_can_see(tower: EGraph, rules: list[Rule]) -> None:
     egraph = tower.fork()
     egraph.targets = {}
-    rule = max(matching_rules(tower), key=lambda rule: apply_rule(tower.fork(), rule).matches)
+    rule = rules[0]
     first = apply_rule(egraph.fork(), rule)
     known = len(egraph.targets)
     assert 0 < known <= first.matches, "equal layers share their targets"
@@ -92,16 +93,16 @@ def test_targets_are_remembered_by_what_a_rule_can_see(tower: EGraph) -> None:
 
 def grounded_order(egraph: EGraph) -> list[int]:
     """A topological order of classes by brute force."""
-    order: list[int] = []
+    order: dict[int, None] = {}
     left = set(egraph.classes())
     while ready := [
         cls
         for cls in sorted(left)
         if all(arg < 0 or arg in order for node in egraph.members(cls) for arg in egraph.args(node))
     ]:
-        order += ready
+        order.update(dict.fromkeys(ready))
         left -= set(ready)
-    return order
+    return list(order)
 
 
 def shared_cost(egraph: EGraph) -> float:
@@ -120,11 +121,10 @@ def shared_cost(egraph: EGraph) -> float:
     return float(len(frozenset().union(*(needs[cls] for cls in egraph.canonical_roots()))))
 
 
-def test_ranks_and_shared_costs_are_those_of_brute_force(tower: EGraph) -> None:
-    rules = matching_rules(tower)
+def test_ranks_and_shared_costs_are_those_of_brute_force(tower: EGraph, rules: list[Rule]) -> None:
     egraph = tower.fork()
     tracker = SharedCostTracker(egraph, unit_cost)
-    for rule in rules[:12]:
+    for rule in rules[:6]:
         apply_rule(egraph, rule)
         tracker.update()
         ranks = egraph.topological_ranks()
@@ -155,7 +155,7 @@ def test_rules_matched_as_an_iteration_begins_do_not_see_each_other() -> None:
     assert iterations("iteration") > iterations("application")
 
 
-def test_both_ways_of_matching_saturate_to_the_same(tmp_path: Path) -> None:
+def test_both_ways_of_matching_saturate_to_the_same() -> None:
     rules = [rule for rule in phase_ordering_rules() if rule.name in ("Divide", "Cancel", "One", "Swap")]
     grown = []
     for matching in ("iteration", "application"):
