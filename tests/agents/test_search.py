@@ -99,5 +99,7 @@ def test_graphs_already_measured_by_another_agent_cost_the_same(open_tower: Open
 
 
 def test_unknown_agents_are_named() -> None:
-    with pytest.raises(ValueError, match=r"there is no agent 'gready'; there are .*greedy, mcts, ppo, random, taso"):
+    with pytest.raises(
+        ValueError, match=r"there is no agent 'gready'; there are .*greedy, mcts, ppo, random, regional, taso"
+    ):
         make_agent("gready")

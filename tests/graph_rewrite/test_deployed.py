@@ -116,7 +116,7 @@ def test_a_model_of_the_blocked_layout_records_the_block(blocked: Path) -> None:
 def test_a_cpu_with_another_block_refuses_it(blocked: Path, monkeypatch: pytest.MonkeyPatch, other: int, words: str):
     if other == nchwc.block_size():
         pytest.skip("this is the CPU's own block")
-    monkeypatch.setattr("graph_rewrite.latency.deployment.block_size", lambda: other)
+    monkeypatch.setattr("graph_rewrite.nchwc.block_size", lambda: other)
     with pytest.raises(RuntimeError, match=rf"blocked\.onnx has operators.*{words}.*--standard-ops-only"):
         session(blocked)
 
