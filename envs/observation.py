@@ -10,7 +10,7 @@ nodes (`footprint`); with `whole_graphs` each candidate contributes its whole gr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -20,10 +20,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, REGION, SHAPES, node_records
-from envs.footprint import Footprint, footprint, graph_footprint
+from envs.footprint import Footprint, footprint, graph_footprint, site_footprint
 from envs.vocabulary import NO_OP, PADDING, operator_vocabulary, rule_indices, rule_vocabulary
-from graph_rewrite.candidates import Candidate
+from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph
+from graph_rewrite.listing import Candidates
 
 CANDIDATE_FEATURES = (
     "sites", "site", "class", "deployment", "no_op", "removed", "inserted", "flops_change", "bytes_change", "legal",
@@ -121,7 +122,7 @@ class Choices:
     """The candidates that an observation holds, and how many were cut because they did not fit."""
 
     graph: GraphArrays
-    candidates: Sequence[Candidate]
+    candidates: Candidates
     footprints: Sequence[Footprint]
     """Of the representative sites."""
     parts: Sequence[Footprint]
@@ -133,7 +134,7 @@ class Choices:
     cut: int
 
 
-def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_graphs: bool = False) -> Choices:
+def choose(graph: Graph, candidates: Candidates, limits: Limits, whole_graphs: bool = False) -> Choices:
     """The candidates that fit the limits, in their order: what is over is cut from the end.
 
     Candidates that could make the graph itself outgrow the limits are cut as well, wherever they stand.
@@ -148,8 +149,9 @@ def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_
             f"the graph has {nodes} nodes and {edges} edges, more than max_nodes={limits.max_nodes} or "
             f"max_edges={limits.max_edges}; give the environment larger ones"
         )
-    fitting = list(islice(_fitting(candidates, nodes, edges, limits), limits.max_candidates))
-    footprints = [footprint(candidate) for candidate in fitting]
+    head, tail = _fitting(candidates, nodes, edges, limits)
+    fitting = Candidates(graph, head, tail)
+    footprints = [*map(footprint, head), *map(site_footprint, tail)]
     parts = [graph_footprint(candidate.apply()) for candidate in fitting] if whole_graphs else footprints
     counts = _counts(parts)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
@@ -157,22 +159,26 @@ def choose(graph: Graph, candidates: Sequence[Candidate], limits: Limits, whole_
         edges + np.cumsum(counts[:, 1:].sum(axis=1)) <= limits.max_edges
     )
     kept = int(room.sum())
+    if kept < len(fitting):
+        fitting = Candidates(graph, head[:kept], tail[: max(0, kept - len(head))])
+    sites = np.ones(kept, dtype=np.intp)
+    sites[: len(fitting.head)] = [candidate.count for candidate in fitting.head]
     return Choices(
-        arrays, fitting[:kept], footprints[:kept], parts[:kept], counts[:kept],
-        np.fromiter((len(candidate.sites) or 1 for candidate in fitting[:kept]), np.intp, kept), len(candidates) - kept,
+        arrays, fitting, footprints[:kept], parts[:kept], counts[:kept], sites, len(candidates) - kept
     )  # fmt: skip
 
 
-def _fitting(candidates: Sequence[Candidate], nodes: int, edges: int, limits: Limits) -> Iterator[Candidate]:
-    """Candidates after which the graph still fits."""
-    for k in range(len(candidates)):
-        candidate = candidates[k]
-        mark, sites = footprint(candidate), len(candidate.sites) or 1
-        if (
-            nodes + sites * (mark.inserted - mark.counts[3]) <= limits.max_nodes
-            and edges + sites * mark.wired <= limits.max_edges
-        ):
-            yield candidate
+def _fitting(found: Candidates, nodes: int, edges: int, limits: Limits) -> tuple[list[Candidate], list[Site]]:
+    """The first candidates after which the graph still fits, as many as an observation holds."""
+    most_nodes, most_edges = limits.max_nodes - nodes, limits.max_edges - edges
+
+    def fits(mark: Footprint, sites: int) -> bool:
+        return sites * (mark.inserted - mark.counts[3]) <= most_nodes and sites * mark.wired <= most_edges
+
+    head = [candidate for candidate in found.head if fits(footprint(candidate), candidate.count)]
+    head = head[: limits.max_candidates]
+    sites = (site for site in found.sites if fits(site_footprint(site), 1))
+    return head, list(islice(sites, limits.max_candidates - len(head)))
 
 
 def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits) -> Observation:
@@ -185,7 +191,7 @@ def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence
     features = NODES.features[rows]
     features[graph.count :, REGION] = 1.0
     sources, targets, shapes = _all_edges(choices, starts)
-    rules = [*rule_indices(choices.candidates), *[PADDING] * (limits.max_candidates - len(parts)), NO_OP]
+    rules = [*rule_indices(choices.candidates.rules), *[PADDING] * (limits.max_candidates - len(parts)), NO_OP]
     return {
         "node_op": _padded(NODES.operators[rows], limits.max_nodes),
         "node_features": _padded(features, limits.max_nodes),
@@ -221,7 +227,8 @@ def _all_edges(choices: Choices, starts: NDArray[np.intp]) -> tuple[NDArray[Any]
 
 def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
     marks, count = choices.footprints, len(choices.footprints)
-    kinds = np.array([_KIND_COLUMNS[candidate.kind] for candidate in choices.candidates], dtype=np.intp)
+    kinds = np.full(count, _KIND_COLUMNS["site"], dtype=np.intp)
+    kinds[: len(choices.candidates.head)] = [_KIND_COLUMNS[candidate.kind] for candidate in choices.candidates.head]
     sizes = _counts(marks)
     change = np.array([(mark.flops, mark.moved) for mark in marks], dtype=np.float64).reshape(count, 2)
     work = NODES.work[choices.graph.rows].sum(axis=0)

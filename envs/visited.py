@@ -12,6 +12,7 @@ from envs.features import DIGEST_MODULUS, NODES, node_records
 from envs.footprint import Footprint, site_footprint
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph, application_hash
+from graph_rewrite.listing import Candidates
 from graph_rewrite.region import Ref
 
 
@@ -44,18 +45,18 @@ class VisitedGraphs:
         other._graphs.update(self._graphs)
         return other
 
-    def lead_back(
-        self, graph: Graph, candidates: Sequence[Candidate], footprints: Sequence[Footprint]
-    ) -> NDArray[np.bool_]:
+    def lead_back(self, graph: Graph, candidates: Candidates, footprints: Sequence[Footprint]) -> NDArray[np.bool_]:
         """Per candidate of `graph`, whether it leads to a graph that was added, or to no valid graph at all."""
         by_change: dict[int, list[_Visited]] = {}
         now = fingerprint(graph)
         for visited in self._graphs.values():
             by_change.setdefault((visited.fingerprint - now) % DIGEST_MODULUS, []).append(visited)
         found = np.zeros(len(candidates), dtype=np.bool_)
-        for k, (candidate, footprint) in enumerate(zip(candidates, footprints, strict=True)):
-            if candidate.kind == "site" and footprint.digest not in by_change:
+        sites_from = len(candidates.head)
+        for k, footprint in enumerate(footprints):
+            if k >= sites_from and footprint.digest not in by_change:
                 continue
+            candidate = candidates[k]
             suspects = [v for change in _changes(candidate, footprint, by_change) for v in by_change.get(change, ())]
             if suspects and _may_give_one_of(suspects, candidate, graph):
                 found[k] = self._leads_back(candidate)

@@ -6,10 +6,9 @@ record both vocabularies by name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
 
-from graph_rewrite.candidates import Candidate
 from graph_rewrite.latency.optimizers import OPTIMIZERS
 from graph_rewrite.rules import rule_set
 
@@ -88,7 +87,7 @@ def _rule_index() -> dict[str, int]:
     return {name: index for index, name in enumerate(rule_vocabulary())}
 
 
-def rule_indices(candidates: Sequence[Candidate]) -> list[int]:
-    """Index of each candidate's rule or deployment choice; `UNKNOWN` for rules that are not registered."""
+def rule_indices(rules: Iterable[str]) -> list[int]:
+    """Index of each rule or deployment choice; `UNKNOWN` for rules that are not registered."""
     index = _rule_index()
-    return [index.get(candidate.rule, UNKNOWN) for candidate in candidates]
+    return [index.get(rule, UNKNOWN) for rule in rules]

@@ -94,12 +94,33 @@ def _safe(graph: Graph, site: Site) -> bool:
 
 
 class Candidates(Sequence[Candidate]):
-    """The candidates of a graph: choices and classes made already, sites turned into candidates when asked for."""
+    """The candidates of a graph: choices and classes made already, sites turned into candidates when asked for.
 
-    def __init__(self, graph: Graph, head: list[Candidate], sites: list[Site]) -> None:
+    Args:
+        graph: whose candidates they are.
+        head: those that come first, as they are.
+        sites: those that follow, one candidate each.
+    """
+
+    def __init__(self, graph: Graph, head: Sequence[Candidate], sites: Sequence[Site] = ()) -> None:
         self._graph, self._head, self._sites = graph, head, sites
         self._made: dict[int, Candidate] = {}
         self._all: list[Candidate] | None = None
+
+    @property
+    def head(self) -> Sequence[Candidate]:
+        """The candidates that come first: deployment choices and classes."""
+        return self._head
+
+    @property
+    def sites(self) -> Sequence[Site]:
+        """The sites of the candidates after those."""
+        return self._sites
+
+    @property
+    def rules(self) -> list[str]:
+        """Name of the rule or deployment choice of each."""
+        return [candidate.rule for candidate in self._head] + [site.rule.name for site in self._sites]
 
     def __len__(self) -> int:
         return len(self._head) + len(self._sites)

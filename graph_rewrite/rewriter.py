@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,13 +17,26 @@ from graph_rewrite.rule import Refusal, Rule
 Granularity = Literal["site", "class", "both"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What a rule gave at an anchor, and the values that were looked at for it."""
+
+    sites: tuple[Site, ...]
+    reads: frozenset[int]
+
+
 @dataclass(slots=True)
 class _State:
-    """Sites per anchor node, for each value the anchors whose matching looked at it, and all sites in order."""
+    """What the plausible rules gave per anchor node, for each value the anchors whose matching looked at it, and all
+    sites in order."""
 
-    sites: dict[int, tuple[Site, ...]]
+    tried: dict[int, dict[int, _Tried]]
     readers: dict[int, frozenset[int]]
     listing: Listing
+
+    def sites(self, anchor: int) -> tuple[Site, ...]:
+        """Sites at an anchor, in the order of the rules."""
+        return tuple(site for tried in self.tried.get(anchor, {}).values() for site in tried.sites)
 
 
 class Rewriter:
@@ -58,7 +71,7 @@ class Rewriter:
         self.domains = domains
         self._index = PatternIndex([rule.pattern for rule in self.rules])
 
-    def candidates(self, graph: Graph) -> Sequence[Candidate]:
+    def candidates(self, graph: Graph) -> Candidates:
         """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
         order of the rules, and along the graph."""
         key = ("candidates", self._identity)
@@ -118,54 +131,76 @@ class Rewriter:
         before: _State | None = None if edit is None else edit[0].memo.get(key)
         if edit is None or before is None:
             state = _State({}, {}, Listing())
-            self._match(graph, graph.order(), state)
-            state.listing = listing_of(graph, state.sites.values())
+            for node in graph.order():
+                self._match(graph, node, state, {}, frozenset())
+            state.listing = self._listing(graph, state)
         else:
             state = self._updated(graph, edit[1], before)
         graph.memo[key] = state
         return state
 
+    def _listing(self, graph: Graph, state: _State) -> Listing:
+        return listing_of(graph, (state.sites(anchor) for anchor in state.tried))
+
     def _updated(self, graph: Graph, delta: GraphDelta, before: _State) -> _State:
-        affected = set(delta.inserted) | delta.rewired
+        fresh = delta.rewired.union(delta.inserted)
+        affected = set(fresh)
         readers = before.readers.copy()
         for value in delta.touched:
             affected |= readers.get(value, frozenset())
             if value not in graph.types:
                 readers.pop(value, None)
-        state = _State(before.sites.copy(), readers, before.listing)
-        changed = affected | delta.removed
-        gone = {node_id: state.sites.pop(node_id, ()) for node_id in changed}
-        self._match(graph, [graph.nodes[n] for n in sorted(affected) if n in graph.nodes], state)
+        state = _State(before.tried.copy(), readers, before.listing)
+        for node_id in affected | delta.removed:
+            state.tried.pop(node_id, None)
+        for node_id in sorted(affected):
+            if node_id in graph.nodes:
+                known = {} if node_id in fresh else before.tried.get(node_id, {})
+                self._match(graph, graph.nodes[node_id], state, known, delta.touched)
         if delta.reranked:
-            state.listing = listing_of(graph, state.sites.values())
+            state.listing = self._listing(graph, state)
             return state
         state.listing = before.listing.copy()
-        for sites in gone.values():
-            for site in sites:
+        changes = [(before.sites(node_id), state.sites(node_id)) for node_id in sorted(affected | delta.removed)]
+        changes = [(old, new) for old, new in changes if old != new]
+        for old, _ in changes:
+            for site in old:
                 state.listing.remove(graph, site)
-        for node_id in sorted(affected):
-            for number, site in enumerate(state.sites.get(node_id, ())):
+        for _, new in changes:
+            for number, site in enumerate(new):
                 state.listing.add(graph, site, number)
         return state
 
-    def _match(self, graph: Graph, anchors: Sequence[Node], state: _State) -> None:
-        for node in anchors:
-            reads: set[int] = set()
-            found: list[Site] = []
-            for index, rule in self._plausible(graph, node, reads):
-                for match in Matcher(graph, rule.pattern, reads, rule.symmetric).at(node):
-                    built = build_site(rule, index, match)
-                    if isinstance(built, Site) and self._allows(built):
-                        found.append(built)
-                        if built.several_roots:
-                            # Whether the roots depend on each other is told from where these are computed.
-                            reads |= built.region.externals() - graph.constants.keys()
-            if found:
-                state.sites[node.id] = tuple(found)
-            for value in reads:
-                known = state.readers.get(value, frozenset())
-                if node.id not in known:
-                    state.readers[value] = known | {node.id}
+    def _match(
+        self, graph: Graph, node: Node, state: _State, known: Mapping[int, _Tried], touched: frozenset[int]
+    ) -> None:
+        """Try the plausible rules at a node. What is `known` of a rule holds as long as nothing `touched` was read."""
+        seen: set[int] = set()
+        tried: dict[int, _Tried] = {}
+        for index, rule in self._plausible(graph, node, seen):
+            found = known.get(index)
+            if found is None or not found.reads.isdisjoint(touched):
+                found = self._try(graph, node, index, rule)
+            tried[index] = found
+            seen |= found.reads
+        if tried:
+            state.tried[node.id] = tried
+        for value in seen:
+            readers = state.readers.get(value, frozenset())
+            if node.id not in readers:
+                state.readers[value] = readers | {node.id}
+
+    def _try(self, graph: Graph, node: Node, index: int, rule: Rule) -> _Tried:
+        reads: set[int] = set()
+        found: list[Site] = []
+        for match in Matcher(graph, rule.pattern, reads, rule.symmetric).at(node):
+            built = build_site(rule, index, match)
+            if isinstance(built, Site) and self._allows(built):
+                found.append(built)
+                if built.several_roots:
+                    # Whether the roots depend on each other is told from where these are computed.
+                    reads |= built.region.externals() - graph.constants.keys()
+        return _Tried(tuple(found), frozenset(reads))
 
     def _allows(self, site: Site) -> bool:
         return self.domains is None or all(node.domain in self.domains for node in site.region.nodes)

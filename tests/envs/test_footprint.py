@@ -8,6 +8,7 @@ import pytest
 from envs.footprint import KINDS, SUMMARISED, site_footprint
 from envs.observation import Limits, choose, observe
 from graph_rewrite import Candidate, Graph, Rewriter
+from graph_rewrite.listing import Candidates
 from graph_rewrite.rules import find_rule
 from graph_rewrite.soundness.build import model
 
@@ -58,7 +59,7 @@ def test_totals_are_those_of_the_whole_region(graph: Graph) -> None:
     mark, after = site_footprint(candidate.site), candidate.apply()
     assert len(graph.nodes) + mark.inserted - len(candidate.site.removed) == len(after.nodes)
     limits = Limits(max_candidates=4, max_nodes=2048, max_edges=4096)
-    choices = choose(graph, [candidate], limits)
+    choices = choose(graph, Candidates(graph, [candidate]), limits)
     features = observe(choices, np.ones(5, bool), [0.0] * 8, limits)["candidate_features"]
     assert features[0, 6] == pytest.approx(mark.inserted / 16)
 
@@ -67,5 +68,5 @@ def test_a_graph_that_would_outgrow_the_limits_is_cut_although_its_summary_fits(
     candidate = candidates(graph, "Winograd4x4")[0]
     shown, inserted = len(site_footprint(candidate.site).rows), site_footprint(candidate.site).inserted
     assert shown < 100 < inserted
-    assert choose(graph, [candidate], Limits(4, 100, 4096)).cut == 1
-    assert choose(graph, [candidate], Limits(4, inserted + 1, 4096)).cut == 0
+    assert choose(graph, Candidates(graph, [candidate]), Limits(4, 100, 4096)).cut == 1
+    assert choose(graph, Candidates(graph, [candidate]), Limits(4, inserted + 1, 4096)).cut == 0

@@ -15,6 +15,7 @@ from envs.footprint import footprint
 from envs.visited import VisitedGraphs, fingerprint
 from graph_rewrite.candidates import Candidate
 from graph_rewrite.ir import Graph
+from graph_rewrite.listing import Candidates
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import problem_of, write_parallel
 from tests.strategies import models
@@ -108,7 +109,7 @@ def test_overlapping_sites_of_a_class(tmp_path: Path) -> None:
     assert whole.apply().hash == first.apply().hash
     visited = VisitedGraphs()
     visited.add(first.apply())
-    assert visited.lead_back(problem.model.graph, [whole], [footprint(whole)]).all()
+    assert visited.lead_back(problem.model.graph, Candidates(problem.model.graph, [whole]), [footprint(whole)]).all()
 
 
 def test_filters_spare_most_applications(make_env: MakeEnv, monkeypatch: pytest.MonkeyPatch) -> None:
