@@ -19,6 +19,8 @@ class Decision:
     method: str = ""
     detail: str = ""
     counterexample: Counterexample | None = None
+    error_bound: float = 0.0
+    """The probability with which random elements of the field hide a difference; 0 after a proof."""
 
     def __str__(self) -> str:
         text = f"{self.verdict}{f' by {self.method}' if self.method else ''}: {self.detail}"

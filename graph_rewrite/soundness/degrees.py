@@ -34,13 +34,16 @@ class Bound:
         arguments of functions that differ coincide."""
         return (self.degree + self.functions**2 / 2 * self.argument) / P
 
+    def error(self, trials: int) -> float:
+        """The probability that no trial of so many shows a difference, to two digits; 0 where there is no bound."""
+        return 0.0 if self.per_trial >= 1 else float(f"{max(self.per_trial**trials, math.ulp(0.0)):.1e}")
+
     def text(self, trials: int) -> str:
         """In words."""
         if self.per_trial >= 1:
             return f"degree {self.degree:.3g}, too high for a bound of the error"
         apart = f" and {self.functions} applications of functions to arguments of degree {self.argument:.0f}"
-        error = max(self.per_trial**trials, math.ulp(0.0))
-        return f"degree {self.degree:.0f}{apart if self.functions else ''}: error at most {error:.1e}"
+        return f"degree {self.degree:.0f}{apart if self.functions else ''}: error at most {self.error(trials):.1e}"
 
 
 class Degrees:

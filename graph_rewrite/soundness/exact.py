@@ -77,4 +77,4 @@ def _accepted(before: Graph, after: Graph, finding: Finding, effort: Effort, hid
         proof = prove(before, after, effort, hidden)
         if proof.verdict != "unknown":
             return proof
-    return Decision("equal", "prime-field", finding.shown)
+    return Decision("equal", "prime-field", finding.shown, error_bound=finding.error_bound)

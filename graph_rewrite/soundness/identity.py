@@ -29,6 +29,8 @@ class Finding:
     rational: bool
     proved: bool = False
     shown: str = ""
+    error_bound: float = 0.0
+    """Of what was shown, by Schwartz and Zippel; 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Setting:
                 return Finding(False, field.rational)
             drew, trial = drew or field.drew, trial + 1
         bound = error_bound(self.before, self.after, Reading(self.ideal), self.free, self.masks, integers)
-        return Finding(True, field.rational, not drew, self._shown(bound, reading, trial, drew))
+        return Finding(True, field.rational, not drew, self._shown(bound, reading, trial, drew), bound.error(trial))
 
     def _trial(self, reading: Reading, seed: int, integers: bool) -> tuple[bool, PrimeField]:
         for attempt in range(_RETRIES):

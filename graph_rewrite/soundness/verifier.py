@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -39,7 +38,6 @@ SMALL_SHAPES = "prime-field, small shapes"
 there are more than 20,000."""
 LARGEST_DIM = 4
 _ON_ALL_KINDS, _AT_A_TIME = 48, 3
-_STATED_BOUND = re.compile(r"error at most ([0-9.e+-]+)")
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class _Findings:
         self.count += 1
         if decision.verdict == "equal":
             self.methods[decision.method] += 1
-            self.bound = max(self.bound, _error_bound(decision))
+            self.bound = max(self.bound, decision.error_bound)
         else:
             self.undecided[decision.detail] += 1
         self.methods[FLOATING] += 1
@@ -187,12 +185,6 @@ def _certificate(rule: Rule, findings: _Findings, seed: int) -> Certificate:
         shapes=findings.coverage.shapes(),
         parameters=findings.coverage.parameters(),
     )
-
-
-def _error_bound(decision: Decision) -> float:
-    """The bound of the error that an evaluation over a prime field states; 0 for a proof."""
-    stated = _STATED_BOUND.search(decision.detail)
-    return float(stated[1]) if stated and decision.method == "prime-field" else 0.0
 
 
 def decade(error: float) -> str:
