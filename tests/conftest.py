@@ -3,6 +3,7 @@
 import ctypes
 import os
 import shutil
+import signal
 import tempfile
 
 import hypothesis
@@ -10,6 +11,11 @@ import pytest
 
 # Read once, when NumPy, PyTorch or ONNX Runtime is imported, which no line above does. Test processes run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell starts what it puts into the background deaf to Ctrl-C, and programs hand that on to those they start; some
+# tests interrupt theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("rewritegym", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("rewritegym")
