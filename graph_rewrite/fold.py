@@ -12,7 +12,9 @@ from graph_rewrite.constants import Constant, ConstantExpression, from_array
 from graph_rewrite.ir import AttrValue, TensorType, digest, operator_signature
 from graph_rewrite.numerics import run_operator
 
-_BY_DIGEST: weakref.WeakValueDictionary[str, Constant] = weakref.WeakValueDictionary()
+_KNOWN: weakref.WeakValueDictionary[tuple[str, tuple[int, ...]], Constant] = weakref.WeakValueDictionary()
+"""Constants in use, by digest and by the expressions that their operands were folded from: operands of equal contents
+may stand for different exact numbers. An expression holds its operands, so that their ids stay theirs."""
 
 
 def fold(
@@ -33,17 +35,18 @@ def fold(
         return (inputs[0],)
     signature = operator_signature(op, domain, attrs)
     names = [None if constant is None else constant.digest for constant in inputs]
+    origins = tuple(0 if constant is None or constant.origin is None else id(constant.origin) for constant in inputs)
     results = []
     for index, type in enumerate(types):
         key = digest("fold", signature, names, index, len(types), str(type), opset)
-        known = _BY_DIGEST.get(key)
+        known = _KNOWN.get((key, origins))
         if known is None:
             expression = ConstantExpression(op, domain, dict(attrs), tuple(inputs), index, opset, len(types))
             known = Constant(type, key, expression=expression)
             if known.is_small and all(constant is None or constant.is_small for constant in inputs):
                 known = from_array(evaluate_constant(known))
                 known.origin = expression
-            _BY_DIGEST[key] = known
+            _KNOWN[key, origins] = known
         results.append(known)
     return tuple(results)
 

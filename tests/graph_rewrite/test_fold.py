@@ -134,3 +134,18 @@ class TestMoves:
         assert apply("Transpose", [w], (70, 80), perm=(0, 1))[0] is w
         assert apply("Reshape", [w, ints(70, 80)], (70, 80))[0] is w
         assert apply("Identity", [w], (70, 80))[0] is w
+
+
+def test_what_a_constant_was_folded_from_does_not_depend_on_what_else_is_in_use() -> None:
+    """Exact proofs read the expressions: of two operands with equal contents, each stands for its own number."""
+    two, four = (from_array(np.full(3, number, np.float32)) for number in (2.0, 4.0))
+    (root,) = apply("Sqrt", [four], (3,))
+    assert root.digest == two.digest
+    (of_root,) = apply("Neg", [root], (3,))
+    (of_two,) = apply("Neg", [two], (3,))
+    (again,) = apply("Neg", [root], (3,))
+    assert of_root.digest == of_two.digest
+    for folded, operand in ((of_root, root), (of_two, two)):
+        assert folded.origin is not None
+        assert folded.origin.inputs == (operand,)
+    assert again is of_root
