@@ -122,7 +122,11 @@ def measure_extracted(
     Args:
         constructions: e-graphs made from the original, each with the applications that built it.
         original: e-nodes that all of them began with.
+        keep: 1 leaves the choice to the cost model; with more the original is measured too.
     """
+    if search.can_measure and keep > 1:
+        # Where the cost model was wrong about all of them, deployment search still has something to begin with.
+        search.measure(search.problem.model.graph, ())
 
     def left() -> float:
         return min(EXTRACTION_SECONDS, search.budget.seconds - search.seconds)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +15,7 @@ from agents.base import OptimizationResult
 from agents.config import Config
 from envs.problem import Problem
 from graph_rewrite.deployed import METADATA_KEY, deployment_of, sidecar_of
+from graph_rewrite.files import replace_file
 from graph_rewrite.memory import memory_of
 from graph_rewrite.onnx_save import save
 
@@ -43,7 +42,7 @@ def file_name(text: str) -> str:
 
 def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
     """The full configuration and the command line, as YAML."""
-    _write(
+    write_text(
         folder / "config.yaml",
         yaml.safe_dump({"command": command, "config": _plain(config.to_dict())}, sort_keys=False),
     )
@@ -51,12 +50,12 @@ def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
 
 def write_json(path: Path, values: object) -> None:
     """JSON, written as a whole."""
-    _write(path, json.dumps(values, indent=2) + "\n")
+    write_text(path, json.dumps(values, indent=2) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
     """Text, written as a whole."""
-    _write(path, text)
+    replace_file(path, text)
 
 
 def write_optimized(result: OptimizationResult, problem: Problem, path: Path) -> Path:
@@ -67,7 +66,7 @@ def write_optimized(result: OptimizationResult, problem: Problem, path: Path) ->
     deployment = deployment_of(result.graph, problem.deployment)
     text = json.dumps(deployment.to_json(), sort_keys=True)
     save(result.graph, path, {METADATA_KEY: text})
-    _write(sidecar_of(path), text + "\n")
+    write_text(sidecar_of(path), text + "\n")
     return path
 
 
@@ -106,14 +105,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _write(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

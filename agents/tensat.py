@@ -74,9 +74,6 @@ class TensatAgent:
         cost = price_cost(search, self.prices)
         costed(egraph, cost)  # the original's operators are priced first, in case time runs out
         applications = self._construct(search, egraph, problem.rewriter.rules, cost)
-        if search.can_measure and self.rerank > 1:
-            # Where the cost model was wrong about all of them, deployment search still has something to begin with.
-            search.measure(problem.model.graph, ())
         measure_extracted(search, [(egraph, applications)], cost, original, method=self.final, keep=self.rerank)
         if self.deployment:
             search_deployment(search)

@@ -25,6 +25,7 @@ from benchmarks.families import CANCEL, Arguments, compare
 from benchmarks.families import RESULTS as FORMS
 from graph_rewrite import Graph, Rewriter, Rule, save
 from graph_rewrite.candidates import Candidate
+from graph_rewrite.files import replace_file
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.statistics import estimate
 from graph_rewrite.models import open_model
@@ -151,9 +152,7 @@ def write(found: Sequence[Entry]) -> None:
         "device": device_name("cpu"), "block": block_size(), "threads": 1,
         "models": [*kept, *(asdict(entry) for entry in found)],
     }  # fmt: skip
-    temporary = RESULTS.with_name(f".{RESULTS.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    temporary.replace(RESULTS)
+    replace_file(RESULTS, json.dumps(content, indent=1) + "\n")
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ to date.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ import tyro
 
 from benchmarks import transformer_layers
 from graph_rewrite import Graph, Rewriter, save
+from graph_rewrite.files import replace_file
 from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.feeds import FeedSpec
@@ -244,9 +244,10 @@ def write(found: Sequence[Row], complete: bool = True) -> None:
     together = sorted((*kept, *found), key=lambda row: row.family)
     device = device_name("cpu")
     content = {"device": device, "threads": 1, "rows": [asdict(row) for row in together]}
-    _replace(RESULTS, json.dumps(content, indent=1) + "\n")
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(RESULTS, json.dumps(content, indent=1) + "\n")
     text = PAGE.read_text("utf-8")
-    _replace(PAGE, text[: text.index(MARK)] + f"{MARK}\n\nMeasured on {device}, one thread.\n" + tables(together))
+    replace_file(PAGE, text[: text.index(MARK)] + f"{MARK}\n\nMeasured on {device}, one thread.\n" + tables(together))
 
 
 def tables(found: Sequence[Row]) -> str:
@@ -266,13 +267,6 @@ def tables(found: Sequence[Row]) -> str:
                 f"{row.high:.2f} | {row.error:.0e} | {row.operators} |"
             )
     return "\n".join(lines) + "\n"
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, "utf-8")
-    temporary.replace(path)
 
 
 def main() -> None:

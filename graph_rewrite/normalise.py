@@ -217,7 +217,7 @@ class _Sweep:
 
     def _merge(self, node: Node) -> None:
         """Let an earlier equal node take the place of this one."""
-        if not _is_known(node) or node.op in RANDOM or not self._captured.isdisjoint(node.outputs):
+        if not is_repeatable(node) or not self._captured.isdisjoint(node.outputs):
             return
         constants, names = self.editor.constants, self._graph.names
         inputs = tuple(constants[v].digest if v is not None and v in constants else v for v in node.inputs)
@@ -231,11 +231,16 @@ class _Sweep:
             self.merged += 1
 
 
+def is_repeatable(node: Node) -> bool:
+    """Whether two applications to the same operands give the same: we know what the operator does, and it is not
+    random."""
+    return _is_known(node) and node.op not in RANDOM
+
+
 def _is_known(node: Node) -> bool:
     """Whether the operator is one of ONNX's own, or a foreign one whose semantics we know."""
-    if node.opaque or node.domain == nchwc.DOMAIN:
-        return not node.opaque and nchwc.is_modelled(node.op)
-    return node.domain == "" or (node.domain == contrib.DOMAIN and contrib.is_modelled(node.op))
+    foreign = {contrib.DOMAIN: contrib.is_modelled, nchwc.DOMAIN: nchwc.is_modelled}.get(node.domain)
+    return not node.opaque and (node.domain == "" or (foreign is not None and foreign(node.op)))
 
 
 def _is_small_enough(inputs: Sequence[Constant], types: Sequence[TensorType]) -> bool:

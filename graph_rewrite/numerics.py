@@ -49,7 +49,11 @@ def run_graph(graph: Graph, feeds: Mapping[str, Array], float64: bool = True) ->
 
     `feeds` maps input names to arrays of the declared shapes; an input with an initializer may be left out.
     """
-    values = run_values(graph, feeds, float64)
+    return outputs_of(graph, run_values(graph, feeds, float64), float64)
+
+
+def outputs_of(graph: Graph, values: Mapping[int, Array], float64: bool = True) -> list[Array]:
+    """The outputs among what `run_values` computed; some may be constants that no operator reads."""
     return [values[v] if v in values else widen(graph.constants[v].numpy(), float64) for v in graph.outputs]
 
 

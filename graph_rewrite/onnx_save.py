@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from graph_rewrite.constants import Constant, chunks, nbytes, tensor_proto
+from graph_rewrite.files import replace_file
 from graph_rewrite.ir import Graph, Node, TensorType
 from graph_rewrite.onnx_io import static_type
 from graph_rewrite.subgraphs import inner_names
@@ -104,7 +105,7 @@ def materialize(graph: Graph, workspace: Path) -> Path:
     path = workspace / f"{graph.hash}.onnx"
     if not path.exists():
         model = to_proto(graph, lambda name, constant: _shared_tensor(name, constant, workspace))
-        _write_atomically(path, [model.SerializeToString(deterministic=True)])
+        replace_file(path, model.SerializeToString(deterministic=True))
     return path
 
 
@@ -118,7 +119,7 @@ def _shared_tensor(name: str, constant: Constant, workspace: Path) -> onnx.Tenso
         return tensor_proto(constant, name)
     file = workspace / "weights" / constant.digest
     if not file.exists():
-        _write_atomically(file, chunks(constant))
+        replace_file(file, chunks(constant))
     return _external_proto(name, constant, f"weights/{constant.digest}", 0, size)
 
 
@@ -145,17 +146,6 @@ def _external_proto(name: str, constant: Constant, location: str, offset: int, l
     for key, text in (("location", location), ("offset", str(offset)), ("length", str(length))):
         proto.external_data.add(key=key, value=text)
     return proto
-
-
-def _write_atomically(path: Path, chunks: Iterator[bytes | memoryview] | list[bytes]) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.writelines(chunks)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _value_names(graph: Graph) -> dict[int, str]:

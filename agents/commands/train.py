@@ -76,7 +76,7 @@ def train(arguments: TrainArguments, console: Console) -> int:
     run = new_run(arguments.runs, arguments.model, "ppo")
     write_config(run, config, _plain_arguments(arguments))
     console.print(f"model {uri}: {problem.model.report}")
-    console.print(f"run folder {run}")
+    console.print(f"run folder {run}", soft_wrap=True, markup=False)
     progress, checkpoint = _learn(arguments, config, run, resume, console)
     result = _optimise(arguments, config, checkpoint, problem, console)
     optimized = write_optimized(result, problem, run / "optimized.onnx")
@@ -84,7 +84,7 @@ def train(arguments: TrainArguments, console: Console) -> int:
     write_json(run / "result.json", _summary(uri, problem, entry, progress))
     console.print(results_table(f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s)", [entry]))
     console.print(rewrites_table(entry) if result.actions else result.message)
-    console.print(f"optimised model {optimized}, checkpoint {checkpoint.path}")
+    console.print(f"optimised model {optimized}, checkpoint {checkpoint.path}", soft_wrap=True, markup=False)
     return 0
 
 
@@ -103,7 +103,9 @@ def _learn(
         with training_display(console, config.training.total_timesteps) as update:
             progress = trainer.run(update)
     except KeyboardInterrupt:
-        console.print(f"\nstopped; the checkpoint is saved. Go on with: {_resume_command(arguments, run)}")
+        # As it stands: a command to be copied must not be broken into lines.
+        command = _resume_command(arguments, run)
+        console.print(f"\nstopped; the checkpoint is saved. Go on with: {command}", soft_wrap=True, markup=False)
         raise
     finally:
         trainer.close()

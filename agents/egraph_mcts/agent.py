@@ -86,9 +86,6 @@ class EGraphMCTSAgent:
         original = source_nodes(egraph)
         cost = price_cost(search, self.prices)
         built, best = self._construct(search, egraph, cost, seed)
-        if search.can_measure and self.rerank > 1:
-            # Where the cost model was wrong about all of them, deployment search still has something to begin with.
-            search.measure(problem.model.graph, ())
         constructions = [(built.egraph, built.applications)]
         if best is not built and self.rerank > 1:
             constructions.append((best.egraph, best.applications))

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 from graph_rewrite.constants import Constant
 from graph_rewrite.egraph.core import ABSENT, EGraph
-from graph_rewrite.egraph.operators import Operator, is_repeatable
+from graph_rewrite.egraph.operators import Operator
 from graph_rewrite.ir import Graph, Node, TensorType, operator_signature
+from graph_rewrite.normalise import is_repeatable
 
 Choice = Mapping[int, int]
 """A member per class. Classes that no output needs may be left out."""
@@ -63,7 +64,7 @@ def from_graph(graph: Graph) -> EGraph:
 
 def _operator(egraph: EGraph, graph: Graph, node: Node) -> Operator:
     left_out = tuple(graph.names.get(v, "").startswith("\0") for v in node.outputs)
-    if is_repeatable(node.op, node.domain, node.opaque):
+    if is_repeatable(node):
         return egraph.operators.application(
             node.op, node.domain, node.attrs, node.signature, len(node.outputs), left_out
         )

@@ -8,9 +8,7 @@ from typing import Literal
 
 import onnx
 
-from graph_rewrite import contrib, nchwc
 from graph_rewrite.ir import AttrValue
-from graph_rewrite.normalise import RANDOM
 from graph_rewrite.patterns import COMMUTATIVE
 
 Kind = Literal["operator", "constant", "input", "output"]
@@ -50,16 +48,6 @@ class Operator:
     foldable: bool = False
     mask: int = 0
     """A bit by name and domain, whatever the attributes; `OUTPUT` for projections, none for leaves and constants."""
-
-
-def is_repeatable(op: str, domain: str, opaque: bool) -> bool:
-    """Whether two applications to the same operands give the same: we know what the operator does, and it is not
-    random."""
-    if opaque or op in RANDOM:
-        return False
-    if domain == nchwc.DOMAIN:
-        return nchwc.is_modelled(op)
-    return domain == "" or (domain == contrib.DOMAIN and contrib.is_modelled(op))
 
 
 class OperatorTable:

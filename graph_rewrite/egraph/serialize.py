@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from graph_rewrite.constants import Constant
 from graph_rewrite.egraph.core import EGraph
 from graph_rewrite.egraph.costs import NodeCost, cost_of, unit_cost
 from graph_rewrite.egraph.extract import CostedEGraph
+from graph_rewrite.files import replace_file
 from graph_rewrite.ir import AttrValue, RawAttr
 
 
@@ -132,14 +132,7 @@ def to_document(egraph: EGraph, cost: NodeCost = unit_cost) -> dict[str, Any]:
 def save(egraph: EGraph, path: str | os.PathLike[str], cost: NodeCost = unit_cost) -> Path:
     """Write an e-graph in this format, atomically."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(to_document(egraph, cost), stream)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_file(path, json.dumps(to_document(egraph, cost)))
     return path
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from graph_rewrite.files import replace_file
 from graph_rewrite.generate.terms import SIGNATURES
 
 ALL = "all"
@@ -46,7 +47,7 @@ def generate_rules(command: Generate) -> int:
     """
     from graph_rewrite.generate.families import families
     from graph_rewrite.generate.pipeline import generate, to_text
-    from graph_rewrite.generate.work import Plan, write_atomically
+    from graph_rewrite.generate.work import Plan
 
     if not 1 <= command.max_ops <= 4:
         raise ValueError(f"--max-ops {command.max_ops}: from 1 to 4")
@@ -69,7 +70,7 @@ def generate_rules(command: Generate) -> int:
 
         processes = command.processes or len(os.sched_getaffinity(0))
         result = generate(plan, state, processes=processes, progress=progress)
-    write_atomically(command.out, to_text(result).encode())
+    replace_file(command.out, to_text(result))
     if command.state is None:
         shutil.rmtree(state)
     table = Table("step", "left", box=box.SIMPLE, pad_edge=False)

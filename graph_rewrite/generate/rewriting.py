@@ -68,8 +68,8 @@ class Rewrite:
         return self.keeps_inputs and not (bare and len(self.result) > 1)
 
 
-Way = Literal["forward", "returning", "equal"]
-"""Which rewrites are taken: all, those that `Rewrite.returns`, or those that `Rewrite.keeps_inputs`."""
+Way = Literal["forward", "returning"]
+"""Which rewrites are taken: all, or those that `Rewrite.returns`."""
 
 
 def rewrites(equation: Equation) -> list[Rewrite]:
@@ -117,7 +117,7 @@ class RewriteIndex:
         for node in nodes:
             assert not isinstance(node, int)
             for rewrite in self.by_root.get(node[0], ()):
-                if way == "forward" or (rewrite.returns if way == "returning" else rewrite.keeps_inputs):
+                if way == "forward" or rewrite.returns:
                     yield from _applied(rewrite, node, nodes, outputs)
 
 

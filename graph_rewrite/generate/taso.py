@@ -17,6 +17,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
+from graph_rewrite.files import replace_file
 from graph_rewrite.generate.canonical import normalised
 from graph_rewrite.generate.terms import INPUT, SIGNATURES, Operand, Param, Side, Substitution, Term, term
 
@@ -108,16 +109,6 @@ def write_taso(substitutions: Iterable[Substitution], path: str | os.PathLike[st
         RuleFileError: as `taso_bytes`.
     """
     replace_file(Path(path), taso_bytes(substitutions))
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` at `path` as a whole: a reader finds the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _substitution(rule: Any) -> Substitution:

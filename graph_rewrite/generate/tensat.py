@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graph_rewrite.files import replace_file
 from graph_rewrite.generate.canonical import normalised
 from graph_rewrite.generate.small_shapes import known_ranks
-from graph_rewrite.generate.taso import ACTIVATIONS, PADDINGS, RuleFileError, replace_file
+from graph_rewrite.generate.taso import ACTIVATIONS, PADDINGS, RuleFileError
 from graph_rewrite.generate.terms import INPUT, Operand, Param, Side, Substitution, Term, term
 
 Tree = str | list["Tree"]
@@ -104,7 +105,7 @@ def write_tensat(substitutions: Iterable[Substitution], path: str | os.PathLike[
     written = []
     for file, text in zip((plain, plain.with_name(f"{plain.stem}_multi{plain.suffix}")), texts, strict=True):
         if text:
-            replace_file(file, text.encode())
+            replace_file(file, text)
             written.append(file)
     return written
 

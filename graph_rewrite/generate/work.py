@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from graph_rewrite.files import replace_file
 from graph_rewrite.generate.conditions import Derivation, derive
 from graph_rewrite.generate.expressions import Equation, equation_key, from_substitution, to_substitution
 from graph_rewrite.generate.families import Family, families
@@ -132,7 +133,7 @@ def paired_family(task: tuple[Plan, int, Path]) -> Paired:
     paired.equations.sort(key=equation_key)
     equations = [to_json(to_substitution(equation)) for equation in paired.equations]
     counts = {"graphs": paired.graphs, "pairs": paired.pairs, "distinct": paired.distinct}
-    write_atomically(path, json.dumps({**counts, "equations": equations}).encode())
+    replace_file(path, json.dumps({**counts, "equations": equations}))
     return paired
 
 
@@ -155,10 +156,3 @@ def _shard(plan: Plan, family: Family, number: int, first: int, folder: Path) ->
     np.savez(temporary, fingerprints=graphs.fingerprints, codes=graphs.codes, flags=graphs.flags)
     os.replace(temporary, path)
     return graphs
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that is there in full or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)

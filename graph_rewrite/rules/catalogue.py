@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from graph_rewrite.files import replace_file
 from graph_rewrite.matching import Match
 from graph_rewrite.patterns import Const, Maybe, MaybeConst, Pattern, Scalar, Values
 from graph_rewrite.rule import Rule
@@ -167,11 +166,7 @@ def write(folder: Path) -> list[Path]:
     """Write all pages, each as a whole. Returns the files."""
     files = []
     for name, text in pages().items():
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, folder / name)
+        replace_file(folder / name, text)
         files.append(folder / name)
     return files
 

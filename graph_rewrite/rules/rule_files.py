@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from graph_rewrite.files import replace_file
 from graph_rewrite.generate.serial import from_json, to_json
-from graph_rewrite.generate.taso import RuleFileError, replace_file
+from graph_rewrite.generate.taso import RuleFileError
 from graph_rewrite.generate.terms import Substitution
 from graph_rewrite.rules.substitution import SubstitutionRule
 
@@ -39,7 +40,7 @@ def write_rules(
     text = json.dumps(head)[:-1]
     text += ', "rules": [\n' + ",\n".join(lines) + '\n], "refused": [\n'
     text += ",\n".join(json.dumps(dict(entry)) for entry in refused) + "\n]}\n"
-    replace_file(Path(path), text.encode())
+    replace_file(Path(path), text)
 
 
 def read_rules(path: str | os.PathLike[str]) -> tuple[SubstitutionRule, ...]:

@@ -10,14 +10,13 @@ Files are canonical: equal certificates give equal bytes.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from graph_rewrite.files import replace_file
 from graph_rewrite.rule import Rule
 from graph_rewrite.soundness.digests import modules_digest, modules_read
 
@@ -127,12 +126,12 @@ def write(certificates: Iterable[Certificate], *, retire: Iterable[tuple[str, st
         by_file[file][certificate.rule] = certificate
     FOLDER.mkdir(parents=True, exist_ok=True)
     for file, held in by_file.items():
-        _replace(file, _text(file, {name: c for name, c in held.items() if name not in gone}))
+        replace_file(file, _text(file, {name: c for name, c in held.items() if name not in gone}))
     # From the files, not from the index before: another process may have written, or a merge left an older index.
     files = (file for file in FOLDER.glob("*.json") if file.name != "index.json")
     digests = {entry["rule"]: entry["digest"] for file in files for entry in _entries(_parse(file))}
     index = {"format": FORMAT, **_certified_modules(digests), "rules": dict(sorted(digests.items()))}
-    _replace(FOLDER / "index.json", json.dumps(index, indent=1) + "\n")
+    replace_file(FOLDER / "index.json", json.dumps(index, indent=1) + "\n")
     _index.cache_clear()
     return [*by_file, FOLDER / "index.json"]
 
@@ -225,15 +224,3 @@ def _text(file: Path, held: Mapping[str, Certificate]) -> str:
     # A line per rule: changes of a set of hundreds of rules stay readable.
     lines = ",\n".join(json.dumps(held[name].to_json()) for name in sorted(held))
     return f'{{"format": {FORMAT}, "certificates": [\n{lines}\n]}}\n'
-
-
-def _replace(file: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

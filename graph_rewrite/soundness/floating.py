@@ -22,7 +22,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency.deployment import Deployment
-from graph_rewrite.numerics import run_values, widen
+from graph_rewrite.numerics import outputs_of, run_values
 from graph_rewrite.onnx_save import to_proto
 from graph_rewrite.rule import SIGNED_ZERO
 from graph_rewrite.soundness.elements import Comparison, compare_arrays, is_float, magnitude
@@ -186,7 +186,7 @@ class _Values:
     def noise(self, number: int, computed: Array) -> float:
         """A few times the error that ONNX Runtime itself makes in output `number` of the source: some operators cancel
         inside, and kernels treat the elements at the end of an array in another way than the rest."""
-        exact = _results(self.pair.before, self.before)[number]
+        exact = outputs_of(self.pair.before, self.before)[number]
         if not is_float(computed) or exact.shape != computed.shape:
             return 0.0
         with np.errstate(all="ignore"):
@@ -197,12 +197,12 @@ class _Values:
         most the largest finite magnitude of anything computed in either graph."""
         response = 0.0
         for graph, exact in ((self.pair.before, self.before), (self.pair.after, self.after)):
-            undisturbed = _results(graph, exact)[number]
+            undisturbed = outputs_of(graph, exact)[number]
             for trial in range(_TRIALS):
                 disturb = partial(_shake, np.random.default_rng([trial, number]))
                 with np.errstate(all="ignore"):
                     values = run_values(graph, self.fed, disturb=disturb)
-                    response = max(response, magnitude(_results(graph, values)[number] - undisturbed))
+                    response = max(response, magnitude(outputs_of(graph, values)[number] - undisturbed))
         largest = max(magnitude(array) for values in (self.before, self.after) for array in values.values())
         return max(scale, min(response / _UNIT, largest))
 
@@ -259,7 +259,7 @@ def _look(pair: _Pair, kind: Kind, fed: Mapping[str, Array], lossy: frozenset[st
 def _outputs(values: _Values) -> Iterator[tuple[str, Sequence[Array], Sequence[Array] | str]]:
     """Outputs of both graphs by each engine, or why ONNX Runtime refused the target."""
     pair = values.pair
-    yield REFERENCE, _results(pair.before, values.before), _results(pair.after, values.after)
+    yield REFERENCE, outputs_of(pair.before, values.before), outputs_of(pair.after, values.after)
     if pair.source is None:
         return
     before = _run(pair.source, values.fed)
@@ -267,10 +267,6 @@ def _outputs(values: _Values) -> Iterator[tuple[str, Sequence[Array], Sequence[A
         yield RUNTIME, before, _run(pair.target, values.fed)
     except Exception as error:  # whatever ONNX Runtime says about the target is a finding
         yield RUNTIME, before, " ".join(str(error).split())
-
-
-def _results(graph: Graph, values: Mapping[int, Array]) -> list[Array]:
-    return [values[v] if v in values else widen(graph.constants[v].numpy()) for v in graph.outputs]
 
 
 def _shake(rng: np.random.Generator, array: Array) -> Array:

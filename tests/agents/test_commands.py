@@ -86,7 +86,7 @@ def test_an_interrupted_or_killed_training_goes_on(tower: Path, tmp_path: Path, 
     stopped = only_run(tmp_path / "first")
     if end == signal.SIGINT:
         assert process.returncode == 130, stderr
-        hint = stderr.replace("\n", "")
+        (hint,) = (line for line in stderr.splitlines() if "Go on with:" in line)
         assert "--resume" in hint
         assert "--set env.horizon=4" in hint
     before = load_checkpoint(stopped / "checkpoint").description.timesteps

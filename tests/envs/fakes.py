@@ -83,6 +83,11 @@ def write_tower(path: Path, layers: int = 3, width: int = 4) -> Path:
     return _write(path, nodes, weights, (width, width), x)
 
 
+def tower_graph(folder: Path, layers: int) -> Graph:
+    """The tower, written to a folder, loaded and normalised."""
+    return normalise(load(write_tower(folder / "tower.onnx", layers)))[0]
+
+
 def write_parallel(path: Path) -> Path:
     """Three equal products of one operand, each with a weight of its own, and their sum."""
     rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from graph_rewrite import Candidate, Graph, Rewriter, load
 from graph_rewrite.latency.cut import Cut, NotCuttable, cuts, shape_key, window
 from graph_rewrite.normalise import normalise
 from graph_rewrite.onnx_save import to_proto
-from tests.envs.fakes import write_tower
+from tests.envs.fakes import tower_graph
 from tests.graph_rewrite.sample_models import conditional, overridable, parsed, weights
 
 BLOCKS = 3
@@ -20,9 +20,7 @@ BLOCKS = 3
 
 @pytest.fixture(scope="module")
 def tower(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    path = tmp_path_factory.mktemp("models") / "tower.onnx"
-    write_tower(path, BLOCKS)
-    return normalise(load(path))[0]
+    return tower_graph(tmp_path_factory.mktemp("models"), BLOCKS)
 
 
 @pytest.fixture

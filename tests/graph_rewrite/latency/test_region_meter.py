@@ -13,7 +13,7 @@ from graph_rewrite.latency.cut import cuts
 from graph_rewrite.latency.region_meter import RegionalMeter
 from graph_rewrite.normalise import normalise
 from graph_rewrite.onnx_io import load as load_model
-from tests.envs.fakes import write_tower
+from tests.envs.fakes import tower_graph
 from tests.graph_rewrite.sample_models import parsed
 
 QUICK = Plan(instances=2, min_instances=2, min_pairs=2, max_pairs=3, budget_s=0.05)
@@ -22,9 +22,7 @@ BLOCKS = 4
 
 @pytest.fixture(scope="module")
 def tower(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    path = tmp_path_factory.mktemp("models") / "tower.onnx"
-    write_tower(path, BLOCKS)
-    return normalise(load(path))[0]
+    return tower_graph(tmp_path_factory.mktemp("models"), BLOCKS)
 
 
 @pytest.fixture

@@ -1,0 +1,24 @@
+"""Files that are there in full or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def replace_file(path: Path, content: str | bytes | Iterable[bytes | memoryview]) -> None:
+    """Put `content` (text as UTF-8) at `path` as a whole: whoever reads it finds the old file or the new one.
+
+    Raises:
+        OSError: the folder is missing, not writable or full; the old file is still there then.
+    """
+    chunks = [content.encode()] if isinstance(content, str) else [content] if isinstance(content, bytes) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as stream:
+            stream.writelines(chunks)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
