@@ -32,6 +32,8 @@ class OperatorPrices:
     """
 
     time_alone: Callable[[OperatorSpec], float]
+    is_stored: Callable[[OperatorSpec], bool] = lambda spec: False
+    """Whether `time_alone` answers without timing anything."""
     seconds: float = 0.0
     """What all timings have taken so far."""
     _known: dict[str, float] = field(default_factory=dict, repr=False)
@@ -76,9 +78,14 @@ class Pricing:
         known = self.prices.known(spec)
         if known is not None:
             return known
-        if self.prices.seconds - self._began >= self._most:
-            return None
-        return self.prices.price(spec, self._search)
+        return None if self._is_over() else self.prices.price(spec, self._search)
+
+    def needs_timing(self, spec: OperatorSpec) -> bool:
+        """Whether `price` would have to time an operator."""
+        return self.prices.known(spec) is None and not self._is_over() and not self.prices.is_stored(spec)
+
+    def _is_over(self) -> bool:
+        return self.prices.seconds - self._began >= self._most
 
 
 class SumOfOperators:
@@ -134,7 +141,7 @@ def operator_prices(problem: Problem) -> OperatorPrices:
             cache=MeasurementCache(),
         )  # fmt: skip
         _meters.append(meter)
-        _shared[key] = OperatorPrices(lambda spec: meter.cost(spec).ms)
+        _shared[key] = OperatorPrices(lambda spec: meter.cost(spec).ms, meter.is_known)
     return _shared[key]
 
 

@@ -36,27 +36,39 @@ def check_methods(agent: str, **methods: str) -> None:
             raise ValueError(f"{agent}: {option} must be one of {', '.join(METHODS)}, not {method!r}")
 
 
-def price_cost(search: Search, prices: OperatorPrices | None = None) -> NodeCost:
+class NodePrices:
     """The cost model of TASO for e-nodes: each distinct operator timed once in ONNX Runtime, beside the search's clock.
 
     Args:
         prices: what operators take alone; by default measured, kept on disk, and shared by all searches.
     """
-    pricing = Pricing(operator_prices(search.problem) if prices is None else prices, search)
 
-    def price(spec: OperatorSpec) -> float:
+    def __init__(self, search: Search, prices: OperatorPrices | None = None) -> None:
+        self._pricing = Pricing(operator_prices(search.problem) if prices is None else prices, search)
+        self.cost: NodeCost = measured_cost(self.price)
+
+    def price(self, spec: OperatorSpec) -> float:
+        """Milliseconds of an operator."""
         if spec.is_constant:
             return 0.0
-        ms = pricing.price(spec)
+        ms = self._pricing.price(spec)
         return ms if ms is not None and math.isfinite(ms) else UNPRICED_MS
 
-    return measured_cost(price)
+    def needs_timing(self, spec: OperatorSpec) -> bool:
+        """Whether `price` would have to time the operator."""
+        return not spec.is_constant and self._pricing.needs_timing(spec)
+
+
+def applications_left(search: Search, reserved: int = 0) -> int | None:
+    """Matches that may still be applied; None where the budget has no limit of applications."""
+    limit = search.budget.applications
+    return None if limit is None else max(0, limit - reserved - search.applications)
 
 
 def matches_left(search: Search, reserved: int = 0) -> int:
     """Matches that the next application may try: egg's limit, or what the budget of applications has left."""
-    limit = search.budget.applications
-    return MATCH_LIMIT if limit is None else max(0, min(MATCH_LIMIT, limit - reserved - search.applications))
+    left = applications_left(search, reserved)
+    return MATCH_LIMIT if left is None else min(MATCH_LIMIT, left)
 
 
 def construction_actions(applications: Sequence[Application]) -> tuple[Action, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from agents.base import Budget, Growth, OptimizationResult, Search
 from agents.cost_model import OperatorPrices
 from agents.deployment_search import RESERVED_APPLICATIONS, search_deployment
-from agents.egraph_search import check_methods, matches_left, measure_extracted, price_cost, source_nodes
+from agents.egraph_search import NodePrices, check_methods, matches_left, measure_extracted, source_nodes
 from agents.validate import conclude
 from envs.problem import Problem
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
@@ -71,15 +71,16 @@ class TensatAgent:
         search = Search(problem, budget, progress)
         egraph = from_graph(problem.model.graph)
         original = source_nodes(egraph)
-        cost = price_cost(search, self.prices)
+        cost = NodePrices(search, self.prices).cost
         costed(egraph, cost)  # the original's operators are priced first, in case time runs out
-        applications = self._construct(search, egraph, problem.rewriter.rules, cost)
+        applications = self.construct(search, egraph, problem.rewriter.rules, cost)
         measure_extracted(search, [(egraph, applications)], cost, original, method=self.final, keep=self.rerank)
         if self.deployment:
             search_deployment(search)
         return conclude(search, self.name)
 
-    def _construct(self, search: Search, egraph: EGraph, rules: Sequence[Rule], cost: NodeCost) -> list[Application]:
+    def construct(self, search: Search, egraph: EGraph, rules: Sequence[Rule], cost: NodeCost) -> list[Application]:
+        """Saturate `egraph` within the limits and the search's budget; what was applied."""
         tracker = SharedCostTracker(egraph, cost)
         search.growth.append(Growth("", egraph.size, tracker.root_cost()))
         reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0

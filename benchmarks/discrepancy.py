@@ -20,7 +20,7 @@ import tyro
 
 from agents.base import Budget, Search
 from agents.cost_model import SumOfOperators, operator_prices
-from agents.egraph_search import price_cost
+from agents.egraph_search import NodePrices
 from agents.runs import write_json, write_text
 from envs.problem import Problem, open_problem
 from graph_rewrite import zoo
@@ -84,7 +84,7 @@ def compare(problem: Problem, name: str, node_limit: int = 2000) -> Row:
     )  # fmt: skip
     # A search without limits, so that every operator is priced.
     limitless = Search(problem, Budget(seconds=float("inf")))
-    best, _ = extract_graph(egraph, price_cost(limitless, prices), "ilp", time_limit=EXTRACTION_SECONDS)
+    best, _ = extract_graph(egraph, NodePrices(limitless, prices).cost, "ilp", time_limit=EXTRACTION_SECONDS)
     latency = problem.measure(best, "screen")
     before = problem.measure(problem.model.original, "screen").ms
     return Row(

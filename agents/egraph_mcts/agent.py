@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -9,12 +10,12 @@ import numpy as np
 from agents.base import Budget, Growth, OptimizationResult, Search
 from agents.cost_model import OperatorPrices
 from agents.deployment_search import RESERVED_APPLICATIONS, search_deployment
-from agents.egraph_mcts.search import EXPLORATION, ConstructionSearch, Options, State
-from agents.egraph_search import check_methods, matches_left, measure_extracted, price_cost, source_nodes
+from agents.egraph_mcts.search import EXPLORATION, ConstructionSearch, Options
+from agents.egraph_mcts.simulation import State
+from agents.egraph_search import NodePrices, applications_left, check_methods, measure_extracted, source_nodes
 from agents.validate import conclude
 from envs.problem import Problem
-from graph_rewrite.egraph import Application, EGraph, from_graph
-from graph_rewrite.egraph.costs import NodeCost
+from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.egraph.extract import Method
 
 MOVE_SHARE = 0.25
@@ -37,6 +38,8 @@ class EGraphMCTSAgent:
         main: extraction that gives the rewards: `shared`, `tree`, `dag` or `ilp`.
         final: extraction at the end: `ilp`, `dag`, `shared` or `tree`.
         reuse: go on with the subtree below the rule that was chosen.
+        in_flight: simulations on their way at once; what is found depends on this number, and not on `workers`.
+        workers: processes that simulate, at most `in_flight`; 0 for one per core.
         rerank: graphs that are extracted and measured; 1 is the paper's search.
         share: part of the budget's seconds for construction, the rest being for extraction and measurements.
         deployment: try deployment choices on the fastest graph.
@@ -58,23 +61,27 @@ class EGraphMCTSAgent:
         main: Method = "shared",
         final: Method = "ilp",
         reuse: bool = True,
+        in_flight: int = 4,
+        workers: int = 0,
         rerank: int = 5,
         share: float = 0.5,
         deployment: bool = True,
         prices: OperatorPrices | None = None,
     ) -> None:
         check_methods("egraph-mcts", main=main, final=final)
-        if min(budget, node_limit, rerank) < 1 or depth < 0 or exploration < 0.0:
+        if min(budget, node_limit, rerank, in_flight) < 1 or min(depth, workers) < 0 or exploration < 0.0:
             raise ValueError(
-                f"egraph-mcts: budget, node_limit and rerank must be 1 or more, depth and exploration 0 or more, got "
-                f"{budget}, {node_limit}, {rerank}, {depth} and {exploration}"
+                "egraph-mcts: budget, node_limit, rerank and in_flight must be 1 or more, depth, workers and "
+                f"exploration 0 or more, got {budget}, {node_limit}, {rerank}, {in_flight}, {depth}, {workers} and "
+                f"{exploration}"
             )
         if not (0.0 <= stop_probability <= 1.0 and 0.0 < share <= 1.0):
             raise ValueError(
                 f"egraph-mcts: stop_probability must lie in 0..1, share above 0 and at most 1, got {stop_probability} "
                 f"and {share}"
             )
-        self.options = Options(budget, depth, node_limit, exploration, stop_probability, main, reuse)
+        self.options = Options(budget, depth, node_limit, exploration, stop_probability, main, reuse, in_flight)
+        self.workers = workers if workers else len(os.sched_getaffinity(0))
         self.final, self.rerank, self.share = final, rerank, share
         self.deployment, self.prices = deployment, prices
 
@@ -84,24 +91,24 @@ class EGraphMCTSAgent:
         search = Search(problem, budget, progress)
         egraph = from_graph(problem.model.graph)
         original = source_nodes(egraph)
-        cost = price_cost(search, self.prices)
-        built, best = self._construct(search, egraph, cost, seed)
+        prices = NodePrices(search, self.prices)
+        built, best = self._construct(search, egraph, prices, seed)
         constructions = [(built.egraph, built.applications)]
         if best is not built and self.rerank > 1:
             constructions.append((best.egraph, best.applications))
-        measure_extracted(search, constructions, cost, original, method=self.final, keep=self.rerank)
+        measure_extracted(search, constructions, prices.cost, original, method=self.final, keep=self.rerank)
         if self.deployment:
             search_deployment(search)
         return conclude(search, self.name)
 
-    def _construct(self, search: Search, egraph: EGraph, cost: NodeCost, seed: int) -> tuple[State, State]:
+    def _construct(self, search: Search, egraph: EGraph, prices: NodePrices, seed: int) -> tuple[State, State]:
         """The e-graph that was built, and the one of least cost that any simulation passed."""
         deadline = self.share * search.budget.seconds
         reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0
         begun: dict[int, float] = {}
 
-        def count(application: Application) -> None:
-            search.applications += application.applied
+        def count(applied: int) -> None:
+            search.applications += applied
 
         def grown(state: State) -> None:
             rule = state.applications[-1].rule if state.applications else ""
@@ -112,9 +119,10 @@ class EGraphMCTSAgent:
             return search.seconds - began > MOVE_SHARE * max(0.0, deadline - began)
 
         construction = ConstructionSearch(
-            egraph, search.problem.rewriter.rules, cost, self.options, np.random.default_rng(seed),
-            match_limit=lambda: matches_left(search, reserved), on_application=count,
-            on_move=grown,
-            out_of_time=lambda: search.seconds >= deadline, move_over=move_over,
+            egraph, search.problem.rewriter.rules, prices.cost, self.options, np.random.default_rng(seed),
+            matches_left=lambda: applications_left(search, reserved), on_applied=count, on_move=grown,
+            seconds_left=lambda: deadline - search.seconds, move_over=move_over, workers=self.workers,
+            price=prices.price, needs_timing=prices.needs_timing,
         )  # fmt: skip
-        return construction.run(), construction.best
+        with construction:
+            return construction.run(), construction.best

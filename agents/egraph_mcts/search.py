@@ -1,26 +1,29 @@
 """Monte Carlo tree search over the order in which rules build an e-graph. Knows nothing of problems and latencies.
 
 Hartmann, He, Yoneki, "Optimizing Tensor Computation Graphs with Equality Saturation and Monte Carlo Tree Search",
-PACT'24, section 4.1 and algorithm 1. A node is an e-graph, an edge the application of a rule. Two things are done
-otherwise than the paper's text says, neither of which changes what is searched: whether a rule can change an e-graph is
-found out when the rule is drawn, not for all rules as a node is made; and a node is credited with what its own
-application gained as well as with the simulation behind it, so that the first rule of a good order is not passed over.
+PACT'24, section 4.1 and algorithm 1. A node is an e-graph, an edge the application of a rule. Three things are done
+otherwise than the paper's text says: whether a rule can change an e-graph is found out when the rule is drawn, not for
+all rules as a node is made; a node is credited with what its own application gained as well as with the simulation
+behind it, so that the first rule of a good order is not passed over; and several simulations are on their way at once,
+each of them counted as a visit while it is (Liu et al., "Watch the Unobserved: A Simple Approach to Parallelizing Monte
+Carlo Tree Search", ICLR'20, equation 4), in a fixed order, so that what is found does not depend on who runs them.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from graph_rewrite.egraph import Application, EGraph, apply_rule
-from graph_rewrite.egraph.base import Base
-from graph_rewrite.egraph.costs import NodeCost, TreeCostTracker, costed
-from graph_rewrite.egraph.extract import Method, extract
-from graph_rewrite.egraph.fingerprint import fingerprint
-from graph_rewrite.egraph.tracker import SharedCostTracker
+from agents.egraph_mcts.simulation import Facts, Job, Limits, Path, Simulator, State
+from agents.egraph_mcts.workers import Executor, Inline, Pool
+from graph_rewrite.egraph import EGraph
+from graph_rewrite.egraph.costs import NodeCost
+from graph_rewrite.egraph.extract import Method
+from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.rule import Rule
 
 EXPLORATION = 2.0 * math.sqrt(2.0)
@@ -45,63 +48,58 @@ class Options:
     main: Method = "shared"
     reuse: bool = True
     """Keep the subtree below the best child."""
-
-
-@dataclass(slots=True, eq=False)
-class State:
-    """An e-graph under construction with its cost by the main extraction; what it holds never changes."""
-
-    egraph: EGraph
-    tracker: TreeCostTracker | SharedCostTracker | None
-    cost: float = math.inf
-    applications: tuple[Application, ...] = ()
-    present: list[Rule] | None = None
-    """Rules whose operators are all in the e-graph, once they were asked for."""
+    in_flight: int = 4
+    """Simulations that are on their way at once; 1, as published, leaves other cores without work."""
 
 
 @dataclass(slots=True, eq=False)
 class Node:
     """A node of the tree: value and visits as in section 4.1, children by rule, and the blacklist."""
 
-    state: State
+    path: Path
+    facts: Facts
     gain: float = 0.0
     """What the application that led here saved, in percent of the first cost."""
     value: float = 0.0
     visits: int = 0
+    in_flight: int = 0
+    """Simulations on their way below."""
     exhausted: bool = False
     """Whether nothing below can change any more: the node limit is reached, or every rule has saturated."""
-    children: dict[Rule, Node] = field(default_factory=dict)
-    blacklist: set[Rule] = field(default_factory=set)
+    children: dict[int, Node] = field(default_factory=dict)
+    blacklist: set[int] = field(default_factory=set)
     """Rules that leave this e-graph as it is."""
+    tried: list[int] = field(default_factory=list)
+    """Rules that simulations on their way try first."""
 
     @property
     def average(self) -> float:
         return self.value / self.visits if self.visits else 0.0
 
-
-def rebase(root: Node) -> None:
-    """Make what rules match at a node known to all below it, which have grown from its e-graph."""
-    base = Base(root.state.egraph)
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        node.state.egraph.base = base
-        waiting.extend(node.children.values())
+    def untried(self) -> Iterator[int]:
+        """Rules that were not found useless here, and have led to no child."""
+        return (rule for rule in self.facts.present if rule not in self.blacklist and rule not in self.children)
 
 
 class ConstructionSearch:
     """Algorithm 1: search, apply the best rule, repeat until the e-graph has saturated or reached the limit.
+
+    Use as a context manager, or `close` it: the processes that simulate end then.
 
     Args:
         start: the e-graph; not changed.
         rules: what can be applied.
         cost: of an e-node alone.
         rng: makes rollouts and stops reproducible.
-        match_limit: most matches of the next application; 0 ends the search.
-        on_application: told of every application, simulated ones among them.
+        matches_left: matches that may still be applied; 0 ends the search, None does not. With a number simulations
+            run one by one.
+        on_applied: told how many matches each simulation applied.
         on_move: told of the start and of the state that each applied rule leads to.
-        out_of_time: asked before every application; true ends the search with what was built. The time for one rule
-            is up where `move_over`, called with the number of rules applied so far, says so.
+        seconds_left: asked before every simulation or application; 0 ends the search with what was built. The time for
+            one rule is up where `move_over`, called with the number of rules applied so far, says so.
+        workers: processes that simulate; this one if there is 1. More where the system can fork.
+        price: what `cost` asks for the time of an operator, so that workers ask this process.
+        needs_timing: whether `price` would have to time an operator.
     """
 
     def __init__(
@@ -112,186 +110,140 @@ class ConstructionSearch:
         options: Options,
         rng: np.random.Generator,
         *,
-        match_limit: Callable[[], int | None] = lambda: 1000,
-        on_application: Callable[[Application], None] = lambda application: None,
+        matches_left: Callable[[], int | None] = lambda: None,
+        on_applied: Callable[[int], None] = lambda applied: None,
         on_move: Callable[[State], None] = lambda state: None,
-        out_of_time: Callable[[], bool] = lambda: False,
+        seconds_left: Callable[[], float] = lambda: math.inf,
         move_over: Callable[[int], bool] = lambda moves: False,
+        workers: int = 1,
+        price: Callable[[OperatorSpec], float] | None = None,
+        needs_timing: Callable[[OperatorSpec], bool] = lambda spec: False,
     ) -> None:
-        self._rules, self._cost, self.options, self._rng = tuple(rules), cost, options, rng
-        self._match_limit, self._on_application, self._on_move = match_limit, on_application, on_move
-        self._out_of_time, self._move_over = out_of_time, move_over
-        self._costs: dict[int, float] = {}
-        self._by_operators: dict[frozenset[tuple[str, str]], list[Rule]] = {}
+        self.options, self._rng = options, rng
+        self._matches_left, self._on_applied, self._on_move = matches_left, on_applied, on_move
+        self._seconds_left, self._move_over = seconds_left, move_over
+        limits = Limits(options.depth, options.node_limit, options.main)
+        self._own = Simulator(start, rules, cost, limits, lambda: seconds_left() <= 0.0)
+        self._executor: Executor = Inline(self._own)
+        if workers > 1 and matches_left() is None and Pool.is_possible():
+            self._executor = Pool(self._own, min(workers, options.in_flight), price, needs_timing)
         self.simulations = 0
-        self.first = self._measured(State(start.fork(), None))
-        self.first.egraph.base = Base(self.first.egraph)
-        self.best = self.first
+        self.first = self._own.state(())
+        self._best: tuple[float, Path] = (self.first.cost, ())
+        self.root = Node((), self._own.facts(self.first))
+
+    def __enter__(self) -> ConstructionSearch:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes that simulate."""
+        self._executor.close()
+
+    @property
+    def best(self) -> State:
         """The state of least cost that any simulation passed, the earliest of several."""
-        self.root = Node(self.first)
+        return self._own.state(self._best[1])
 
     def run(self) -> State:
         """Build the e-graph; the state reached. `best` may cost less: what was only simulated counts there too."""
         moves = 0
-        self._on_move(self.root.state)
-        while not self._full(self.root.state):
-            self._search(moves)
+        self._on_move(self.first)
+        while not self.root.facts.full:
+            self.search(moves)
             children = [child for child in self.root.children.values() if child.visits]
             if not children:
                 break
             best = max(children, key=lambda child: child.average)
-            self.root = best if self.options.reuse else Node(best.state, best.gain)
-            rebase(self.root)
-            self._on_move(self.root.state)
+            self.root = best if self.options.reuse else Node(best.path, best.facts, best.gain)
+            self._executor.move(self.root.path)
+            self._on_move(self._own.state(self.root.path))
             moves += 1
-        return self.root.state
+        return self._own.state(self.root.path)
 
-    def _search(self, moves: int) -> None:
+    def search(self, moves: int = 0) -> None:
         """Simulations from the root until its budget is used up; none are started when time is over."""
-        while self.root.visits < self.options.budget and not self.root.exhausted:
-            if self._out_of_time() or (self.root.children and self._move_over(moves)):
+        waiting: deque[tuple[int, list[Node], Job]] = deque()
+        at_once = self.options.in_flight if self._matches_left() is None else 1
+        while True:
+            while len(waiting) < at_once and self._may_start(moves):
+                path = self._select()
+                job = self._job(path[-1])
+                waiting.append((self._executor.start(job), path, job))
+                for node in path:
+                    node.in_flight += 1
+            if not waiting:
                 return
-            if not self.simulate():
-                return
+            self._finish(*waiting.popleft())
 
-    def simulate(self) -> bool:
-        """One round of selection, expansion, simulation and update; False where there was nothing left to try."""
-        path = self._select()
-        child = self._expand(path[-1])
-        if child is None:
-            self._close(path)
-            return bool(path[0].visits) and not path[0].exhausted
-        path.append(child)
-        reward = self._roll_out(child.state)
-        for node in reversed(path):
-            reward += node.gain
-            node.value += reward
-            node.visits += 1
-        self.simulations += 1
-        self._close(path)
-        return True
+    def _may_start(self, moves: int) -> bool:
+        root = self.root
+        if root.exhausted or root.visits + root.in_flight >= self.options.budget:
+            return False
+        if self._seconds_left() <= 0.0 or self._matches_left() == 0:
+            return False
+        return not (root.children and self._move_over(moves))
 
     def _select(self) -> list[Node]:
         path = [self.root]
         while True:
             node = path[-1]
             open_children = [child for child in node.children.values() if not child.exhausted]
-            untried = any(self._untried(node))
+            untried = any(rule not in node.tried for rule in node.untried())
             if not open_children or (untried and self._rng.random() < self.options.stop_probability):
                 return path
-            log_visits = math.log(max(1, node.visits))
+            log_visits = math.log(max(1, node.visits + node.in_flight))
             path.append(
                 max(
                     open_children,
-                    key=lambda child: child.average + self.options.exploration * math.sqrt(log_visits / child.visits),
+                    key=lambda child: (
+                        child.average
+                        + self.options.exploration * math.sqrt(log_visits / (child.visits + child.in_flight))
+                    ),
                 )
             )
 
-    def _expand(self, node: Node) -> Node | None:
-        """A new child by a random rule that changes the e-graph; rules that do not go on the blacklist."""
-        if self._full(node.state):
-            return None
-        untried = list(self._untried(node))
-        for place in self._rng.permutation(len(untried)):
-            if self._out_of_time():
-                return None
-            rule = untried[place]
-            after = self._applied(node.state, rule)
-            if after is None:
-                node.blacklist.add(rule)
-                continue
-            child = node.children[rule] = Node(after, self._saved(node.state, after))
-            return child
-        return None
+    def _job(self, node: Node) -> Job:
+        """An expansion by a random rule, another one than those that are tried already as far as there are others."""
+        untried = list(node.untried())
+        order = [untried[place] for place in self._rng.permutation(len(untried))]
+        order.sort(key=lambda rule: rule in node.tried)
+        node.tried += order[:1]
+        seed = int(self._rng.integers(2**63))
+        return Job(node.path, tuple(order), seed, self._matches_left(), self._seconds_left())
 
-    def _roll_out(self, state: State) -> float:
-        """The reward of random rules, equation 3: the sum of all improvements."""
-        reward, useless = 0.0, set[Rule]()
-        for _ in range(self.options.depth):
-            after = None
-            rules = [] if self._full(state) else [rule for rule in self._present(state) if rule not in useless]
-            for place in self._rng.permutation(len(rules)):
-                if self._out_of_time():
-                    return reward
-                after = self._applied(state, rules[place])
-                if after is not None:
-                    break
-                # In a rollout a rule is not tried again, although a later one may enable it.
-                useless.add(rules[place])
-            if after is None:
-                break
-            reward += self._saved(state, after)
-            state = after
-        return reward
+    def _finish(self, ticket: int, path: list[Node], job: Job) -> None:
+        """Backpropagation."""
+        outcome = self._executor.finish(ticket)
+        self._on_applied(outcome.applied)
+        leaf = path[-1]
+        for rule in job.untried[:1]:
+            leaf.tried.remove(rule)
+        for node in path:
+            node.in_flight -= 1
+        leaf.blacklist.update(outcome.useless)
+        if outcome.best[0] < self._best[0]:
+            self._best = outcome.best
+        if outcome.child is not None and outcome.facts is not None:
+            child = leaf.children.get(outcome.child)
+            if child is None:
+                gain = self._own.saved(leaf.facts.cost, outcome.facts.cost)
+                child = leaf.children[outcome.child] = Node((*leaf.path, outcome.child), outcome.facts, gain)
+            path = [*path, child]
+            reward = outcome.reward
+            for node in reversed(path):
+                reward += node.gain
+                node.value += reward
+                node.visits += 1
+            self.simulations += 1
+        self._close(path)
 
     def _close(self, path: list[Node]) -> None:
         """Mark what cannot change any more, from the end of the path upwards."""
         for node in reversed(path):
-            if self._full(node.state):
+            if node.facts.full:
                 node.exhausted = True
-            elif not any(self._untried(node)):
+            elif not any(node.untried()):
                 node.exhausted = all(child.exhausted for child in node.children.values())
-
-    def _full(self, state: State) -> bool:
-        return state.egraph.size >= self.options.node_limit
-
-    def _untried(self, node: Node) -> Iterator[Rule]:
-        if self._full(node.state):
-            return
-        for rule in self._present(node.state):
-            if rule not in node.blacklist and rule not in node.children:
-                yield rule
-
-    def _present(self, state: State) -> list[Rule]:
-        """Rules whose operators are all in the e-graph: the others need not be tried."""
-        if state.present is not None:
-            return state.present
-        entries = state.egraph.operators.entries
-        operators = frozenset((entries[op].domain, entries[op].op) for op in set(state.egraph.node_op))
-        if operators not in self._by_operators:
-            self._by_operators[operators] = [
-                rule
-                for rule in self._rules
-                if all(any((p.domain, op) in operators for op in p.operators) for p in rule.pattern.nodes)
-            ]
-        state.present = self._by_operators[operators]
-        return state.present
-
-    def _applied(self, state: State, rule: Rule) -> State | None:
-        """The state after a rule; None where it leaves the e-graph as it is."""
-        matches = self._match_limit()
-        if matches == 0:
-            return None
-        egraph = state.egraph.fork()
-        report = apply_rule(egraph, rule, match_limit=matches)
-        self._on_application(report)
-        if not report.changed:
-            # The fork knows which matches were looked at in vain, so that what comes after does not look again.
-            state.egraph = egraph
-            return None
-        after = self._measured(State(egraph, state.tracker, applications=(*state.applications, report)))
-        if after.cost < self.best.cost:
-            self.best = after
-        return after
-
-    def _saved(self, before: State, after: State) -> float:
-        if not self.first.cost:
-            return 0.0
-        return 100.0 * max(0.0, before.cost - after.cost) / self.first.cost
-
-    def _measured(self, state: State) -> State:
-        """Set a state's cost; its tracker is that of the state before, or none."""
-        egraph, main = state.egraph, self.options.main
-        if main in ("tree", "shared"):
-            if state.tracker is None:
-                state.tracker = (TreeCostTracker if main == "tree" else SharedCostTracker)(egraph, self._cost)
-            else:
-                state.tracker = state.tracker.fork(egraph)
-                state.tracker.update()
-            state.cost = state.tracker.root_cost()
-            return state
-        key = fingerprint(egraph)
-        if key not in self._costs:
-            self._costs[key] = extract(costed(egraph, self._cost).graph, main, time_limit=5.0).cost
-        state.cost = self._costs[key]
-        return state

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from graph_rewrite.egraph.base import in_order
 from graph_rewrite.egraph.core import FILTERED, EGraph
 from graph_rewrite.egraph.cycles import Descendants, filter_cycles
 from graph_rewrite.egraph.matching import EMatcher, Position
@@ -168,7 +169,7 @@ def search_rule(
             break
         found.append(match)
         round.position = matcher.position
-    round.found = found
+    round.found = found if round.stopped else in_order(found)
     return round
 
 

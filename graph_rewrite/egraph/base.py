@@ -13,6 +13,12 @@ from graph_rewrite.egraph.view import Found
 from graph_rewrite.rule import Rule
 
 
+def in_order(found: list[Found]) -> list[Found]:
+    """Matches of one rule in an order that does not depend on how they were found: e-nodes get their numbers by it, and
+    what closes a cycle goes by its number."""
+    return sorted(found, key=lambda match: tuple(match.nodes.values()))
+
+
 class Base:
     """The matches of an e-graph, rule by rule as they are asked for.
 
@@ -27,7 +33,7 @@ class Base:
         self._found: dict[Rule, tuple[Found, ...] | None] = {}
 
     def matches(self, egraph: EGraph, rule: Rule, limit: int | None) -> list[Found] | None:
-        """All matches of a rule in an e-graph that has grown from this one, in the order of `EMatcher.matches`.
+        """All matches of a rule in an e-graph that has grown from this one, in order.
 
         Args:
             limit: above this number of matches None is returned.
@@ -54,8 +60,7 @@ class Base:
                 found.append(match)
         if limit is not None and len(found) > limit:
             return None
-        found.sort(key=lambda match: (egraph.operator(match.nodes[first]).op, match.nodes[first]))
-        return found
+        return in_order(found)
 
     def _known(self, rule: Rule, limit: int | None) -> tuple[Found, ...] | None:
         if rule not in self._found:

@@ -111,6 +111,10 @@ class OperatorCostMeter:
             known = self._costs[spec.key] = self._stored(spec) or self._net(spec)
         return known
 
+    def is_known(self, spec: OperatorSpec) -> bool:
+        """Whether `cost` answers without timing anything."""
+        return spec.is_constant or spec.key in self._costs or self._stored(spec) is not None
+
     def close(self) -> None:
         """Ends the worker; a later measurement starts another."""
         self._worker.close()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from agents.base import Budget, Search
 from agents.cost_model import OperatorPrices
 from agents.egraph_mcts.agent import EGraphMCTSAgent
 from agents.egraph_mcts.search import ConstructionSearch, Options
-from agents.egraph_search import UNPRICED_MS, price_cost, source_nodes
+from agents.egraph_mcts.workers import Pool, WorkerDied
+from agents.egraph_search import UNPRICED_MS, NodePrices, source_nodes
 from agents.registry import make_agent
 from agents.tensat import TensatAgent
 from envs.problem import Problem
+from graph_rewrite import all_rules
 from graph_rewrite.egraph import EGraph, apply_rule, from_graph
 from graph_rewrite.egraph.algebra import (
     PHASE_ORDERING_LIMIT,
@@ -31,6 +34,7 @@ from graph_rewrite.egraph.extract import extract
 from graph_rewrite.egraph.fingerprint import fingerprint
 from graph_rewrite.egraph.saturate import saturate
 from graph_rewrite.egraph.tracker import SharedCostTracker
+from graph_rewrite.latency import OperatorSpec
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
 
 OpenTower = Callable[..., Problem]
@@ -88,23 +92,114 @@ def test_the_search_is_reproducible_and_does_not_touch_the_start() -> None:
 
 def test_values_are_sums_of_rewards_and_saturated_rules_are_pruned() -> None:
     search = search_construction(budget=40)
-    search._search(0)
+    search.search()
     root = search.root
     children = list(root.children.values())
     assert root.visits == search.simulations <= 40
+    assert root.in_flight == 0
+    assert not root.tried
     assert sum(child.visits for child in children) == root.visits
     assert root.value == pytest.approx(sum(child.value for child in children))
-    assert all(child.state.cost <= search.first.cost for child in children)
-    for rule in root.blacklist:
-        assert not apply_rule(root.state.egraph.fork(), rule, incremental=False).changed
+    assert all(child.facts.cost <= search.first.cost for child in children)
+    for number in root.blacklist:
+        rule = phase_ordering_rules()[number]
+        assert not apply_rule(search.first.egraph.fork(), rule, incremental=False).changed
 
 
 def test_no_time_leaves_the_e_graph_as_it_was() -> None:
     search = ConstructionSearch(
         term_egraph(PHASE_ORDERING_TERM), phase_ordering_rules(), unit_cost, Options(), np.random.default_rng(0),
-        out_of_time=lambda: True,
+        seconds_left=lambda: 0.0,
     )  # fmt: skip
     assert search.run().applications == ()
+
+
+def test_more_simulations_at_once_count_as_visits_and_none_is_lost() -> None:
+    for in_flight in (1, 2, 7):
+        search = search_construction(budget=48, in_flight=in_flight)
+        search.search()
+        assert search.root.visits <= 48
+        waiting = [search.root]
+        while waiting:
+            node = waiting.pop()
+            assert (node.in_flight, node.tried) == (0, [])
+            waiting.extend(node.children.values())
+        assert search.run().cost == 1.0
+
+
+@pytest.mark.skipif(not Pool.is_possible(), reason="processes are forked on Linux alone")
+class TestWorkers:
+    """Processes that simulate."""
+
+    @staticmethod
+    def construction(graph: Any, workers: int, prices: NodePrices, **options: Any) -> ConstructionSearch:
+        rules = [rule for rule in all_rules() if rule.family in ("elimination", "movement", "fusion", "matmul")]
+        return ConstructionSearch(
+            from_graph(graph), rules, prices.cost, Options(budget=12, depth=4, node_limit=120, **options),
+            np.random.default_rng(3), workers=workers, price=prices.price, needs_timing=prices.needs_timing,
+        )  # fmt: skip
+
+    def test_what_is_found_does_not_depend_on_who_simulates(self, tower_graph: Any, open_tower: OpenTower) -> None:
+        search = Search(open_tower(1), Budget())
+        found = []
+        for workers in (1, 2, 3):
+            asked: list[str] = []
+            prices = OperatorPrices(lambda spec, asked=asked: asked.append(spec.op) or float(len(spec.op)))  # type: ignore[misc]
+            with self.construction(tower_graph, workers, NodePrices(search, prices)) as construction:
+                built, best = construction.run(), construction.best
+                rules = [[one.rule for one in state.applications] for state in (built, best)]
+                sizes = built.egraph.size, len(built.egraph.classes()), construction.simulations
+                found.append((rules, sizes, built.cost, best.cost, set(asked)))
+        assert found[0][0][0], "something was built"
+        assert found[1] == found[0]
+        assert found[2] == found[0]
+
+    def test_operators_are_timed_while_nobody_simulates(self, tower_graph: Any, open_tower: OpenTower) -> None:
+        pools: list[Any] = []
+        computing: list[int] = []
+
+        def time_alone(spec: OperatorSpec) -> float:
+            computing.extend(len(pool._running) - len(pool._asking) for pool in pools)
+            return 1.0
+
+        prices = NodePrices(Search(open_tower(1), Budget()), OperatorPrices(time_alone))
+        with self.construction(tower_graph, 3, prices) as construction:
+            pools.append(construction._executor)
+            construction.search()
+        assert computing
+        assert set(computing) == {0}
+
+    def test_a_worker_that_dies_is_said(self, tower_graph: Any, open_tower: OpenTower) -> None:
+        prices = NodePrices(Search(open_tower(1), Budget()), OperatorPrices(lambda spec: 1.0))
+        with self.construction(tower_graph, 2, prices) as construction:
+            pool: Any = construction._executor
+            for process in pool._processes:
+                process.kill()
+                process.join()
+            with pytest.raises(WorkerDied, match="out of memory"):
+                construction.search()
+
+    def test_an_error_in_a_worker_is_raised_here(self, tower_graph: Any) -> None:
+        def cost(egraph: EGraph, node: int) -> float:
+            if multiprocessing.current_process().name.startswith("egraph-mcts"):
+                raise ArithmeticError("no such cost")
+            return 1.0
+
+        rules = [rule for rule in all_rules() if rule.family in ("elimination", "movement")]
+        construction = ConstructionSearch(
+            from_graph(tower_graph), rules, cost, Options(budget=4), np.random.default_rng(0), workers=2
+        )
+        with construction, pytest.raises(ArithmeticError, match="no such cost"):
+            construction.search()
+
+    def test_no_process_is_left(self, tower_graph: Any, open_tower: OpenTower) -> None:
+        prices = NodePrices(Search(open_tower(1), Budget()), OperatorPrices(lambda spec: 1.0))
+        construction = self.construction(tower_graph, 2, prices)
+        pool: Any = construction._executor
+        processes = [*pool._processes]
+        assert len(processes) == 2
+        construction.close()
+        assert not any(process.is_alive() for process in processes)
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +218,6 @@ def odd_cost(egraph: EGraph, node: int) -> float:
 @settings(max_examples=6, deadline=None)
 @given(picks=st.lists(st.integers(0, 10**6), max_size=8), cost=st.sampled_from([unit_cost, odd_cost]))
 def test_the_tracker_follows_the_e_graph(tower_graph: Any, picks: list[int], cost: NodeCost) -> None:
-    from graph_rewrite import all_rules
-
     rules = [rule for rule in all_rules() if rule.family in ("elimination", "movement", "fusion", "merging")]
     egraph = from_graph(tower_graph)
     tracker = SharedCostTracker(egraph, cost)
@@ -211,8 +304,8 @@ def test_operators_that_cannot_be_run_or_come_too_late_cost_much(tmp_path: Path)
     problem = chain_problem(tmp_path, 1)
     egraph = from_graph(problem.model.graph)
     failing = OperatorPrices(lambda spec: math.inf if spec.op == "Relu" else 2.0)
-    in_time = price_cost(Search(problem, Budget()), failing)
-    late = price_cost(Search(problem, Budget(seconds=0.0)), OperatorPrices(lambda spec: 2.0))
+    in_time = NodePrices(Search(problem, Budget()), failing).cost
+    late = NodePrices(Search(problem, Budget(seconds=0.0)), OperatorPrices(lambda spec: 2.0)).cost
     relu = egraph.with_operator("Relu", "")[0]
     other = egraph.roots[0]
     assert egraph.operator(other).op != "Relu"
@@ -227,7 +320,7 @@ def test_operators_that_cannot_be_run_or_come_too_late_cost_much(tmp_path: Path)
         ("tensat:k_multi=-1", "k_multi must be 0 or more"),
         ("tensat:final=greedy", "final must be one of tree, shared, dag, ilp, not 'greedy'"),
         ("tensat:share=0", "share above 0"),
-        ("egraph-mcts:budget=0", "budget, node_limit and rerank must be 1 or more"),
+        ("egraph-mcts:budget=0", "budget, node_limit, rerank and in_flight must be 1 or more"),
         ("egraph-mcts:stop_probability=1.5", "stop_probability must lie in 0..1"),
         ("egraph-mcts:main=greedy", "main must be one of"),
     ],
