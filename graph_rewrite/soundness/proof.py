@@ -32,6 +32,12 @@ class Outcome:
     reason: str = ""
 
 
+def begin_anew() -> None:
+    """Give z3 an empty context. How many steps a proof takes, and so whether it ends within its limit, depends on all
+    terms that a context has seen: a certificate must not depend on what was proved before. No terms may be in use."""
+    z3.z3._main_ctx = None
+
+
 class Prover:
     """Proves equalities of terms as long as `effort` lasts."""
 

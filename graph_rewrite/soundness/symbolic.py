@@ -15,7 +15,7 @@ from graph_rewrite.soundness.decision import Decision
 from graph_rewrite.soundness.domains import DivisorIsZero, NeedsIntegers, Unsupported
 from graph_rewrite.soundness.effort import Effort
 from graph_rewrite.soundness.evaluation import Evaluator, Tensor, inputs_of
-from graph_rewrite.soundness.proof import Outcome, Prover, feeds_of
+from graph_rewrite.soundness.proof import Outcome, Prover, begin_anew, feeds_of
 from graph_rewrite.soundness.readings import Reading
 from graph_rewrite.soundness.reals import Reals
 
@@ -95,6 +95,7 @@ _UNCONFIRMED = (
 
 def _outcome(before: Graph, after: Graph, reading: Reading, effort: Effort, masks: frozenset[str]) -> Outcome:
     for integers in (False, True):
+        begin_anew()
         evaluator = Evaluator(Reals(effort=effort), reading, masks=masks)
         try:
             inputs = inputs_of(before, evaluator.domain, 0, integers)
