@@ -11,12 +11,12 @@ from graph_rewrite.soundness.domains import Unsupported
 class Effort:
     """What is left of the terms that may be built and of the steps that z3 may take, in units of its `rlimit`.
 
-    A million steps take z3 about a second, more where products of many variables are compared; building a hundred
-    thousand terms takes about as long.
+    A million steps take z3 about a second; building a hundred thousand terms takes about as long. With more steps a
+    few proofs over irrational numbers come to computations of minutes that z3 counts as one step.
     """
 
     terms: int = 500_000
-    steps: int = 5_000_000
+    steps: int = 1_000_000
 
     def build(self, terms: int) -> None:
         """Count terms that are about to be built.

@@ -18,7 +18,7 @@ from graph_rewrite.soundness.symbolic import prove, search_exactly
 __all__ = ["Decision", "decide"]
 
 _CASES = 5
-"""One part in so many of the effort goes to z3 to prove what the field has tested at random truth values."""
+"""So many times fewer terms may be built to prove what the field has tested at random truth values."""
 _ROUNDED = (
     "the two differ as exact functions, but by less than the rounding of constants explains: a literal was rounded to "
     "float32, so this is left to floating point"
@@ -41,7 +41,7 @@ def decide(before: Graph, after: Graph, *, seed: int = 0, effort: Effort | None 
     hidden = masks(before, after)
     finding, unsupported = _over_field(before, after, hidden, seed)
     if finding is not None and finding.equal:
-        return _accepted(before, after, finding, Effort(effort.terms // _CASES, effort.steps // _CASES), hidden)
+        return _accepted(before, after, finding, Effort(effort.terms // _CASES, effort.steps), hidden)
     rational = finding is not None and finding.rational
     found = search(before, after, seed)
     if found is not None:
