@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import math
 import multiprocessing
+import pickle
 import signal
 import sys
 import time
@@ -162,11 +163,17 @@ class Pool:
 
     def _answer(self) -> None:
         """Say what operators take: at once where it is known, else when nobody computes."""
-        assert self._price is not None or not self._asking
-        for connection, spec in list(self._asking.items()):
-            if self._price is not None and (not self._needs_timing(spec) or len(self._asking) == len(self._running)):
-                _send(connection, self._price(spec))
-                del self._asking[connection]
+        if self._price is None:
+            return
+        at_rest = len(self._asking) == len(self._running)
+        answers = [
+            (connection, self._price(spec))
+            for connection, spec in self._asking.items()
+            if at_rest or not self._needs_timing(spec)
+        ]
+        for connection, ms in answers:
+            del self._asking[connection]
+            _send(connection, ms)
 
 
 class _Asking:
@@ -201,19 +208,31 @@ def _work(simulator: Simulator, connection: Connection, others: tuple[Connection
     gc.freeze()
     gc.disable()
     while True:
+        reply: Outcome | Exception | None = None
         try:
             message = connection.recv()
-        except EOFError:
-            return
-        try:
             if isinstance(message, Job):
                 until[0] = time.monotonic() - prices.seconds + message.seconds
-                connection.send(simulator.run(message))
+                reply = simulator.run(message)
             else:
                 simulator.move(message)
                 gc.collect()
                 gc.freeze()
-        except EOFError:
-            return
+        except (EOFError, ConnectionError):
+            return  # nobody asks any more
         except Exception as error:
-            connection.send(error)
+            reply = _portable(error)
+        if reply is not None:
+            try:
+                connection.send(reply)
+            except ConnectionError:
+                return
+
+
+def _portable(error: Exception) -> Exception:
+    """An error, or one that says the same, that can be sent to another process."""
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:  # whatever its class makes of that
+        return RuntimeError(f"{type(error).__name__} in a simulation: {error}")
