@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Protocol
 from envs.problem import Problem
 from graph_rewrite.candidates import Candidate
 from graph_rewrite.ir import Graph
-from graph_rewrite.latency import Latency
+from graph_rewrite.latency import Latency, unblocked_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class Search:
     """Candidates applied so far; agents that apply them otherwise than by `apply` add to it."""
     growth: list[Growth] = field(default_factory=list)
     """How an agent on an e-graph built it, rule by rule."""
-    _start: float = field(default_factory=time.monotonic)
+    _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0
 
     @property
@@ -101,8 +100,9 @@ class Search:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the search began, as if every measurement had been taken for this search alone."""
-        return time.monotonic() - self._start + self._charged
+        """Seconds since the search began, as if every measurement had been taken for this search alone, and no other
+        process of this machine had measured anything."""
+        return unblocked_time() - self._start + self._charged
 
     @property
     def can_measure(self) -> bool:
@@ -150,9 +150,9 @@ class Search:
         known = self.visits.get(graph.hash)
         if known is not None:
             return known.latency
-        begin = time.monotonic()
+        begin = unblocked_time()
         latency = self.problem.measure(graph, "screen")
-        self.charge(self.problem.cost(graph) - (time.monotonic() - begin))
+        self.charge(self.problem.cost(graph) - (unblocked_time() - begin))
         best = self.improvements[-1].speedup if self.improvements else 0.0
         self.visits[graph.hash] = Visit(graph, latency, actions)
         if latency.ok and latency.speedup > best:

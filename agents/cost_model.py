@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from agents.base import Search
 from envs.problem import Problem
 from graph_rewrite.candidates import edit_of
 from graph_rewrite.ir import Graph
-from graph_rewrite.latency import BaselineError, MeasurementCache, OperatorCostMeter, OperatorSpec
+from graph_rewrite.latency import BaselineError, MeasurementCache, OperatorCostMeter, OperatorSpec, unblocked_time
 from graph_rewrite.operators import operator_of, operators_of
 
 GraphCost = Callable[[Graph], float]
@@ -46,9 +45,9 @@ class OperatorPrices:
         """Milliseconds of an operator. Of the clock of `search` this takes nothing."""
         ms = self._known.get(spec.key)
         if ms is None:
-            begin = time.monotonic()
+            begin = unblocked_time()
             ms = self._known[spec.key] = self.time_alone(spec)
-            taken = time.monotonic() - begin
+            taken = unblocked_time() - begin
             self.seconds += taken
             if search is not None:
                 search.exclude(taken)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,6 +23,7 @@ from graph_rewrite.latency import (
     OrtMeter,
     Plan,
     resolve_provider,
+    unblocked_time,
 )
 from graph_rewrite.models import Model, open_model
 from graph_rewrite.onnx_save import materialize
@@ -57,18 +57,19 @@ class Problem:
         key = (graph.hash, effort)
         known = self._memo.get(key)
         if known is None:
-            begin = time.monotonic()
+            begin = unblocked_time()
             violation = self.limits.violation(self.model.original, graph)
             try:
                 known = Latency.failed("error", violation) if violation else self.meter.measure(graph, effort)
             except (ValueError, NotImplementedError) as error:  # its folded weights cannot be computed
                 known = Latency.failed("error", f"the model cannot be built: {error}")
             self._memo[key] = known
-            self._seconds[key] = time.monotonic() - begin
+            self._seconds[key] = unblocked_time() - begin
         return known
 
     def cost(self, graph: Graph, effort: Effort = "screen") -> float:
-        """Seconds that the first measurement of a graph took; 0.0 where it was not measured.
+        """Seconds that the first measurement of a graph took, without waiting for other processes to end theirs; 0.0
+        where it was not measured.
 
         Agents that share a problem are charged the same for the same graph, whoever asked first.
         """

@@ -18,7 +18,7 @@ from graph_rewrite.latency.client import WorkerStartError
 from graph_rewrite.latency.deployment import Deployment, open_session
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.feeds import FeedSpec
-from graph_rewrite.latency.lock import LockTimeout, MachineLock, default_lock_path
+from graph_rewrite.latency.lock import LockTimeout, MachineLock, default_lock_path, unblocked_time
 from graph_rewrite.latency.noise import machine_report
 from graph_rewrite.latency.operator_cost import OperatorCost, OperatorCostMeter
 from graph_rewrite.latency.operator_spec import OperatorSpec, ValueType
@@ -59,4 +59,5 @@ __all__ = [
     "machine_report",
     "open_session",
     "resolve_provider",
+    "unblocked_time",
 ]

@@ -60,8 +60,14 @@ class _State:
     descriptor: int = -1
 
 
+_waited = 0.0
 _states: dict[str, _State] = {}
 _states_mutex = threading.Lock()
+
+
+def unblocked_time() -> float:
+    """Seconds of a monotonic clock that stands still while this process waits for others to end their measurements."""
+    return time.monotonic() - _waited
 
 
 def default_lock_path() -> Path:
@@ -109,8 +115,9 @@ class MachineLock:
             return _states.setdefault(os.path.realpath(self.path), _State())
 
     def _acquire(self, deadline: float) -> int:
+        global _waited
         descriptor = _open_shared(self.path)
-        pause = _FIRST_PAUSE_S
+        pause, began = _FIRST_PAUSE_S, time.monotonic()
         try:
             while not _try_lock(descriptor):
                 if time.monotonic() >= deadline:
@@ -121,6 +128,9 @@ class MachineLock:
         except BaseException:
             os.close(descriptor)
             raise
+        finally:
+            if pause > _FIRST_PAUSE_S:
+                _waited += time.monotonic() - began
         return descriptor
 
     def _timeout_message(self, holder: int | None) -> str:

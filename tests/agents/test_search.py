@@ -1,7 +1,11 @@
 """Random and greedy search on a meter without noise: budgets hold, results are checked, nothing gets slower."""
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +14,7 @@ from agents.base import Budget, Search
 from agents.registry import make_agent
 from agents.validate import conclude
 from envs.problem import Problem
-from graph_rewrite.latency import Latency
+from graph_rewrite.latency import Latency, MachineLock
 from tests.envs.fakes import cost
 
 OpenTower = Callable[..., Problem]
@@ -96,6 +100,31 @@ def test_graphs_already_measured_by_another_agent_cost_the_same(open_tower: Open
     assert second.measurements == 1
     assert second.seconds >= 5.0
     assert second.exhausted
+
+
+def test_waiting_for_another_process_costs_no_search_its_seconds(open_tower: OpenTower, tmp_path: Path) -> None:
+    holder = "import sys, time\nfrom graph_rewrite.latency import MachineLock\n"
+    holder += "with MachineLock(sys.argv[1]):\n    print('held', flush=True)\n    time.sleep(1.0)"
+    problem = open_tower()
+    meter: Any = problem.meter
+    measured = meter.measure
+
+    def measure(*arguments: Any) -> Any:
+        with MachineLock(tmp_path / "lock"):
+            return measured(*arguments)
+
+    meter.measure = measure
+    search = Search(problem, Budget())
+    command = [sys.executable, "-c", holder, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        began = time.monotonic()
+        search.measure(problem.model.graph, ())
+        waited = time.monotonic() - began
+    assert waited > 0.5
+    assert search.seconds < waited - 0.3
+    assert problem.cost(problem.model.graph) < waited - 0.3
 
 
 def test_unknown_agents_are_named() -> None:

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from graph_rewrite.latency import LockTimeout, MachineLock
+from graph_rewrite.latency import LockTimeout, MachineLock, unblocked_time
 
 HOLDER = """
 import sys
@@ -46,6 +47,18 @@ def test_waits_for_another_process(lock_path: Path, holder: subprocess.Popen[str
     threading.Timer(0.2, holder.communicate, ["\n"]).start()
     with MachineLock(lock_path, timeout_s=10):
         assert holder.wait(timeout=10) == 0
+
+
+def test_the_clock_stands_still_while_another_process_measures(lock_path: Path, holder: subprocess.Popen[str]) -> None:
+    before, real = unblocked_time(), time.monotonic()
+    with pytest.raises(LockTimeout):
+        MachineLock(lock_path, timeout_s=0.5).__enter__()
+    real = time.monotonic() - real
+    assert real >= 0.5
+    assert unblocked_time() - before < real - 0.4
+    before = unblocked_time()
+    time.sleep(0.05)
+    assert unblocked_time() - before >= 0.04
 
 
 def test_a_killed_holder_frees_it(lock_path: Path, holder: subprocess.Popen[str]) -> None:
