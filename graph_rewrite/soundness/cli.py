@@ -28,6 +28,9 @@ from graph_rewrite.soundness.certificate import BY_HAND, Certificate
 _BATCH = 16
 """Certificates are written when there are so many, so that an interrupted run keeps what it has."""
 
+_MOST_LISTED = 60
+"""Of more rules only those are listed about which there is something to say."""
+
 
 @dataclass(frozen=True)
 class Verify:
@@ -246,15 +249,26 @@ def _print(console: Console, found: Sequence[Outcome], command: Verify) -> None:
     for column in ("rule", "method", "instances", "worst error", "certificate"):
         numeric = column in ("instances", "worst error")
         table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=column == "rule")
-    for outcome in found:
+    listed = found if len(found) <= _MOST_LISTED else [outcome for outcome in found if outcome.problem]
+    for outcome in listed:
         table.add_row(*_row(outcome, command.write))
-    console.print(table)
+    if listed:
+        console.print(table)
     for outcome in found:
         if outcome.problem:
             console.print(Text(outcome.problem + "\n"))
-    failed = sum(bool(outcome.problem) for outcome in found)
+    for origin in dict.fromkeys(outcome.origin for outcome in found):
+        console.print(_summary(origin, [outcome for outcome in found if outcome.origin == origin]))
+    if len(found) > len(listed):
+        console.print("--json lists them all; rewritegym rules show NAME shows one")
+
+
+def _summary(origin: str, found: Sequence[Outcome]) -> str:
     proved = sum(o.certificate is not None and o.certificate.verdict == "proved" for o in found)
-    console.print(f"{len(found)} rules: {proved} proved, {len(found) - proved - failed} tested, {failed} refused")
+    refused = sum(o.certificate is None for o in found)
+    differing = sum(bool(o.problem) for o in found) - refused
+    parts = [f"{proved} proved", f"{len(found) - proved - refused} tested", f"{refused} refused"]
+    return f"{origin}: {len(found)} rules, {', '.join(parts)}; {differing} not as their certificates say"
 
 
 def _row(outcome: Outcome, written: bool) -> list[Text]:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from graph_rewrite import Refusal, Rewriter, Rule
 from graph_rewrite.rules import RULE_SETS, registered_rules
 from graph_rewrite.rules.cli import main
 from graph_rewrite.rules.rule_files import shipped_rules
 from graph_rewrite.rules.substitution import SubstitutionRule
-from graph_rewrite.soundness import certificate, digests
+from graph_rewrite.soundness import certificate, cli, digests
 from graph_rewrite.soundness.certificate import Certificate, UncertifiedRuleError, holds, load, require, write
 from graph_rewrite.soundness.cli import resolve
 from graph_rewrite.soundness.instances import instances
@@ -220,7 +221,7 @@ class TestCommand:
 
     def test_a_rule_of_ones_own(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["verify", "--fast", "--jobs", "1", "--rule", f"{file}:Right"]) == 0
-        assert "1 rules: 1 proved, 0 tested, 0 refused" in capsys.readouterr().out
+        assert "hand: 1 rules, 1 proved, 0 tested, 0 refused; 0 not as" in capsys.readouterr().out
 
     def test_a_wrong_one_prints_the_counterexample(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["verify", "--fast", "--jobs", "1", "--json", "--rule", f"{file}:Wrong"]) == 1
@@ -317,3 +318,16 @@ def recheck(rule: Rule) -> None:
     assert isinstance(found, Certificate), str(found)
     assert held is not None
     assert held.verdict == "tested" or found.verdict == "proved", found.reason
+
+
+def test_of_many_rules_those_are_listed_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    held = load("DropIdentity", "hand")
+    fine = [cli.Outcome(f"Rule{number}", "hand", held, "") for number in range(70)]
+    other = cli.Outcome("Odd", "taso", held, "Odd: the certificate differs in seed")
+    cli._print(Console(width=100), [*fine, other], cli.Verify())
+    shown = capsys.readouterr().out
+    assert "Rule12" not in shown
+    assert "Odd" in shown
+    assert "differs in seed" in shown
+    assert "hand: 70 rules, 70 proved, 0 tested, 0 refused; 0 not as" in shown
+    assert "taso: 1 rules, 1 proved, 0 tested, 0 refused; 1 not as" in shown
