@@ -8,10 +8,11 @@ OUT.json and OUT.md after every model.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +42,8 @@ class Arguments:
     """Models of the zoo, or ONNX files; all of the zoo by default."""
     out: Path | None = None
     """Where to write, without a suffix."""
+    resume: bool = False
+    """Keep the rows that OUT.json has, and measure only the models that it lacks."""
     node_limit: int = 2000
     """E-nodes at which construction stops."""
     provider: str = "auto"
@@ -115,10 +118,22 @@ def write(out: Path, rows: Sequence[Row], machine: Mapping[str, object]) -> None
     write_text(out.with_suffix(".md"), f"{table(rows)}\n\n{heading}.\n")
 
 
+def read(out: Path) -> list[Row]:
+    """The rows of OUT.json; none where there is no such file."""
+    path = out.with_suffix(".json")
+    if not path.exists():
+        return []
+    names = [field.name for field in fields(Row)]
+    held = [{name: entry[name] for name in names} for entry in json.loads(path.read_text("utf-8"))["rows"]]
+    return [Row(**{**entry, "ci95": entry["ci95"] and tuple(entry["ci95"])}) for entry in held]
+
+
 def run(arguments: Arguments) -> Iterator[Row]:
-    """A row per model, written as it comes. What stood in OUT.json of other models is not kept."""
-    rows: list[Row] = []
-    for model in arguments.models or tuple(zoo.names()):
+    """A row per model, written as it comes."""
+    rows = read(arguments.out) if arguments.resume and arguments.out is not None else []
+    yield from rows
+    there = {row.model for row in rows}
+    for model in (name for name in arguments.models or tuple(zoo.names()) if name not in there):
         problem = open_problem(model, provider=arguments.provider, threads=arguments.threads)
         rows.append(compare(problem, model, arguments.node_limit))
         if arguments.out is not None:

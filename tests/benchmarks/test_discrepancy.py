@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import discrepancy
-from benchmarks.discrepancy import Row, compare, table, write
+from benchmarks.discrepancy import Row, compare, read, table, write
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
 
 RUN_MS = 1.0
@@ -46,3 +46,5 @@ def test_a_graph_that_cannot_be_run_is_a_row_as_well(tmp_path: Path) -> None:
     assert found["device"] == "x"
     assert [math.isclose(row["difference"], value) for row, value in zip(found["rows"], (0.5, -0.5), strict=True)]
     assert "device x, load 1.0" in (tmp_path / "d.md").read_text()
+    assert read(tmp_path / "d") == rows
+    assert read(tmp_path / "other") == []
