@@ -290,11 +290,12 @@ def _baseline_failed(reply: Message) -> bool:
 def _latency(timings: Sequence[tuple[list[float], list[float], int]], *, identical: bool) -> Latency:
     blocks = [Block(tuple(baseline), tuple(candidate), repeats) for baseline, candidate, repeats in timings]
     found = estimate(blocks)
-    speedup, interval = (1.0, (1.0, 1.0)) if identical else (found.speedup, (found.low, found.high))
-    return Latency(
-        ms=_TO_MS * median(seconds for block in blocks for seconds in block.candidate),
-        speedup=speedup,
-        ci95=interval,
-        runs=sum(len(block.candidate) * block.repeats for block in blocks),
-        baseline_ms=_TO_MS * median(seconds for block in blocks for seconds in block.baseline),
-    )
+    ms = _TO_MS * median(seconds for block in blocks for seconds in block.candidate)
+    baseline_ms = _TO_MS * median(seconds for block in blocks for seconds in block.baseline)
+    speedup, interval = found.speedup, (found.low, found.high)
+    if identical:
+        # Where the two differ, the machine stalled during one of them.
+        speedup, interval, ms = 1.0, (1.0, 1.0), min(ms, baseline_ms)
+        baseline_ms = ms
+    runs = sum(len(block.candidate) * block.repeats for block in blocks)
+    return Latency(ms=ms, speedup=speedup, ci95=interval, runs=runs, baseline_ms=baseline_ms)

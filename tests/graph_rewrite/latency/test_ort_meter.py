@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite.latency import BaselineError, Deployment, FeedSpec, Latency, LatencyMeter, MeasurementCache, OrtMeter
+from graph_rewrite.latency.ort_meter import _latency
 
 MakeMeter = Callable[..., OrtMeter]
 
@@ -308,3 +309,11 @@ def test_cuda(make_meter: MakeMeter, model: Any) -> None:
     assert meter.measure(model("small", 1)).ok
     assert meter.measure(model("other", 2), "full").ok
     assert meter.active_optimizers(model("small", 1))
+
+
+def test_a_stall_during_a_model_against_itself_is_left_out() -> None:
+    timings = [([0.002], [0.4], 1)]
+    itself = _latency(timings, identical=True)
+    assert (itself.ms, itself.baseline_ms, itself.speedup) == (2.0, 2.0, 1.0)
+    other = _latency(timings, identical=False)
+    assert (other.ms, other.baseline_ms) == (400.0, 2.0)
