@@ -121,7 +121,7 @@ def main() -> None:
     workers = arguments.workers or len(os.sched_getaffinity(0))
     found = [saturation(problem), tree_search(problem, arguments, workers, console)]
     table = Table(title=f"{uri}, {workers} process(es)")
-    for column in ("agent", "s", "of it pricing", "rules", "e-nodes", "simulations", "original ms", "found ms", "MiB"):
+    for column in ("agent", "s", "pricing", "rules", "e-nodes", "runs", "from ms", "to ms", "MiB"):
         table.add_column(column, justify="left" if column == "agent" else "right")
     for one in found:
         table.add_row(

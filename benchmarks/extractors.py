@@ -3,17 +3,21 @@
 `python -m benchmarks.extractors [MODEL ...]` prints, for the initial e-graph of each model, the cost that each method
 estimates and the true one of its choice. An initial e-graph holds one graph only, so all choices are the same, and an
 estimate that differs from the integer program's is wrong. Every operator costs 1. With `--out` the same is written
-as JSON, after every model.
+as JSON, after every model, and drawn beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import matplotlib
 import tyro
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
 
 from agents.runs import write_json
 from graph_rewrite import zoo
@@ -54,8 +58,25 @@ def rows(models: Sequence[str], time_limit: float, out: Path | None = None) -> I
         written.append({"model": model, **estimates, "true": found["ilp"].cost, "gap": found["ilp"].gap})
         if out is not None:
             write_json(out, {"unit": "operators", "rows": written})
+            draw(written, out.with_suffix(".png"))
         shown = "".join(f"{estimate:12.4g}" for estimate in estimates.values())
         yield f"{model:20s}{shown}{found['ilp'].cost:12.4g}"
+
+
+def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """How many times the true cost each method estimates, per model; 1 is right."""
+    figure, axes = plt.subplots(figsize=(9.0, 4.0), layout="constrained")
+    width = 0.8 / len(METHODS)
+    for place, method in enumerate(METHODS):
+        ratios = [row[method] / row["true"] for row in rows]
+        axes.bar([at + place * width for at in range(len(rows))], ratios, width, bottom=0.0, label=method)
+    axes.set(yscale="log", ylabel="estimate over true cost", ylim=(0.5, None))
+    axes.axhline(1.0, color="gray", linewidth=0.8)
+    axes.set_xticks([at + 0.4 - width / 2 for at in range(len(rows))], [row["model"] for row in rows])
+    axes.tick_params(axis="x", rotation=45)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
 def main() -> None:

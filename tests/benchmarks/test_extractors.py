@@ -41,3 +41,4 @@ def test_a_line_per_model(tmp_path: Path) -> None:
     assert line.removeprefix(uri).split() == ["8190", "24", "24", "24", "24"]
     (row,) = json.loads((tmp_path / "x.json").read_text())["rows"]
     assert (row["model"], row["tree"], row["shared"], row["true"], row["gap"]) == (uri, 8190.0, 24.0, 24.0, 0.0)
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
