@@ -73,7 +73,7 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     axes.set(yscale="log", ylabel="estimate over true cost", ylim=(0.5, None))
     axes.axhline(1.0, color="gray", linewidth=0.8)
     axes.set_xticks([at + 0.4 - width / 2 for at in range(len(rows))], [row["model"] for row in rows])
-    axes.tick_params(axis="x", rotation=45)
+    plt.setp(axes.get_xticklabels(), rotation=45, ha="right", rotation_mode="anchor")
     axes.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)
