@@ -42,7 +42,7 @@ def file_name(text: str) -> str:
 
 def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
     """The full configuration and the command line, as YAML."""
-    write_text(
+    replace_file(
         folder / "config.yaml",
         yaml.safe_dump({"command": command, "config": _plain(config.to_dict())}, sort_keys=False),
     )
@@ -50,12 +50,7 @@ def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
 
 def write_json(path: Path, values: object) -> None:
     """JSON, written as a whole."""
-    write_text(path, json.dumps(values, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Text, written as a whole."""
-    replace_file(path, text)
+    replace_file(path, json.dumps(values, indent=2) + "\n")
 
 
 def write_optimized(result: OptimizationResult, problem: Problem, path: Path) -> Path:
@@ -66,7 +61,7 @@ def write_optimized(result: OptimizationResult, problem: Problem, path: Path) ->
     deployment = deployment_of(result.graph, problem.deployment)
     text = json.dumps(deployment.to_json(), sort_keys=True)
     save(result.graph, path, {METADATA_KEY: text})
-    write_text(sidecar_of(path), text + "\n")
+    replace_file(sidecar_of(path), text + "\n")
     return path
 
 

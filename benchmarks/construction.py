@@ -7,7 +7,6 @@ what that takes, the first time, is counted apart. Seconds are wall clock.
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from dataclasses import asdict, dataclass
@@ -30,6 +29,7 @@ from envs.problem import Problem, open_problem
 from graph_rewrite.egraph import from_graph
 from graph_rewrite.egraph.costs import extract_graph
 from graph_rewrite.latency.device import device_name
+from graph_rewrite.processes import available_cores
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def main() -> None:
     arguments, console = tyro.cli(Arguments), Console()
     uri = arguments.model
     problem = open_problem(uri, provider="cpu")
-    workers = arguments.workers or len(os.sched_getaffinity(0))
+    workers = arguments.workers or available_cores()
     found = [saturation(problem), tree_search(problem, arguments, workers, console)]
     table = Table(title=f"{uri}, {workers} process(es)")
     for column in ("agent", "s", "pricing", "rules", "e-nodes", "runs", "from ms", "to ms", "MiB"):

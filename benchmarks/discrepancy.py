@@ -22,11 +22,12 @@ import tyro
 from agents.base import Budget, Search
 from agents.cost_model import SumOfOperators, operator_prices
 from agents.egraph_search import NodePrices
-from agents.runs import write_json, write_text
+from agents.runs import write_json
 from envs.problem import Problem, open_problem
 from graph_rewrite import zoo
 from graph_rewrite.egraph import from_graph, saturate
 from graph_rewrite.egraph.costs import extract_graph
+from graph_rewrite.files import replace_file
 from graph_rewrite.latency.device import device_name
 
 ITERATIONS = 15
@@ -115,7 +116,7 @@ def write(out: Path, rows: Sequence[Row], machine: Mapping[str, object]) -> None
     """OUT.json and OUT.md, each written as a whole."""
     write_json(out.with_suffix(".json"), {**machine, "rows": [{**asdict(r), "difference": r.difference} for r in rows]})
     heading = ", ".join(f"{name} {value}" for name, value in machine.items())
-    write_text(out.with_suffix(".md"), f"{table(rows)}\n\n{heading}.\n")
+    replace_file(out.with_suffix(".md"), f"{table(rows)}\n\n{heading}.\n")
 
 
 def read(out: Path) -> list[Row]:

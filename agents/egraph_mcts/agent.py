@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +16,7 @@ from agents.validate import conclude
 from envs.problem import Problem
 from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.egraph.extract import Method
+from graph_rewrite.processes import available_cores
 
 MOVE_SHARE = 0.25
 """Part of the time left for the construction that the search for one rule may take."""
@@ -81,7 +81,7 @@ class EGraphMCTSAgent:
                 f"and {share}"
             )
         self.options = Options(budget, depth, node_limit, exploration, stop_probability, main, reuse, in_flight)
-        self.workers = workers if workers else len(os.sched_getaffinity(0))
+        self.workers = workers or available_cores()
         self.final, self.rerank, self.share = final, rerank, share
         self.deployment, self.prices = deployment, prices
 

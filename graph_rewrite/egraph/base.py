@@ -72,5 +72,5 @@ class Base:
                     found.append(match)
                     if limit is not None and len(found) > limit:
                         break
-            self._found[rule] = None if limit is not None and len(found) > limit else tuple(found)
+            self._found[rule] = None if limit is not None and len(found) > limit else tuple(in_order(found))
         return self._found[rule]

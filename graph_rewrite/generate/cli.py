@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.table import Table
 
 from graph_rewrite.files import replace_file
 from graph_rewrite.generate.terms import SIGNATURES
+from graph_rewrite.processes import available_cores
 
 ALL = "all"
 
@@ -68,7 +68,7 @@ def generate_rules(command: Generate) -> int:
                 shown[step] = bars.add_task(step, total=of)
             bars.update(shown[step], completed=done, total=of)
 
-        processes = command.processes or len(os.sched_getaffinity(0))
+        processes = command.processes or available_cores()
         result = generate(plan, state, processes=processes, progress=progress)
     replace_file(command.out, to_text(result))
     if command.state is None:

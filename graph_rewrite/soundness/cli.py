@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from graph_rewrite.processes import available_cores
 from graph_rewrite.rule import Rule
 from graph_rewrite.soundness import certificate as certificates
 from graph_rewrite.soundness.certificate import BY_HAND, Certificate
@@ -211,7 +211,7 @@ def _from_file(path: Path, kind: str) -> Rule:
 
 def _outcomes(names: Sequence[str], command: Verify) -> Iterator[Outcome]:
     """Outcomes in the order of `names`, from as many processes as asked for."""
-    jobs = min(command.jobs or len(os.sched_getaffinity(0)), len(names))
+    jobs = min(command.jobs or available_cores(), len(names))
     requests = [(name, command.fast, command.seed) for name in names]
     if jobs <= 1:
         yield from map(_work, requests)
