@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -60,20 +61,33 @@ def _applications(search: Search) -> str:
 
 
 def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
-    """A row per agent (and repeat): speed-up with its interval, latency, cost, check, size of the weights and estimated
-    peak memory, deployment."""
-    table = Table(title=title, title_justify="left")
-    columns = ("agent", "speed-up", "95% interval", "ms", "seconds", "measured", "error", "MB", "peak MB")
-    for name in (*columns, "refused optimisers"):
-        table.add_column(name, justify="left" if name in ("agent", "refused optimisers") else "right")
+    """A row per agent (and repeat): speed-up with its interval, latency, cost, check. Fits into 80 columns."""
+    table = _table(title, ("agent",), ("speed-up", "95% interval", "ms", "seconds", "measured", "error"))
     for entry in results:
         low, high = entry["speedup_ci95"]
         table.add_row(
             str(entry["agent"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", f"{entry['latency_ms']:.2f}",
             f"{entry['seconds']:.1f}", str(entry["measurements"]), f"{entry['max_rel_error']:.1e}",
-            _grown(entry, "weights"), _grown(entry, "peak"),
-            ", ".join(entry["deployment"]["disabled_optimizers"]) or "none",
         )  # fmt: skip
+    return table
+
+
+def deployment_table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """A row per agent (and repeat): size of the weights, estimated peak memory, and how the result is to be run."""
+    table = _table("size and deployment", ("agent", "refused optimisers"), ("weights MB", "peak MB"))
+    for entry in results:
+        refused = ", ".join(entry["deployment"]["disabled_optimizers"]) or "none"
+        table.add_row(str(entry["agent"]), refused, _grown(entry, "weights"), _grown(entry, "peak"))
+    return table
+
+
+def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+    """An empty table; where it is too wide, words are broken into lines and numbers stay whole."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in words:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -89,9 +103,8 @@ def _grown(entry: Mapping[str, Any], what: str) -> str:
 def rules_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """A row per agent (and repeat): what the sum of operators makes of the result, the rewrites that the search tried,
     the different rules in the result and the sites they rewrote."""
-    table = Table(title="what the cost model says, and what was applied", title_justify="left")
-    for name in ("agent", "end to end", "cost model", "rewrites tried", "rules applied", "sites"):
-        table.add_column(name, justify="left" if name == "agent" else "right")
+    numbers = ("end to end", "cost model", "rewrites tried", "rules applied", "sites")
+    table = _table("what the cost model says, and what was applied", ("agent",), numbers)
     for entry in results:
         modelled = entry.get("cost_model_speedup")
         table.add_row(
@@ -103,9 +116,10 @@ def rules_table(results: Sequence[Mapping[str, Any]]) -> Table:
 
 def rewrites_table(entry: Mapping[str, Any]) -> Table:
     """Which substitutions made a result, in order."""
-    table = Table(title=f"substitutions of {entry['agent']}", title_justify="left")
+    table = Table(title=f"substitutions of {entry['agent']}", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("step", "rule", "sites", "what"):
-        table.add_column(name, justify="right" if name in ("step", "sites") else "left")
+        numbers = name in ("step", "sites")
+        table.add_column(name, justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
     for step, rewrite in enumerate(entry["rewrites"], 1):
         table.add_row(str(step), rewrite["rule"], str(rewrite["sites"]), rewrite["description"])
     return table

@@ -19,7 +19,7 @@ from agents.cost_model import cost_model_speedup
 from agents.plots import save_plots
 from agents.ppo.checkpoint import load_checkpoint
 from agents.registry import make_agent
-from agents.report import print_json, results_table, rewrites_table, rules_table, search_display
+from agents.report import deployment_table, print_json, results_table, rewrites_table, rules_table, search_display
 from agents.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
 from envs.problem import Problem
 
@@ -143,6 +143,7 @@ def _print(
     choices = "fixed deployment" if arguments.fixed_deployment else "with deployment choices"
     title = f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s), {choices}"
     console.print(results_table(title, entries))
+    console.print(deployment_table(entries))
     console.print(rules_table(entries))
     for entry in entries:
         if entry["rewrites"]:

@@ -18,7 +18,7 @@ from agents.config import Config
 from agents.ppo.agent import PPOAgent
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.trainer import Progress, Trainer, TrainingOptions
-from agents.report import results_table, rewrites_table, search_display, training_display
+from agents.report import deployment_table, results_table, rewrites_table, search_display, training_display
 from agents.runs import new_run, result_entry, write_config, write_json, write_optimized
 from envs.problem import Problem
 
@@ -83,6 +83,7 @@ def train(arguments: TrainArguments, console: Console) -> int:
     entry = result_entry(result, problem, optimized)
     write_json(run / "result.json", _summary(uri, problem, entry, progress))
     console.print(results_table(f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s)", [entry]))
+    console.print(deployment_table([entry]))
     console.print(rewrites_table(entry) if result.actions else result.message)
     console.print(f"optimised model {optimized}, checkpoint {checkpoint.path}", soft_wrap=True, markup=False)
     return 0

@@ -1,5 +1,6 @@
 """What a result carries, how it is written, and the plots that are made of it."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from rich.console import Console
 
 from agents.base import Budget, Search
 from agents.cost_model import OperatorPrices
 from agents.plots import best_so_far, by_agent, draw_growth, rule_use, save_plots
 from agents.registry import make_agent
+from agents.report import deployment_table, results_table, rewrites_table, rules_table
 from agents.runs import file_name, result_entry
 from agents.tensat import TensatAgent
 from envs.replay import replay
@@ -53,6 +56,29 @@ def test_plots_are_images_that_show_something(tmp_path: Path) -> None:
     first = (tmp_path / "speedups.png").read_bytes()
     save_plots(summary(entry("taso", 2.5, {})), tmp_path)
     assert (tmp_path / "speedups.png").read_bytes() != first
+
+
+def test_tables_keep_every_number_whole_in_80_columns() -> None:
+    memory = {"before": {"weights": 435.9e6, "peak": 439.5e6}, "after": {"weights": 1434.8e6, "peak": 1438.3e6}}
+    deployment = {"disabled_optimizers": ["BiasGeluFusion", "MatMulAddFusion", "SkipLayerNormFusion"]}
+    rewrite = {"rule": "FeedForwardToPointwiseConvs", "sites": 12, "description": "MatMul Add Gelu " * 12}
+    results = [
+        entry(
+            name, 1.234, {"A": 24}, max_rel_error=1.5e-6, memory=memory, deployment=deployment, applications=113656,
+            rules_applied=17, cost_model_speedup=1.014, rewrites=[rewrite] * 12,
+        )
+        for name in ("egraph-mcts", "greedy:beam=3,lookahead=2,round_share=0.25")
+    ]  # fmt: skip
+    shown = io.StringIO()
+    console = Console(width=80, file=shown)
+    for table in (results_table("zoo://bert", results), deployment_table(results), rules_table(results)):
+        console.print(table)
+    console.print(rewrites_table(results[0]))
+    text = shown.getvalue()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for whole in ("x1.234", "1.214 to 1.264", "8.10", "1.5e-06", "1434.8 (was 435.9)", "113656", "MatMulAddFusion"):
+        assert whole in text
 
 
 def test_without_rules_or_results_there_is_nothing_to_draw(tmp_path: Path) -> None:
