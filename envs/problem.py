@@ -85,6 +85,13 @@ class Problem:
             self._confirmed[graph.hash] = known
         return known
 
+    def settle(self, graph: Graph) -> Latency:
+        """`confirm`, and from now on what `measure` says of this graph too: a learner that comes back to a graph that was
+        measured by luck would be drawn to it for ever."""
+        confirmed = self.confirm(graph)
+        self._memo[graph.hash, "screen"] = confirmed
+        return confirmed
+
     @property
     def measurements(self) -> int:
         """Number of (graph, effort) pairs asked for so far, whether timed or found in a cache: an agent's budget."""

@@ -40,7 +40,8 @@ class PathStep:
 class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
     """Keeps the actions that led to the fastest graph so far, and begins a share of the episodes on that path.
 
-    A new best is measured again before it counts: the fastest of many quick measurements is partly luck. An episode
+    A new best is measured again before it counts: the fastest of many quick measurements is partly luck, and what is
+    found so stands from then on. `info["confirmed_speedup"]` is that of the best path's end. An episode
     that goes on from the path's end first takes an action that was not tried there, and ends with the first that
     gains nothing: a look at the neighbours of the best graph, one by one. The others go on as ever.
 
@@ -104,6 +105,7 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._observation = observation
         gained = bool(info["measured"]) and not info["failure"] and self._keep(float(info["speedup"]))
+        info["confirmed_speedup"] = self.speedup
         fruitless = self._frontier and bool(info["measured"]) and not gained
         return observation, reward, terminated, truncated or (fruitless and not terminated), info
 
@@ -111,7 +113,7 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
         """Whether the episode stands at a new best; its path is then the one to follow."""
         if speedup <= self.speedup * (1.0 + CLEAR):
             return False
-        confirmed = self._rewriting.problem.confirm(self._rewriting.graph).speedup
+        confirmed = self._rewriting.problem.settle(self._rewriting.graph).speedup
         if confirmed <= self.speedup * (1.0 + CLEAR / 2):
             return False
         self.path, self.speedup = tuple(self._steps), confirmed

@@ -63,6 +63,7 @@ class Progress:
     episodes: int = 0
     mean_reward: float = 0.0
     best_speedup: float = 1.0
+    """Of the best path: measured with care, not the best of many quick measurements."""
     curve: list[tuple[int, float, float]] = field(default_factory=list)
     """(timesteps, mean episode reward of the last 20, best speed-up so far) per finished episode."""
 
@@ -207,7 +208,7 @@ class _TrainingCallback(BaseCallback):
         progress, training = self._trainer.progress, self._trainer.config.training
         progress.timesteps, progress.seconds = self.num_timesteps, time.monotonic() - self._start
         for info in self.locals["infos"]:
-            progress.best_speedup = max(progress.best_speedup, float(info["best_speedup"]))
+            progress.best_speedup = max(progress.best_speedup, float(info["confirmed_speedup"]))
             if "episode" in info:
                 self._finish_episode(float(info["episode"]["r"]))
         if self.num_timesteps - self._saved >= training.checkpoint_freq:

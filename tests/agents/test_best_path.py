@@ -96,6 +96,9 @@ def test_luck_is_not_kept(open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch
     assert max(seen) > 1.05
     assert env.path == ()
     assert env.speedup == 1.0
+    # What was found to be luck is not met again.
+    _, lucky = explored(problem, restarts=0.0)
+    assert max(lucky) < max(seen)
 
 
 def test_a_share_that_is_none_is_refused(open_tower: OpenTower) -> None:
