@@ -159,9 +159,13 @@ class Search:
             self.improvements.append(
                 Improvement(self.seconds, self.measurements, self.applications, latency.speedup, latency.ms)
             )
+        self.tell()
+        return latency
+
+    def tell(self) -> None:
+        """Let whoever watches know how the search stands."""
         if self.progress is not None:
             self.progress(self)
-        return latency
 
 
 @dataclass(frozen=True, slots=True)

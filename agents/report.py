@@ -15,6 +15,9 @@ from rich.table import Table
 from agents.base import Search
 from agents.ppo.trainer import Progress as TrainingProgress
 
+EVERY = 30.0
+"""Seconds between lines of progress where the console is no terminal."""
+
 
 @contextmanager
 def training_display(console: Console, total: int) -> Iterator[Any]:
@@ -32,7 +35,7 @@ def training_display(console: Console, total: int) -> Iterator[Any]:
                 f"episode {progress.episodes}  reward {progress.mean_reward:+.2f}  best x{progress.best_speedup:.3f}"
             )
             bar.update(task, completed=progress.timesteps, status=status)
-            if not console.is_terminal and progress.seconds - shown[0] >= 30:
+            if not console.is_terminal and progress.seconds - shown[0] >= EVERY:
                 shown[0] = progress.seconds
                 console.print(f"  {progress.seconds:4.0f} s  step {progress.timesteps}/{total}  {status}")
 
@@ -41,16 +44,21 @@ def training_display(console: Console, total: int) -> Iterator[Any]:
 
 @contextmanager
 def search_display(console: Console, agent: str) -> Iterator[Any]:
-    """A line that tells how a search stands; yields the callback that updates it."""
+    """A line that tells how a search stands, in a file one every `EVERY` seconds; yields what updates it."""
     with console.status(f"{agent}: searching") as status:
+        shown = [0.0]
 
         def update(search: Search) -> None:
             best = search.best
             speedup = 1.0 if best is None else best.latency.speedup
-            status.update(
+            line = (
                 f"{agent}: {search.measurements}/{search.budget.measurements} measurements, "
                 f"{_applications(search)}{search.seconds:.0f}/{search.budget.seconds:.0f} s, best x{speedup:.3f}"
             )
+            status.update(line)
+            if not console.is_terminal and search.seconds - shown[0] >= EVERY:
+                shown[0] = search.seconds
+                console.print(line, soft_wrap=True, markup=False)
 
         yield update
 

@@ -86,8 +86,8 @@ class Problem:
         return known
 
     def settle(self, graph: Graph) -> Latency:
-        """`confirm`, and from now on what `measure` says of this graph too: a learner that comes back to a graph that was
-        measured by luck would be drawn to it for ever."""
+        """`confirm`, and from now on what `measure` says of this graph too: a learner that comes back to a graph whose
+        measurement was luck would be drawn to it for ever."""
         confirmed = self.confirm(graph)
         self._memo[graph.hash, "screen"] = confirmed
         return confirmed

@@ -244,4 +244,5 @@ def time_cut(search: Search, timer: Timer, cut: Cut, budget_s: float | None = No
     except (RuntimeError, ValueError, NotImplementedError):
         return None
     search.charge(timed.cost_s - (search.seconds - begin))
+    search.tell()
     return timed if timed.ok and timed.region_seconds > 0.0 else None

@@ -14,7 +14,7 @@ from agents.base import Budget, Search
 from agents.cost_model import OperatorPrices
 from agents.plots import best_so_far, by_agent, draw_growth, rule_use, save_plots
 from agents.registry import make_agent
-from agents.report import deployment_table, results_table, rewrites_table, rules_table
+from agents.report import deployment_table, results_table, rewrites_table, rules_table, search_display
 from agents.runs import file_name, result_entry
 from agents.tensat import TensatAgent
 from envs.replay import replay
@@ -79,6 +79,21 @@ def test_tables_keep_every_number_whole_in_80_columns() -> None:
     assert max(map(len, text.splitlines())) <= 80
     for whole in ("x1.234", "1.214 to 1.264", "8.10", "1.5e-06", "1434.8 (was 435.9)", "113656", "MatMulAddFusion"):
         assert whole in text
+
+
+def test_a_search_that_writes_into_a_file_tells_how_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.report.EVERY", 10.0)
+    problem = chain_problem(tmp_path)
+    search = Search(problem, Budget(5, 100.0))
+    search.measure(problem.model.graph, ())
+    shown = io.StringIO()
+    with search_display(Console(width=40, file=shown), "regional") as update:
+        for seconds in (4.0, 12.0, 13.0, 15.0, 31.0):
+            search.charge(seconds - search.seconds)
+            update(search)
+    lines = shown.getvalue().splitlines()
+    assert [line.split(", ")[2] for line in lines] == ["12/100 s", "31/100 s"]
+    assert lines[0].startswith("regional: 1/5 measurements, 0 rewrites, ")
 
 
 def test_without_rules_or_results_there_is_nothing_to_draw(tmp_path: Path) -> None:
