@@ -23,6 +23,8 @@ WRITTEN = 2e8
 """Bytes of weights that are written, read and packed in a second."""
 LEAST = 0.01
 """Share of its window's time that a form must save to be looked at again."""
+DOUBT = 0.8
+"""Share of what is hoped of an unknown step that a bad guess may take away: guesses are wrong about layouts."""
 WIDEST = 160
 """Operators that a chain may have brought in for it to be gone on with: what is larger was taken apart already."""
 
@@ -84,6 +86,10 @@ class _Try:
     state: _State
     sites: tuple[Site, ...] = ()
     before: Graph | None = None
+    after: Graph | None = None
+    """The window after the step."""
+    guess: float = 0.0
+    """Share of the window's time that the step saves by arithmetic and memory traffic."""
 
     @property
     def keys(self) -> list[Key]:
@@ -98,15 +104,18 @@ class _Try:
 
     @property
     def hope(self) -> float:
-        return OPTIMISM[min(len(self.state.steps), len(OPTIMISM) - 1)]
+        """Share of the window's time that the step may save, as long as nothing is known of it: what the guess says,
+        and something on top, since a change of layout or a fusion saves what no count of operations shows."""
+        hope = OPTIMISM[min(len(self.state.steps), len(OPTIMISM) - 1)]
+        return hope + max(self.guess, -DOUBT * hope)
 
 
 class Screen:
     """Best-first search over chains of up to `depth` rewrites in the windows of a graph.
 
     Always tried next is what is expected to gain most over the best form known at its nodes: an unknown rule is
-    expected to save a share of the window, a known one what it saved in other windows, by itself or after the same
-    rules.
+    expected to save what a count of its operations says and a share of the window, a known one what it saved in other
+    windows, by itself or after the same rules.
 
     Args:
         search: its applications and seconds are spent.
@@ -131,7 +140,9 @@ class Screen:
 
     def run(self, found: Iterable[Spot], until: Callable[[], bool]) -> list[Form]:
         """Forms that gain, until nothing promises enough or `until` says that time is up."""
-        open_tries = [_Try(_State(spot, spot.window), spot.sites) for spot in found]
+        open_tries = [
+            entry for spot in found for entry in self._tries(_State(spot, spot.window), [spot.sites[:1]], until)
+        ]
         forms: list[Form] = []
         while open_tries and not until() and self.search.can_apply:
             promising = [(self._promise(entry), i) for i, entry in enumerate(open_tries)]
@@ -141,7 +152,7 @@ class Screen:
             # What is gained per second of search: windows with large weights take long to write and to open.
             entry = open_tries.pop(max(promising, key=lambda p: (p[0] / self._cost(open_tries[p[1]]), -p[1]))[1])
             if not entry.sites:
-                open_tries += self._children(entry)
+                open_tries += self._children(entry, until)
                 continue
             state, form = self._advance(entry)
             if form is not None:
@@ -170,7 +181,7 @@ class Screen:
         known = max((self._best.get(node, 0.0) for node in spot.touched), default=0.0)
         return len(spot.sites) * seconds * min(share, 0.9) - known
 
-    def _children(self, entry: _Try) -> list[_Try]:
+    def _children(self, entry: _Try, until: Callable[[], bool]) -> list[_Try]:
         """Steps that the last one made possible, and that touch what the chain brought in: what a neighbour gains by
         itself is its own window's business."""
         state, rewriter = entry.state, self.search.problem.rewriter
@@ -183,15 +194,28 @@ class Screen:
         groups = [group for group in groups if group]
         if not groups:
             self.effects.record(entry.keys[:2], 0.0)
-        return [_Try(state, group) for group in groups]
+        return self._tries(state, groups, until)
+
+    def _tries(self, state: _State, groups: list[tuple[Site, ...]], until: Callable[[], bool]) -> list[_Try]:
+        """Steps from a state, each with what it leads to and saves by a count of its operations."""
+        tries = []
+        here = estimated_seconds(state.graph, state.graph.nodes)
+        for group in groups:
+            if until() or not self.search.can_apply:
+                break
+            after = apply_all(self.search, state.graph, group)
+            if after is not None:
+                saved = here - estimated_seconds(after, after.nodes)
+                guess = saved / max(state.spot.seconds, 1e-12)
+                tries.append(_Try(state, group, after=after, guess=guess))
+        return tries
 
     def _advance(self, entry: _Try) -> tuple[_State | None, Form | None]:
         """Take a step in its window and time it; the state after it, and the form it makes where that gains."""
         state, spot = entry.state, entry.state.spot
         first = not state.steps
-        after = apply_all(self.search, state.graph, entry.sites[:1] if first else entry.sites)
-        if after is None:
-            return None, None
+        after = entry.after
+        assert after is not None
         count = len(spot.sites)
         timed = time_cut(self.search, self.timer, _cut_of(spot, after))
         self.tried.add(spot.key)

@@ -196,6 +196,38 @@ def test_a_screen_stops_where_nothing_promises_more(tmp_path: Path) -> None:
     assert timer.asked == []
 
 
+class Longer(Rule):
+    """Tanh(Relu(x)) = Tanh(Relu(Relu(x)))"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Tanh(op.Relu(x))
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Tanh(op.Relu(op.Relu(x)))
+
+
+class Shorter(Rule):
+    """Tanh(Relu(x)) = Tanh(x), which nobody proves here"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Tanh(op.Relu(x))
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Tanh(x)
+
+
+@pytest.mark.parametrize("rules", [(Longer(), Shorter()), (Shorter(), Longer())])
+def test_a_screen_begins_with_what_saves_operations(tmp_path: Path, rules: tuple[Rule, Rule]) -> None:
+    problem, timer = chain_problem(tmp_path, 3), ExactTimer()
+    problem.rewriter = Rewriter(rules, deployment=False)
+    screen = Screen(Search(problem, BUDGET), timer, Effects(), problem.model.graph, 1.0, 1)
+    found = [spot for spot in spots(problem.rewriter, problem.model.graph, 1) if len(spot.sites) == 3]
+    assert {spot.sites[0].rule for spot in found} == set(rules)
+    screen.run(found, lambda: False)
+    grown = [len(cut.after.nodes) - len(cut.before.nodes) for cut in timer.asked]
+    assert grown[0] == -1
+
+
 def test_windows_are_alike_where_surroundings_are(tmp_path: Path) -> None:
     problem = chain_problem(tmp_path, 5)
     found = list(spots(problem.rewriter, problem.model.graph, 1))
