@@ -182,21 +182,22 @@ class Screen:
         return len(spot.sites) * seconds * min(share, 0.9) - known
 
     def _children(self, entry: _Try, until: Callable[[], bool]) -> list[_Try]:
-        """Steps that the last one made possible, and that touch what the chain brought in: what a neighbour gains by
-        itself is its own window's business."""
+        """Steps that the last one made possible, a rule at all its sites, and that touch what the chain brought in: what a
+        neighbour gains by itself is its own window's business."""
         state, rewriter = entry.state, self.search.problem.rewriter
         assert entry.before is not None
         own = state.spot.window.nodes
-        groups = [
-            tuple(site for site in group if any(node.id not in own for node in site.match.nodes))
-            for group in enabled(rewriter, entry.before, state.graph)
-        ]
-        groups = [group for group in groups if group]
+        # Of several classes: the products of one Winograd form differ at their edges, and belong together.
+        groups: dict[str, list[Site]] = {}
+        for sites in enabled(rewriter, entry.before, state.graph):
+            touching = [site for site in sites if any(node.id not in own for node in site.match.nodes)]
+            if touching:
+                groups.setdefault(touching[0].rule.name, []).extend(touching)
         if not groups:
             self.effects.record(entry.keys[:2], 0.0)
-        return self._tries(state, groups, until)
+        return self._tries(state, map(tuple, groups.values()), until)
 
-    def _tries(self, state: _State, groups: list[tuple[Site, ...]], until: Callable[[], bool]) -> list[_Try]:
+    def _tries(self, state: _State, groups: Iterable[tuple[Site, ...]], until: Callable[[], bool]) -> list[_Try]:
         """Steps from a state, each with what it leads to and saves by a count of its operations."""
         tries = []
         here = estimated_seconds(state.graph, state.graph.nodes)
