@@ -182,8 +182,8 @@ class Screen:
         return len(spot.sites) * seconds * min(share, 0.9) - known
 
     def _children(self, entry: _Try, until: Callable[[], bool]) -> list[_Try]:
-        """Steps that the last one made possible, a rule at all its sites, where they touch what the chain brought in: what
-        a neighbour gains by itself is its own window's business."""
+        """Steps that the last one made possible, a rule at all its sites, where they touch what the chain brought in.
+        What a neighbour gains by itself is its own window's business."""
         state, rewriter = entry.state, self.search.problem.rewriter
         assert entry.before is not None
         own = state.spot.window.nodes
