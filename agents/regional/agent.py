@@ -23,6 +23,11 @@ SCAN = Plan(instances=1, min_instances=1, min_pairs=3, max_pairs=8, warmup=2, ta
 """How a window is timed: one pair of sessions. The best are timed again, and the choice end to end."""
 FINAL = Plan(instances=2, min_instances=2, min_pairs=3, max_pairs=10, warmup=1, target_ci_width=0.01, budget_s=0.4)
 """How the best forms of a window are timed again."""
+RETIMED = 0.3
+"""Share of the seconds that are left after a screen for timing its best forms again."""
+REFINED = 0.2
+"""Share of the seconds that are left after a round's judgement for taking forms out again: each of these compares whole
+models, and finds less than what the next round's screen does."""
 TIMEOUT_S = 120.0
 """Seconds without progress after which a window counts as hanging: on a busy machine large ones take long."""
 
@@ -115,7 +120,7 @@ class RegionalAgent:
         deadline = search.seconds + self.share * (search.budget.seconds - search.seconds)
         forms = screen.run(found, lambda: search.seconds >= deadline)
         tried |= screen.tried
-        last = search.seconds + 0.3 * (search.budget.seconds - search.seconds)
+        last = search.seconds + RETIMED * (search.budget.seconds - search.seconds)
         plan = choose(finals(search, careful, forms, lambda: search.seconds >= last))
         if not plan or search.exhausted:
             return False
@@ -163,7 +168,7 @@ class RegionalAgent:
     def _refine(self, search: Search, timer: Timer, start: Visit, built: Built) -> None:
         """Take choices out one by one, those that save least beside their interval first, and leave out those without
         which the model is faster."""
-        deadline = search.seconds + 0.4 * (search.budget.seconds - search.seconds)
+        deadline = search.seconds + REFINED * (search.budget.seconds - search.seconds)
         changed = False
         for form in sorted(built.forms, key=lambda form: form.saved - form.half):
             if search.seconds >= deadline or len(built.forms) < 2:
