@@ -103,7 +103,7 @@ def draw_comparison(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def draw_curves(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Mean reward of the last 20 episodes and best screened speed-up, over timesteps."""
+    """Mean reward of the last 20 episodes and best speed-up, over timesteps."""
     figure, (rewards, speedups) = plt.subplots(1, 2, figsize=(9.0, 3.5), layout="constrained")
     for run in runs:
         steps, reward, best = zip(*run["training"]["curve"], strict=True)
@@ -111,7 +111,7 @@ def draw_curves(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
         rewards.plot(steps, reward, label=label)
         speedups.plot(steps, best, label=label)
     rewards.set(xlabel="timesteps", ylabel="episode reward, mean of 20")
-    speedups.set(xlabel="timesteps", ylabel="best speed-up so far, screened")
+    speedups.set(xlabel="timesteps", ylabel="best speed-up so far")
     rewards.legend(fontsize=7)
     figure.savefig(path, dpi=120)
     plt.close(figure)
