@@ -31,6 +31,7 @@ from graph_rewrite.latency.plan import Plan
 from graph_rewrite.latency.statistics import Block, estimate
 from graph_rewrite.latency.timing import Runner, repeats_for, time_block
 from graph_rewrite.rules import registered_rules
+from graph_rewrite.rules.channel_padding import PadConvChannels
 from graph_rewrite.soundness.build import model
 
 RESULTS = Path(__file__).parent / "results" / "families.json"
@@ -103,11 +104,7 @@ CLIPS = (
 )  # fmt: skip
 DILATED = _after("space to batch", ("DilatedConvReluAsBatch",), ("BatchOfSpace",))
 STRIDED = (Form("space to depth", (("StridedConvAsDepth",),)),)
-CARRIED = (
-    "ChannelSliceAfterUnary", "ChannelSliceAfterPool", "ChannelSlicesAfterBinary", "ChannelSliceAfterBatchNorm",
-    "ConvOfChannelSlice", "DepthwiseConvOfChannelSlice", "ConvOfConcatOfChannelSlices",
-)  # fmt: skip
-PADDED = (Form("padded", (("PadConvChannels",), CARRIED)),)
+PADDED = (Form("padded", (("PadConvChannels",), PadConvChannels.carried_by)),)
 
 
 def layers(channels: int, sizes: Sequence[int], kernel: Sequence[int], more: str = "") -> Graph:

@@ -63,6 +63,10 @@ class Rule:
     """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs of `graph_rewrite.soundness.values` on which it
     may differ. The certificate states it."""
 
+    carried_by: ClassVar[tuple[str, ...]] = ()
+    """Names of rules that carry on, through the operators around it, what this one begins, in a direction that comes to
+    an end: a search may apply them as long as they match. Where it begins pays only with where it ends."""
+
     examples: ClassVar[Mapping[str, Sequence[float]]] = {}
     """Elements of constants at which the rule applies, by variable, where the usual ones don't do."""
     setting: Callable[..., Any] | None = None

@@ -45,9 +45,9 @@ class RegionalAgent:
     4. *Refine*: each choice is taken out again, the most doubtful first, and stays out where that is faster end to
        end; then operators that cancel between neighbours are taken out.
 
-    Then single rules at all their sites at once, where something cancels between them (`sweep`), and the deployment
-    choices. Windows are timed on the threads of the deployment; their times are kept on disk by
-    the windows' content.
+    Where a round gains nothing, single rules at all their sites at once, with those that carry them on, where something
+    cancels between them (`sweep`), and another round where that gains. In the end the deployment choices. Windows are
+    timed on the threads of the deployment; their times are kept on disk by the windows' content.
 
     Args:
         depth: rewrites in a chain.
@@ -92,9 +92,9 @@ class RegionalAgent:
         try:
             effects, tried = Effects(), set[str]()
             for _ in range(self.rounds):
-                if search.exhausted or not self._round(search, scan, careful, effects, tried):
+                gained = not search.exhausted and self._round(search, scan, careful, effects, tried)
+                if not gained and not self._sweep(search, effects):
                     break
-            self._sweep(search, effects)
         finally:
             scan.close()
             careful.close()
@@ -149,12 +149,14 @@ class RegionalAgent:
             built = build(search, start.graph, start.actions, [f for f in built.forms if f.error < worst])
         return built
 
-    def _sweep(self, search: Search, effects: Effects) -> None:
-        """Rules that pay only at all their sites together, from the best graph on."""
-        best = search.best
+    def _sweep(self, search: Search, effects: Effects) -> bool:
+        """Rules that pay only at all their sites together, from the best graph on; whether that gained."""
+        best, gained = search.best, False
         last = search.seconds + self.share * (search.budget.seconds - search.seconds)
         while best is not None and best.latency.ok and search.seconds < last:
             best = sweep(search, best, effects, self.gain, lambda: search.seconds >= last)
+            gained = gained or best is not None
+        return gained
 
     def _tidy(self, search: Search, start: Visit) -> None:
         """Take out what cancels between neighbours of the best graph so far."""

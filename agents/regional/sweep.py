@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from agents.base import Action, Search, Visit, action_of
 from agents.regional.effects import Effects
 from agents.regional.spots import MOST_SITES, Step, take
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph
+from graph_rewrite.rule import Rule
 
 WORST = -0.5
 """Share of its window's time that a rule may lose by itself to be tried everywhere: what it costs may cancel."""
@@ -40,21 +41,43 @@ def _less(site: Site) -> bool:
     return inserted < removed
 
 
+def carry_on(
+    search: Search, graph: Graph, actions: tuple[Action, ...], rules: Collection[str], since: int
+) -> tuple[Graph, tuple[Action, ...]]:
+    """Rewrites by these rules as long as they match nodes with ids from `since` on, or readers of what these compute."""
+    for _ in range(MOST_SITES):
+        found = (c for c in search.problem.rewriter.candidates(graph) if c.rule in rules and _reads(c, graph, since))
+        candidate = max(found, key=lambda c: c.count, default=None) if search.can_apply else None
+        after = None if candidate is None else search.apply(candidate)
+        if candidate is None or after is None or after.hash == graph.hash:
+            break
+        graph, actions = after, (*actions, action_of(candidate))
+    return graph, actions
+
+
+def _reads(candidate: Candidate, graph: Graph, since: int) -> bool:
+    matched = [node for site in candidate.sites for node in site.match.nodes]
+    read = (graph.producer.get(value, -1) for node in matched for value in node.inputs if value is not None)
+    return any(node.id >= since for node in matched) or any(producer >= since for producer in read)
+
+
 def sweep(search: Search, start: Visit, effects: Effects, worth: float, until: Callable[[], bool]) -> Visit | None:
-    """Each rule at all its sites, and what cancels then, measured end to end where something did: the best of these
-    graphs, if it is faster than `start` by the share `worth`.
+    """Each rule at all its sites, what carries it on, and what cancels then, measured end to end where something did:
+    the best of these graphs, if it is faster than `start` by the share `worth`.
 
     Rules that lose too much by themselves are left out, and those without several sites: windows saw all of these.
     """
     best = start
-    for rule, family in _rules(search, start.graph, effects):
+    for rule in _rules(search, start.graph, effects):
         if until() or not search.can_measure:
             break
         everywhere = frozenset(start.graph.nodes)
-        taken = take(search, start.graph, Step("", rule, family), everywhere)
+        taken = take(search, start.graph, Step("", rule.name, rule.family), everywhere)
         if taken is None:
             continue
-        graph, actions = tidy(search, taken[0], (*start.actions, *taken[1]), start.graph.next_id)
+        since = start.graph.next_id
+        carried = carry_on(search, taken[0], (*start.actions, *taken[1]), rule.carried_by, since)
+        graph, actions = tidy(search, *carried, since)
         if graph is taken[0] or graph.hash == start.graph.hash:
             continue
         latency = search.measure(graph, actions)
@@ -63,9 +86,9 @@ def sweep(search: Search, start: Visit, effects: Effects, worth: float, until: C
     return None if best is start else best
 
 
-def _rules(search: Search, graph: Graph, effects: Effects) -> list[tuple[str, str]]:
-    """Names and families of rules with several sites, those first that gained most by themselves."""
-    sites: Counter[tuple[str, str]] = Counter()
-    sites.update((site.rule.name, site.rule.family) for site in search.problem.rewriter.sites(graph))
-    expected = {rule: effects.expected([(rule[0],)], 0.0, 0.0, 0.0) for rule, count in sites.items() if count > 1}
-    return sorted((rule for rule, gain in expected.items() if gain > WORST), key=lambda rule: -expected[rule])
+def _rules(search: Search, graph: Graph, effects: Effects) -> list[Rule]:
+    """Rules with several sites, first those that others carry on, then those that gained most by themselves."""
+    sites = Counter(site.rule for site in search.problem.rewriter.sites(graph))
+    expected = {rule: effects.expected([(rule.name,)], 0.0, 0.0, 0.0) for rule, count in sites.items() if count > 1}
+    found = [rule for rule, gain in expected.items() if gain > WORST or rule.carried_by]
+    return sorted(found, key=lambda rule: (not rule.carried_by, -expected[rule]))

@@ -71,6 +71,11 @@ class PadConvChannels(_Padding):
     """Conv(x, w, b) = Slice(Conv(x, Pad(w), Pad(b)), first channels), w and b constant, padded with zeros to a multiple
     of 16 filters"""
 
+    carried_by = (
+        "ChannelSliceAfterUnary", "ChannelSliceAfterPool", "ChannelSlicesAfterBinary", "ChannelSliceAfterBatchNorm",
+        "ConvOfChannelSlice", "DepthwiseConvOfChannelSlice", "ConvOfConcatOfChannelSlices",
+    )  # fmt: skip
+
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
         return op.Conv(x, w, b, _label="conv")
 
