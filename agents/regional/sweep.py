@@ -44,7 +44,7 @@ def _less(site: Site) -> bool:
 def carry_on(
     search: Search, graph: Graph, actions: tuple[Action, ...], rules: Collection[str], since: int
 ) -> tuple[Graph, tuple[Action, ...]]:
-    """Rewrites by these rules as long as they match nodes with ids from `since` on, or readers of what these compute."""
+    """Rewrites by these rules as long as they match nodes with ids from `since` on, or their readers."""
     for _ in range(MOST_SITES):
         found = (c for c in search.problem.rewriter.candidates(graph) if c.rule in rules and _reads(c, graph, since))
         candidate = max(found, key=lambda c: c.count, default=None) if search.can_apply else None

@@ -20,7 +20,7 @@ from graph_rewrite.rule import Rule
 from tests.agents.toys import problem_on
 from tests.envs.fakes import _write
 
-MS = {"Relu": 5.0, "LeakyRelu": 2.0, "Transpose": 2.5}
+MS = {"Relu": 5.0, "LeakyRelu": 2.0, "Transpose": 2.5, "Tanh": 1.0}
 
 
 class ReluInOtherLayout(Rule):
@@ -45,6 +45,18 @@ class TransposesCancel(Rule):
 
     def target(self, op: Any, m: Any, x: Any) -> Any:
         return x
+
+
+class TransposeAfterTanh(Rule):
+    """Tanh(Transpose(x)) = Transpose(Tanh(x))"""
+
+    family = "toy_layout"
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Tanh(op.Transpose(x, perm=op.attr("p")))
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Transpose(op.Tanh(x), perm=m.attr("p"))
 
 
 def cost(graph: Graph) -> float:
@@ -109,3 +121,31 @@ def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:
     same, none = tidy(search, after, (), after.next_id)
     assert same is after
     assert none == ()
+
+
+@pytest.mark.parametrize("carried_by", [(), ("TransposeAfterTanh",)])
+def test_what_carries_a_rule_on_is_tried_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried_by: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(ReluInOtherLayout, "carried_by", carried_by)
+    names = ["x", *"abcdef", "y"]
+    ops = ["Relu", "Tanh"] * 3 + ["Relu"]
+    nodes = [helper.make_node(op, [x], [y], f"node_{y}") for op, (x, y) in zip(ops, pairwise(names), strict=True)]
+    path = _write(tmp_path / "between.onnx", nodes, [], (2, 3), "y")
+    rules = (ReluInOtherLayout(), TransposesCancel(), TransposeAfterTanh())
+    problem = problem_on(path, tmp_path, Rewriter(rules, granularity="both", deployment=False), cost=cost)
+    search, effects = started(problem), Effects()
+    effects.record([("ReluInOtherLayout",)], 0.0 if not carried_by else -0.9)
+    assert search.best is not None
+    found = sweep(search, search.best, effects, 0.002, lambda: False)
+    if not carried_by:
+        assert found is None
+        return
+    assert found is not None
+    assert [node.op for node in found.graph.order()] == [
+        "Transpose",
+        *["LeakyRelu", "Tanh"] * 3,
+        "LeakyRelu",
+        "Transpose",
+    ]
+    assert replay(problem, [action.key for action in found.actions]).hash == found.graph.hash
