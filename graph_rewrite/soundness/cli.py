@@ -248,7 +248,7 @@ def _print(console: Console, found: Sequence[Outcome], command: Verify) -> None:
     table = Table(box=box.SIMPLE, pad_edge=False)
     for column in ("rule", "method", "instances", "worst error", "certificate"):
         numeric = column in ("instances", "worst error")
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=column == "rule")
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=column != "method")
     listed = found if len(found) <= _MOST_LISTED else [outcome for outcome in found if outcome.problem]
     for outcome in listed:
         table.add_row(*_row(outcome, command.write))
