@@ -41,9 +41,9 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
     """Keeps the actions that led to the fastest graph so far, and begins a share of the episodes on that path.
 
     A new best is measured again before it counts: the fastest of many quick measurements is partly luck, and what is
-    found so stands from then on. `info["confirmed_speedup"]` is that of the best path's end. An episode that goes on from
-    the path's end first takes an action that was not tried there, and ends with the first that gains nothing: a look at
-    the neighbours of the best graph, one by one. The others go on as ever.
+    found so stands from then on. `info["confirmed_speedup"]` is that of the best path's end. An episode that goes on
+    from the path's end first takes an action that was not tried there, and ends with the first that gains nothing: a
+    look at the neighbours of the best graph, one by one. The others go on as ever.
 
     Args:
         env: a GraphRewriteEnv.
