@@ -104,6 +104,10 @@ class Search:
         process of this machine had measured anything."""
         return unblocked_time() - self._start + self._charged
 
+    def after(self, share: float) -> float:
+        """Where `seconds` will stand when this share of what is left of the budget's is spent."""
+        return self.seconds + share * (self.budget.seconds - self.seconds)
+
     @property
     def can_measure(self) -> bool:
         """Whether the budget has a measurement and time left."""

@@ -34,7 +34,7 @@ def search_deployment(
     best = search.best if start is None else start
     if best is None or not search.problem.rewriter.deployment:
         return best
-    tried, last = {best.graph.hash}, search.seconds + share * (search.budget.seconds - search.seconds)
+    tried, last = {best.graph.hash}, search.after(share)
     gained = True
     while gained and not search.exhausted and search.seconds < last:
         gained = False

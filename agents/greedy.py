@@ -85,7 +85,7 @@ class GreedyAgent:
             share = self.round_share / (len(level) - number)
             left = search.budget.measurements - search.measurements
             last_count = search.measurements + max(1, int(left * share))
-            last_second = search.seconds + (search.budget.seconds - search.seconds) * share
+            last_second = search.after(share)
             for candidate in ordered(search.problem.rewriter.candidates(step.graph), rng):
                 if search.exhausted or search.measurements >= last_count or search.seconds >= last_second:
                     break

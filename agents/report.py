@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,17 +27,14 @@ def training_display(console: Console, total: int) -> Iterator[Any]:
         TextColumn("{task.fields[status]}"), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, refresh_per_second=2) as bar:
-        task = bar.add_task("training", total=total, status="")
-        shown = [0.0]
+        task, log = bar.add_task("training", total=total, status=""), _log(console)
 
         def update(progress: TrainingProgress) -> None:
             status = (
                 f"episode {progress.episodes}  reward {progress.mean_reward:+.2f}  best x{progress.best_speedup:.3f}"
             )
             bar.update(task, completed=progress.timesteps, status=status)
-            if not console.is_terminal and progress.seconds - shown[0] >= EVERY:
-                shown[0] = progress.seconds
-                console.print(f"  {progress.seconds:4.0f} s  step {progress.timesteps}/{total}  {status}")
+            log(progress.seconds, f"  {progress.seconds:4.0f} s  step {progress.timesteps}/{total}  {status}")
 
         yield update
 
@@ -46,7 +43,7 @@ def training_display(console: Console, total: int) -> Iterator[Any]:
 def search_display(console: Console, agent: str) -> Iterator[Any]:
     """A line that tells how a search stands, in a file one every `EVERY` seconds; yields what updates it."""
     with console.status(f"{agent}: searching") as status:
-        shown = [0.0]
+        log = _log(console)
 
         def update(search: Search) -> None:
             best = search.best
@@ -56,11 +53,22 @@ def search_display(console: Console, agent: str) -> Iterator[Any]:
                 f"{_applications(search)}{search.seconds:.0f}/{search.budget.seconds:.0f} s, best x{speedup:.3f}"
             )
             status.update(line)
-            if not console.is_terminal and search.seconds - shown[0] >= EVERY:
-                shown[0] = search.seconds
-                console.print(line, soft_wrap=True, markup=False)
+            log(search.seconds, line)
 
         yield update
+
+
+def _log(console: Console) -> Callable[[float, str], None]:
+    """Prints a line with the seconds at which it holds, one every `EVERY` seconds, where the console is no terminal."""
+    shown = 0.0
+
+    def log(seconds: float, line: str) -> None:
+        nonlocal shown
+        if not console.is_terminal and seconds - shown >= EVERY:
+            shown = seconds
+            console.print(line, soft_wrap=True, markup=False)
+
+    return log
 
 
 def _applications(search: Search) -> str:

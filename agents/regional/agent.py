@@ -117,10 +117,10 @@ class RegionalAgent:
         problem = search.problem
         found = [s for s in spots(problem.rewriter, start.graph, self.margin) if s.key not in tried]
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, self.depth)
-        deadline = search.seconds + self.share * (search.budget.seconds - search.seconds)
+        deadline = search.after(self.share)
         forms = screen.run(found, lambda: search.seconds >= deadline)
         tried |= screen.tried
-        last = search.seconds + RETIMED * (search.budget.seconds - search.seconds)
+        last = search.after(RETIMED)
         plan = choose(finals(search, careful, forms, lambda: search.seconds >= last))
         if not plan or search.exhausted:
             return False
@@ -152,7 +152,7 @@ class RegionalAgent:
     def _sweep(self, search: Search, effects: Effects) -> bool:
         """Rules that pay only at all their sites together, from the best graph on; whether that gained."""
         best, gained = search.best, False
-        last = search.seconds + self.share * (search.budget.seconds - search.seconds)
+        last = search.after(self.share)
         while best is not None and best.latency.ok and search.seconds < last:
             best = sweep(search, best, effects, self.gain, lambda: search.seconds >= last)
             gained = gained or best is not None
@@ -170,7 +170,7 @@ class RegionalAgent:
     def _refine(self, search: Search, timer: Timer, start: Visit, built: Built) -> None:
         """Take choices out one by one, those that save least beside their interval first, and leave out those without
         which the model is faster."""
-        deadline = search.seconds + REFINED * (search.budget.seconds - search.seconds)
+        deadline = search.after(REFINED)
         changed = False
         for form in sorted(built.forms, key=lambda form: form.saved - form.half):
             if search.seconds >= deadline or len(built.forms) < 2:

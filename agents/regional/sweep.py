@@ -19,14 +19,11 @@ WORST = -0.5
 def tidy(search: Search, graph: Graph, actions: tuple[Action, ...], since: int) -> tuple[Graph, tuple[Action, ...]]:
     """Rewrites that take operators away and bring none, as long as there are some at nodes with ids from `since` on:
     what rewrites put between neighbours, such as a change of layout and its inverse, meets here."""
-    for _ in range(MOST_SITES):
-        found = (c for c in search.problem.rewriter.candidates(graph) if _eliminates(c, since))
-        candidate = max(found, key=lambda c: c.count, default=None) if search.can_apply else None
-        after = None if candidate is None else search.apply(candidate)
-        if candidate is None or after is None or len(after.nodes) >= len(graph.nodes):
-            break
-        graph, actions = after, (*actions, action_of(candidate))
-    return graph, actions
+    return _repeat(
+        search, graph, actions,
+        wanted=lambda candidate, _: _eliminates(candidate, since),
+        progress=lambda before, after: len(after.nodes) < len(before.nodes),
+    )  # fmt: skip
 
 
 def _eliminates(candidate: Candidate, since: int) -> bool:
@@ -45,11 +42,27 @@ def carry_on(
     search: Search, graph: Graph, actions: tuple[Action, ...], rules: Collection[str], since: int
 ) -> tuple[Graph, tuple[Action, ...]]:
     """Rewrites by these rules as long as they match nodes with ids from `since` on, or their readers."""
+    return _repeat(
+        search, graph, actions,
+        wanted=lambda candidate, here: candidate.rule in rules and _reads(candidate, here, since),
+        progress=lambda before, after: after.hash != before.hash,
+    )  # fmt: skip
+
+
+def _repeat(
+    search: Search,
+    graph: Graph,
+    actions: tuple[Action, ...],
+    wanted: Callable[[Candidate, Graph], bool],
+    progress: Callable[[Graph, Graph], bool],
+) -> tuple[Graph, tuple[Action, ...]]:
+    """Of the candidates that are wanted in a graph the one with the most sites, again and again while that is progress
+    from the graph before to the one after."""
     for _ in range(MOST_SITES):
-        found = (c for c in search.problem.rewriter.candidates(graph) if c.rule in rules and _reads(c, graph, since))
+        found = (c for c in search.problem.rewriter.candidates(graph) if wanted(c, graph))
         candidate = max(found, key=lambda c: c.count, default=None) if search.can_apply else None
         after = None if candidate is None else search.apply(candidate)
-        if candidate is None or after is None or after.hash == graph.hash:
+        if candidate is None or after is None or not progress(graph, after):
             break
         graph, actions = after, (*actions, action_of(candidate))
     return graph, actions
