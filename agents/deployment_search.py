@@ -19,8 +19,9 @@ def search_deployment(
     """Refuse or keep ONNX Runtime's optimisers one by one on the best measured graph, with what the budget has left.
 
     Hill climbing by first improvement: a choice that gains more than `margin` is kept and the round goes on from
-    there; a whole round without a gain ends it. Graphs are recorded in `search` with the actions that lead to them.
-    Where the problem has no deployment choices (`--fixed-deployment`), nothing happens.
+    there; a whole round without a gain ends it. Refusing an optimiser that does nothing here is not tried. Graphs are
+    recorded in `search` with the actions that lead to them. Where the problem has no deployment choices
+    (`--fixed-deployment`), nothing happens.
 
     Args:
         search: the search that is about to conclude.
@@ -41,7 +42,7 @@ def search_deployment(
         for label in [choice.label for choice in deployment_candidates(best.graph)]:
             # What another choice made possible or impossible since the round began is told by the current graph.
             candidate = next((c for c in deployment_candidates(best.graph) if c.label == label), None)
-            if candidate is None or search.exhausted or search.seconds >= last:
+            if candidate is None or search.exhausted or search.seconds >= last or _idle(search, candidate):
                 continue
             graph = search.apply(candidate)
             if graph is None or graph.hash in tried:
@@ -51,6 +52,13 @@ def search_deployment(
             if latency.ok and latency.speedup > best.latency.speedup * (1.0 + margin):
                 best, gained = Visit(graph, latency, (*best.actions, action_of(candidate))), True
     return best
+
+
+def _idle(search: Search, candidate: Candidate) -> bool:
+    """Whether a candidate refuses optimisers of which none changes the graph."""
+    refused = candidate.disabled_optimizers - candidate.graph.disabled_optimizers
+    active = search.problem.active_optimizers(candidate.graph) if refused else None
+    return active is not None and not refused & active
 
 
 def deployment_candidates(graph: Graph) -> list[Candidate]:

@@ -5,6 +5,7 @@
 Validation: each rewrite of all sites of a class is timed by regions and as whole models, with the same clock. A/A: each
 kind of region is timed against itself (regional), and the whole model against itself with an idle optimiser refused
 (end to end, both efforts); an interval that leaves zero out is a false positive, of which 2.5% on each side are wanted.
+Resolution: how often a rewrite whose effect is `EFFECT` of the model or more is told from none within `WITHIN_S`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ from graph_rewrite.models import Model, open_model
 from graph_rewrite.rewriter import Rewriter
 from graph_rewrite.rules import rule_set
 
+EFFECT = 0.002
+"""Share of the model's latency that the regional meter should resolve."""
+WITHIN_S = 3.0
+"""Seconds within which it should."""
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -42,6 +48,8 @@ class Arguments:
     """Most rewrites that are compared with whole models."""
     whole_s: float = 4.0
     """Seconds for each comparison of whole models."""
+    resolution: float = EFFECT / 2
+    """Half-width of the interval, as a share of the model's latency, at which the regional meter stops."""
     repeats: int = 100
     """A/A comparisons of regions."""
     whole_repeats: int = 10
@@ -68,13 +76,24 @@ class Pair:
 @dataclass(frozen=True)
 class FalsePositives:
     """A/A comparisons by one meter: how many, how many with an interval that leaves zero out, the median half-width
-    relative to the model's latency, and the median seconds that one took."""
+    relative to the model's latency, the median seconds that one took, and how many had a half-width below `EFFECT`
+    within `WITHIN_S`."""
 
     meter: str
     comparisons: int
     positive: int
     half_width: float
     took_s: float
+    resolved: int
+
+
+def false_positives(meter: str, found: list[tuple[bool, float, float]]) -> FalsePositives:
+    """Of comparisons: whether the interval leaves zero out, its half-width relative to the model's latency, seconds."""
+    positive, widths, seconds = zip(*found, strict=True)
+    resolved = sum(width < EFFECT and took <= WITHIN_S for _, width, took in found)
+    return FalsePositives(
+        meter, len(found), sum(positive), statistics.median(widths), statistics.median(seconds), resolved
+    )
 
 
 def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.random.Generator) -> list[Pair]:
@@ -111,7 +130,8 @@ def half(difference: Difference) -> float:
 def regions_against_themselves(
     model: Model, meter: RegionalMeter, whole_s: float, repeats: int, rng: np.random.Generator
 ) -> FalsePositives:
-    """A/A comparisons of the regions that rewrites of `model` change; `whole_s` is the model's latency in seconds."""
+    """A/A comparisons of the regions that rewrites of `model` change, each as often as the model has it; `whole_s` is
+    the model's latency in seconds."""
     candidates = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
     kinds: dict[str, Cut] = {}
     for candidate in candidates:
@@ -120,29 +140,28 @@ def regions_against_themselves(
         except NotCuttable:
             continue
     names = sorted(kinds)
-    found, seconds = [], []
+    found = []
     for _ in range(repeats):
         cut = kinds[names[int(rng.integers(len(names)))]]
         started = time.monotonic()
-        found.append(meter.time(Cut(cut.before, cut.before, 1, cut.key), anew=True))
-        seconds.append(time.monotonic() - started)
-    positive = sum(not entry.ci95[0] <= 0.0 <= entry.ci95[1] for entry in found)
-    width = statistics.median(half(entry) / whole_s for entry in found)
-    return FalsePositives("regional", repeats, positive, width, statistics.median(seconds))
+        entry = meter.time(Cut(cut.before, cut.before, cut.count, cut.key), anew=True)
+        took = time.monotonic() - started
+        found.append((not entry.ci95[0] <= 0.0 <= entry.ci95[1], half(entry) / whole_s, took))
+    return false_positives("regional", found)
 
 
 def model_against_itself(model: Model, folder: Path, effort: Effort, repeats: int) -> FalsePositives:
     """A/A comparisons of a whole model: refusing an optimiser that changes nothing gives the same session."""
-    positive, widths, seconds = 0, [], []
+    found = []
     with ort_meter(model, Deployment(), folder) as meter:
         idle = sorted(set(OPTIMIZERS) - meter.active_optimizers(model.original))
         for name in idle[:repeats]:
             started = time.monotonic()
             latency = meter.measure(model.original.with_disabled_optimizers({name}), effort)
-            seconds.append(time.monotonic() - started)
-            positive += not latency.ci95[0] <= 1.0 <= latency.ci95[1]
-            widths.append((latency.ci95[1] - latency.ci95[0]) / 2)
-    return FalsePositives(effort, len(widths), positive, statistics.median(widths), statistics.median(seconds))
+            took = time.monotonic() - started
+            low, high = latency.ci95
+            found.append((not low <= 1.0 <= high, (high - low) / 2, took))
+    return false_positives(effort, found)
 
 
 def agreement(pairs: list[Pair], whole_s: float) -> dict[str, float]:
@@ -159,14 +178,29 @@ def agreement(pairs: list[Pair], whole_s: float) -> dict[str, float]:
     }
 
 
+def resolution(pairs: list[Pair], whole_s: float) -> dict[str, float]:
+    """Of the rewrites whose effect is `EFFECT` or more by either measurement: how many, how many of them the regional
+    meter told from none, and within `WITHIN_S`; the 90th percentiles of the seconds that it took
+    and of the interval's half-width relative to the model's latency."""
+    large = [pair for pair in pairs if max(abs(pair.regional), abs(pair.whole) - pair.whole_half) >= EFFECT * whole_s]
+    told = [pair for pair in large if abs(pair.regional) > pair.regional_half]
+    return {
+        "effects": len(large),
+        "told": len(told),
+        "told_in_time": sum(pair.regional_took_s <= WITHIN_S for pair in told),
+        "p90_took_s": float(np.percentile([pair.regional_took_s for pair in pairs], 90)),
+        "p90_half_width": float(np.percentile([pair.regional_half / whole_s for pair in pairs], 90)),
+    }
+
+
 def measure(arguments: Arguments) -> dict[str, Any]:
     """All figures, as plain values."""
     rng = np.random.default_rng(arguments.seed)
     model = open_model(arguments.model)
     with tempfile.TemporaryDirectory(prefix="rewritegym-regional-") as folder:
         with RegionalMeter(workspace=folder) as meter:
-            same = meter.time(Cut(model.graph, model.graph, 1, "whole"), arguments.whole_s)
-            whole_s = same.region_seconds
+            whole_s = meter.time(Cut(model.graph, model.graph, 1, "whole"), arguments.whole_s).region_seconds
+        with RegionalMeter(workspace=folder, resolution_s=arguments.resolution * whole_s) as meter:
             pairs = validate(model, meter, arguments, rng)
             false = [regions_against_themselves(model, meter, whole_s, arguments.repeats, rng)]
         efforts: tuple[Effort, ...] = ("screen", "full") if arguments.whole_repeats else ()
@@ -176,6 +210,7 @@ def measure(arguments: Arguments) -> dict[str, Any]:
         "latency_s": whole_s,
         "pairs": [asdict(pair) for pair in pairs],
         "agreement": agreement(pairs, whole_s) if len(pairs) > 1 else None,
+        "resolution": resolution(pairs, whole_s) if pairs else None,
         "false_positives": [asdict(entry) for entry in false],
     }
 
@@ -189,12 +224,14 @@ def show(found: dict[str, Any], console: Console) -> None:
         figures = (pair[name] for name in ("regional", "regional_half", "whole", "whole_half"))
         table.add_row(pair["rewrite"][:60], str(pair["sites"]), *(f"{1e6 * figure:.0f}" for figure in figures))
     console.print(table)
-    if found["agreement"] is not None:
-        console.print(", ".join(f"{name} {value:.4f}" for name, value in found["agreement"].items()))
+    for name in ("agreement", "resolution"):
+        if found[name] is not None:
+            console.print(f"{name}:", ", ".join(f"{key} {value:.4g}" for key, value in found[name].items()))
     for entry in found["false_positives"]:
         console.print(
             f"A/A {entry['meter']}: {entry['positive']} of {entry['comparisons']} positive, half-width"
-            f" {entry['half_width']:.3%} of the model, {entry['took_s']:.2f} s each"
+            f" {entry['half_width']:.3%} of the model, {entry['took_s']:.2f} s each, {entry['resolved']} below"
+            f" {EFFECT:.1%} within {WITHIN_S:.0f} s"
         )
 
 

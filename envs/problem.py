@@ -48,6 +48,7 @@ class Problem:
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[str, Latency] = field(default_factory=dict, repr=False)
+    _active: dict[str, frozenset[str] | None] = field(default_factory=dict, repr=False)
 
     def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
         """The latency of a graph; for one graph and effort the same value every time.
@@ -91,6 +92,17 @@ class Problem:
         confirmed = self.confirm(graph)
         self._memo[graph.hash, "screen"] = confirmed
         return confirmed
+
+    def active_optimizers(self, graph: Graph) -> frozenset[str] | None:
+        """Optimisers of ONNX Runtime that change a graph as deployed: refusing any other gives the same model, and what
+        a measurement says of it is noise. None where the meter cannot tell, or the graph cannot be built."""
+        if graph.hash not in self._active:
+            ask = getattr(self.meter, "active_optimizers", None)
+            try:
+                self._active[graph.hash] = None if ask is None else ask(graph)
+            except (RuntimeError, ValueError, NotImplementedError, OSError):
+                self._active[graph.hash] = None
+        return self._active[graph.hash]
 
     @property
     def measurements(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,6 +70,8 @@ class Rewriter:
         self.deployment = deployment
         self.domains = domains
         self._index = PatternIndex([rule.pattern for rule in self.rules])
+        self._narrowed: dict[frozenset[str], Rewriter] = {}
+        self._hidden: dict[str, bool] = {}
 
     def candidates(self, graph: Graph) -> Candidates:
         """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
@@ -85,6 +87,36 @@ class Rewriter:
         listing = self._state(graph).listing
         cyclic = listing.cyclic(graph)
         return [site for site in listing.sites if site not in cyclic] if cyclic else listing.sites
+
+    def candidates_by(self, graph: Graph, rules: Collection[str]) -> list[Candidate]:
+        """The candidates among `candidates(graph)` that are by one of these rules, in their order, for less: no others
+        are listed, so that many steps by few rules take the time of these alone.
+
+        Where another rule that comes first leads to the same graph, that one is listed: told from one site of a class.
+        """
+        wanted = frozenset(rules)
+        narrowed = self._narrowed.get(wanted)
+        if narrowed is None:
+            kept = [rule for rule in self.rules if rule.name in wanted]
+            narrowed = self._narrowed[wanted] = Rewriter(kept, self.granularity, False, self.domains)
+        return [c for c in narrowed.candidates(graph) if not self._is_hidden(graph, c.site)]
+
+    def _is_hidden(self, graph: Graph, site: Site) -> bool:
+        """Whether a rule that comes before the site's leads to the same graph."""
+        known = self._hidden.get(site.class_key)
+        if known is None:
+            nodes = {node.id: node for node in (*site.match.nodes, *site.removed)}
+            known = any(self._has_twin(graph, node, site) for _, node in sorted(nodes.items()))
+            self._hidden[site.class_key] = known
+        return known
+
+    def _has_twin(self, graph: Graph, anchor: Node, site: Site) -> bool:
+        for index, rule in self._plausible(graph, anchor, set()):
+            if rule is site.rule:
+                return False
+            if any(twin.key == site.key for twin in self._try(graph, anchor, index, rule).sites):
+                return True
+        return False
 
     def explain(self, graph: Graph) -> list[Refusal]:
         """Near misses: places where a rule's pattern occurs but the rule does not apply, with the reason."""
@@ -127,22 +159,21 @@ class Rewriter:
         state: _State | None = graph.memo.get(key)
         if state is not None:
             return state
-        edit = edit_of(graph)
-        before: _State | None = None if edit is None else edit[0].memo.get(key)
-        if edit is None or before is None:
+        known = _known_before(graph, key)
+        if known is None:
             state = _State({}, {}, Listing())
             for node in graph.order():
                 self._match(graph, node, state, {}, frozenset())
             state.listing = self._listing(graph, state)
         else:
-            state = self._updated(graph, edit[1], before)
+            state = self._updated(graph, *known)
         graph.memo[key] = state
         return state
 
     def _listing(self, graph: Graph, state: _State) -> Listing:
         return listing_of(graph, (state.sites(anchor) for anchor in state.tried))
 
-    def _updated(self, graph: Graph, delta: GraphDelta, before: _State) -> _State:
+    def _updated(self, graph: Graph, before: _State, delta: GraphDelta) -> _State:
         fresh = delta.rewired.union(delta.inserted)
         affected = set(fresh)
         readers = before.readers.copy()
@@ -209,3 +240,28 @@ class Rewriter:
         """Rules that the anchor's operator and what its inputs come from don't rule out, in their order."""
         for index in self._index.plausible(graph, anchor, reads):
             yield index, self.rules[index]
+
+
+def _known_before(graph: Graph, key: object) -> tuple[_State, GraphDelta] | None:
+    """The state of the nearest graph before this one that has one, and all that changed since."""
+    deltas: list[GraphDelta] = []
+    here = graph
+    while (edit := edit_of(here)) is not None:
+        here, delta = edit
+        deltas.append(delta)
+        if (state := here.memo.get(key)) is not None:
+            return state, _together(graph, deltas[::-1])
+    return None
+
+
+def _together(graph: Graph, deltas: list[GraphDelta]) -> GraphDelta:
+    """Several edits, one after another, as one that led to `graph`."""
+    if len(deltas) == 1:
+        return deltas[0]
+    return GraphDelta(
+        frozenset().union(*(delta.removed for delta in deltas)),
+        tuple(node for delta in deltas for node in delta.inserted if node in graph.nodes),
+        frozenset(node for delta in deltas for node in delta.rewired if node in graph.nodes),
+        frozenset().union(*(delta.touched for delta in deltas)),
+        any(delta.reranked for delta in deltas),
+    )

@@ -28,6 +28,10 @@ RETIMED = 0.3
 REFINED = 0.2
 """Share of the seconds that are left after a round's judgement for taking forms out again: each of these compares whole
 models, and finds less than what the next round's screen does."""
+SURE = 0.02
+"""What a deployment choice must gain for the search to begin with it: windows are timed under it ever after, and what
+noise refused there is missing in all of them. The end of the search goes over the choices again, with a smaller
+margin."""
 TIMEOUT_S = 120.0
 """Seconds without progress after which a window counts as hanging: on a busy machine large ones take long."""
 
@@ -87,7 +91,7 @@ class RegionalAgent:
         """Nothing is drawn at random: `seed` changes nothing."""
         search = Search(problem, budget, progress)
         search.measure(problem.model.graph, ())
-        search_deployment(search, share=0.1)
+        search_deployment(search, margin=SURE, share=0.1)
         scan, careful = self._timer(problem, SCAN), self._timer(problem, FINAL)
         try:
             effects, tried = Effects(), set[str]()

@@ -98,7 +98,7 @@ def take(
     """
     actions, inserted = list[Action](), set[int]()
     while search.can_apply:
-        offered = [c for c in search.problem.rewriter.candidates(graph) if c.sites and c.rule == step.rule]
+        offered = search.problem.rewriter.candidates_by(graph, (step.rule,))
         offered = [c for c in offered if any(n.id in near for site in c.sites for n in site.match.nodes)]
         if not offered:
             break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from agents.base import Action, Search, Visit, action_of
 from agents.regional.effects import Effects
@@ -21,7 +21,7 @@ def tidy(search: Search, graph: Graph, actions: tuple[Action, ...], since: int) 
     what rewrites put between neighbours, such as a change of layout and its inverse, meets here."""
     return _repeat(
         search, graph, actions,
-        wanted=lambda candidate, _: _eliminates(candidate, since),
+        offered=lambda here: (c for c in search.problem.rewriter.candidates(here) if _eliminates(c, since)),
         progress=lambda before, after: len(after.nodes) < len(before.nodes),
     )  # fmt: skip
 
@@ -44,7 +44,9 @@ def carry_on(
     """Rewrites by these rules as long as they match nodes with ids from `since` on, or their readers."""
     return _repeat(
         search, graph, actions,
-        wanted=lambda candidate, here: candidate.rule in rules and _reads(candidate, here, since),
+        offered=lambda here: (
+            c for c in search.problem.rewriter.candidates_by(here, rules) if _reads(c, here, since)
+        ),
         progress=lambda before, after: after.hash != before.hash,
     )  # fmt: skip
 
@@ -53,14 +55,13 @@ def _repeat(
     search: Search,
     graph: Graph,
     actions: tuple[Action, ...],
-    wanted: Callable[[Candidate, Graph], bool],
+    offered: Callable[[Graph], Iterable[Candidate]],
     progress: Callable[[Graph, Graph], bool],
 ) -> tuple[Graph, tuple[Action, ...]]:
-    """Of the candidates that are wanted in a graph the one with the most sites, again and again while that is progress
-    from the graph before to the one after."""
+    """Of the candidates that are offered for a graph the one with the most sites, again and again while that is
+    progress from the graph before to the one after."""
     for _ in range(MOST_SITES):
-        found = (c for c in search.problem.rewriter.candidates(graph) if wanted(c, graph))
-        candidate = max(found, key=lambda c: c.count, default=None) if search.can_apply else None
+        candidate = max(offered(graph), key=lambda c: c.count, default=None) if search.can_apply else None
         after = None if candidate is None else search.apply(candidate)
         if candidate is None or after is None or not progress(graph, after):
             break

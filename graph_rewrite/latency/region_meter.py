@@ -35,7 +35,7 @@ from graph_rewrite.verify import index_ranges
 
 BATCH = Plan(instances=4, min_instances=4, min_pairs=3, max_pairs=12, warmup=1, target_ci_width=0.0, budget_s=0.4)
 """What is timed before asking again whether it is enough: fresh sessions, few pairs each, since sessions differ."""
-BUDGET_S = 2.5
+BUDGET_S = 2.8
 RESOLUTION = 0.002
 """Half-width of the interval, relative to the region's time, below which no more is timed, where no absolute one is
 wanted."""
@@ -124,7 +124,7 @@ class RegionalMeter:
         margin: neighbours that are cut out with a region, in each direction.
         resolution_s: half-width in seconds per inference at which a difference is known well enough, for instance
             0.1% of the model's latency; by default 0.2% of each region's time.
-        budget_s: seconds after which no further batch is begun, for all regions of a difference together.
+        budget_s: seconds for all regions of a difference together: no further batch is begun that would take longer.
         exchange: time each batch in both orders. Without it a batch takes half the time and may be wrong by a percent.
     """
 
@@ -231,6 +231,7 @@ class RegionalMeter:
         paths: list[Path] = []
         try:
             while True:
+                begin = time.monotonic()
                 with self._lock:
                     paths = paths or [materialize(graph, self.workspace) for graph in (cut.before, cut.after)]
                     blocks += self._batch(paths, deployment, feeds)
@@ -243,7 +244,8 @@ class RegionalMeter:
                 if self.resolution_s is not None:
                     # Independent kinds of regions add up in squares.
                     wanted = self.resolution_s / (cut.count * math.sqrt(kinds))
-                if timing.half <= wanted or time.monotonic() - started >= budget_s:
+                now = time.monotonic()
+                if timing.half <= wanted or (now - started) + (now - begin) > budget_s:
                     return timing
         except OSError as error:
             raise _Failed(f"a region cannot be written into {self.workspace}: {error}") from error

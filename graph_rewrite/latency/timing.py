@@ -22,6 +22,9 @@ Clock = Callable[[], float]
 MIN_SAMPLE_S = 1e-3
 """Runs are repeated until a sample is this long: the clock and the interpreter cost some microseconds each."""
 
+LONG_S = 0.05
+"""Seconds of a run from which one warm-up on the CPU is enough: what further ones warm is small beside it."""
+
 _MAX_REPEATS = 1000
 _CUDA_WARMUP = 3  # cuDNN picks its algorithms in the first run, the memory arena settles in the second.
 _OVERRUN = 4.0  # Times the budget after which even the plan's fewest pairs are not waited for.
@@ -63,13 +66,23 @@ class Runner:
             self._binding.synchronize_outputs()
 
     def warm_up(self, runs: int, clock: Clock = perf_counter) -> float:
-        """Runs a few times untimed; returns the seconds of the last run, an estimate for planning."""
-        seconds = 0.0
-        for _ in range(max(runs, _CUDA_WARMUP if self.cuda else 1)):
-            started = clock()
-            self.run()
-            seconds = clock() - started
-        return seconds
+        """`warm_up` of this session; on CUDA always several runs."""
+        if self.cuda:
+            return warm_up(self.run, max(runs, _CUDA_WARMUP), clock, long_s=math.inf)
+        return warm_up(self.run, runs, clock)
+
+
+def warm_up(run: Run, runs: int, clock: Clock = perf_counter, long_s: float = LONG_S) -> float:
+    """Runs a few times untimed, at least once, and not again after a run of `long_s` seconds; returns the seconds of
+    the last run, an estimate for planning."""
+    seconds = 0.0
+    for _ in range(max(runs, 1)):
+        started = clock()
+        run()
+        seconds = clock() - started
+        if seconds >= long_s:
+            break
+    return seconds
 
 
 def repeats_for(seconds: float) -> int:

@@ -12,7 +12,7 @@ from agents.taso import TasoAgent
 from agents.validate import conclude
 from envs.problem import Problem
 from envs.replay import replay
-from graph_rewrite import Rewriter
+from graph_rewrite import Graph, Rewriter
 from tests.agents.toys import RULES, graph_cost, problem_on
 from tests.envs.fakes import _write
 
@@ -54,6 +54,37 @@ def test_choices_that_gain_are_kept_also_those_that_another_makes_possible(tmp_p
     result = conclude(search, "test")
     assert result.graph.hash == best.graph.hash
     assert replay(problem, [action.key for action in result.actions]).hash == result.graph.hash
+
+
+def test_optimisers_that_do_nothing_here_are_not_measured(tmp_path: Path) -> None:
+    problem = make_problem(tmp_path)
+    asked: list[frozenset[str]] = []
+
+    def active(graph: Graph) -> frozenset[str]:
+        asked.append(graph.disabled_optimizers)
+        return frozenset({"MatMulAddFusion", "BiasGeluFusion"}) - graph.disabled_optimizers
+
+    problem.meter.active_optimizers = active  # type: ignore[attr-defined]
+    search = started(problem, Budget(50, 60.0))
+    best = search_deployment(search)
+    assert best is not None
+    assert best.graph.disabled_optimizers == {"MatMulAddFusion", "BiasGeluFusion"}
+    tried = {name for visit in search.visits.values() for name in visit.graph.disabled_optimizers}
+    assert tried == {"MatMulAddFusion", "BiasGeluFusion"}
+    # Once for each graph that choices were tried on.
+    assert len(asked) == len(set(asked)) == 3
+
+
+def test_where_nothing_can_be_told_all_are_measured(tmp_path: Path) -> None:
+    problem = make_problem(tmp_path)
+
+    def fails(graph: Graph) -> frozenset[str]:
+        raise RuntimeError("cannot be opened")
+
+    problem.meter.active_optimizers = fails  # type: ignore[attr-defined]
+    search = started(problem, Budget(50, 60.0))
+    search_deployment(search)
+    assert any("MatmulTransposeFusion" in visit.graph.disabled_optimizers for visit in search.visits.values())
 
 
 def test_what_it_offers_is_what_the_rewriter_offers(tmp_path: Path) -> None:

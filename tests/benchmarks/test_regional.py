@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.regional import Pair, agreement
+from benchmarks.regional import EFFECT, WITHIN_S, Pair, agreement, resolution
 from tests.envs.fakes import write_tower
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +33,24 @@ def test_intervals_of_both_explain_a_distance() -> None:
     assert agreement([pair(0.0, 1.3), pair(0.0, 1.5)], whole_s=1.0)["explained"] == 0.5
 
 
+def test_resolution_counts_effects_by_either_measurement() -> None:
+    def saved(regional: float, half: float, took_s: float, whole: float, whole_half: float = 0.0) -> Pair:
+        return Pair("rule", 1, regional, half, took_s, whole, whole_half)
+
+    found = resolution(
+        [
+            saved(EFFECT, EFFECT / 2, 1.0, 0.0),
+            saved(-2 * EFFECT, EFFECT / 2, 2 * WITHIN_S, 0.0),  # told, but late
+            saved(EFFECT / 2, EFFECT, 1.0, 2 * EFFECT),  # not told
+            saved(EFFECT / 2, EFFECT / 4, 1.0, 2 * EFFECT, whole_half=3 * EFFECT),  # too small, as far as one can see
+        ],
+        whole_s=1.0,
+    )
+    assert (found["effects"], found["told"], found["told_in_time"]) == (3, 2, 1)
+    assert 1.0 < found["p90_took_s"] < 2 * WITHIN_S
+    assert EFFECT / 2 < found["p90_half_width"] < EFFECT
+
+
 @pytest.mark.slow
 def test_prints_one_json_object_and_nothing_else(tmp_path: Path) -> None:
     model = write_tower(tmp_path / "tower.onnx")
@@ -42,6 +60,6 @@ def test_prints_one_json_object_and_nothing_else(tmp_path: Path) -> None:
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     found = json.loads(done.stdout)
-    assert list(found) == ["model", "latency_s", "pairs", "agreement", "false_positives"]
+    assert list(found) == ["model", "latency_s", "pairs", "agreement", "resolution", "false_positives"]
     assert len(found["pairs"]) == 2
     assert [entry["comparisons"] for entry in found["false_positives"]] == [2]

@@ -67,6 +67,8 @@ class TestEveryRule:
         feeds = feeds_for(model)
         expected = run_graph(start, feeds)
         graph, taken = start, list[Candidate]()
+        late = Rewriter()
+        late.candidates(start)
         for _ in range(data.draw(st.integers(1, 6))):
             found = REWRITER.candidates(graph)
             if not found:
@@ -81,6 +83,7 @@ class TestEveryRule:
             assert_same_outputs(expected, after, feeds, tolerance(graph), taken[-1].description)
             assert_enumeration_is_fresh(REWRITER, after)
             graph = after
+        assert_enumeration_is_fresh(late, graph)
         again, other = forgotten(start), Rewriter()
         for candidate in taken:
             (same,) = [found for found in other.candidates(again) if found.key == candidate.key]
@@ -103,6 +106,17 @@ class TestEveryRule:
                     if isinstance(site, Site) and site.key not in found:
                         refused = {refusal.reason for refusal in REWRITER.explain(graph) if refusal.rule == rule.name}
                         assert any("cycle" in reason for reason in refused), site.description
+
+    @settings(max_examples=20)
+    @given(model=varied_models())
+    def test_candidates_by_few_rules_are_those_among_all(self, model: onnx.ModelProto) -> None:
+        graph, _ = normalise(load(model))
+        found = [candidate for candidate in REWRITER.candidates(graph) if candidate.sites]
+        for rule in all_rules():
+            alone = REWRITER.candidates_by(graph, (rule.name,))
+            assert keys(alone) == keys([c for c in found if c.rule == rule.name]), rule.name
+        few = {candidate.rule for candidate in found[::3]}
+        assert keys(REWRITER.candidates_by(graph, few)) == keys([c for c in found if c.rule in few])
 
     @settings(max_examples=50)
     @given(model=models(max_blocks=4))

@@ -3,9 +3,11 @@
 import gc
 from collections.abc import Callable
 
+import pytest
+
 from graph_rewrite.latency.plan import Plan
 from graph_rewrite.latency.statistics import estimate
-from graph_rewrite.latency.timing import repeats_for, time_alone, time_block
+from graph_rewrite.latency.timing import LONG_S, repeats_for, time_alone, time_block, warm_up
 
 
 class Clock:
@@ -76,3 +78,12 @@ def test_repeats_fill_a_millisecond() -> None:
     assert repeats_for(0.1) == 1
     assert repeats_for(1e-4) == 10
     assert repeats_for(0.0) == 1000
+
+
+def test_long_runs_are_warmed_up_once() -> None:
+    clock = Clock()
+    assert warm_up(clock.run("A", LONG_S / 2), 3, clock) == pytest.approx(LONG_S / 2)
+    assert warm_up(clock.run("B", 2 * LONG_S), 3, clock) == pytest.approx(2 * LONG_S)
+    assert warm_up(clock.run("C", 2 * LONG_S), 3, clock, long_s=1.0) == pytest.approx(2 * LONG_S)
+    assert warm_up(clock.run("D", LONG_S / 2), 0, clock) > 0.0
+    assert clock.log == "AAABCCCD"
