@@ -65,17 +65,19 @@ class GreedyAgent:
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
-        rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
         graph = problem.model.graph
-        level = [Step(graph, (), search.measure(graph, ()).speedup)]
-        best, idle, expanded = level[0].speedup, 0, set[str]()
+        self.climb(search, Step(graph, (), search.measure(graph, ()).speedup), np.random.default_rng(seed))
+        return conclude(search, self.name)
+
+    def climb(self, search: Search, start: Step, rng: np.random.Generator) -> None:
+        """Rounds from a measured graph on, until nothing gains or the budget ends; `search` records what is found."""
+        level, best, idle, expanded = [start], start.speedup, 0, set[str]()
         while level and idle < self.depth and not search.exhausted:
             expanded |= {step.graph.hash for step in level}
             level = [s for s in self._round(search, level, rng) if s.graph.hash not in expanded][: self.beam]
             gains = bool(level) and level[0].speedup > best * (1.0 + self.margin)
             best, idle = (level[0].speedup, 0) if gains else (best, idle + 1)
-        return conclude(search, self.name)
 
     def _round(self, search: Search, level: Sequence[Step], rng: np.random.Generator) -> list[Step]:
         """What the graphs of a level lead to, fastest first, with at most `round_share` of what is left of the budget,

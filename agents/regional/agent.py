@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from agents.base import Budget, OptimizationResult, Search, Visit
 from agents.deployment_search import search_deployment
+from agents.greedy import GreedyAgent, Step
 from agents.regional.effects import Effects
 from agents.regional.finals import finals
 from agents.regional.plan import Built, build, choose, within_limits
@@ -50,8 +53,10 @@ class RegionalAgent:
        end; then operators that cancel between neighbours are taken out.
 
     Where a round gains nothing, single rules at all their sites at once, with those that carry them on, where something
-    cancels between them (`sweep`), and another round where that gains. In the end the deployment choices. Windows are
-    timed on the threads of the deployment; their times are kept on disk by the windows' content.
+    cancels between them (`sweep`), and another round where that gains. What is left of the budget then goes into
+    climbing by whole models (`GreedyAgent`, with a beam and look-ahead), which finds what no window shows, and in the
+    end into the deployment choices. Windows are timed on the threads of the deployment; their times are kept on disk by
+    the windows' content.
 
     Args:
         depth: rewrites in a chain.
@@ -59,6 +64,7 @@ class RegionalAgent:
         share: part of what is left of the budget's seconds that a round's screen may take.
         rounds: most rounds.
         gain: relative gain, end to end, that a round or a refinement must bring.
+        climb: climb by whole models with what the rounds leave of the budget.
         cache: keep times of windows on disk.
         timer: makes what times windows; by default a `RegionalMeter` of the problem's deployment.
 
@@ -75,6 +81,7 @@ class RegionalAgent:
         share: float = 0.5,
         rounds: int = 6,
         gain: float = 0.002,
+        climb: bool = True,
         cache: bool = True,
         timer: Callable[[Problem], Timer] | None = None,
     ) -> None:
@@ -83,12 +90,12 @@ class RegionalAgent:
         if not 0.0 < share < 1.0 or gain < 0.0:
             raise ValueError(f"regional: share must lie between 0 and 1 and gain be 0 or more, got {share} and {gain}")
         self.depth, self.margin, self.share, self.rounds, self.gain = depth, margin, share, rounds, gain
-        self.cache, self.timer = cache, timer
+        self.climb, self.cache, self.timer = climb, cache, timer
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
-        """Nothing is drawn at random: `seed` changes nothing."""
+        """At random, by `seed`, is drawn only what is climbed on."""
         search = Search(problem, budget, progress)
         search.measure(problem.model.graph, ())
         search_deployment(search, margin=SURE, share=0.1)
@@ -102,6 +109,8 @@ class RegionalAgent:
         finally:
             scan.close()
             careful.close()
+        if self.climb:
+            self._climb(search, seed)
         search_deployment(search)
         return conclude(search, self.name)
 
@@ -161,6 +170,13 @@ class RegionalAgent:
             best = sweep(search, best, effects, self.gain, lambda: search.seconds >= last)
             gained = gained or best is not None
         return gained
+
+    def _climb(self, search: Search, seed: int) -> None:
+        """Go on from the best graph so far by measuring whole models."""
+        best = search.best
+        if best is not None and best.latency.ok and not search.exhausted:
+            start = Step(best.graph, best.actions, best.latency.speedup)
+            GreedyAgent(beam=2, lookahead=2).climb(search, start, np.random.default_rng(seed))
 
     def _tidy(self, search: Search, start: Visit) -> None:
         """Take out what cancels between neighbours of the best graph so far."""

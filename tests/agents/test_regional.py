@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ class ExactTimer:
 
 
 def agent_with(timer: ExactTimer, **options: Any) -> RegionalAgent:
-    return RegionalAgent(cache=False, timer=lambda _: timer, **options)
+    """Without the climb at the end, which finds what the windows should."""
+    return RegionalAgent(**{"climb": False, **options}, cache=False, timer=lambda _: timer)
 
 
 @pytest.mark.parametrize("granularity", ["site", "class", "both"])
@@ -100,6 +101,18 @@ def test_a_timer_that_is_wrong_is_found_out_end_to_end(tmp_path: Path) -> None:
 
     result = agent_with(Wrong(), depth=1).optimize(chain_problem(tmp_path, 2), BUDGET)
     assert result.is_original
+
+
+def test_climbing_finds_what_windows_do_not_show(tmp_path: Path) -> None:
+    class Blind(ExactTimer):
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            return replace(ExactTimer.time(self, cut), seconds=0.0, ci95=(0.0, 0.0))
+
+    assert agent_with(Blind()).optimize(chain_problem(tmp_path, 2), BUDGET).is_original
+    problem = chain_problem(tmp_path, 2)
+    result = agent_with(Blind(), climb=True).optimize(problem, BUDGET)
+    assert graph_cost(result.graph) == costs_of_all(2)[0]
+    assert replay(problem, [action.key for action in result.actions]).hash == result.graph.hash
 
 
 @pytest.mark.parametrize(
