@@ -180,8 +180,8 @@ def agreement(pairs: list[Pair], whole_s: float) -> dict[str, float]:
 
 def resolution(pairs: list[Pair], whole_s: float) -> dict[str, float]:
     """Of the rewrites whose effect is `EFFECT` or more by either measurement: how many, how many of them the regional
-    meter told from none, and within `WITHIN_S`; the 90th percentiles of the seconds that it took
-    and of the interval's half-width relative to the model's latency."""
+    meter told from none, and within `WITHIN_S`; the 90th percentiles of the seconds that it took and of the interval's
+    half-width relative to the model's latency."""
     large = [pair for pair in pairs if max(abs(pair.regional), abs(pair.whole) - pair.whole_half) >= EFFECT * whole_s]
     told = [pair for pair in large if abs(pair.regional) > pair.regional_half]
     return {

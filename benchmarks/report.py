@@ -1,10 +1,12 @@
-"""Tables and plots out of run folders, for benchmarks/results/ and docs/.
+"""Tables and plots out of results, for benchmarks/results/ and docs/.
 
     python -m benchmarks.report compare runs/A runs/B --out benchmarks/results/bert
     python -m benchmarks.report curves runs/C --out docs/learning-curves
+    python -m benchmarks.report zoo benchmarks/results/end_to_end-regional-t*.json --out benchmarks/results/zoo
 
 `compare` takes runs of evaluate.py and writes OUT.md, OUT.json and OUT.png (speed-up per agent and seed); `curves`
-takes runs of train.py and writes OUT.png (mean episode reward and best speed-up over timesteps).
+takes runs of train.py and writes OUT.png (mean episode reward and best speed-up over timesteps); `zoo` takes files of
+`benchmarks.end_to_end` and writes OUT.md and OUT.png: a row per model, and the speed-up under each file's setting.
 """
 
 from __future__ import annotations
@@ -36,15 +38,18 @@ HEADINGS = (
     "rewrites",
 )
 
+MOST_RULES = 4
+"""Rules of a result that a row of `zoo` names: those with the most sites."""
+
 
 @dataclass(frozen=True)
 class Arguments:
     """Tables and plots out of run folders."""
 
-    kind: tyro.conf.Positional[Literal["compare", "curves"]]
-    """`compare` for runs of evaluate.py, `curves` for runs of train.py."""
+    kind: tyro.conf.Positional[Literal["compare", "curves", "zoo"]]
+    """`compare` for runs of evaluate.py, `curves` for runs of train.py, `zoo` for files of benchmarks.end_to_end."""
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders, each with a result.json."""
+    """Run folders, each with a result.json; for `zoo` the files themselves, the first of which has the errors."""
     out: Path
     """Where to write, without a suffix."""
 
@@ -117,11 +122,72 @@ def draw_curves(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
     plt.close(figure)
 
 
+def setting_name(setting: Mapping[str, Any]) -> str:
+    """What tells one file of `benchmarks.end_to_end` from another."""
+    threads = "1 thread" if setting["threads"] == 1 else f"{setting['threads']} threads"
+    return threads + (", standard operators" if setting["standard_ops_only"] else "")
+
+
+def zoo_table(files: Sequence[Mapping[str, Any]]) -> str:
+    """A Markdown table with a row per model, the fastest of the first file first, and the speed-up with its 95%
+    interval under the setting of each; error, weights, peak of memory and seconds of search are the first file's."""
+    names = [setting_name(entry["setting"]) for entry in files]
+    rows = [{row["model"]: row for row in entry["results"]} for entry in files]
+    headings = ("model", "original", *names, "error", "weights", "peak", "search", "mostly")
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    for model, row in sorted(rows[0].items(), key=lambda item: -item[1]["speedup"]):
+        grown = [row["memory"]["after"][k] / max(1, row["memory"]["before"][k]) for k in ("weights", "peak")]
+        rules = [rule for rule in row["rule_histogram"] if not rule.startswith(("refuse ", "keep "))]
+        cells = (
+            model, f"{row['baseline_ms']:.3g} ms", *(_gained(found.get(model)) for found in rows),
+            f"{row['max_rel_error']:.0e}", *(f"x{factor:.2f}" for factor in grown), f"{row['seconds']:.0f} s",
+            ", ".join(rules[:MOST_RULES]),
+        )  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _gained(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "not run"
+    low, high = row["speedup_ci95"]
+    return "the original" if row["speedup"] == 1.0 else f"{row['speedup']:.2f} ({low:.2f} to {high:.2f})"
+
+
+def draw_zoo(files: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """A bar per model and file, with its 95% interval, in the order of `zoo_table`."""
+    rows = [{row["model"]: row for row in entry["results"]} for entry in files]
+    models = sorted(rows[0], key=lambda model: -rows[0][model]["speedup"])
+    figure, axes = plt.subplots(figsize=(1.5 + 0.9 * len(models), 4.0), layout="constrained")
+    width = 0.8 / len(files)
+    for k, found in enumerate(rows):
+        shown = [(place, found[model]) for place, model in enumerate(models) if model in found]
+        speedups = [row["speedup"] for _, row in shown]
+        errors = [[max(0.0, row["speedup"] - row["speedup_ci95"][0]) for _, row in shown],
+                  [max(0.0, row["speedup_ci95"][1] - row["speedup"]) for _, row in shown]]  # fmt: skip
+        places = [place + width * (k - (len(files) - 1) / 2) for place, _ in shown]
+        label = setting_name(files[k]["setting"])
+        axes.bar(places, speedups, width, yerr=errors, label=label, error_kw={"lw": 0.8}, color=f"C{k}")
+    axes.axhline(1.0, color="grey", lw=0.8)
+    axes.set_xticks(range(len(models)), models, rotation=30, ha="right", fontsize=8)
+    axes.set_ylabel("speed-up over ORT_ENABLE_ALL")
+    axes.set_ylim(bottom=0.8)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
 def main() -> int:
     """Entry point; returns the exit code."""
     arguments = tyro.cli(Arguments, prog="python -m benchmarks.report")
-    runs = load_runs(arguments.runs)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    if arguments.kind == "zoo":
+        files = [json.loads(path.read_text()) for path in arguments.runs]
+        arguments.out.with_suffix(".md").write_text(zoo_table(files))
+        draw_zoo(files, arguments.out.with_suffix(".png"))
+        print(zoo_table(files))
+        return 0
+    runs = load_runs(arguments.runs)
     if arguments.kind == "curves":
         draw_curves(runs, arguments.out.with_suffix(".png"))
         return 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from graph_rewrite.latency.cut import MARGIN, Cut, NotCuttable, cuts
 from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.feeds import FeedSpec
-from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.latency.lock import MachineLock, unblocked_time
 from graph_rewrite.latency.plan import Plan
 from graph_rewrite.latency.statistics import Block, estimate
 from graph_rewrite.onnx_save import materialize
@@ -190,10 +189,10 @@ class RegionalMeter:
         self.close()
 
     def _sum(self, found: list[Cut]) -> Difference:
-        started = time.monotonic()
+        started = unblocked_time()
         timings: list[tuple[int, _Timing]] = []
         for i, cut in enumerate(found):
-            left = max(0.0, self.budget_s - (time.monotonic() - started)) / (len(found) - i)
+            left = max(0.0, self.budget_s - (unblocked_time() - started)) / (len(found) - i)
             timings.append((cut.count, self._timing(cut, left, len(found))))
         return _total(timings)
 
@@ -204,9 +203,9 @@ class RegionalMeter:
         if known is None and not anew and self._cache is not None and (stored := self._cache.get(disk_key)) is not None:
             known = _Timing(**stored)
         if known is None:
-            begin = time.monotonic()
+            begin = unblocked_time()
             known = self._measure(cut, deployment, budget_s, kinds)
-            known = replace(known, cost_s=time.monotonic() - begin)
+            known = replace(known, cost_s=unblocked_time() - begin)
             if self._cache is not None and not anew:
                 self._cache.put(disk_key, asdict(known))
         self._memo[key] = known
@@ -227,11 +226,11 @@ class RegionalMeter:
         """Batches until the interval is narrow enough or the budget is spent."""
         self._measurements += 1
         feeds = _feeds(cut)
-        started, blocks = time.monotonic(), list[Block]()
+        started, blocks = unblocked_time(), list[Block]()
         paths: list[Path] = []
         try:
             while True:
-                begin = time.monotonic()
+                begin = unblocked_time()
                 with self._lock:
                     paths = paths or [materialize(graph, self.workspace) for graph in (cut.before, cut.after)]
                     blocks += self._batch(paths, deployment, feeds)
@@ -244,7 +243,7 @@ class RegionalMeter:
                 if self.resolution_s is not None:
                     # Independent kinds of regions add up in squares.
                     wanted = self.resolution_s / (cut.count * math.sqrt(kinds))
-                now = time.monotonic()
+                now = unblocked_time()
                 if timing.half <= wanted or (now - started) + (now - begin) > budget_s:
                     return timing
         except OSError as error:
