@@ -95,16 +95,21 @@ def draw_comparison(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(1.0 + 1.3 * len(groups), 4.0), layout="constrained")
     for place, entries in enumerate(groups.values()):
         for k, entry in enumerate(entries):
-            low, high = entry["speedup_ci95"]
-            error = [[max(0.0, entry["speedup"] - low)], [max(0.0, high - entry["speedup"])]]
-            axes.errorbar(
-                place + 0.12 * (k - len(entries) / 2), entry["speedup"], error, fmt="o", ms=3, color=f"C{place}"
-            )
+            spot = place + 0.12 * (k - len(entries) / 2)
+            axes.errorbar(spot, entry["speedup"], _error_bars([entry]), fmt="o", ms=3, color=f"C{place}")
     axes.axhline(1.0, color="grey", lw=0.8)
     axes.set_xticks(range(len(groups)), list(groups), fontsize=7)
     axes.set_ylabel("speed-up over ORT_ENABLE_ALL")
     figure.savefig(path, dpi=120)
     plt.close(figure)
+
+
+def _error_bars(entries: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """How far the 95% intervals reach below and above the speed-ups."""
+    return [
+        [max(0.0, entry["speedup"] - entry["speedup_ci95"][0]) for entry in entries],
+        [max(0.0, entry["speedup_ci95"][1] - entry["speedup"]) for entry in entries],
+    ]
 
 
 def draw_curves(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -163,8 +168,7 @@ def draw_zoo(files: Sequence[Mapping[str, Any]], path: Path) -> None:
     for k, found in enumerate(rows):
         shown = [(place, found[model]) for place, model in enumerate(models) if model in found]
         speedups = [row["speedup"] for _, row in shown]
-        errors = [[max(0.0, row["speedup"] - row["speedup_ci95"][0]) for _, row in shown],
-                  [max(0.0, row["speedup_ci95"][1] - row["speedup"]) for _, row in shown]]  # fmt: skip
+        errors = _error_bars([row for _, row in shown])
         places = [place + width * (k - (len(files) - 1) / 2) for place, _ in shown]
         label = setting_name(files[k]["setting"])
         axes.bar(places, speedups, width, yerr=errors, label=label, error_kw={"lw": 0.8}, color=f"C{k}")
