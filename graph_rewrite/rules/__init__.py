@@ -26,6 +26,7 @@ FAMILIES = (
     "gemm",
     "layout",
     "rows",
+    "strassen",
     "tiling",
     "convolution",
     "convolution_chain",

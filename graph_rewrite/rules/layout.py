@@ -41,7 +41,8 @@ def from_channels(op: RegionBuilder, image: Ref, shape: tuple[int, ...]) -> Ref:
     return reshape(op, op.Transpose(image, perm=FROM_CHANNELS), shape)
 
 
-def _pointwise(op: RegionBuilder, image: Ref, w: Ref, b: Ref | None) -> Ref:
+def pointwise(op: RegionBuilder, image: Ref, w: Ref, b: Ref | None) -> Ref:
+    """x w + b per position of an image [1, C, H, W], w [C, N]."""
     columns = w.shape[1]
     filters = reshape(op, op.Transpose(w, perm=(1, 0)), (columns, w.shape[0], 1, 1))
     result: Ref = op.Conv(image, filters, None if b is None else as_vector(op, b, columns), kernel_shape=(1, 1))
@@ -77,7 +78,7 @@ class MatMulToPointwiseConv(_Layout):
         return _not_linear(x, w)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref) -> Any:
-        return from_channels(op, _pointwise(op, to_channels(op, x), w, None), m.root().shape)
+        return from_channels(op, pointwise(op, to_channels(op, x), w, None), m.root().shape)
 
 
 class LinearToPointwiseConv(_Layout):
@@ -91,7 +92,7 @@ class LinearToPointwiseConv(_Layout):
         return _not_linear(x, w, b)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
-        return from_channels(op, _pointwise(op, to_channels(op, x), w, b), m.root().shape)
+        return from_channels(op, pointwise(op, to_channels(op, x), w, b), m.root().shape)
 
 
 class FeedForwardToPointwiseConvs(_Layout):
@@ -110,8 +111,8 @@ class FeedForwardToPointwiseConvs(_Layout):
         return _not_linear(x, v, a) or _not_linear(x, w, b)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
-        hidden = apply_like(op, m, "f", _pointwise(op, to_channels(op, x), v, a))
-        return from_channels(op, _pointwise(op, hidden, w, b), m.root().shape)
+        hidden = apply_like(op, m, "f", pointwise(op, to_channels(op, x), v, a))
+        return from_channels(op, pointwise(op, hidden, w, b), m.root().shape)
 
 
 class ResidualInChannels(_Layout):

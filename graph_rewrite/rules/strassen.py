@@ -1,0 +1,239 @@
+"""Linear layers with seven products of quarters in place of eight: Strassen's algorithm (Numerische Mathematik 13,
+1969, pp. 354-356) in the form with the fewest sums (Winograd's; Knuth, The Art of Computer Programming, section 4.6.4).
+
+Rows and columns of x are halved, and so are those of the constant weight w. Sums of quarters of w are constants:
+
+    s1 = x21 + x22, s2 = s1 - x11, s3 = x11 - x21, s4 = x12 - s2    t1 = w12 - w11, t2 = w22 - t1
+    u1 = x11 w11 + s2 t2, u2 = u1 + s3 (w22 - w12), p5 = s1 t1
+    y11 = x11 w11 + x12 w21, y12 = u1 + p5 + s4 w22, y21 = u2 + x22 (w21 - t2), y22 = u2 + p5
+
+The products are pointwise convolutions over channels, to which ONNX Runtime fuses sums, so that three of them cost
+nothing; an element-wise function works on quarters as well, so that two layers with one between cut and join once. With
+an odd number of rows the halves share the middle one. A single layer has to be cut and joined for itself, which takes
+most of what it saves unless there are many rows (docs/families.md has measurements).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from onnx import TensorProto
+
+from graph_rewrite.ir import Graph
+from graph_rewrite.matching import Match
+from graph_rewrite.patterns import Const, PatternBuilder
+from graph_rewrite.region import Ref, RegionBuilder
+from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rules.common import apply_like, concat, reshape, split, take
+from graph_rewrite.rules.layout import from_channels, pointwise, to_channels
+from graph_rewrite.rules.operands import as_vector, has_bias, parts, varies_along
+from graph_rewrite.rules.winograd import BLOCK
+from graph_rewrite.rules.winograd_steps import times
+
+Blocks: TypeAlias = "Ref | tuple[Blocks, ...]"
+"""A matrix, or its four quarters in the order 11, 12, 21, 22."""
+
+
+class _Strassen(Rule):
+    family = "strassen"
+    levels: ClassVar[int] = 1
+    error_growth: ClassVar[float] = 2e-6
+    """Largest error measured in float32 for 512 to 1024 channels, relative to the largest magnitude of the output; the
+    direct product has 5e-7."""
+
+    def refuse(self, x: Ref, *layers: tuple[Ref, Ref | None]) -> Refusal | None:
+        """Why linear layers (weight, bias) of x, or of what is computed from it, can't be computed by quarters."""
+        if x.dtype != TensorProto.FLOAT or x.rank < 2:
+            return Refusal("not rows of float32")
+        if math.prod(x.shape[:-1]) < 2**self.levels:
+            return Refusal("there are too few rows to halve")
+        for w, b in layers:
+            if w.rank != 2:
+                return Refusal("the weight is not a matrix")
+            if any(size % (BLOCK << self.levels) for size in w.shape):
+                return Refusal(f"parts of the weight do not fill blocks of {BLOCK} channels")
+            if b is not None and not varies_along(b, 1, w.shape[1]):
+                return Refusal("the bias varies along more than the columns")
+        return None
+
+    def first(self, op: RegionBuilder, x: Ref, w: Ref, b: Ref | None) -> Blocks:
+        """x w + b, x [..., C], as blocks of channels [1, N, 1, L]."""
+        rows = reshape(op, x, (math.prod(x.shape[:-1]), x.shape[-1]))
+        return _product(op, _quarters(op, rows, self.levels), w, b, _of_rows, op.Sub)
+
+    def second(self, op: RegionBuilder, x: Blocks, w: Ref, b: Ref | None) -> Blocks:
+        """x w + b, x and the result blocks of channels. A difference is a sum with a convolution, which stays in ONNX
+        Runtime's blocked layout as Sub does not."""
+        return _product(op, x, w, b, pointwise, lambda x, y: op.Add(times(op, y, Fraction(-1)), x))
+
+    def restored(self, op: RegionBuilder, m: Match, x: Blocks) -> Ref:
+        """The result in the shape that it had."""
+        shape = m.root().shape
+        return reshape(op, _joined(op, x, math.prod(shape[:-1])), shape)
+
+    def cases(self) -> Iterator[Graph]:
+        from graph_rewrite.soundness.build import model
+
+        width, rng = BLOCK << self.levels, np.random.default_rng(0)
+        for number, lead in enumerate(((4,), (1, 2), (1, 5), (2, 3), (1, 2, 4), (7,))):
+            if math.prod(lead) < 2**self.levels:
+                continue
+            shape = ",".join(map(str, (*lead, width)))
+            sizes = {"v": (width, width), "w": (width, width), "a": ((width,), (1,))[number % 2], "b": (width,)}
+            text = self.text(number)
+            given: dict[str, Any] = {
+                name: rng.standard_normal(size).astype(np.float32)
+                for name, size in sizes.items()
+                if name in text.replace("(", " ").replace(")", " ").replace(",", " ").split()
+            }
+            yield model(f"(float[{shape}] x) => (y) {{ {text} }}", **given)
+
+    def text(self, number: int) -> str:
+        """The body of a graph that the rule applies to, from x to y."""
+        raise NotImplementedError
+
+
+def _quarters(op: RegionBuilder, x: Ref, levels: int) -> Blocks:
+    """A matrix [L, C] cut into blocks; halves of an odd number of rows share one."""
+    if levels == 0:
+        return x
+    rows, columns = x.shape
+    half = -(-rows // 2)
+    if rows % 2:
+        halves = take(op, x, {0: range(half)}), take(op, x, {0: range(rows - half, rows)})
+    else:
+        halves = split(op, x, (half, half), 0)
+    cut = [part for side in halves for part in split(op, side, (columns // 2,) * 2, 1)]
+    return tuple(_quarters(op, part, levels - 1) for part in cut)
+
+
+def _each(function: Callable[..., Ref], *blocks: Blocks) -> Blocks:
+    """A function of the blocks at the same place."""
+    if isinstance(blocks[0], Ref):
+        return function(*blocks)
+    return tuple(_each(function, *same) for same in zip(*blocks, strict=True))
+
+
+def _product(
+    op: RegionBuilder, x: Blocks, w: Ref, b: Ref | None, multiply: Callable[..., Ref], minus: Callable[..., Ref],
+    total: Blocks | None = None,
+) -> Blocks:  # fmt: skip
+    """x w + b + total, where `multiply` and `minus` compute x w + b and x - y of blocks."""
+    if isinstance(x, Ref):
+        found = multiply(op, x, w, b)
+        return found if total is None else op.Add(total, found)
+
+    def times(x: Blocks, w: Ref, b: Ref | None = None, total: Blocks | None = None) -> Blocks:
+        return _product(op, x, w, b, multiply, minus, total)
+
+    def plus(x: Blocks, y: Blocks) -> Blocks:
+        return _each(op.Add, x, y)
+
+    rows, columns = ((size // 2,) * 2 for size in w.shape)
+    (w11, w12), (w21, w22) = (parts(op, side, columns, 1) for side in parts(op, w, rows, 0))
+    b1, b2 = (None, None) if b is None else parts(op, b, columns, 0)
+    x11, x12, x21, x22 = x
+    s1 = plus(x21, x22)
+    s2 = _each(minus, s1, x11)
+    t1 = op.Sub(w12, w11)
+    t2 = op.Sub(w22, t1)
+    # All quarters of the result contain p1, those of its right half p5: so does each its bias.
+    p1 = times(x11, w11, b1)
+    p5 = times(s1, t1, None if b is None else op.Sub(b2, b1))
+    u1 = times(s2, t2, total=p1)
+    u2 = times(_each(minus, x11, x21), op.Sub(w22, w12), total=u1)
+    found = (
+        times(x12, w21, total=p1),
+        times(_each(minus, x12, s2), w22, total=plus(u1, p5)),
+        times(x22, op.Sub(w21, t2), total=u2),
+        plus(u2, p5),
+    )
+    return found if total is None else plus(found, total)
+
+
+def _of_rows(op: RegionBuilder, x: Ref, w: Ref, b: Ref | None) -> Ref:
+    return pointwise(op, to_channels(op, x), w, b)
+
+
+def _joined(op: RegionBuilder, x: Blocks, rows: int) -> Ref:
+    """Blocks of channels [1, N, 1, L] as a matrix [rows, N]."""
+    if isinstance(x, Ref):
+        return from_channels(op, x, (x.shape[3], x.shape[1]))
+    half = -(-rows // 2)
+    if isinstance(x[0], Ref):
+        sides = [_joined(op, concat(op, x[i : i + 2], 1), half) for i in (0, 2)]
+    else:
+        sides = [concat(op, [_joined(op, part, half) for part in x[i : i + 2]], 1) for i in (0, 2)]
+    return concat(op, [sides[0], take(op, sides[1], {0: range(rows % 2, half)})], 0)
+
+
+class StrassenLinear(_Strassen):
+    """Add(MatMul(x, w), b) = S(x; w, b): seven pointwise convolutions of quarters of x, and sums; w a constant matrix
+    and b constant per column"""
+
+    def source(self, op: PatternBuilder, x: Any, w: Const, b: Const) -> Any:
+        return op.Add(op.MatMul(x, w), b)
+
+    def check(self, m: Match, x: Ref, w: Ref, b: Ref) -> Refusal | None:
+        return self.refuse(x, (w, b))
+
+    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
+        return self.restored(op, m, self.first(op, x, w, as_vector(op, b, w.shape[1])))
+
+    def text(self, number: int) -> str:
+        return "p = MatMul(x, v) " + ("y = Add(p, a)", "y = Add(a, p)")[number // 2 % 2]
+
+
+class StrassenMatMul(_Strassen):
+    """MatMul(x, w) = S(x; w): seven pointwise convolutions of quarters of x, and sums; w a constant matrix"""
+
+    def source(self, op: PatternBuilder, x: Any, w: Const) -> Any:
+        return op.MatMul(x, w)
+
+    def check(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
+        if has_bias(m, m.root()):
+            return Refusal("the product has a constant bias, which belongs into the convolution")
+        return self.refuse(x, (w, None))
+
+    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref) -> Any:
+        return self.restored(op, m, self.first(op, x, w, None))
+
+    def text(self, number: int) -> str:
+        return "y = MatMul(x, v)"
+
+
+class StrassenFeedForward(_Strassen):
+    """Add(MatMul(f(Add(MatMul(x, v), a)), w), b) = S(f(S(x; v, a)); w, b) for f in Gelu, Relu: seven pointwise
+    convolutions of quarters for each layer, and sums; all but x constant"""
+
+    def source(self, op: PatternBuilder, x: Any, v: Const, a: Const, w: Const, b: Const) -> Any:
+        hidden = op.any_of(("Gelu", "Relu"))(op.Add(op.MatMul(x, v), a), _label="f")
+        return op.Add(op.MatMul(hidden, w), b)
+
+    def check(self, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Refusal | None:
+        return self.refuse(x, (v, a), (w, b))
+
+    def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
+        hidden = _each(
+            lambda part: apply_like(op, m, "f", part), self.first(op, x, v, as_vector(op, a, v.shape[1]))
+        )
+        return self.restored(op, m, self.second(op, hidden, w, as_vector(op, b, w.shape[1])))
+
+    def text(self, number: int) -> str:
+        f = ("Gelu", "Relu", 'Gelu<approximate="tanh">')[number % 3]
+        return f"p = MatMul(x, v) d = Add(p, a) h = {f}(d) q = MatMul(h, w) y = Add(q, b)"
+
+
+class StrassenFeedForwardTwice(StrassenFeedForward):
+    """Add(MatMul(f(Add(MatMul(x, v), a)), w), b) = S(f(S(x; v, a)); w, b) for f in Gelu, Relu: 49 pointwise
+    convolutions of sixteenths for each layer, and sums; all but x constant"""
+
+    levels = 2
+    error_growth = 4e-6
+
+
+RULES = (StrassenLinear, StrassenMatMul, StrassenFeedForward, StrassenFeedForwardTwice)
