@@ -45,8 +45,8 @@ class Arguments:
     """What to measure."""
 
     family: str = ""
-    """One of winograd, convolution_nd, dilation, channel_padding, attention, feed_forward, residual, rows and tiling;
-    all by default."""
+    """One of winograd, convolution_nd, dilation, channel_padding, attention, feed_forward, residual, rows, strassen and
+    tiling; all by default."""
     instances: int = 3
     """Pairs of sessions per row: sessions differ by where their memory lies."""
     budget: float = 1.5

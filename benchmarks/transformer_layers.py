@@ -25,6 +25,12 @@ CAUSAL: Forms = (
     ("in 4 blocks of queries", (ATTENTION, ("CausalMaskAsFlag",), ("CausalAttentionInBlocks",))),
 )  # fmt: skip
 POINTWISE: Forms = (("1x1 convolutions", (("FeedForwardToPointwiseConvs",),)),)
+STRASSEN: Forms = (
+    *POINTWISE, ("by quarters", (("StrassenFeedForward",),)), ("by sixteenths", (("StrassenFeedForwardTwice",),)),
+)  # fmt: skip
+LINEAR: Forms = (
+    ("1x1 convolution", (("LinearToPointwiseConv",),)), ("by quarters", (("StrassenLinear",),)),
+)  # fmt: skip
 SUMS: Forms = (("Add as Sum", (("ResidualAsSum",),)),)
 TILES: Forms = (
     ("8 tiles", (("TileBroadcastLinear8",),)),
@@ -59,6 +65,12 @@ def feed_forward(tokens: int, width: int, hidden: int, function: str = "Gelu") -
         "b": _weights(width),
     }
     return model(f"(float[1,{tokens},{width}] x) => (y) {{ {text.format(function)} }}", **given)
+
+
+def linear(tokens: int, width: int, columns: int) -> Graph:
+    """A linear layer with a bias."""
+    text = f"(float[1,{tokens},{width}] x) => (y) {{ p = MatMul(x, w)  y = Add(p, b) }}"
+    return model(text, w=_weights(width, columns), b=_weights(columns))
 
 
 def residual(tokens: int, width: int) -> Graph:
@@ -115,6 +127,15 @@ def networks() -> Iterator[Case]:
         )
 
 
+def products() -> Iterator[Case]:
+    """Feed-forward networks where Strassen's algorithm may pay, and single layers."""
+    for tokens, width in ((128, 512), (128, 768), (197, 768), (256, 768), (512, 768), (512, 1024)):
+        graph = feed_forward(tokens, width, 4 * width)
+        yield f"{tokens} x {width} x {4 * width}, Gelu", graph, STRASSEN if tokens >= 384 else STRASSEN[:2]
+    for tokens, width in ((256, 768), (512, 768), (512, 1024)):
+        yield f"{tokens} x {width} x {width}", linear(tokens, width, width), LINEAR
+
+
 def sums() -> Iterator[Case]:
     """Residual sums before normalisations."""
     for width in (128, 768):
@@ -132,5 +153,6 @@ def joints() -> Iterator[Case]:
 
 
 CASES = {
-    "attention": cores, "feed_forward": networks, "residual": sums, "rows": encoders, "tiling": joints,
+    "attention": cores, "feed_forward": networks, "residual": sums, "rows": encoders,
+    "strassen": products, "tiling": joints,
 }  # fmt: skip

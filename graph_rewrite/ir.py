@@ -57,11 +57,8 @@ class RawAttr:
 
 def digest(*parts: object) -> str:
     """A stable 128-bit hexadecimal digest of strings and other values with a faithful `repr`."""
-    state = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        state.update((part if isinstance(part, str) else repr(part)).encode())
-        state.update(b"\x1f")
-    return state.hexdigest()
+    text = "".join([f"{part if isinstance(part, str) else repr(part)}\x1f" for part in parts])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _attr_token(value: AttrValue) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,7 @@ class RegionBuilder:
 
     def ints(self, *values: int) -> Ref:
         """A one-dimensional int64 constant: a shape, axes, indices."""
-        return self.constant(np.array(values, dtype=np.int64))
+        return _ints(values)
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("_"):
@@ -208,6 +208,12 @@ class RegionBuilder:
             inputs = tuple(moved(ref) for ref in kept.inputs)
             nodes.append(RegionNode(kept.op, kept.domain, kept.attrs, inputs, kept.types, kept.signature))
         return Region(tuple(nodes), tuple(ref if ref.node < 0 else moved(ref) or ref for ref in outputs))
+
+
+@lru_cache(maxsize=4096)
+def _ints(values: tuple[int, ...]) -> Ref:
+    constant = from_array(np.array(values, dtype=np.int64))
+    return Ref(constant.type, constant=constant)
 
 
 def _attr(value: Any) -> AttrValue:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from time import perf_counter
 
 import onnxruntime as ort
 
+from graph_rewrite.collector import no_garbage_collection
 from graph_rewrite.latency.deployment import Deployment, open_session
 from graph_rewrite.latency.feeds import FeedSpec, ModelInput, make_feeds
 from graph_rewrite.latency.plan import Plan
@@ -99,7 +98,7 @@ def time_block(
     """
     times: tuple[list[float], list[float]] = ([], [])
     started = clock()
-    with _no_garbage_collection():
+    with no_garbage_collection():
         while len(times[0]) < plan.max_pairs:
             for side in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
                 times[side].append(_time(baseline if side == 0 else candidate, repeats, clock))
@@ -118,7 +117,7 @@ def time_alone(run: Run, plan: Plan, repeats: int, clock: Clock = perf_counter) 
     """Seconds per run of one model, sample by sample, within the limits that the plan sets for one block."""
     samples: list[float] = []
     started = clock()
-    with _no_garbage_collection():
+    with no_garbage_collection():
         while len(samples) < plan.max_pairs:
             samples.append(_time(run, repeats, clock))
             if len(samples) < plan.min_pairs:
@@ -135,15 +134,3 @@ def _time(run: Run, repeats: int, clock: Clock) -> float:
     for _ in range(repeats):
         run()
     return (clock() - started) / repeats
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Keeps Python's collector from running inside a timed run."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -41,12 +41,15 @@ def from_channels(op: RegionBuilder, image: Ref, shape: tuple[int, ...]) -> Ref:
     return reshape(op, op.Transpose(image, perm=FROM_CHANNELS), shape)
 
 
-def pointwise(op: RegionBuilder, image: Ref, w: Ref, b: Ref | None) -> Ref:
-    """x w + b per position of an image [1, C, H, W], w [C, N]."""
-    columns = w.shape[1]
-    filters = reshape(op, op.Transpose(w, perm=(1, 0)), (columns, w.shape[0], 1, 1))
-    result: Ref = op.Conv(image, filters, None if b is None else as_vector(op, b, columns), kernel_shape=(1, 1))
+def _pointwise(op: RegionBuilder, image: Ref, w: Ref, b: Ref | None) -> Ref:
+    bias = None if b is None else as_vector(op, b, w.shape[1])
+    result: Ref = op.Conv(image, as_filters(op, w), bias, kernel_shape=(1, 1))
     return result
+
+
+def as_filters(op: RegionBuilder, w: Ref) -> Ref:
+    """A matrix [C, N] as 1x1 filters [N, C, 1, 1]."""
+    return reshape(op, op.Transpose(w, perm=(1, 0)), (w.shape[1], w.shape[0], 1, 1))
 
 
 def _has_convolution(x: Ref) -> bool:
@@ -78,7 +81,7 @@ class MatMulToPointwiseConv(_Layout):
         return _not_linear(x, w)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref) -> Any:
-        return from_channels(op, pointwise(op, to_channels(op, x), w, None), m.root().shape)
+        return from_channels(op, _pointwise(op, to_channels(op, x), w, None), m.root().shape)
 
 
 class LinearToPointwiseConv(_Layout):
@@ -92,7 +95,7 @@ class LinearToPointwiseConv(_Layout):
         return _not_linear(x, w, b)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
-        return from_channels(op, pointwise(op, to_channels(op, x), w, b), m.root().shape)
+        return from_channels(op, _pointwise(op, to_channels(op, x), w, b), m.root().shape)
 
 
 class FeedForwardToPointwiseConvs(_Layout):
@@ -111,8 +114,8 @@ class FeedForwardToPointwiseConvs(_Layout):
         return _not_linear(x, v, a) or _not_linear(x, w, b)
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
-        hidden = apply_like(op, m, "f", pointwise(op, to_channels(op, x), v, a))
-        return from_channels(op, pointwise(op, hidden, w, b), m.root().shape)
+        hidden = apply_like(op, m, "f", _pointwise(op, to_channels(op, x), v, a))
+        return from_channels(op, _pointwise(op, hidden, w, b), m.root().shape)
 
 
 class ResidualInChannels(_Layout):

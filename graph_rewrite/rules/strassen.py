@@ -29,7 +29,7 @@ from graph_rewrite.patterns import Const, PatternBuilder
 from graph_rewrite.region import Ref, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
 from graph_rewrite.rules.common import apply_like, concat, reshape, split, take
-from graph_rewrite.rules.layout import from_channels, pointwise, to_channels
+from graph_rewrite.rules.layout import as_filters, from_channels, to_channels
 from graph_rewrite.rules.operands import as_vector, has_bias, parts, varies_along
 from graph_rewrite.rules.winograd import BLOCK
 from graph_rewrite.rules.winograd_steps import times
@@ -41,6 +41,8 @@ Blocks: TypeAlias = "Ref | tuple[Blocks, ...]"
 class _Strassen(Rule):
     family = "strassen"
     levels: ClassVar[int] = 1
+    least_rows: ClassVar[int]
+    """Fewer rows never paid in `benchmarks.families`: sums, cuts and joins took what the products saved."""
     error_growth: ClassVar[float] = 2e-6
     """Largest error measured in float32 for 512 to 1024 channels, relative to the largest magnitude of the output; the
     direct product has 5e-7."""
@@ -49,8 +51,8 @@ class _Strassen(Rule):
         """Why linear layers (weight, bias) of x, or of what is computed from it, can't be computed by quarters."""
         if x.dtype != TensorProto.FLOAT or x.rank < 2:
             return Refusal("not rows of float32")
-        if math.prod(x.shape[:-1]) < 2**self.levels:
-            return Refusal("there are too few rows to halve")
+        if math.prod(x.shape[:-1]) < self.least_rows:
+            return Refusal(f"with fewer than {self.least_rows} rows sums take longer than the product that they save")
         for w, b in layers:
             if w.rank != 2:
                 return Refusal("the weight is not a matrix")
@@ -63,12 +65,17 @@ class _Strassen(Rule):
     def first(self, op: RegionBuilder, x: Ref, w: Ref, b: Ref | None) -> Blocks:
         """x w + b, x [..., C], as blocks of channels [1, N, 1, L]."""
         rows = reshape(op, x, (math.prod(x.shape[:-1]), x.shape[-1]))
-        return _product(op, _quarters(op, rows, self.levels), w, b, _of_rows, op.Sub)
+        return _product(op, _quarters(op, rows, self.levels), as_filters(op, w), b, _of_rows, op.Sub)
 
     def second(self, op: RegionBuilder, x: Blocks, w: Ref, b: Ref | None) -> Blocks:
         """x w + b, x and the result blocks of channels. A difference is a sum with a convolution, which stays in ONNX
         Runtime's blocked layout as Sub does not."""
-        return _product(op, x, w, b, pointwise, lambda x, y: op.Add(times(op, y, Fraction(-1)), x))
+
+        def minus(x: Ref, y: Ref) -> Ref:
+            difference: Ref = op.Add(times(op, y, Fraction(-1)), x)
+            return difference
+
+        return _product(op, x, as_filters(op, w), b, _of_channels, minus)
 
     def restored(self, op: RegionBuilder, m: Match, x: Blocks) -> Ref:
         """The result in the shape that it had."""
@@ -78,10 +85,8 @@ class _Strassen(Rule):
     def cases(self) -> Iterator[Graph]:
         from graph_rewrite.soundness.build import model
 
-        width, rng = BLOCK << self.levels, np.random.default_rng(0)
-        for number, lead in enumerate(((4,), (1, 2), (1, 5), (2, 3), (1, 2, 4), (7,))):
-            if math.prod(lead) < 2**self.levels:
-                continue
+        width, least, rng = BLOCK << self.levels, self.least_rows, np.random.default_rng(0)
+        for number, lead in enumerate(((least,), (1, least + 1), (2, least // 2 + 1), (1, 2, least // 2))):
             shape = ",".join(map(str, (*lead, width)))
             sizes = {"v": (width, width), "w": (width, width), "a": ((width,), (1,))[number % 2], "b": (width,)}
             text = self.text(number)
@@ -104,9 +109,9 @@ def _quarters(op: RegionBuilder, x: Ref, levels: int) -> Blocks:
     rows, columns = x.shape
     half = -(-rows // 2)
     if rows % 2:
-        halves = take(op, x, {0: range(half)}), take(op, x, {0: range(rows - half, rows)})
+        halves = [take(op, x, {0: range(start, start + half)}) for start in (0, rows - half)]
     else:
-        halves = split(op, x, (half, half), 0)
+        halves = [*split(op, x, (half, half), 0)]
     cut = [part for side in halves for part in split(op, side, (columns // 2,) * 2, 1)]
     return tuple(_quarters(op, part, levels - 1) for part in cut)
 
@@ -122,10 +127,10 @@ def _product(
     op: RegionBuilder, x: Blocks, w: Ref, b: Ref | None, multiply: Callable[..., Ref], minus: Callable[..., Ref],
     total: Blocks | None = None,
 ) -> Blocks:  # fmt: skip
-    """x w + b + total, where `multiply` and `minus` compute x w + b and x - y of blocks."""
+    """x w + b + total, where `multiply` and `minus` compute x w + b and x - y of blocks; w are filters [N, C, 1, 1]."""
     if isinstance(x, Ref):
-        found = multiply(op, x, w, b)
-        return found if total is None else op.Add(total, found)
+        result: Ref = multiply(op, x, w, b)
+        return result if total is None else op.Add(total, result)
 
     def times(x: Blocks, w: Ref, b: Ref | None = None, total: Blocks | None = None) -> Blocks:
         return _product(op, x, w, b, multiply, minus, total)
@@ -133,8 +138,8 @@ def _product(
     def plus(x: Blocks, y: Blocks) -> Blocks:
         return _each(op.Add, x, y)
 
-    rows, columns = ((size // 2,) * 2 for size in w.shape)
-    (w11, w12), (w21, w22) = (parts(op, side, columns, 1) for side in parts(op, w, rows, 0))
+    columns, rows = ((size // 2,) * 2 for size in w.shape[:2])
+    (w11, w21), (w12, w22) = (parts(op, side, rows, 1) for side in parts(op, w, columns, 0))
     b1, b2 = (None, None) if b is None else parts(op, b, columns, 0)
     x11, x12, x21, x22 = x
     s1 = plus(x21, x22)
@@ -146,7 +151,7 @@ def _product(
     p5 = times(s1, t1, None if b is None else op.Sub(b2, b1))
     u1 = times(s2, t2, total=p1)
     u2 = times(_each(minus, x11, x21), op.Sub(w22, w12), total=u1)
-    found = (
+    found: Blocks = (
         times(x12, w21, total=p1),
         times(_each(minus, x12, s2), w22, total=plus(u1, p5)),
         times(x22, op.Sub(w21, t2), total=u2),
@@ -155,8 +160,13 @@ def _product(
     return found if total is None else plus(found, total)
 
 
+def _of_channels(op: RegionBuilder, x: Ref, w: Ref, b: Ref | None) -> Ref:
+    result: Ref = op.Conv(x, w, b, kernel_shape=(1, 1))
+    return result
+
+
 def _of_rows(op: RegionBuilder, x: Ref, w: Ref, b: Ref | None) -> Ref:
-    return pointwise(op, to_channels(op, x), w, b)
+    return _of_channels(op, to_channels(op, x), w, b)
 
 
 def _joined(op: RegionBuilder, x: Blocks, rows: int) -> Ref:
@@ -164,16 +174,23 @@ def _joined(op: RegionBuilder, x: Blocks, rows: int) -> Ref:
     if isinstance(x, Ref):
         return from_channels(op, x, (x.shape[3], x.shape[1]))
     half = -(-rows // 2)
-    if isinstance(x[0], Ref):
-        sides = [_joined(op, concat(op, x[i : i + 2], 1), half) for i in (0, 2)]
-    else:
-        sides = [concat(op, [_joined(op, part, half) for part in x[i : i + 2]], 1) for i in (0, 2)]
-    return concat(op, [sides[0], take(op, sides[1], {0: range(rows % 2, half)})], 0)
+    upper, lower = (_side_by_side(op, pair, half) for pair in (x[:2], x[2:]))
+    return concat(op, [upper, take(op, lower, {0: range(rows % 2, half)})], 0)
+
+
+def _side_by_side(op: RegionBuilder, pair: tuple[Blocks, ...], rows: int) -> Ref:
+    """The left and the right half of a matrix [rows, N], joined while they are channels where they can be."""
+    images = [block for block in pair if isinstance(block, Ref)]
+    if images:
+        return _joined(op, concat(op, images, 1), rows)
+    return concat(op, [_joined(op, block, rows) for block in pair], 1)
 
 
 class StrassenLinear(_Strassen):
     """Add(MatMul(x, w), b) = S(x; w, b): seven pointwise convolutions of quarters of x, and sums; w a constant matrix
     and b constant per column"""
+
+    least_rows = 256
 
     def source(self, op: PatternBuilder, x: Any, w: Const, b: Const) -> Any:
         return op.Add(op.MatMul(x, w), b)
@@ -185,11 +202,13 @@ class StrassenLinear(_Strassen):
         return self.restored(op, m, self.first(op, x, w, as_vector(op, b, w.shape[1])))
 
     def text(self, number: int) -> str:
-        return "p = MatMul(x, v) " + ("y = Add(p, a)", "y = Add(a, p)")[number // 2 % 2]
+        return "p = MatMul(x, v) " + ("y = Add(p, a)", "y = Add(a, p)")[number // 2]
 
 
 class StrassenMatMul(_Strassen):
     """MatMul(x, w) = S(x; w): seven pointwise convolutions of quarters of x, and sums; w a constant matrix"""
+
+    least_rows = 256
 
     def source(self, op: PatternBuilder, x: Any, w: Const) -> Any:
         return op.MatMul(x, w)
@@ -210,6 +229,8 @@ class StrassenFeedForward(_Strassen):
     """Add(MatMul(f(Add(MatMul(x, v), a)), w), b) = S(f(S(x; v, a)); w, b) for f in Gelu, Relu: seven pointwise
     convolutions of quarters for each layer, and sums; all but x constant"""
 
+    least_rows = 64
+
     def source(self, op: PatternBuilder, x: Any, v: Const, a: Const, w: Const, b: Const) -> Any:
         hidden = op.any_of(("Gelu", "Relu"))(op.Add(op.MatMul(x, v), a), _label="f")
         return op.Add(op.MatMul(hidden, w), b)
@@ -218,13 +239,11 @@ class StrassenFeedForward(_Strassen):
         return self.refuse(x, (v, a), (w, b))
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
-        hidden = _each(
-            lambda part: apply_like(op, m, "f", part), self.first(op, x, v, as_vector(op, a, v.shape[1]))
-        )
+        hidden = _each(lambda part: apply_like(op, m, "f", part), self.first(op, x, v, as_vector(op, a, v.shape[1])))
         return self.restored(op, m, self.second(op, hidden, w, as_vector(op, b, w.shape[1])))
 
     def text(self, number: int) -> str:
-        f = ("Gelu", "Relu", 'Gelu<approximate="tanh">')[number % 3]
+        f = ("Gelu", "Relu", 'Gelu<approximate="tanh">', "Gelu")[number]
         return f"p = MatMul(x, v) d = Add(p, a) h = {f}(d) q = MatMul(h, w) y = Add(q, b)"
 
 
@@ -233,6 +252,7 @@ class StrassenFeedForwardTwice(StrassenFeedForward):
     convolutions of sixteenths for each layer, and sums; all but x constant"""
 
     levels = 2
+    least_rows = 384
     error_growth = 4e-6
 
 

@@ -24,6 +24,7 @@ def small(family):
         "feed_forward": (T.feed_forward(3, 16, 32, "Relu"), forms(T.POINTWISE)),
         "residual": (T.residual(3, 16), forms(T.SUMS)),
         "rows": (T.encoder(3, 8, 16, 2), forms(T.ROWS)),
+        "strassen": (T.feed_forward(385, 64, 64), forms(T.STRASSEN)),
         "tiling": (T.joint(8, 3, 6, 5), forms(T.TILES, once=True)),
     }[family]  # fmt: skip
 
