@@ -261,11 +261,11 @@ def _cut_of(spot: Spot, after: Graph) -> Cut:
     return Cut(before, after, len(spot.sites), f"{shape_key(before)}:{shape_key(after)}")
 
 
-def time_cut(search: Search, timer: Timer, cut: Cut, budget_s: float | None = None) -> Difference | None:
+def time_cut(search: Search, timer: Timer, cut: Cut, *, anew: bool = False) -> Difference | None:
     """What a change saves, charged to the search as if it were timed now; None where it cannot be timed."""
     begin = search.seconds
     try:
-        timed = timer.time(cut, budget_s)
+        timed = timer.time(cut, anew=anew)
     except (RuntimeError, ValueError, NotImplementedError):
         return None
     search.charge(timed.cost_s - (search.seconds - begin))
