@@ -26,7 +26,7 @@ def search_deployment(
     Args:
         search: the search that is about to conclude.
         start: where to begin; the best measured graph by default.
-        margin: relative gain above which a choice is kept.
+        margin: relative gain, by the lower ends of the intervals, above which a choice is kept.
         share: part of the seconds that the budget has left that this may take.
 
     Returns:
@@ -49,7 +49,7 @@ def search_deployment(
                 continue
             tried.add(graph.hash)
             latency = search.measure(graph, (*best.actions, action_of(candidate)))
-            if latency.ok and latency.speedup > best.latency.speedup * (1.0 + margin):
+            if latency.ok and latency.ci95[0] > best.latency.ci95[0] * (1.0 + margin):
                 best, gained = Visit(graph, latency, (*best.actions, action_of(candidate))), True
     return best
 

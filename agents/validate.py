@@ -8,7 +8,7 @@ from graph_rewrite.onnx_save import materialize
 from graph_rewrite.verify import Equivalence, equivalent
 
 FINALISTS = 3
-"""How many of the best screened graphs are measured with full effort."""
+"""How many of the best screened graphs are measured with full effort: by the lower ends of their intervals."""
 MARGIN = 0.005
 """A result is kept only where its 95% interval lies above 1 + MARGIN."""
 
@@ -20,11 +20,11 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.seconds
-    promising = sorted(search.visits.values(), key=lambda visit: -visit.latency.speedup)
+    promising = sorted(search.visits.values(), key=lambda visit: -visit.latency.ci95[0])
     promising = [visit for visit in promising if visit.actions and visit.latency.ok][:FINALISTS]
     measured = [(visit, problem.measure(visit.graph, "full")) for visit in promising if visit.latency.speedup > 1.0]
     rejected = []
-    for visit, first in sorted(measured, key=lambda pair: -pair[1].speedup):
+    for visit, first in sorted(measured, key=lambda pair: -pair[1].ci95[0]):
         if not surely_faster(first):
             continue
         latency = problem.confirm(visit.graph)

@@ -192,7 +192,7 @@ class RegionalAgent:
         which the model is faster."""
         deadline = search.after(REFINED)
         changed = False
-        for form in sorted(built.forms, key=lambda form: form.saved - form.half):
+        for form in sorted(built.forms, key=lambda form: form.surely):
             if search.seconds >= deadline or len(built.forms) < 2:
                 break
             without = build(search, start.graph, start.actions, [f for f in built.forms if f is not form])

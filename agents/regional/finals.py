@@ -22,14 +22,14 @@ def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], 
     about the same nodes the best one of each first step, `FINALISTS` at most. Where several cannot be told apart, the
     one with the fewest steps leads."""
     again: list[Form] = []
-    left = sorted(forms, key=lambda form: -form.saved)
+    left = sorted(forms, key=lambda form: -form.surely)
     while left:
         rivals = [form for form in left if _alike(form.nodes, left[0].nodes)]
         left = [form for form in left if form not in rivals]
         firsts = {form.steps[0].class_key: form for form in reversed(rivals)}
         retimed = [
             _retimed(search, timer, form, until)
-            for form in sorted(firsts.values(), key=lambda form: -form.saved)[:FINALISTS]
+            for form in sorted(firsts.values(), key=lambda form: -form.surely)[:FINALISTS]
         ]
         for _ in range(ROUNDS - 1):
             equal = _equal(retimed)
@@ -37,14 +37,14 @@ def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], 
                 break
             retimed = [_once_more(search, timer, form) if form in equal else form for form in retimed]
         equal = _equal(retimed)
-        chosen = min(equal, key=lambda form: (len(form.steps), -form.saved))
+        chosen = min(equal, key=lambda form: (len(form.steps), -form.surely))
         again += [chosen, *(form for form in rivals if not form.nodes & chosen.nodes)]
-    return [form for form in again if form.saved > form.half]
+    return [form for form in again if form.surely > 0.0]
 
 
 def _equal(forms: list[Form]) -> list[Form]:
     """Those that may be the best one."""
-    top = max(form.saved - form.half for form in forms)
+    top = max(form.surely for form in forms)
     return [form for form in forms if form.saved + form.half >= top]
 
 

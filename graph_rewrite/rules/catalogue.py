@@ -155,8 +155,10 @@ def where_used() -> Mapping[str, tuple[str, ...]]:
     for file in sorted(RESULTS.glob("*.json")):
         recorded = json.loads(file.read_text("utf-8"))
         for entry in recorded if isinstance(recorded, list) else [recorded]:
-            name = str(entry.get("model", "")).removeprefix("zoo://").partition("?")[0]
             for result in entry.get("results", ()):
+                # One model with several agents, or several models with one.
+                uri = str(entry.get("model") or result.get("model", ""))
+                name = uri.removeprefix("zoo://").partition("?")[0]
                 for rewrite in result.get("rewrites", ()):
                     models.setdefault(rewrite["rule"], {})[name] = None
     return {rule: tuple(sorted(names)) for rule, names in models.items()}

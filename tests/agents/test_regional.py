@@ -140,6 +140,14 @@ def test_forms_that_overlap_are_taken_by_what_they_save() -> None:
     assert [f.saved for f in choose(forms)] == [3.0, 2.0]
 
 
+def test_what_is_timed_badly_does_not_lead_by_luck(tmp_path: Path) -> None:
+    forms = [form(5.0, {1, 2}, half=4.5), form(3.0, {2, 3}, half=0.5)]
+    assert [f.saved for f in choose(forms)] == [3.0]
+    # Nor does it stand for other chains that begin with the same step.
+    chains = [form(9.0, {1}, half=9.5, rules=("A", "B")), form(3.0, {1}, half=0.5, rules=("A",))]
+    assert [f.saved for f in finals(Search.__new__(Search), ExactTimer(), chains, lambda: True)] == [3.0]
+
+
 def test_many_small_forms_may_beat_a_large_one() -> None:
     large, small = form(3.0, {1, 2, 3, 4}), [form(1.5, {1}), form(1.0, {2}), form(1.0, {3})]
     assert choose([large, *small]) == small

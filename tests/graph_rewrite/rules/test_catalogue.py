@@ -89,6 +89,12 @@ class TestFacts:
         assert registered
         assert all("bert" in catalogue.where_used()[name] for name in registered)
 
+    def test_results_of_several_models_are_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        results = [{"model": name, "rewrites": [{"rule": "AddZero"}]} for name in ("zoo://vit?layers=2", "dalle")]
+        (tmp_path / "zoo.json").write_text(json.dumps({"setting": {}, "results": results}), "utf-8")
+        monkeypatch.setattr(catalogue, "RESULTS", tmp_path)
+        assert catalogue.where_used.__wrapped__() == {"AddZero": ("dalle", "vit")}
+
     def test_without_recorded_results_nothing_was_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(catalogue, "RESULTS", tmp_path)
         assert catalogue.where_used.__wrapped__() == {}
