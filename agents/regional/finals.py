@@ -10,10 +10,10 @@ from agents.regional.screen import Form, Timer, time_cut
 
 FINALISTS = 4
 """Forms of a site that are timed again with care."""
-ROUNDS = 4
-"""How often those that cannot be told apart are timed, at most."""
+AGAIN_S = (4.0, 8.0)
+"""Seconds for timing each of those that cannot be told apart once more, and again if they still cannot."""
 MATTERS = 0.005
-"""Share of the model's time that a wrong choice may cost before it is worth another round: two forms of all the
+"""Share of the model's time that a wrong choice may cost before they are worth it: two forms of all the
 feed-forward networks of a transformer differ by 3% of it, of which windows of 20 MB show half by chance."""
 
 
@@ -31,11 +31,11 @@ def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], 
             _retimed(search, timer, form, until)
             for form in sorted(firsts.values(), key=lambda form: -form.surely)[:FINALISTS]
         ]
-        for _ in range(ROUNDS - 1):
+        for seconds in AGAIN_S:
             equal = _equal(retimed)
             if len(equal) == 1 or until() or max(form.half for form in equal) < MATTERS * _seconds(search):
                 break
-            retimed = [_once_more(search, timer, form) if form in equal else form for form in retimed]
+            retimed = [_retimed(search, timer, form, until, seconds) if form in equal else form for form in retimed]
         equal = _equal(retimed)
         chosen = min(equal, key=lambda form: (len(form.steps), -form.surely))
         again += [chosen, *(form for form in rivals if not form.nodes & chosen.nodes)]
@@ -59,20 +59,9 @@ def _alike(one: frozenset[int], other: frozenset[int]) -> bool:
     return 2 * len(one & other) >= max(len(one), len(other))
 
 
-def _retimed(search: Search, timer: Timer, form: Form, until: Callable[[], bool]) -> Form:
-    timed = None if until() else time_cut(search, timer, form.cut)
+def _retimed(search: Search, timer: Timer, form: Form, until: Callable[[], bool], seconds: float | None = None) -> Form:
+    """The form with another timing in place of what is known: with the timer's own budget, or anew within `seconds`."""
+    timed = None if until() else time_cut(search, timer, form.cut, seconds)
     if timed is None:
         return form
     return replace(form, saved=timed.seconds, half=(timed.ci95[1] - timed.ci95[0]) / 2)
-
-
-def _once_more(search: Search, timer: Timer, form: Form) -> Form:
-    """The form with the mean of what is known and of another timing, by their precision."""
-    timed = time_cut(search, timer, form.cut, anew=True)
-    if timed is None:
-        return form
-    half = (timed.ci95[1] - timed.ci95[0]) / 2
-    if min(half, form.half) <= 0.0:
-        return form if form.half <= 0.0 else replace(form, saved=timed.seconds, half=half)
-    known, new = form.half**-2, half**-2
-    return replace(form, saved=(known * form.saved + new * timed.seconds) / (known + new), half=(known + new) ** -0.5)

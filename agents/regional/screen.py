@@ -267,11 +267,12 @@ def _cut_of(spot: Spot, after: Graph) -> Cut:
     return Cut(before, after, len(spot.sites), f"{shape_key(before)}:{shape_key(after)}")
 
 
-def time_cut(search: Search, timer: Timer, cut: Cut, *, anew: bool = False) -> Difference | None:
-    """What a change saves, charged to the search as if it were timed now; None where it cannot be timed."""
+def time_cut(search: Search, timer: Timer, cut: Cut, anew_s: float | None = None) -> Difference | None:
+    """What a change saves, charged to the search as if it were timed now; None where it cannot be timed. With `anew_s`
+    it is timed within so many seconds, whatever is known already."""
     begin = search.seconds
     try:
-        timed = timer.time(cut, anew=anew)
+        timed = timer.time(cut, anew_s, anew=anew_s is not None)
     except (RuntimeError, ValueError, NotImplementedError):
         return None
     search.charge(timed.cost_s - (search.seconds - begin))

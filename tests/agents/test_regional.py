@@ -12,7 +12,7 @@ import pytest
 from agents.base import Budget, Search
 from agents.regional.agent import RegionalAgent
 from agents.regional.effects import Effects
-from agents.regional.finals import MATTERS, finals
+from agents.regional.finals import AGAIN_S, MATTERS, finals
 from agents.regional.plan import build, choose
 from agents.regional.screen import Form, Screen, time_cut
 from agents.regional.spots import Step, apply_all, classes, spots, take
@@ -197,26 +197,28 @@ def test_finals_take_lead_from_luck(tmp_path: Path) -> None:
 def test_what_cannot_be_told_apart_is_timed_again_where_it_matters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = {"5.0": [1.0, 3.0, 3.0, 3.0, 3.0], "4.0": [2.0] * 5, "3.0": [-3.0] * 5}
+    answers = {"5.0": [(1.0, 0.6), (2.4, 0.3), (2.5, 0.1)], "4.0": [(2.0, 0.6), (2.2, 0.3), (2.1, 0.1)]}
 
     class Noisy(ExactTimer):
         def __init__(self) -> None:
-            self.asked: list[tuple[str, bool]] = []
+            self.asked: list[tuple[str, float | None, bool]] = []
 
         def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
-            saved = answers[cut.key][sum(key == cut.key for key, _ in self.asked)]
-            self.asked.append((cut.key, anew))
-            return Difference(saved, (saved - 0.6, saved + 0.6), 1, 1, 1, 10.0)
+            before = sum(key == cut.key for key, _, _ in self.asked)
+            saved, half = answers.get(cut.key, [(-3.0, 0.6)])[before]
+            self.asked.append((cut.key, budget_s, anew))
+            return Difference(saved, (saved - half, saved + half), 1, 1, 1, 10.0)
 
     search = Search(chain_problem(tmp_path, 1), BUDGET)
-    search.measure(search.problem.model.graph, ())
     forms = [form(5.0, {1}, rules=("A",)), form(4.0, {1}, rules=("C",)), form(3.0, {1}, rules=("D",))]
     timer = Noisy()
     (kept,) = finals(search, timer, forms, lambda: False)
-    # The first look has C ahead by no more than noise, and D nowhere; the mean of four has A ahead.
-    assert (kept.steps[0].rule, kept.saved, kept.half) == ("A", pytest.approx(2.5), pytest.approx(0.3))
-    assert [anew for key, anew in timer.asked if key == "3.0"] == [False]
-    assert [anew for key, anew in timer.asked if key == "4.0"] == [False, True, True, True]
+    # The first look has C ahead by no more than noise, and D nowhere.
+    assert (kept.steps[0].rule, kept.saved, kept.half) == ("A", 2.5, pytest.approx(0.1))
+    assert [asked[1:] for asked in timer.asked if asked[0] == "4.0"] == [
+        (None, False), *((seconds, True) for seconds in AGAIN_S)
+    ]  # fmt: skip
+    assert sum(key == "3.0" for key, _, _ in timer.asked) == 1
     monkeypatch.setattr("agents.regional.finals._seconds", lambda search: 0.7 / MATTERS)
     timer = Noisy()
     assert finals(search, timer, forms, lambda: False)[0].steps[0].rule == "C"
