@@ -1,0 +1,103 @@
+"""What lists of rules gain end to end, each rule applied at all its sites:
+
+    python -m benchmarks.rule_lists --model bert --refuse SkipLayerNormFusion \
+        --lists FusePackedAttention,FeedForwardToPointwiseConvs FusePackedAttention,StrassenFeedForward
+
+Lists are compared with the original under all of ONNX Runtime's optimisations, in turn, in one process, with fresh
+sessions for each of `instances` blocks. No agent chooses: this is for finding out what a rule is worth on a model, and
+what a search should have found.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from agents.config import load_config, model_uri
+from benchmarks.blocked_layout import applied
+from graph_rewrite import Graph, save
+from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.latency.feeds import FeedSpec
+from graph_rewrite.latency.plan import Plan
+from graph_rewrite.latency.statistics import Block, Estimate, estimate
+from graph_rewrite.latency.timing import Runner, repeats_for, time_block
+from graph_rewrite.models import open_model
+from graph_rewrite.rules import registered_rules
+from graph_rewrite.verify import index_ranges
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure."""
+
+    lists: tuple[str, ...]
+    """Rules by name, separated by commas, in the order in which they are applied."""
+    model: str = "bert"
+    refuse: tuple[str, ...] = ()
+    """Optimisers of ONNX Runtime that the rewritten models run without."""
+    instances: int = 4
+    """Pairs of sessions per list."""
+    budget: float = 6.0
+    """Seconds per pair of sessions."""
+    core: int = 0
+    """The core that runs are pinned to."""
+
+
+def rewritten(graph: Graph, names: str) -> Graph:
+    """The graph after each rule of a list, at all its sites.
+
+    Raises:
+        ValueError: there is no rule of a name, or it has no site.
+    """
+    known = {rule.name for rule in registered_rules()}
+    for name in names.split(","):
+        if name not in known:
+            raise ValueError(f"there is no rule {name!r}; `rewritegym rules list` shows them")
+        before = graph
+        graph = applied(graph, (name,))
+        if graph is before:
+            raise ValueError(f"{name} has no site in the model as the rules before it left it")
+    return graph
+
+
+def compare(original: Graph, variant: Graph, options: Options, folder: Path) -> tuple[Estimate, float]:
+    """The speed-up of a variant over the original, and the original's milliseconds."""
+    paths = [str(save(graph, folder / f"{i}.onnx")) for i, graph in enumerate((original, variant))]
+    deployments = (Deployment(), Deployment().with_disabled(options.refuse))
+    feeds = FeedSpec(input_ranges=index_ranges(original))
+    plan = Plan(min_pairs=5, max_pairs=200, target_ci_width=0.0)
+    blocks: list[Block] = []
+    for instance in range(options.instances):
+        order = (0, 1) if instance % 2 == 0 else (1, 0)
+        opened = {side: Runner(paths[side], deployments[side], feeds) for side in order}
+        seconds = [opened[side].warm_up(2) for side in (0, 1)]
+        blocks.append(time_block(opened[0].run, opened[1].run, plan, repeats_for(min(seconds)), options.budget))
+    return estimate(blocks), 1e3 * min(seconds for block in blocks for seconds in block.baseline)
+
+
+def main() -> None:
+    """Measure and print list by list."""
+    options = tyro.cli(Options)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {options.core})
+    original = open_model(model_uri(options.model, dict(load_config(options.model).model))).graph
+    for names in options.lists:
+        try:
+            variant = rewritten(original, names)
+        except ValueError as error:
+            sys.exit(str(error))
+        with tempfile.TemporaryDirectory() as folder:
+            found, baseline = compare(original, variant, options, Path(folder))
+        print(
+            f"{options.model}  {baseline:8.1f} ms  x{found.speedup:.3f} ({found.low:.3f} to {found.high:.3f})"
+            f"  {len(variant.nodes):5} operators  {names}", flush=True
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
