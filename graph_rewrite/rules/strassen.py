@@ -7,10 +7,10 @@ Rows and columns of x are halved, and so are those of the constant weight w. Sum
     u1 = x11 w11 + s2 t2, u2 = u1 + s3 (w22 - w12), p5 = s1 t1
     y11 = x11 w11 + x12 w21, y12 = u1 + p5 + s4 w22, y21 = u2 + x22 (w21 - t2), y22 = u2 + p5
 
-The products are pointwise convolutions over channels, to which ONNX Runtime fuses sums, so that three of them cost
-nothing; an element-wise function works on quarters as well, so that two layers with one between cut and join once. With
-an odd number of rows the halves share the middle one. A single layer has to be cut and joined for itself, which takes
-most of what it saves unless there are many rows (docs/families.md has measurements).
+The products are pointwise convolutions over channels, to which ONNX Runtime fuses five of the sums; an element-wise
+function works on quarters as well, so that two layers with one between cut and join once. With an odd number of rows
+the halves share the middle one. A single layer has to be cut and joined for itself, which takes most of what it saves
+unless there are many rows (docs/families.md has measurements).
 """
 
 from __future__ import annotations
