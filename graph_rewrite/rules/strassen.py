@@ -132,7 +132,7 @@ def _product(
         result: Ref = multiply(op, x, w, b)
         return result if total is None else op.Add(total, result)
 
-    def times(x: Blocks, w: Ref, b: Ref | None = None, total: Blocks | None = None) -> Blocks:
+    def product(x: Blocks, w: Ref, b: Ref | None = None, total: Blocks | None = None) -> Blocks:
         return _product(op, x, w, b, multiply, minus, total)
 
     def plus(x: Blocks, y: Blocks) -> Blocks:
@@ -147,14 +147,14 @@ def _product(
     t1 = op.Sub(w12, w11)
     t2 = op.Sub(w22, t1)
     # All quarters of the result contain p1, those of its right half p5: so does each its bias.
-    p1 = times(x11, w11, b1)
-    p5 = times(s1, t1, None if b is None else op.Sub(b2, b1))
-    u1 = times(s2, t2, total=p1)
-    u2 = times(_each(minus, x11, x21), op.Sub(w22, w12), total=u1)
+    p1 = product(x11, w11, b1)
+    p5 = product(s1, t1, None if b is None else op.Sub(b2, b1))
+    u1 = product(s2, t2, total=p1)
+    u2 = product(_each(minus, x11, x21), op.Sub(w22, w12), total=u1)
     found: Blocks = (
-        times(x12, w21, total=p1),
-        times(_each(minus, x12, s2), w22, total=plus(u1, p5)),
-        times(x22, op.Sub(w21, t2), total=u2),
+        product(x12, w21, total=p1),
+        product(_each(minus, x12, s2), w22, total=plus(u1, p5)),
+        product(x22, op.Sub(w21, t2), total=u2),
         plus(u2, p5),
     )
     return found if total is None else plus(found, total)
