@@ -33,11 +33,11 @@ from graph_rewrite.latency.timing import Runner, repeats_for, time_block
 from graph_rewrite.rules import registered_rules
 from graph_rewrite.rules.channel_padding import PadConvChannels
 from graph_rewrite.soundness.build import model
+from graph_rewrite.verify import index_ranges
 
 RESULTS = Path(__file__).parent / "results" / "families.json"
 PAGE = Path(__file__).parents[1] / "docs" / "families.md"
 MARK = "<!-- tables: written by python -m benchmarks.families --write -->"
-FEEDS = FeedSpec(0)
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Arguments:
     """What to measure."""
 
     family: str = ""
-    """One of winograd, convolution_nd, dilation, channel_padding, attention, feed_forward, residual, rows, strassen and
-    tiling; all by default."""
+    """One of winograd, convolution_nd, dilation, channel_padding, attention, feed_forward, residual, rows, strassen,
+    embedding and tiling; all by default."""
     instances: int = 3
     """Pairs of sessions per row: sessions differ by where their memory lies."""
     budget: float = 1.5
@@ -198,12 +198,12 @@ def rewritten(graph: Graph, form: Form) -> Graph:
     return graph
 
 
-def compare(paths: tuple[str, str], arguments: Arguments) -> tuple[list[Block], float]:
+def compare(paths: tuple[str, str], feeds: FeedSpec, arguments: Arguments) -> tuple[list[Block], float]:
     """Blocks of times of two models, and the largest relative difference of their outputs."""
     deployment, blocks, error = Deployment("cpu", 1), list[Block](), 0.0
     plan = Plan(min_pairs=5, max_pairs=50)
     for _ in range(arguments.instances):
-        runners = [Runner(path, deployment, FEEDS) for path in paths]
+        runners = [Runner(path, deployment, feeds) for path in paths]
         (expected,), (found,) = (runner.session.run(None, runner.feeds) for runner in runners)
         error = max(error, float(np.abs(found - expected).max() / np.abs(expected).max()))
         taken = min(runner.warm_up(2) for runner in runners)
@@ -222,7 +222,8 @@ def rows(arguments: Arguments) -> Iterator[Row]:
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 paths = [str(save(g, Path(folder, f"{i}.onnx"))) for i, g in enumerate((graph, other))]
-                blocks, error = compare((paths[0], paths[1]), arguments)
+                feeds = FeedSpec(input_ranges=index_ranges(graph))
+                blocks, error = compare((paths[0], paths[1]), feeds, arguments)
             found = estimate(blocks)
             direct = 1e3 * float(np.median([seconds for block in blocks for seconds in block.baseline]))
             yield Row(

@@ -36,6 +36,7 @@ TILES: Forms = (
     ("8 tiles", (("TileBroadcastLinear8",),)),
     ("8 tiles, with Softmax", (("TileBroadcastLinear8",), ("SoftmaxOfTiles",))),
 )
+LOOKUPS: Forms = (("looked up", (("ThreeLinearsOfEmbedding",),)),)
 ROWS: Forms = (("on rows", (("EncoderLayerAsRows",), ("ComposeReshapes",), ("DropReshape",))),)
 
 
@@ -98,6 +99,17 @@ def encoder(tokens: int, width: int, hidden: int, heads: int) -> Graph:
     return model(f"(float[1,{tokens},{width}] x) => ({x}) {{ {' '.join(layers)} }}", **given)
 
 
+def embedded(tokens: int, width: int, vocabulary: int) -> Graph:
+    """The beginning of BERT: tokens and positions embedded, and the query, key and value projections of the first
+    layer, which are summed with what they are of."""
+    text = "r = Gather(t, i)  e = Add(r, p)  x = LayerNormalization(e, g, s)"
+    text += "".join(f"  {n}m = MatMul(x, w{n})  {n} = Add({n}m, b{n})" for n in "qkv") + "  y = Sum(q, k, v, x)"
+    given: dict[str, Any] = {f"w{n}": _weights(width, width) for n in "qkv"} | {f"b{n}": _weights(width) for n in "qkv"}
+    given |= {"t": _weights(vocabulary, width), "p": _weights(tokens, width)}
+    given |= {"g": _weights(width) + 1, "s": _weights(width)}
+    return model(f"(int64[1,{tokens}] i) => (y) {{ {text} }}", **given)
+
+
 def joint(frames: int, labels: int, width: int, symbols: int) -> Graph:
     """The joint network of a transducer: every frame with every label."""
     text = "s = Add(x, y)  t = Tanh(s)  p = MatMul(t, w)  q = Add(p, b)  z = LogSoftmax(q)"
@@ -147,6 +159,12 @@ def encoders() -> Iterator[Case]:
     yield "two layers, 128 x 128", encoder(128, 128, 512, 2), ROWS
 
 
+def embeddings() -> Iterator[Case]:
+    """The first projections of BERT-tiny, BERT-base and a decoder of images."""
+    for tokens, width, vocabulary in ((128, 128, 30522), (128, 768, 30522), (256, 768, 24576)):
+        yield f"{tokens} of {vocabulary} tokens, {width} channels", embedded(tokens, width, vocabulary), LOOKUPS
+
+
 def joints() -> Iterator[Case]:
     """The joint network of the transducer."""
     yield "128 frames x 32 labels, 512 to 1024", joint(128, 32, 512, 1024), TILES
@@ -154,5 +172,5 @@ def joints() -> Iterator[Case]:
 
 CASES = {
     "attention": cores, "feed_forward": networks, "residual": sums, "rows": encoders,
-    "strassen": products, "tiling": joints,
+    "strassen": products, "embedding": embeddings, "tiling": joints,
 }  # fmt: skip

@@ -27,6 +27,7 @@ FAMILIES = (
     "layout",
     "rows",
     "strassen",
+    "embedding",
     "tiling",
     "convolution",
     "convolution_chain",

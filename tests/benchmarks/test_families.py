@@ -25,6 +25,7 @@ def small(family):
         "residual": (T.residual(3, 16), forms(T.SUMS)),
         "rows": (T.encoder(3, 8, 16, 2), forms(T.ROWS)),
         "strassen": (T.feed_forward(385, 64, 64), forms(T.STRASSEN)),
+        "embedding": (T.embedded(3, 8, 2), forms(T.LOOKUPS)),
         "tiling": (T.joint(8, 3, 6, 5), forms(T.TILES, once=True)),
     }[family]  # fmt: skip
 
