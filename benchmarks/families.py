@@ -38,6 +38,7 @@ from graph_rewrite.verify import index_ranges
 RESULTS = Path(__file__).parent / "results" / "families.json"
 PAGE = Path(__file__).parents[1] / "docs" / "families.md"
 MARK = "<!-- tables: written by python -m benchmarks.families --write -->"
+FEEDS = FeedSpec(0)
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def rewritten(graph: Graph, form: Form) -> Graph:
     return graph
 
 
-def compare(paths: tuple[str, str], feeds: FeedSpec, arguments: Arguments) -> tuple[list[Block], float]:
+def compare(paths: tuple[str, str], arguments: Arguments, feeds: FeedSpec = FEEDS) -> tuple[list[Block], float]:
     """Blocks of times of two models, and the largest relative difference of their outputs."""
     deployment, blocks, error = Deployment("cpu", 1), list[Block](), 0.0
     plan = Plan(min_pairs=5, max_pairs=50)
@@ -223,7 +224,7 @@ def rows(arguments: Arguments) -> Iterator[Row]:
             with tempfile.TemporaryDirectory() as folder:
                 paths = [str(save(g, Path(folder, f"{i}.onnx"))) for i, g in enumerate((graph, other))]
                 feeds = FeedSpec(input_ranges=index_ranges(graph))
-                blocks, error = compare((paths[0], paths[1]), feeds, arguments)
+                blocks, error = compare((paths[0], paths[1]), arguments, feeds)
             found = estimate(blocks)
             direct = 1e3 * float(np.median([seconds for block in blocks for seconds in block.baseline]))
             yield Row(

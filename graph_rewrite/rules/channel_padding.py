@@ -74,6 +74,7 @@ class PadConvChannels(_Padding):
     carried_by = (
         "ChannelSliceAfterUnary", "ChannelSliceAfterPool", "ChannelSlicesAfterBinary", "ChannelSliceAfterBatchNorm",
         "ConvOfChannelSlice", "DepthwiseConvOfChannelSlice", "ConvOfConcatOfChannelSlices",
+        "FunctionOfConcatOfChannelSlices", "DepthwiseConvOfConcatOfChannelSlices",
     )  # fmt: skip
 
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
@@ -212,11 +213,18 @@ class DepthwiseConvOfChannelSlice(_AfterSlice):
         return _first(op, op.Conv(x, _padded(op, w, 0, more), b, **attrs), w.shape[0])
 
 
-class ConvOfConcatOfChannelSlices(_Padding):
+class _OfConcat(_Padding):
+    shared_interior = True
+
+    def any_slice(self, m: Match, operands: tuple[Ref, ...]) -> Refusal | None:
+        """Why no operand of a Concat along channels is a Slice of first channels."""
+        found = any(_whole(m, operand) is not None for operand in operands)
+        return None if found else Refusal("no operand of the Concat is a Slice of first channels")
+
+
+class ConvOfConcatOfChannelSlices(_OfConcat):
     """Conv(Concat(Slice(x, first channels), y, ...), w, b) = Conv(Concat(x, y, ...), w with zeros for the other
     channels, b), w constant"""
-
-    shared_interior = True
 
     def source(self, op: PatternBuilder, operands: Values, w: Const, b: MaybeConst) -> Any:
         return op.Conv(op.Concat(operands, axis=1, _label="concat"), w, b, _label="conv")
@@ -227,14 +235,83 @@ class ConvOfConcatOfChannelSlices(_Padding):
     def check(self, m: Match, operands: tuple[Ref, ...], w: Ref, b: Ref | None) -> Refusal | None:
         if m.attrs("conv").get("group", 1) != 1:
             return Refusal("the convolution has groups")
-        found = any(_whole(m, operand) is not None for operand in operands)
-        return None if found else Refusal("no operand of the Concat is a Slice of first channels")
+        return self.any_slice(m, operands)
 
     def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
         whole = [_whole(m, operand) or operand for operand in operands]
         pieces = parts(op, w, [operand.shape[1] for operand in operands], axis=1)
         filters = [_padded(op, v, 1, x.shape[1] - v.shape[1]) for v, x in zip(pieces, whole, strict=True)]
         return op.Conv(op.Concat(*whole, axis=1), concat(op, filters, axis=1), b, **m.attrs("conv"))
+
+
+class FunctionOfConcatOfChannelSlices(_OfConcat):
+    """f(Concat(Slice(x, first channels), y, ...)) = Concat(Slice(f(x), first channels), f(y), ...) along channels, for
+    element-wise f and MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool"""
+
+    def source(self, op: PatternBuilder, operands: Values, rest: Values) -> Any:
+        return op.any_of((UNARY - {"Reciprocal"}) | POOLS)(op.Concat(operands, axis=1), rest, _label="f")
+
+    def setting(self, op: PatternBuilder, x: Any, y: Any, bounds: Values, rest: Values) -> Any:
+        return op.any_of((UNARY - {"Reciprocal"}) | POOLS)(op.Concat(op.Slice(x, bounds), y, axis=1), rest)
+
+    def check(self, m: Match, operands: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Refusal | None:
+        return self.any_slice(m, operands)
+
+    def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+        results = []
+        for operand in operands:
+            whole = _whole(m, operand)
+            y = apply_like(op, m, "f", operand if whole is None else whole, *rest)
+            results.append(y if whole is None else _first(op, y, operand.shape[1]))
+        return op.Concat(*results, axis=1)
+
+
+class DepthwiseConvOfConcatOfChannelSlices(_OfConcat):
+    """Conv(Concat(Slice(x, first channels), y, ...), w, b) = Concat(Slice(Conv(x, Pad(v), Pad(a)), first channels),
+    Conv(y, u, c), ...), w = Concat(v, u, ...) and b = Concat(a, c, ...) constant, with one filter for every channel"""
+
+    def source(self, op: PatternBuilder, operands: Values, w: Const, b: MaybeConst) -> Any:
+        joined = op.Concat(operands, axis=1, _label="concat")
+        return op.Conv(joined, w, b, group=op.attr("group", 1), _label="conv")
+
+    def setting(self, op: PatternBuilder, x: Any, y: Any, bounds: Values, w: Const, b: MaybeConst) -> Any:
+        return op.Conv(op.Concat(op.Slice(x, bounds), y, axis=1), w, b, group=op.attr("group", 1))
+
+    def check(self, m: Match, operands: tuple[Ref, ...], w: Ref, b: Ref | None) -> Refusal | None:
+        if not m.attr("group") == w.shape[0] == m.value("concat").shape[1]:
+            return Refusal("the convolution does not have one filter for every channel")
+        return self.any_slice(m, operands)
+
+    def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
+        widths = [operand.shape[1] for operand in operands]
+        biases = [None] * len(widths) if b is None else parts(op, b, widths, axis=0)
+        results = []
+        for operand, filters, bias in zip(operands, parts(op, w, widths, axis=0), biases, strict=True):
+            x = _whole(m, operand) or operand
+            more = x.shape[1] - operand.shape[1]
+            bias = None if bias is None else _padded(op, bias, 0, more)
+            attrs = {**m.attrs("conv"), "group": x.shape[1]}
+            y = op.Conv(x, _padded(op, filters, 0, more), bias, **attrs)
+            results.append(_first(op, y, operand.shape[1]) if more else y)
+        return op.Concat(*results, axis=1)
+
+    def cases(self) -> Iterator[Graph]:
+        from graph_rewrite.soundness.build import model
+
+        rng = np.random.default_rng(0)
+        for spatial, bias, attrs in (
+            (2, True, "pads=[1,0,1,0]"),
+            (1, False, "strides=[2]"),
+            (2, True, "pads=[0,0,1,1]"),
+        ):
+            given: dict[str, Any] = {"s": np.array([0]), "e": np.array([2]), "a": np.array([1])}
+            given["w"] = rng.standard_normal((5, 1, *(2,) * spatial))
+            if bias:
+                given["b"] = rng.standard_normal(5)
+            image = ",".join("43"[:spatial])
+            conv = f"Conv<group=5, {attrs}>(c, w{', b' if bias else ''})"
+            text = f"t = Slice(x, s, e, a) c = Concat<axis=1>(t, z) y = {conv}"
+            yield model(f"(float[2,4,{image}] x, float[2,3,{image}] z) => (y) {{ {text} }}", **given)
 
 
 def _whole(m: Match, kept: Ref) -> Ref | None:
@@ -289,5 +366,5 @@ def _spatial_pads(x: Ref, pads: Ref, axes: Ref | None) -> tuple[int, ...] | None
 RULES = (
     PadConvChannels, ChannelSliceAfterUnary, ChannelSliceAfterPool, ChannelSlicesAfterBinary,
     ChannelSliceAfterBatchNorm, ConvOfChannelSlice, DepthwiseConvOfChannelSlice, ConvOfConcatOfChannelSlices,
-    PadIntoPool,
+    FunctionOfConcatOfChannelSlices, DepthwiseConvOfConcatOfChannelSlices, PadIntoPool,
 )  # fmt: skip

@@ -23,7 +23,7 @@ from graph_rewrite.rules.conv_attributes import (
     response_to,
     times_input_channels,
 )
-from graph_rewrite.rules.operands import as_scale, as_vector, numpy_dtype, varies_along
+from graph_rewrite.rules.operands import as_scale, as_vector, numpy_dtype, parts, varies_along
 
 
 class _Convolution(Rule):
@@ -47,6 +47,37 @@ class FoldBatchNormAfterConv(_Convolution):
         factor, shift = normalisation(op, scale, bias, mean, var, m.attr("epsilon"))
         b = None if b is None else op.Mul(b, factor)
         return op.Conv(x, op.Mul(w, per_filter(op, factor, w)), joint_bias(op, b, shift), **m.attrs("conv"))
+
+
+class FoldBatchNormAfterTwoConvs(_Convolution):
+    """BatchNormalization(Concat(Conv(x, w, b), Conv(y, v, c))) = Concat(Conv(x, w * factor, b * factor + shift),
+    Conv(y, v * factor, c * factor + shift)), along channels, all but x and y constant"""
+
+    def source(
+        self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst, y: Any, v: Const, c: MaybeConst, scale: Const,
+        bias: Const, mean: Const, var: Const,
+    ) -> Any:  # fmt: skip
+        convs = (op.Conv(x, w, b, _label="first"), op.Conv(y, v, c, _label="second"))
+        joined = op.Concat(*convs, axis=1)
+        return op.BatchNormalization(joined, scale, bias, mean, var, epsilon=op.attr("epsilon", 1e-5), training_mode=0)
+
+    def target(
+        self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, y: Ref, v: Ref, c: Ref | None,
+        *statistics: Ref,
+    ) -> Any:  # fmt: skip
+        scale, bias, mean, var = statistics
+        halves = [
+            parts(op, vector, (w.shape[0], v.shape[0]), 0)
+            for vector in normalisation(op, scale, bias, mean, var, m.attr("epsilon"))
+        ]
+        results = []
+        for label, (image, kernel, own), factor, shift in zip(
+            ("first", "second"), ((x, w, b), (y, v, c)), *halves, strict=True
+        ):
+            own = None if own is None else op.Mul(own, factor)
+            kernel = op.Mul(kernel, per_filter(op, factor, kernel))
+            results.append(op.Conv(image, kernel, joint_bias(op, own, shift), **m.attrs(label)))
+        return op.Concat(*results, axis=1)
 
 
 class FoldBatchNormBeforeConv(_Convolution):
@@ -203,6 +234,7 @@ class FoldShiftBeforeConv(_Convolution):
 
 
 RULES = (
-    FoldBatchNormAfterConv, FoldBatchNormBeforeConv, BatchNormToMulAdd, MulAddToBatchNorm, FoldScaleAfterConv,
-    FoldDivisorAfterConv, FoldShiftAfterConv, ConvBiasToAdd, FoldScaleBeforeConv, FoldShiftBeforeConv,
+    FoldBatchNormAfterConv, FoldBatchNormAfterTwoConvs, FoldBatchNormBeforeConv, BatchNormToMulAdd, MulAddToBatchNorm,
+    FoldScaleAfterConv, FoldDivisorAfterConv, FoldShiftAfterConv, ConvBiasToAdd, FoldScaleBeforeConv,
+    FoldShiftBeforeConv,
 )  # fmt: skip

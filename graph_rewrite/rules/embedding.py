@@ -137,6 +137,9 @@ class _OfEmbedding(_Embedding):
             return Refusal("no normalisation of float32 over the last axis")
         if g.shape != e.shape[-1:] or (s is not None and (not s.is_const or s.shape != g.shape)):
             return Refusal("scale and shift are not one constant per channel")
+        readers = [node for node in m.consumers(m.value("norm")) if node.op == "MatMul"]
+        if len(readers) > len(layers):
+            return Refusal(f"{len(readers)} products read the normalised rows, more than this rule replaces")
         for w, b in layers:
             if w.rank != 2 or not varies_along(b, 1, w.shape[1]):
                 return Refusal("a weight is not a matrix, or a bias varies along more than the columns")

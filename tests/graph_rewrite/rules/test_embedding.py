@@ -5,6 +5,8 @@ import pytest
 
 from graph_rewrite import Rewriter
 from graph_rewrite.rules import embedding as E
+from graph_rewrite.rules.matmul_parallel import MergeTwoBiasedMatMuls
+from graph_rewrite.rules.normalization import BiasIntoLayerNormalization
 from tests.graph_rewrite.rules.checking import check_rule, model, ops, refuses
 from tests.graph_rewrite.rules.checking import weights as normal
 
@@ -77,18 +79,17 @@ def test_three_layers_after_the_normalisation_was_inserted_by_another_rewrite():
         "i0 = Gather(t, i) e = Add(i0, p) n = LayerNormalization<epsilon=1e-3>(e, g) x = Add(n, s) " + QKV,
         outputs="q, k, v",
     )
-    from graph_rewrite.rules.normalization import BiasIntoLayerNormalization
-
     # Without a shift before: what is added is one.
     (candidate,) = Rewriter([BiasIntoLayerNormalization()], "site", deployment=False).candidates(body)
     check_rule(E.ThreeLinearsOfEmbedding, candidate.apply())
 
 
-def test_two_layers_are_left_to_the_rule_for_one():
-    body = embedded(
-        "e = Add(i0, p)", "a = MatMul(x, wq) y = Add(a, bq) d = MatMul(x, wk) z = Add(d, bk)", outputs="y, z"
-    )
-    check_rule(E.LinearOfEmbedding, body, sites=2)
+def test_two_layers_are_for_a_rule_that_merges_them():
+    layers = "a = MatMul(x, wq) y = Add(a, bq) d = MatMul(x, wk) z = Add(d, bk)"
+    body = embedded("e = Add(i0, p)", layers, outputs="y, z")
+    refuses(E.LinearOfEmbedding, body, "2 products read the normalised rows")
+    (merged,) = check_rule(MergeTwoBiasedMatMuls, body)
+    check_rule(E.LinearOfEmbedding, merged)
 
 
 @pytest.mark.parametrize(
