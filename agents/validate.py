@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.base import OptimizationResult, Search, Visit
-from graph_rewrite.latency import Latency
+from graph_rewrite.latency import JUDGE, Latency
 from graph_rewrite.onnx_save import materialize
 from graph_rewrite.verify import Equivalence, equivalent
 
@@ -27,7 +27,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     for visit, first in sorted(measured, key=lambda pair: -pair[1].ci95[0]):
         if not surely_faster(first):
             continue
-        latency = problem.confirm(visit.graph)
+        latency = problem.confirm(visit.graph, JUDGE)
         if not surely_faster(latency):
             rejected.append("the fastest was not confirmed by a second measurement")
             continue

@@ -47,7 +47,7 @@ class Problem:
     limits: Limits = field(default_factory=Limits)
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
-    _confirmed: dict[str, Latency] = field(default_factory=dict, repr=False)
+    _confirmed: dict[tuple[str, Plan | None], Latency] = field(default_factory=dict, repr=False)
     _active: dict[str, frozenset[str] | None] = field(default_factory=dict, repr=False)
 
     def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
@@ -76,14 +76,14 @@ class Problem:
         """
         return self._seconds.get((graph.hash, effort), 0.0)
 
-    def confirm(self, graph: Graph) -> Latency:
-        """A full measurement of a graph that was chosen among many, taken anew: the winner's screened lead is partly
-        luck. Once per graph."""
-        known = self._confirmed.get(graph.hash)
+    def confirm(self, graph: Graph, plan: Plan | None = None) -> Latency:
+        """A full measurement of a graph that was chosen among many, or one by `plan`, taken anew: the winner's screened
+        lead is partly luck. Once per graph and plan."""
+        known = self._confirmed.get((graph.hash, plan))
         if known is None:
             again = getattr(self.meter, "confirm", None)
-            known = self.measure(graph, "full") if again is None else again(graph)
-            self._confirmed[graph.hash] = known
+            known = self.measure(graph, "full") if again is None else again(graph, plan)
+            self._confirmed[graph.hash, plan] = known
         return known
 
     def settle(self, graph: Graph) -> Latency:

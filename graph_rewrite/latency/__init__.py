@@ -24,11 +24,12 @@ from graph_rewrite.latency.operator_cost import OperatorCost, OperatorCostMeter
 from graph_rewrite.latency.operator_spec import OperatorSpec, ValueType
 from graph_rewrite.latency.optimizers import OPTIMIZERS
 from graph_rewrite.latency.ort_meter import Clock, OrtMeter
-from graph_rewrite.latency.plan import FULL, SCREEN, Plan
+from graph_rewrite.latency.plan import FULL, JUDGE, SCREEN, Plan
 from graph_rewrite.latency.provider import Provider, ProviderError, resolve_provider
 
 __all__ = [
     "FULL",
+    "JUDGE",
     "OPTIMIZERS",
     "SCREEN",
     "BaselineError",

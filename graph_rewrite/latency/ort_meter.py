@@ -121,12 +121,13 @@ class OrtMeter:
         """The speed-up of `candidate` over `reference`, each run with the optimisers refused that it asks to refuse."""
         return self._compare(self._as_deployed(reference), self._as_deployed(candidate), effort)
 
-    def confirm(self, graph: Measurable) -> Latency:
-        """A full measurement taken anew, whatever is known already, that replaces what is remembered.
+    def confirm(self, graph: Measurable, plan: Plan | None = None) -> Latency:
+        """A full measurement taken anew, whatever is known already, that replaces what is remembered; with `plan`, one
+        by that plan.
 
         The best of many measured candidates owes part of its lead to luck; a fresh measurement does not.
         """
-        return self._measure_anew(self._plain_baseline(), self._as_deployed(graph), "full")
+        return self._measure_anew(self._plain_baseline(), self._as_deployed(graph), "full", plan)
 
     def active_optimizers(self, graph: Measurable) -> frozenset[str]:
         """Optimisers of ONNX Runtime that change this graph as deployed; refusing any other would change nothing.
@@ -180,10 +181,10 @@ class OrtMeter:
         latency = self._memo[(*pair, effort)] = Latency.from_json(stored)
         return latency
 
-    def _measure_anew(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency:
+    def _measure_anew(self, baseline: _Side, candidate: _Side, effort: Effort, plan: Plan | None = None) -> Latency:
         self._measurements += 1
         try:
-            latency = self._take_calmly(baseline, candidate, self.plans[effort])
+            latency = self._take_calmly(baseline, candidate, plan or self.plans[effort])
         except _NotWritten as error:  # the disk's fault and not the graph's, so it is not remembered
             return Latency.failed("error", str(error))
         self._memo[(baseline.key, candidate.key, effort)] = latency

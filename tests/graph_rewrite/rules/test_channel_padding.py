@@ -44,6 +44,13 @@ MOVED = [
      ["Conv", "Slice"]),
     (P.ConvOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Conv(u, w)", {"w": weights(3, 12, 2, 2)},
      ["Concat", "Conv"]),
+    (P.FunctionOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Relu(u)", {},
+     ["Concat", "Relu", "Slice"]),
+    (P.FunctionOfConcatOfChannelSlices,
+     "u = Concat<axis=1>(t, x)  y = AveragePool<kernel_shape=[2,2], pads=[1,0,0,1]>(u)", {},
+     ["AveragePool", "Concat", "Slice"]),
+    (P.DepthwiseConvOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Conv<group=12, strides=[2,1]>(u, w, b)",
+     {"w": weights(12, 1, 2, 2), "b": weights(12)}, ["Concat", "Conv", "Conv", "Slice"]),
 ]  # fmt: skip
 
 
@@ -87,6 +94,34 @@ def test_groups_are_refused(rule):
     refuses(rule, grouped, "groups")
     if not text:
         refuses(P.DepthwiseConvOfChannelSlice, sliced("y = Conv(t, w)", w=weights(5, 5, 2, 2)), "one filter for every")
+
+
+def test_a_join_that_is_not_of_channels_stays():
+    text = "u = Concat<axis=2>(x, t)  y = Relu(u)"
+    graph = model(f"(float[2,5,7,6] x, float[2,7,7,6] z) => (y) {{ t = Slice(z, s, e, a)  {text} }}", **SLICE)
+    assert not Rewriter([P.FunctionOfConcatOfChannelSlices()], "site", deployment=False).candidates(graph)
+    dense = sliced("u = Concat<axis=1>(x, t)  y = Conv<group=2>(u, w)", w=weights(4, 6, 2, 2))
+    refuses(P.DepthwiseConvOfConcatOfChannelSlices, dense, "one filter for every channel")
+
+
+def test_padding_is_carried_through_joined_channels():
+    """Branches of 24 channels joined, an activation, a depthwise convolution: no Slice is left."""
+    text = (
+        "a = Conv(x, v)  b = Conv(x, v2)  j = Concat<axis=1>(a, x, b)  r = Relu(j)"
+        "  d = Conv<group=55, strides=[2,2]>(r, u)  y = Conv(d, w)"
+    )
+    given = {"v": weights(24, 7, 1, 1), "v2": weights(24, 7, 1, 1, seed=1), "u": weights(55, 1, 2, 2)}
+    before = graph = model(f"(float[1,7,6,5] x) => (y) {{ {text} }}", w=weights(32, 55, 1, 1), **given)
+    padding = Rewriter([P.PadConvChannels()], granularity="class", deployment=False)
+    graph = padding.candidates(graph)[0].apply()
+    rules = [rule() for rule in P.RULES if rule.__name__ in P.PadConvChannels.carried_by]
+    rewriter = Rewriter(rules, granularity="site", deployment=False)
+    while candidates := rewriter.candidates(graph):
+        graph = candidates[0].apply()
+    assert "Slice" not in ops(graph)
+    feeds = random_feeds(before)
+    (expected,), (found,) = run_graph(before, feeds), run_graph(graph, feeds)
+    assert abs(found - expected).max() <= 1e-12 * abs(expected).max()
 
 
 def test_the_padding_disappears_in_the_next_convolution():

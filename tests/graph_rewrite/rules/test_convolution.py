@@ -30,6 +30,18 @@ def test_batch_norm_after_a_convolution(attrs, channels, bias):
     check_rule(C.FoldBatchNormAfterConv, model(AFTER.format(attrs, bias), **operands), becomes=["Conv"], rtol=TOLERANCE)
 
 
+@pytest.mark.parametrize(("first", "second"), [("", ", b"), (", a", ""), ("", "")])
+def test_batch_norm_after_two_joined_convolutions(first, second):
+    text = (
+        f"s = Conv<strides=[2,2]>(x, w{first})  t = Conv<pads=[0,0,1,1], strides=[2,2]>(z, v{second})"
+        "  c = Concat<axis=1>(s, t)  y = BatchNormalization<epsilon=1e-3>(c, g, h, mean, var)"
+    )
+    biases = {"a": weights(3)} if first else {"b": weights(2)} if second else {}
+    operands = {"w": weights(3, 4, 1, 1), "v": weights(2, 4, 1, 1), **biases, **statistics(5)}
+    graph = model(f"(float[1,4,6,5] x, float[1,4,5,4] z) => (y) {{ {text} }}", **operands)
+    check_rule(C.FoldBatchNormAfterTwoConvs, graph, becomes=["Concat", "Conv", "Conv"], rtol=TOLERANCE)
+
+
 @pytest.mark.parametrize("bias", ["", ", b"])
 @pytest.mark.parametrize(("attrs", "channels"), [("strides=[2,1]", 4), ("group=2", 2), ("group=4", 1)])
 def test_batch_norm_before_a_convolution(attrs, channels, bias):
