@@ -57,13 +57,34 @@ def spots(rewriter: Rewriter, graph: Graph, margin: int) -> Iterator[Spot]:
 
 
 def _reach(graph: Graph, site: Site) -> frozenset[int]:
-    """Nodes that a rewrite matches, and those that die with it where it looks farther than its match."""
+    """Nodes that a rewrite matches, and where it looks farther than its match those that die with it, and those between
+    what it reads and the match."""
     matched = frozenset(node.id for node in site.match.nodes)
     near = {value for node in site.match.nodes for value in (*node.inputs, *node.outputs)}
-    if site.region.externals() <= near:
+    far = site.region.externals() - near
+    if not far:
         return matched
     edit = edit_of(Candidate("site", graph, (site,)).apply())
-    return matched if edit is None else matched | edit[1].removed
+    reached = matched | _between(graph, far, matched)
+    return reached if edit is None else reached | edit[1].removed
+
+
+def _between(graph: Graph, far: set[int], matched: frozenset[int]) -> frozenset[int]:
+    """Nodes on paths from values to matched nodes."""
+    below, stack = set[int](), list(far)
+    last = max(graph.ranks[node] for node in matched)
+    while stack:
+        for node in graph.consumers.get(stack.pop(), ()):
+            if node not in below and graph.ranks[node] < last:
+                below.add(node)
+                stack.extend(graph.nodes[node].outputs)
+    above, stack = set[int](), [v for node in matched for v in graph.nodes[node].inputs if v is not None]
+    while stack:
+        node = graph.producer.get(stack.pop(), -1)
+        if node in below and node not in above:
+            above.add(node)
+            stack.extend(v for v in graph.nodes[node].inputs if v is not None)
+    return frozenset(above)
 
 
 def classes(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ...]]:

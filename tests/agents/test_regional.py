@@ -26,6 +26,7 @@ from graph_rewrite import Graph, Rewriter
 from graph_rewrite.latency.cut import Cut, shape_key
 from graph_rewrite.latency.region_meter import Difference
 from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rules.embedding import LinearOfEmbedding
 from graph_rewrite.soundness.build import model
 from tests.agents.toys import RULES, chain_problem, costs_of_all, graph_cost
 
@@ -278,6 +279,23 @@ def test_a_screen_begins_with_what_saves_operations(tmp_path: Path, rules: tuple
     screen.run(found, lambda: False)
     grown = [len(cut.after.nodes) - len(cut.before.nodes) for cut in timer.asked]
     assert grown[0] == -1
+
+
+def test_a_window_holds_what_lies_between_what_a_rewrite_reads_and_its_match() -> None:
+    """The rule asks what the normalisation is of, and reads the tokens four nodes above it."""
+    text = """(int64[1,3] i, float[1,3,4] h) => (z, o) {
+        a0 = Gather(t, i)  a1 = Add(a0, c)  a2 = Add(a1, c)  a3 = Add(a2, c)
+        n = LayerNormalization(a3, g)  m = MatMul(n, w)  y = Add(m, b)  z = Relu(y)  o = Neg(h)
+    }"""
+    rng = np.random.default_rng(0)
+    shapes = {"t": (5, 4), "c": (3, 4), "g": (4,), "w": (4, 2), "b": (2,)}
+    graph = model(text, **{name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()})
+    rewriter = Rewriter([LinearOfEmbedding()], "site", deployment=False)
+    (spot,) = spots(rewriter, graph, 1)
+    assert sorted(node.op for node in spot.window.nodes.values()) == sorted(
+        ["Gather", "Add", "Add", "Add", "LayerNormalization", "MatMul", "Add", "Relu"]
+    )
+    assert len(rewriter.candidates(spot.window)) == 1
 
 
 def test_windows_are_alike_where_surroundings_are(tmp_path: Path) -> None:
