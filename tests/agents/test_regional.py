@@ -298,6 +298,12 @@ def test_a_window_holds_what_lies_between_what_a_rewrite_reads_and_its_match() -
     assert len(rewriter.candidates(spot.window)) == 1
 
 
+def test_a_lookup_takes_what_it_gives_not_its_table() -> None:
+    text = "(int64[1,3] i) => (y) { y = Gather(t, i) }"
+    few, many = (model(text, t=np.zeros((rows, 4), np.float32)) for rows in (5, 50_000))
+    assert estimated_seconds(few, few.nodes) == estimated_seconds(many, many.nodes) > 0.0
+
+
 def test_windows_are_alike_where_surroundings_are(tmp_path: Path) -> None:
     problem = chain_problem(tmp_path, 5)
     found = list(spots(problem.rewriter, problem.model.graph, 1))
