@@ -146,9 +146,8 @@ class Search:
 
     @property
     def best(self) -> Visit | None:
-        """The visit whose screened speed-up is surely the highest, by the lower end of its 95% interval: of many, the
-        one that seems fastest is often the one with the widest. None before the first measurement."""
-        return max(self.visits.values(), key=lambda visit: visit.latency.ci95[0], default=None)
+        """The visit whose screened speed-up is surely the highest. None before the first measurement."""
+        return max(self.visits.values(), key=lambda visit: visit.latency.sure, default=None)
 
     def measure(self, graph: Graph, actions: tuple[Action, ...]) -> Latency:
         """Screen a graph, unless it was before. Only new graphs count."""

@@ -49,7 +49,7 @@ def search_deployment(
                 continue
             tried.add(graph.hash)
             latency = search.measure(graph, (*best.actions, action_of(candidate)))
-            if latency.ok and latency.ci95[0] > best.latency.ci95[0] * (1.0 + margin):
+            if latency.ok and latency.sure > best.latency.sure * (1.0 + margin):
                 best, gained = Visit(graph, latency, (*best.actions, action_of(candidate))), True
     return best
 

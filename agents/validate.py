@@ -20,11 +20,11 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.seconds
-    promising = sorted(search.visits.values(), key=lambda visit: -visit.latency.ci95[0])
+    promising = sorted(search.visits.values(), key=lambda visit: -visit.latency.sure)
     promising = [visit for visit in promising if visit.actions and visit.latency.ok][:FINALISTS]
     measured = [(visit, problem.measure(visit.graph, "full")) for visit in promising if visit.latency.speedup > 1.0]
     rejected = []
-    for visit, first in sorted(measured, key=lambda pair: -pair[1].ci95[0]):
+    for visit, first in sorted(measured, key=lambda pair: -pair[1].sure):
         if not surely_faster(first):
             continue
         latency = problem.confirm(visit.graph, JUDGE)
@@ -48,7 +48,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
 
 def surely_faster(latency: Latency) -> bool:
     """Whether the 95% interval of the speed-up lies above 1 + MARGIN."""
-    return latency.ok and latency.ci95[0] > 1.0 + MARGIN
+    return latency.ok and latency.sure > 1.0 + MARGIN
 
 
 def check_outputs(search: Search, visit: Visit) -> Equivalence:

@@ -2,8 +2,9 @@
 
 The same agent and budget for every model; what is reported is the confirming measurement of `agents.validate`, taken
 anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so that
-an interrupted run can go on with --resume. With --clock cpu (one thread only) times are those of the thread itself,
-which tell models apart on a machine that runs other things as well; the file says which clock it was.
+an interrupted run can go on with --resume; with --again what is in it is measured anew. With --clock cpu (one thread
+only) times are those of the thread itself, which tell models apart on a machine that runs other things as well; the
+file says which clock it was.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,12 +28,15 @@ from agents.registry import make_agent
 from agents.report import search_display
 from agents.runs import result_entry, write_json
 from envs.limits import SIZE_GROWTH, Limits
-from envs.problem import open_problem
+from envs.problem import Problem, open_problem
+from envs.replay import ReplayError, replay
 from graph_rewrite import zoo
-from graph_rewrite.latency import Clock
+from graph_rewrite.latency import JUDGE, Clock
 from graph_rewrite.latency.device import device_name
 
 RESULTS = Path(__file__).parent / "results"
+AGAIN = replace(JUDGE, min_instances=10)
+"""More sessions say what a result is worth whose minute of measurement other load on the machine has spoilt."""
 WIDTH = 200
 """Columns of the table where it goes into a file."""
 
@@ -64,6 +68,9 @@ class Arguments:
     """The results file; by default end_to_end-AGENT-tN.json among the results of the benchmarks."""
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Keep what the results file has, and skip its models."""
+    again: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Search nothing: take the rewrites in the results file, of these models or of all, and measure them anew with ten
+    sessions a side. What the search ended with stays in `searched`."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print one JSON object and nothing else."""
 
@@ -87,15 +94,20 @@ class Arguments:
         }
 
 
-def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]:
-    """One model: the search, and what `result_entry` says of its result, with the wall-clock seconds it all took."""
-    started = time.monotonic()
+def problem_of(model: str, arguments: Arguments) -> Problem:
+    """A model of the zoo, or a file, to be optimised."""
     config = load_config(model)
     limits = Limits(arguments.max_size_growth, arguments.error_budget, arguments.standard_ops_only)
-    problem = open_problem(
+    return open_problem(
         model_uri(model, dict(config.model)), provider="cpu", threads=arguments.threads,
         granularity=config.env.granularity, rules=config.env.rules, cached=False, limits=limits, clock=arguments.clock,
     )  # fmt: skip
+
+
+def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]:
+    """One model: the search, and what `result_entry` says of its result, with the wall-clock seconds it all took."""
+    started = time.monotonic()
+    problem = problem_of(model, arguments)
     agent = make_agent(arguments.agent)
     with search_display(console, f"{model}: {agent.name}") as update:
         budget = Budget(arguments.measurements, arguments.seconds)
@@ -111,6 +123,47 @@ def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]
         "wall_seconds": round(time.monotonic() - started, 1),
         **{name: value for name, value in entry.items() if name not in ("onnx_path", "trajectory")},
     }
+
+
+def measured_again(row: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
+    """A row with its rewrites applied and measured anew.
+
+    Raises:
+        ReplayError: a rewrite is not offered any more.
+        RuntimeError: the rewritten model could not be measured.
+    """
+    problem = problem_of(row["model"], arguments)
+    graph = replay(problem, (rewrite["key"] for rewrite in row["rewrites"]))
+    latency = problem.confirm(graph, AGAIN)
+    problem.meter.close()
+    if not latency.ok:
+        raise RuntimeError(latency.message)
+    searched = row.get("searched", {name: row[name] for name in ("speedup", "speedup_ci95")})
+    return {
+        **row, "baseline_ms": latency.baseline_ms, "speedup": latency.speedup, "speedup_ci95": list(latency.ci95),
+        "latency_ms": latency.ms, "searched": searched,
+    }  # fmt: skip
+
+
+def again(arguments: Arguments, console: Console) -> dict[str, Any]:
+    """The results file with its results measured anew; it is written after each."""
+    found: dict[str, Any] = {
+        "setting": arguments.setting(),
+        "results": known_results(replace(arguments, resume=True)),
+    }
+    if not found["results"]:
+        raise ValueError(f"{arguments.path} has no results to measure again; search first, without --again")
+    for place, row in enumerate(found["results"]):
+        if not row["rewrites"] or (arguments.models and row["model"] not in arguments.models):
+            continue
+        try:
+            found["results"][place] = measured_again(row, arguments)
+        except (ReplayError, RuntimeError) as error:  # the others go on
+            console.print(f"{row['model']}: {error}")
+            continue
+        write_json(arguments.path, found)
+        console.print(f"{row['model']}: x{row['speedup']:.3f}, now x{found['results'][place]['speedup']:.3f}")
+    return found
 
 
 def table(found: dict[str, Any]) -> Table:
@@ -179,7 +232,7 @@ def main() -> int:
     arguments = tyro.cli(Arguments, prog="python -m benchmarks.end_to_end")
 
     def command() -> int:
-        found = run(arguments, stderr_console())
+        found = (again if arguments.again else run)(arguments, stderr_console())
         if arguments.json:
             print(json.dumps(found))
         else:

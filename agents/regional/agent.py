@@ -142,12 +142,12 @@ class RegionalAgent:
         sure = [form for form in built.forms if form.sure]
         if latency.ok and len(sure) < len(built.forms) and search.can_measure:
             other = build(search, start.graph, start.actions, sure)
-            if search.measure(other.graph, other.actions).speedup > latency.speedup:
+            if search.measure(other.graph, other.actions).sure > latency.sure:
                 built = other
         self._refine(search, careful, start, built)
         self._tidy(search, start)
         best = search.best
-        return best is not None and best.latency.speedup > start.latency.speedup * (1.0 + self.gain)
+        return best is not None and best.latency.sure > start.latency.sure * (1.0 + self.gain)
 
     def _accurate(self, search: Search, start: Visit, built: Built) -> Built:
         """Without the forms that round most, until the outputs stay within the error budget. Where rounding errors of

@@ -77,7 +77,7 @@ def _reads(candidate: Candidate, graph: Graph, since: int) -> bool:
 
 def sweep(search: Search, start: Visit, effects: Effects, worth: float, until: Callable[[], bool]) -> Visit | None:
     """Each rule at all its sites, what carries it on, and what cancels then, measured end to end where something did:
-    the best of these graphs, if it is faster than `start` by the share `worth`.
+    the best of these graphs, if it is surely faster than `start` by the share `worth`.
 
     Rules that lose too much by themselves are left out, and those without several sites: windows saw all of these.
     """
@@ -95,7 +95,7 @@ def sweep(search: Search, start: Visit, effects: Effects, worth: float, until: C
         if graph is taken[0] or graph.hash == start.graph.hash:
             continue
         latency = search.measure(graph, actions)
-        if latency.ok and latency.speedup > best.latency.speedup * (1.0 + worth):
+        if latency.ok and latency.sure > best.latency.sure * (1.0 + worth):
             best = Visit(graph, latency, actions)
     return None if best is start else best
 

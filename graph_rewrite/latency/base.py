@@ -57,6 +57,12 @@ class Latency:
     def ok(self) -> bool:
         return self.status == "ok"
 
+    @property
+    def sure(self) -> float:
+        """What the speed-up surely is: the lower end of its 95% interval. Of many measured graphs the one that seems
+        fastest is often the one with the widest."""
+        return self.ci95[0]
+
     @classmethod
     def failed(cls, status: Status, message: str) -> Self:
         """The result of a candidate that could not be timed: infinitely slow, speed-up 0."""

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import benchmarks.end_to_end as benchmark
-from benchmarks.end_to_end import Arguments, known_results, run, table
+from benchmarks.end_to_end import Arguments, again, known_results, run, table
 from envs.problem import open_problem
 from tests.envs.fakes import count_operators, write_tower
 
@@ -57,6 +57,26 @@ def test_resume_takes_up_where_it_stopped(
     assert opened == [arguments.models[1]]
     assert found["results"][0] == first["results"][0]
     assert len(found["results"]) == 2
+
+
+def test_results_are_measured_again_without_a_search(arguments: Arguments, quiet: Console) -> None:
+    first = run(arguments, quiet)
+    stored = json.loads(arguments.path.read_text())
+    stored["results"][0] |= {"speedup": 1.01, "speedup_ci95": [0.9, 1.1]}
+    stored["results"][1]["rewrites"][0]["key"] = "no such rewrite"
+    arguments.path.write_text(json.dumps(stored))
+    found = again(replace(arguments, models=()), quiet)
+    assert json.loads(arguments.path.read_text()) == found
+    assert found["results"][0]["speedup"] == first["results"][0]["speedup"]
+    assert found["results"][0]["searched"] == {"speedup": 1.01, "speedup_ci95": [0.9, 1.1]}
+    assert found["results"][1] == stored["results"][1]  # the rewrite is not offered: what was there stays
+    twice = again(replace(arguments, models=arguments.models[:1]), quiet)
+    assert twice["results"][0]["searched"]["speedup"] == 1.01
+
+
+def test_nothing_to_measure_again(arguments: Arguments, quiet: Console) -> None:
+    with pytest.raises(ValueError, match="no results to measure again"):
+        again(arguments, quiet)
 
 
 def test_a_model_that_cannot_be_measured_is_left_for_another_day(
