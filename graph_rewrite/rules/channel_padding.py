@@ -260,9 +260,8 @@ class FunctionOfConcatOfChannelSlices(_OfConcat):
     def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         results = []
         for operand in operands:
-            whole = _whole(m, operand)
-            y = apply_like(op, m, "f", operand if whole is None else whole, *rest)
-            results.append(y if whole is None else _first(op, y, operand.shape[1]))
+            y = apply_like(op, m, "f", _whole(m, operand) or operand, *rest)
+            results.append(_first(op, y, operand.shape[1]))
         return op.Concat(*results, axis=1)
 
 
@@ -292,7 +291,7 @@ class DepthwiseConvOfConcatOfChannelSlices(_OfConcat):
             bias = None if bias is None else _padded(op, bias, 0, more)
             attrs = {**m.attrs("conv"), "group": x.shape[1]}
             y = op.Conv(x, _padded(op, filters, 0, more), bias, **attrs)
-            results.append(_first(op, y, operand.shape[1]) if more else y)
+            results.append(_first(op, y, operand.shape[1]))
         return op.Concat(*results, axis=1)
 
     def cases(self) -> Iterator[Graph]:

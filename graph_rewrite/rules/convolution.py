@@ -6,6 +6,7 @@ Before a padded convolution only scales can go: the zeros of the border stay zer
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,15 @@ class _Convolution(Rule):
 _PADDED = Refusal("the convolution pads its input with zeros, which the shift would change")
 
 
+def _normalised(
+    op: RegionBuilder, x: Ref, w: Ref, b: Ref | None, factor: Ref, shift: Ref, attrs: Mapping[str, Any]
+) -> Ref:
+    """Conv(x, w, b) * factor + shift, both per filter, as one convolution."""
+    b = None if b is None else op.Mul(b, factor)
+    result: Ref = op.Conv(x, op.Mul(w, per_filter(op, factor, w)), joint_bias(op, b, shift), **attrs)
+    return result
+
+
 class FoldBatchNormAfterConv(_Convolution):
     """BatchNormalization(Conv(x, w, b)) = Conv(x, w * factor, b * factor + shift), all but x constant"""
 
@@ -45,8 +55,7 @@ class FoldBatchNormAfterConv(_Convolution):
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, *statistics: Ref) -> Any:
         scale, bias, mean, var = statistics
         factor, shift = normalisation(op, scale, bias, mean, var, m.attr("epsilon"))
-        b = None if b is None else op.Mul(b, factor)
-        return op.Conv(x, op.Mul(w, per_filter(op, factor, w)), joint_bias(op, b, shift), **m.attrs("conv"))
+        return _normalised(op, x, w, b, factor, shift, m.attrs("conv"))
 
 
 class FoldBatchNormAfterTwoConvs(_Convolution):
@@ -66,18 +75,13 @@ class FoldBatchNormAfterTwoConvs(_Convolution):
         *statistics: Ref,
     ) -> Any:  # fmt: skip
         scale, bias, mean, var = statistics
-        halves = [
+        factors, shifts = (
             parts(op, vector, (w.shape[0], v.shape[0]), 0)
             for vector in normalisation(op, scale, bias, mean, var, m.attr("epsilon"))
-        ]
-        results = []
-        for label, (image, kernel, own), factor, shift in zip(
-            ("first", "second"), ((x, w, b), (y, v, c)), *halves, strict=True
-        ):
-            own = None if own is None else op.Mul(own, factor)
-            kernel = op.Mul(kernel, per_filter(op, factor, kernel))
-            results.append(op.Conv(image, kernel, joint_bias(op, own, shift), **m.attrs(label)))
-        return op.Concat(*results, axis=1)
+        )
+        first = _normalised(op, x, w, b, factors[0], shifts[0], m.attrs("first"))
+        second = _normalised(op, y, v, c, factors[1], shifts[1], m.attrs("second"))
+        return op.Concat(first, second, axis=1)
 
 
 class FoldBatchNormBeforeConv(_Convolution):

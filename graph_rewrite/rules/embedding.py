@@ -42,15 +42,14 @@ class _OfLookup(_Embedding):
     """How y is computed from the rows r."""
 
     def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.soundness.build import model
+        from graph_rewrite.soundness.build import model, named_in
 
         rng = np.random.default_rng(0)
         for text, tokens in zip(self.texts, ("1,3", "2", "3", "2,1,2"), strict=False):
             sizes = {"t": (5, 4), "w": (4, 3), "g": (4,), "s": (4,), "c": (4,), "d": (1,)}
-            given: dict[str, Any] = {
-                k: _eighths(rng, *size) for k, size in sizes.items() if k == "t" or f", {k}" in text or f"({k}," in text
-            }
-            yield model(f"(int64[{tokens}] i) => (y) {{ r = Gather(t, i) y = {text} }}", **given)
+            body = f"r = Gather(t, i) y = {text}"
+            given: dict[str, Any] = {k: _eighths(rng, *size) for k, size in named_in(body, sizes).items()}
+            yield model(f"(int64[{tokens}] i) => (y) {{ {body} }}", **given)
 
 
 def _eighths(rng: np.random.Generator, *shape: int) -> np.ndarray[Any, Any]:
@@ -171,7 +170,7 @@ class _OfEmbedding(_Embedding):
         return *((y,) if len(layers) == 1 else split(op, y, widths, y.rank - 1)), x
 
     def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.soundness.build import model
+        from graph_rewrite.soundness.build import model, named_in
 
         rng = np.random.default_rng(0)
         shapes = {"t": (5, 4), "u": (2, 4), "c": (3, 4), "d": (1, 3, 4), "r": (4,), "g": (4,), "s": (4,)}
@@ -185,8 +184,7 @@ class _OfEmbedding(_Embedding):
             text = f"{total} {norm} {self.layers(number)}"
             sizes = shapes | {name: (4, 2 + k) for k, name in enumerate(("wq", "wk", "wv"))}
             sizes |= {"bq": (2,), "bk": ((3,), (1, 1))[number % 2], "bv": (1, 4)}
-            used = set(text.replace("(", " ").replace(")", " ").replace(",", " ").split())
-            given: dict[str, Any] = {k: _eighths(rng, *size) for k, size in sizes.items() if k in used}
+            given: dict[str, Any] = {k: _eighths(rng, *size) for k, size in named_in(text, sizes).items()}
             yield model(f"(int64[1,3] i) => (x, {', '.join(self.results)}) {{ {text} }}", **given)
 
     results: ClassVar[tuple[str, ...]]

@@ -129,17 +129,14 @@ class ConvOfSubsampling(_Pooling):
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
         return op.Conv(_pool(op, x), w, b, _label="conv")
 
-    def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
-        strides = _picks(m, x)
-        if isinstance(strides, Refusal):
-            return strides
-        return None if all(size == 1 for size in w.shape[2:]) else Refusal("the filters have more than one tap")
-
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
-        picked, own = m.value("pool"), conv_geometry(m.node("conv"), m.value("pool"), w)
-        inner = geometry(m.node("pool"), x, m.attr("kernel")).strides
+        inner, own = _picks(m, x), conv_geometry(m.node("conv"), m.value("pool"), w)
+        if isinstance(inner, Refusal):
+            return inner
+        if any(size != 1 for size in own.kernel):
+            return Refusal("the filters have more than one tap")
         strides = tuple(s * t for s, t in zip(inner, own.strides, strict=True))
-        before = tuple(s * pad for s, pad in zip(inner, own.pads[: picked.rank - 2], strict=True))
+        before = tuple(s * pad for s, pad in zip(inner, own.pads[: len(inner)], strict=True))
         # As much behind as the last window needs: what it sees there was padding before.
         after = tuple(
             max(0, (count - 1) * stride + 1 - pad - size)

@@ -83,7 +83,7 @@ class _Strassen(Rule):
         return reshape(op, _joined(op, x, math.prod(shape[:-1])), shape)
 
     def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.soundness.build import model
+        from graph_rewrite.soundness.build import model, named_in
 
         width, least, rng = BLOCK << self.levels, self.least_rows, np.random.default_rng(0)
         for number, lead in enumerate(((least,), (1, least + 1), (2, least // 2 + 1), (1, 2, least // 2))):
@@ -91,9 +91,7 @@ class _Strassen(Rule):
             sizes = {"v": (width, width), "w": (width, width), "a": ((width,), (1,))[number % 2], "b": (width,)}
             text = self.text(number)
             given: dict[str, Any] = {
-                name: rng.standard_normal(size).astype(np.float32)
-                for name, size in sizes.items()
-                if name in text.replace("(", " ").replace(")", " ").replace(",", " ").split()
+                k: rng.standard_normal(v).astype(np.float32) for k, v in named_in(text, sizes).items()
             }
             yield model(f"(float[{shape}] x) => (y) {{ {text} }}", **given)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -111,6 +112,12 @@ class Assembly:
                 for dim in self.types[value].shape:
                     tensor.shape.dim.add(dim_value=dim)
         return header
+
+
+def named_in(text: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `values` whose names stand in a text of ONNX's syntax: constants for `model`."""
+    words = set(re.findall(r"\w+", text))
+    return {name: value for name, value in values.items() if name in words}
 
 
 def model(text: str, opset: int = OPSET, **constants: Any) -> Graph:

@@ -27,6 +27,12 @@ def weights(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Array:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
+def eighths(*shape: int, seed: int = 0) -> Array:
+    """Seeded numbers whose sums and products, of few of them, are exact in float32: what a rewrite folds from them has
+    no error in float64 either."""
+    return (np.round(8 * weights(*shape, seed=seed)) / 8).astype(np.float32)
+
+
 def ops(graph: Graph) -> list[str]:
     """Names of the operators, sorted."""
     return sorted(node.op for node in graph.nodes.values())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite.rules import activations as A
+from graph_rewrite.soundness.build import named_in
 from tests.graph_rewrite.rules.checking import check_rule, model, refuses
 
 FLOAT32 = 1e-6  # constants and attributes are rounded to float32, wherever the arithmetic is done
@@ -38,8 +39,7 @@ FORMS = {
 
 def activation(*parts, **changed):
     body = " ".join(parts)
-    words = set(body.replace("(", " ").replace(")", " ").replace(",", " ").split())
-    used = {name: np.float32(value) for name, value in {**CONSTANTS, **changed}.items() if name in words}
+    used = {name: np.float32(value) for name, value in named_in(body, {**CONSTANTS, **changed}).items()}
     return model(f"(float[3,5] x) => (y) {{ {body} }}", **used)
 
 

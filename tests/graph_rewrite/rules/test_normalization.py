@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite.rules import normalization as N
+from graph_rewrite.soundness.build import named_in
 from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 FLOAT32 = 1e-6  # constants and attributes are rounded to float32, wherever the arithmetic is done
@@ -18,9 +19,7 @@ WEIGHTS = {"gamma": weights(6, seed=1), "beta": weights(6, seed=2)}
 
 
 def network(body, **changed):
-    words = set(body.replace("(", " ").replace(")", " ").replace(",", " ").split())
-    known = {**PARTS, **WEIGHTS, **changed}
-    return model(f"(float[2,5,6] x) => (y) {{ {body} }}", **{k: v for k, v in known.items() if k in words})
+    return model(f"(float[2,5,6] x) => (y) {{ {body} }}", **named_in(body, {**PARTS, **WEIGHTS, **changed}))
 
 
 SPELLED_OUT = {

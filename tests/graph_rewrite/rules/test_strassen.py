@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite.rules import strassen as S
-from tests.graph_rewrite.rules.checking import check_rule, model, ops, refuses
-from tests.graph_rewrite.rules.checking import weights as normal
+from tests.graph_rewrite.rules.checking import check_rule, eighths, model, ops, refuses
 
 LINEAR = "(float[{}] x) => (y) {{ p = MatMul(x, w)  y = Add(p, b) }}"
 FEED_FORWARD = """(float[{}] x) => (y) {{
@@ -15,13 +14,8 @@ FEED_FORWARD = """(float[{}] x) => (y) {{
 }}"""
 
 
-def weights(*shape, seed=0):
-    """Eighths: sums of them are exact in float32, so that outputs in float64 are equal as far as that goes."""
-    return (np.round(8 * normal(*shape, seed=seed)) / 8).astype(np.float32)
-
-
 def layers(width=32, hidden=64):
-    return {"v": weights(width, hidden), "a": weights(hidden), "w": weights(hidden, width, seed=1), "b": weights(width)}
+    return {"v": eighths(width, hidden), "a": eighths(hidden), "w": eighths(hidden, width, seed=1), "b": eighths(width)}
 
 
 def multiplications(graph):
@@ -37,22 +31,22 @@ def multiplications(graph):
 
 @pytest.mark.parametrize("shape", ["256,32", "2,128,32", "1,2,130,32"])
 def test_a_linear_layer_takes_seven_of_eight_multiplications(shape):
-    graph = model(LINEAR.format(shape), w=weights(32, 64), b=weights(64))
+    graph = model(LINEAR.format(shape), w=eighths(32, 64), b=eighths(64))
     (after,) = check_rule(S.StrassenLinear, graph)
     assert ops(after).count("Conv") == 7
     assert 8 * multiplications(after) == 7 * multiplications(graph)
 
 
 def test_a_product_without_bias():
-    graph = model("(float[257,32] x) => (y) { y = MatMul(x, w) }", w=weights(32, 64))
+    graph = model("(float[257,32] x) => (y) { y = MatMul(x, w) }", w=eighths(32, 64))
     check_rule(S.StrassenMatMul, graph)
-    biased = model(LINEAR.format("256,32"), w=weights(32, 64), b=weights(64))
+    biased = model(LINEAR.format("256,32"), w=eighths(32, 64), b=eighths(64))
     refuses(S.StrassenMatMul, biased, "constant bias")
 
 
 @pytest.mark.parametrize("b", [(), (1,), (1, 64)])
 def test_biases_of_all_forms(b):
-    check_rule(S.StrassenLinear, model(LINEAR.format("256,32"), w=weights(32, 64), b=weights(*b)))
+    check_rule(S.StrassenLinear, model(LINEAR.format("256,32"), w=eighths(32, 64), b=eighths(*b)))
 
 
 @pytest.mark.parametrize("f", ["Gelu", "Relu", 'Gelu<approximate="tanh">'])
@@ -77,17 +71,17 @@ def test_quarters_of_quarters(rows):
 
 
 def test_conditions():
-    few = model(LINEAR.format("255,32"), w=weights(32, 64), b=weights(64))
+    few = model(LINEAR.format("255,32"), w=eighths(32, 64), b=eighths(64))
     refuses(S.StrassenLinear, few, "fewer than 256 rows")
-    narrow = model(LINEAR.format("256,32"), w=weights(32, 48), b=weights(48))
+    narrow = model(LINEAR.format("256,32"), w=eighths(32, 48), b=eighths(48))
     refuses(S.StrassenLinear, narrow, "do not fill blocks of 16")
-    along_rows = model(LINEAR.format("256,32"), w=weights(32, 64), b=weights(256, 1))
+    along_rows = model(LINEAR.format("256,32"), w=eighths(32, 64), b=eighths(256, 1))
     refuses(S.StrassenLinear, along_rows, "more than the columns")
-    batched = model("(float[2,128,32] x) => (y) { y = MatMul(x, w) }", w=weights(2, 32, 64))
+    batched = model("(float[2,128,32] x) => (y) { y = MatMul(x, w) }", w=eighths(2, 32, 64))
     refuses(S.StrassenMatMul, batched, "not a matrix")
-    halves = model("(float16[256,32] x) => (y) { y = MatMul(x, w) }", w=weights(32, 64).astype(np.float16))
+    halves = model("(float16[256,32] x) => (y) { y = MatMul(x, w) }", w=eighths(32, 64).astype(np.float16))
     refuses(S.StrassenMatMul, halves, "float32")
     hidden = model(FEED_FORWARD.format("63,32", "Relu"), **layers())
     refuses(S.StrassenFeedForward, hidden, "fewer than 64 rows")
-    wide = model(FEED_FORWARD.format("64,32", "Relu"), **{**layers(), "a": weights(64, 1)})
+    wide = model(FEED_FORWARD.format("64,32", "Relu"), **{**layers(), "a": eighths(64, 1)})
     refuses(S.StrassenFeedForward, wide, "more than the columns")
