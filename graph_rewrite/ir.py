@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,12 @@ class TensorType:
         return size
 
     def __str__(self) -> str:
-        name = onnx.TensorProto.DataType.Name(self.dtype).lower()
-        return f"{name}[{','.join(map(str, self.shape))}]"
+        return _type_text(self.dtype, self.shape)
+
+
+@cache
+def _type_text(dtype: int, shape: tuple[int, ...]) -> str:
+    return f"{onnx.TensorProto.DataType.Name(dtype).lower()}[{','.join(map(str, shape))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,26 @@ def application_hash(signature: str, outputs: int, inputs: Iterable[str]) -> str
 
 def operator_signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
     """Digest of operator and attributes, without inputs and outputs."""
+    # Not floats: 0.0 and -0.0 are equal, and so are 1 and 1.0.
+    if not all(map(_is_plain, attrs.values())):
+        return _signature(op, domain, attrs)
+    key = (op, domain, *attrs.items())
+    known = _SIGNATURES.get(key)
+    if known is None:
+        known = _SIGNATURES[key] = _signature(op, domain, attrs)
+    return known
+
+
+def _signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
     return digest(op, domain, *(f"{name}={_attr_token(attrs[name])}" for name in sorted(attrs)))
+
+
+def _is_plain(value: AttrValue) -> bool:
+    kind = type(value)
+    return kind is int or kind is str or (kind is tuple and all(type(item) is int for item in value))
+
+
+_SIGNATURES: dict[tuple[object, ...], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +266,15 @@ class Graph:
         values: dict[int, str] = {value: constant.digest for value, constant in self.stored.items()}
         values |= {value: f"in{i}:{values.get(value, '')}" for i, value in enumerate(self.inputs)}
         constants = self.constants
+        edit: tuple[Graph, GraphDelta] | None = self.memo.get("edit")
+        before: dict[int, str] | None = None if edit is None else edit[0].memo.get("value_hashes")
+        # A node of the graph before an edit computes what it did where nothing that it reads has changed.
+        same = {} if edit is None or before is None else edit[0].nodes
+        known, changed = before or {}, set[int | None]()
         for node in self.order():
+            if same.get(node.id) is node and changed.isdisjoint(node.inputs):
+                values.update((value, known[value]) for value in node.outputs)
+                continue
             parts = []
             for value in node.inputs:
                 if value is None:
@@ -256,6 +288,8 @@ class Graph:
             key = application_hash(node.signature, len(node.outputs), parts)
             for i, value in enumerate(node.outputs):
                 values[value] = f"{key}:{i}"
+                if known.get(value) != values[value]:
+                    changed.add(value)
         for value, constant in constants.items():
             values.setdefault(value, constant.digest)
         for value in self.outputs:

@@ -86,7 +86,7 @@ PatternValue = Var | PatternOutput
 COMMUTATIVE = frozenset({"Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
     """Variables, nodes in the order in which the builder made them, and the roots that a rewrite replaces."""
 

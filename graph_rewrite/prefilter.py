@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from graph_rewrite.ir import Graph, Node
 from graph_rewrite.patterns import Const, Pattern, PatternNode, PatternOutput
@@ -103,6 +104,12 @@ class PatternIndex:
                     branches.append(child)
         found.sort()
         return found
+
+
+@lru_cache(maxsize=16)
+def index_of(patterns: tuple[Pattern, ...]) -> PatternIndex:
+    """The index of these patterns, made once: it depends on nothing else."""
+    return PatternIndex(patterns)
 
 
 def _chain(anchor: PatternNode) -> Iterator[Need]:

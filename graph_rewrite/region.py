@@ -15,10 +15,11 @@ from graph_rewrite.ir import AttrValue, TensorType, digest, float32, operator_si
 from graph_rewrite.types import TypeInferenceError, infer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Ref:
     """A value as a rule sees it: `external` is its id in the graph (or e-class); else it is made in the region,
-    or it is a constant."""
+    or it is a constant. Not to be changed; but frozen it would take three times as long to make, and a listing makes
+    ten thousand."""
 
     type: TensorType
     external: int | None = None
@@ -65,7 +66,7 @@ class Ref:
         return self.constant.digest if self.constant is not None else f"n{self.node}.{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RegionNode:
     """An operator to be inserted."""
 
@@ -165,7 +166,8 @@ class RegionBuilder:
         """
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
-        attrs = {name: _attr(value) for name, value in attrs.items() if value is not None}
+        if attrs:
+            attrs = {name: _attr(value) for name, value in attrs.items() if value is not None}
         signature = operator_signature(op, domain, attrs)
         key = (signature, outputs, tuple(None if ref is None else ref.key for ref in inputs))
         if key in self._known:

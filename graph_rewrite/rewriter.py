@@ -12,7 +12,7 @@ from graph_rewrite.collector import no_garbage_collection
 from graph_rewrite.ir import Graph, GraphDelta, Node
 from graph_rewrite.listing import Candidates, Listing, listing_of
 from graph_rewrite.matching import Matcher
-from graph_rewrite.prefilter import PatternIndex
+from graph_rewrite.prefilter import index_of
 from graph_rewrite.rule import Refusal, Rule
 
 Granularity = Literal["site", "class", "both"]
@@ -70,7 +70,7 @@ class Rewriter:
         self.granularity: Granularity = granularity
         self.deployment = deployment
         self.domains = domains
-        self._index = PatternIndex([rule.pattern for rule in self.rules])
+        self._index = index_of(tuple(rule.pattern for rule in self.rules))
         self._narrowed: dict[frozenset[str], Rewriter] = {}
         self._hidden: dict[str, bool] = {}
 
