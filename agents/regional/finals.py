@@ -16,11 +16,15 @@ MATTERS = 0.005
 """Share of the model's time that a wrong choice may cost before they are worth it: two forms of all the
 feed-forward networks of a transformer differ by 3% of it, of which windows of 20 MB show half by chance."""
 
+DOUBTED = 0.001
+"""Share of the model's time that a form must promise to be timed that long where its interval holds 0: windows of 20 ms
+are known to some percent of themselves, and what saves less than that would never be taken."""
+
 
 def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], bool]) -> list[Form]:
     """The best forms timed again with care, since the best of many owes part of its lead to luck: of those that are
     about the same nodes the best one of each first step, `FINALISTS` at most. Where several cannot be told apart, the
-    one with the fewest steps leads."""
+    one with the fewest steps leads. With what is left of the time, those that may save nothing are timed longer."""
     again: list[Form] = []
     left = sorted(forms, key=lambda form: -form.surely)
     while left:
@@ -39,7 +43,13 @@ def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], 
         equal = _equal(retimed)
         chosen = min(equal, key=lambda form: (len(form.steps), -form.surely))
         again += [chosen, *(form for form in rivals if not form.nodes & chosen.nodes)]
-    return [form for form in again if form.surely > 0.0]
+    sure = [form for form in again if form.surely > 0.0]
+    doubtful = [form for form in again if form.surely <= 0.0 and form.saved > DOUBTED * _seconds(search)]
+    for form in sorted(doubtful, key=lambda form: -form.saved):
+        timed = _retimed(search, timer, form, until, AGAIN_S[0])
+        if timed.surely > 0.0:
+            sure.append(timed)
+    return sure
 
 
 def _equal(forms: list[Form]) -> list[Form]:

@@ -147,6 +147,9 @@ class ConvOfSubsampling(_Pooling):
 
 
 class _SubsamplingOfSlice(_Pooling):
+    # The other half of a factorised reduction, and the normalisation behind both.
+    carried_by = ("FoldBatchNormAfterTwoConvs", "ConvOfSubsampling")
+
     def picked(self, op: RegionBuilder, m: Match, x: Ref, ranges: Mapping[int, range]) -> Ref | Refusal:
         """What a pool takes of a slice of an image, by a depthwise convolution."""
         strides = _picks(m, m.value("slice"))

@@ -12,7 +12,7 @@ import pytest
 from agents.base import Budget, Search
 from agents.regional.agent import RegionalAgent
 from agents.regional.effects import Effects
-from agents.regional.finals import AGAIN_S, MATTERS, finals
+from agents.regional.finals import AGAIN_S, DOUBTED, MATTERS, finals
 from agents.regional.plan import build, choose
 from agents.regional.screen import Form, Screen, time_cut
 from agents.regional.spots import Step, apply_all, classes, spots, take
@@ -224,6 +224,25 @@ def test_what_cannot_be_told_apart_is_timed_again_where_it_matters(
     timer = Noisy()
     assert finals(search, timer, forms, lambda: False)[0].steps[0].rule == "C"
     assert len(timer.asked) == 3
+
+
+def test_what_may_save_nothing_is_timed_longer_before_it_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = {"5.0": (0.8, 0.1), "4.0": (0.05, 0.1)}
+    asked: list[str] = []
+
+    class Hasty(ExactTimer):
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            asked.extend([cut.key] if anew else [])
+            saved, half = longer[cut.key] if anew else (float(cut.key) / 4, 2.0)
+            return Difference(saved, (saved - half, saved + half), 1, 1, 1, 10.0)
+
+    search = Search(chain_problem(tmp_path, 1), BUDGET)
+    monkeypatch.setattr("agents.regional.finals._seconds", lambda search: 0.6 / DOUBTED)
+    forms = [form(5.0, {1}), form(4.0, {2}), form(2.0, {3})]
+    assert [(f.saved, f.nodes) for f in finals(search, Hasty(), forms, lambda: False)] == [(0.8, {1})]
+    assert asked == ["5.0", "4.0"]  # the third promises too little
 
 
 def test_hope_fades_and_what_is_known_takes_its_place() -> None:

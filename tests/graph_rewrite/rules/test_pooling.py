@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graph_rewrite.rules import convolution as C
 from graph_rewrite.rules import pooling as P
-from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
+from tests.graph_rewrite.rules.checking import check_rule, model, ops, refuses, weights
 
 
 @pytest.mark.parametrize("shape", ["2,3,5", "2,3,4,5", "1,2,3,2,2"])
@@ -146,3 +147,21 @@ def test_two_slices_before_a_pool():
 )
 def test_slices_that_stay(graph, reason):
     refuses(P.SubsamplingOfSliceAsConv, graph, reason)
+
+
+def test_a_factorised_reduction_is_carried_on_into_three_convolutions():
+    """Both halves and the normalisation behind them (Zoph et al., appendix A.1)."""
+    graph = model(
+        """(float[1,4,6,6] x) => (y) {
+            h = Slice(x, one, end, rows) s = Slice(h, one, end, columns)
+            p = AveragePool<kernel_shape=[1,1], strides=[2,2]>(x) q = AveragePool<kernel_shape=[1,1], strides=[2,2]>(s)
+            a = Conv(p, v) b = Conv(q, w) c = Concat<axis=1>(a, b) y = BatchNormalization(c, scale, shift, mean, var)
+        }""",
+        one=[1], end=[9], rows=[2], columns=[3], v=weights(3, 4, 1, 1), w=weights(3, 4, 1, 1, seed=1),
+        scale=weights(6), shift=weights(6, seed=1), mean=weights(6, seed=2), var=np.ones(6, np.float32),
+    )  # fmt: skip
+    (graph,) = check_rule(P.SubsamplingOfTwoSlicesAsConv, graph)
+    for name in P.SubsamplingOfTwoSlicesAsConv.carried_by:
+        (rule,) = (rule for rule in (*C.RULES, *P.RULES) if rule.__name__ == name)
+        (graph,) = check_rule(rule, graph, rtol=1e-6)
+    assert ops(graph) == ["Concat", "Conv", "Conv", "Conv"]
