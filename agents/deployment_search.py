@@ -48,9 +48,10 @@ def search_deployment(
             if graph is None or graph.hash in tried:
                 continue
             tried.add(graph.hash)
-            latency = search.measure(graph, (*best.actions, action_of(candidate)))
-            if latency.ok and latency.sure > best.latency.sure * (1.0 + margin):
-                best, gained = Visit(graph, latency, (*best.actions, action_of(candidate))), True
+            actions = (*best.actions, action_of(candidate))
+            visit = Visit(graph, search.measure(graph, actions), actions)
+            if search.beats(visit, best, margin):
+                best, gained = visit, True
     return best
 
 

@@ -20,11 +20,9 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.seconds
-    promising = sorted(search.visits.values(), key=lambda visit: -visit.latency.sure)
-    promising = [visit for visit in promising if visit.actions and visit.latency.ok][:FINALISTS]
-    measured = [(visit, problem.measure(visit.graph, "full")) for visit in promising if visit.latency.speedup > 1.0]
+    measured = [(visit, problem.measure(visit.graph, "full")) for visit in _finalists(search)]
     rejected = []
-    for visit, first in sorted(measured, key=lambda pair: -pair[1].sure):
+    for visit, first in _ranked(search, measured):
         if not surely_faster(first):
             continue
         latency = problem.confirm(visit.graph, JUDGE)
@@ -44,6 +42,26 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
         agent, problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), improvements, search.measurements,
         search.applications, seconds, True, 0.0, f"the original is kept: {reason}", tuple(search.growth),
     )  # fmt: skip
+
+
+def _finalists(search: Search) -> list[Visit]:
+    """The best screened graphs. The last of them is the one with the fewest rewrites among those that may be as fast as
+    the first: what was added to it may be luck."""
+    found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
+    found = sorted((v for v in found if v.latency.speedup > 1.0), key=lambda visit: -visit.latency.sure)
+    rest = [visit for visit in found[FINALISTS - 1 :] if visit.latency.ci95[1] > found[0].latency.sure]
+    return found[: FINALISTS - 1] + sorted(rest, key=lambda visit: len(visit.actions))[:1]
+
+
+def _ranked(search: Search, measured: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
+    """Fastest first: by what each surely gains over the original, and the first such that none of the others was faster
+    than it when both ran in turn."""
+    ranked = sorted(measured, key=lambda pair: -pair[1].sure)
+    for challenger in ranked[1:]:
+        compared = search.problem.compare(ranked[0][0].graph, challenger[0].graph)
+        if compared is not None and compared[0].ok and compared[0].speedup > 1.0:
+            ranked = [challenger, *(pair for pair in ranked if pair is not challenger)]
+    return ranked
 
 
 def surely_faster(latency: Latency) -> bool:

@@ -13,6 +13,7 @@ from envs.workspace import workspace
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency import (
     SCREEN,
+    BaselineError,
     Clock,
     Deployment,
     Effort,
@@ -48,6 +49,7 @@ class Problem:
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[tuple[str, Plan | None], Latency] = field(default_factory=dict, repr=False)
+    _compared: dict[tuple[str, str], tuple[Latency, float]] = field(default_factory=dict, repr=False)
     _active: dict[str, frozenset[str] | None] = field(default_factory=dict, repr=False)
 
     def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
@@ -85,6 +87,23 @@ class Problem:
             known = self.measure(graph, "full") if again is None else again(graph, plan)
             self._confirmed[graph.hash, plan] = known
         return known
+
+    def compare(self, reference: Graph, candidate: Graph) -> tuple[Latency, float] | None:
+        """The speed-up of one graph over another, timed in turn with full effort, and the seconds that this took: of
+        two graphs nearly as fast it tells more than how each does against the original. None where the meter knows
+        the original alone; a Latency that says so where one of them cannot be built or run."""
+        measure = getattr(self.meter, "compare", None)
+        if measure is None:
+            return None
+        key = (reference.hash, candidate.hash)
+        if key not in self._compared:
+            begin = unblocked_time()
+            try:
+                latency = measure(reference, candidate)
+            except (BaselineError, ValueError, NotImplementedError) as error:
+                latency = Latency.failed("error", f"the graphs cannot be compared: {error}")
+            self._compared[key] = (latency, unblocked_time() - begin)
+        return self._compared[key]
 
     def settle(self, graph: Graph) -> Latency:
         """`confirm`, and from now on what `measure` says of this graph too: a learner that comes back to a graph whose

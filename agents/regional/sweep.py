@@ -94,9 +94,9 @@ def sweep(search: Search, start: Visit, effects: Effects, worth: float, until: C
         graph, actions = tidy(search, *carried, since)
         if graph is taken[0] or graph.hash == start.graph.hash:
             continue
-        latency = search.measure(graph, actions)
-        if latency.ok and latency.sure > best.latency.sure * (1.0 + worth):
-            best = Visit(graph, latency, actions)
+        visit = Visit(graph, search.measure(graph, actions), actions)
+        if search.beats(visit, best, worth):
+            best = visit
     return None if best is start else best
 
 

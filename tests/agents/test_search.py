@@ -6,15 +6,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from agents.base import Budget, Search
+from agents.base import Action, Budget, Search, Visit
 from agents.registry import make_agent
-from agents.validate import conclude
+from agents.validate import _finalists, conclude
 from envs.problem import Problem
-from graph_rewrite.latency import Latency, MachineLock
+from graph_rewrite import Graph
+from graph_rewrite.latency import BaselineError, Latency, MachineLock
 from tests.envs.fakes import cost
 
 OpenTower = Callable[..., Problem]
@@ -132,3 +133,85 @@ def test_unknown_agents_are_named() -> None:
         ValueError, match=r"there is no agent 'gready'; there are .*greedy, mcts, ppo, random, regional, taso"
     ):
         make_agent("gready")
+
+
+class TestInTurn:
+    """Graphs that seem faster than another are compared with it directly, where the meter can."""
+
+    TRUTH: ClassVar[dict[str, float]] = {"lucky": 0.98, "leader": 1.0, "modest": 1.01}
+
+    @pytest.fixture
+    def problem(self, open_tower: OpenTower) -> Problem:
+        problem = open_tower()
+        self.graphs = dict(zip(self.TRUTH, self.first_graphs(problem), strict=False))
+        self.asked: list[tuple[str, str]] = []
+        speed = {graph.hash: self.TRUTH[name] for name, graph in self.graphs.items()}
+
+        def compare(reference: Graph, candidate: Graph) -> Latency:
+            self.asked.append((reference.hash, candidate.hash))
+            ratio = speed[candidate.hash] / speed[reference.hash]
+            return Latency(1.0, ratio, (ratio - 0.005, ratio + 0.005), 10, ratio)
+
+        problem.meter.compare = compare  # type: ignore[attr-defined]
+        return problem
+
+    @staticmethod
+    def first_graphs(problem: Problem) -> list[Graph]:
+        return [candidate.apply() for candidate in problem.rewriter.candidates(problem.model.graph)[:3]]
+
+    def visit(self, search: Search, name: str, sure: float, steps: int) -> Visit:
+        latency = Latency(1.0, sure + 0.1, (sure, sure + 0.2), 10, sure + 0.1)
+        graph = self.graphs[name]
+        search.problem._memo |= {(graph.hash, "screen"): latency, (graph.hash, "full"): latency}
+        search.measure(graph, (Action("key", "R", "R", 1),) * steps)
+        return search.visits[graph.hash]
+
+    def test_a_lucky_measurement_does_not_beat_what_is_faster_in_turn(self, problem: Problem) -> None:
+        search = Search(problem, Budget())
+        leader, lucky = self.visit(search, "leader", 1.10, 2), self.visit(search, "lucky", 1.20, 3)
+        modest = self.visit(search, "modest", 1.12, 3)
+        assert not search.beats(lucky, leader)
+        assert search.beats(modest, leader, gain=0.005)
+        assert not search.beats(modest, leader, gain=0.0105)
+        assert not search.beats(leader, modest)
+        assert len(self.asked) == 2  # each pair once; what was slower against the original is not compared
+
+    def test_a_graph_that_no_longer_runs_beats_nothing(self, problem: Problem) -> None:
+        def compare(reference: Graph, candidate: Graph) -> Latency:
+            raise BaselineError("the worker died")
+
+        problem.meter.compare = compare  # type: ignore[attr-defined]
+        search = Search(problem, Budget())
+        leader, modest = self.visit(search, "leader", 1.10, 2), self.visit(search, "modest", 1.12, 3)
+        assert not search.beats(modest, leader)
+        assert conclude(search, "test").graph.hash == modest.graph.hash
+
+    def test_time_is_charged_also_for_a_comparison_that_is_known(self, problem: Problem) -> None:
+        first = Search(problem, Budget())
+        leader, modest = self.visit(first, "leader", 1.10, 2), self.visit(first, "modest", 1.12, 3)
+        first.beats(modest, leader)
+        problem._compared = {pair: (latency, 7.0) for pair, (latency, _) in problem._compared.items()}
+        second = Search(problem, Budget())
+        second.beats(modest, leader)
+        assert second.seconds >= 7.0
+
+    def test_the_result_is_the_one_that_was_fastest_in_turn(self, problem: Problem) -> None:
+        search = Search(problem, Budget())
+        self.visit(search, "lucky", 1.20, 4)
+        self.visit(search, "leader", 1.11, 3)
+        self.visit(search, "modest", 1.10, 2)
+        assert conclude(search, "test").graph.hash == self.graphs["modest"].hash
+        del problem.meter.compare  # type: ignore[attr-defined]
+        assert conclude(search, "test").graph.hash == self.graphs["lucky"].hash
+
+    def test_the_last_finalist_has_the_fewest_rewrites(self, problem: Problem) -> None:
+        search = Search(problem, Budget())
+        for graph in [c.apply() for c in problem.rewriter.candidates(problem.model.graph)[3:7]]:
+            latency = Latency(1.0, 1.3, (1.15, 1.45), 10, 1.3)
+            problem._memo |= {(graph.hash, "screen"): latency, (graph.hash, "full"): latency}
+            search.measure(graph, (Action("key", "R", "R", 1),) * 9)
+        self.visit(search, "lucky", 1.20, 4)
+        self.visit(search, "modest", 1.05, 2)
+        assert self.graphs["modest"].hash in {visit.graph.hash for visit in _finalists(search)}
+        self.visit(search, "leader", 0.95, 1)  # surely slower than the best: no finalist, however short
+        assert self.graphs["leader"].hash not in {visit.graph.hash for visit in _finalists(search)}
