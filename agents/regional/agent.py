@@ -138,11 +138,11 @@ class RegionalAgent:
         if not plan or search.exhausted:
             return False
         built = self._accurate(search, start, within_limits(search, start.graph, start.actions, plan))
-        latency = search.measure(built.graph, built.actions)
+        whole = _visit(search, built)
         sure = [form for form in built.forms if form.sure]
-        if latency.ok and len(sure) < len(built.forms) and search.can_measure:
+        if whole.latency.ok and len(sure) < len(built.forms) and search.can_measure:
             other = build(search, start.graph, start.actions, sure)
-            if search.measure(other.graph, other.actions).sure > latency.sure:
+            if search.beats(_visit(search, other), whole):
                 built = other
         self._refine(search, careful, start, built)
         self._tidy(search, start)
@@ -203,6 +203,10 @@ class RegionalAgent:
                 built, changed = without, True
         if changed and search.can_measure:
             search.measure(built.graph, built.actions)
+
+
+def _visit(search: Search, built: Built) -> Visit:
+    return Visit(built.graph, search.measure(built.graph, built.actions), built.actions)
 
 
 def _whole(before: Graph, after: Graph) -> Cut:
