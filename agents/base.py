@@ -167,15 +167,17 @@ class Search:
         return latency
 
     def beats(self, visit: Visit, other: Visit, gain: float = 0.0) -> bool:
-        """Whether a visited graph is faster than another by the share `gain`: by what both surely gained over the
-        original, and where the meter can tell, in turn with each other. Of many graphs measured one by one, the fastest
-        was often lucky."""
-        if not visit.latency.ok or visit.latency.sure <= other.latency.sure * (1.0 + gain):
+        """Whether a visited graph is faster than another by the share `gain`, in turn with each other. Of many graphs
+        measured one by one against the original, the fastest was often lucky; so that only says which are compared.
+        Where the meter cannot compare them, it is what they surely gained that counts."""
+        mine, its = visit.latency, other.latency
+        surely = mine.sure > its.sure * (1.0 + gain)
+        if not mine.ok or not (surely or mine.speedup > its.speedup * (1.0 + gain)):
             return False
         begin = unblocked_time()
         compared = self.problem.compare(other.graph, visit.graph)
         if compared is None:
-            return True
+            return surely
         self.charge(compared[1] - (unblocked_time() - begin))
         self.tell()
         return compared[0].speedup > 1.0 + gain

@@ -61,6 +61,6 @@ SCREEN = Plan(instances=4, target_ci_width=0.025)
 # 4 to 8 fresh sessions a side: 5 to 8 s for a model of 110 ms, session builds included.
 FULL = Plan(instances=8, min_instances=4, min_pairs=3, max_pairs=40, target_ci_width=0.015, budget_s=6.0)
 
-JUDGE = Plan(instances=12, min_instances=6, min_pairs=5, max_pairs=40, target_ci_width=0.015, budget_s=20.0)
+JUDGE = Plan(instances=16, min_instances=6, min_pairs=5, max_pairs=40, target_ci_width=0.015, budget_s=45.0)
 """What a result is reported with. Where a run takes half a second, 30 pairs and not 12 as with `FULL`: sessions of
 large models differ by several percent, and a burst of other load lasts for seconds."""

@@ -159,8 +159,8 @@ class TestInTurn:
     def first_graphs(problem: Problem) -> list[Graph]:
         return [candidate.apply() for candidate in problem.rewriter.candidates(problem.model.graph)[:3]]
 
-    def visit(self, search: Search, name: str, sure: float, steps: int) -> Visit:
-        latency = Latency(1.0, sure + 0.1, (sure, sure + 0.2), 10, sure + 0.1)
+    def visit(self, search: Search, name: str, sure: float, steps: int, half: float = 0.1) -> Visit:
+        latency = Latency(1.0, sure + half, (sure, sure + 2 * half), 10, sure + half)
         graph = self.graphs[name]
         search.problem._memo |= {(graph.hash, "screen"): latency, (graph.hash, "full"): latency}
         search.measure(graph, (Action("key", "R", "R", 1),) * steps)
@@ -175,6 +175,13 @@ class TestInTurn:
         assert not search.beats(modest, leader, gain=0.0105)
         assert not search.beats(leader, modest)
         assert len(self.asked) == 2  # each pair once; what was slower against the original is not compared
+
+    def test_what_is_measured_badly_is_compared_where_it_may_be_faster(self, problem: Problem) -> None:
+        search = Search(problem, Budget())
+        leader, modest = self.visit(search, "leader", 1.10, 2), self.visit(search, "modest", 1.02, 3, half=0.2)
+        assert search.beats(modest, leader)
+        del problem.meter.compare  # type: ignore[attr-defined]
+        assert not search.beats(modest, leader)
 
     def test_a_graph_that_no_longer_runs_beats_nothing(self, problem: Problem) -> None:
         def compare(reference: Graph, candidate: Graph) -> Latency:
