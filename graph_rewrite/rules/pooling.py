@@ -124,10 +124,16 @@ def _pool(op: PatternBuilder, x: Any) -> Any:
 
 class ConvOfSubsampling(_Pooling):
     """Conv(Pool(x, strides s), w, b, strides t) = Conv(x, w, b, strides s * t) for AveragePool and MaxPool of one
-    element per window, and filters of one tap"""
+    element per window, and filters of one tap; x no Slice, with which the pool is better made a convolution"""
 
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
         return op.Conv(_pool(op, x), w, b, _label="conv")
+
+    def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
+        node = m.producer(x)
+        if node is not None and node.op == "Slice":
+            return Refusal("what is pooled is a Slice, which would stay: SubsamplingOfSliceAsConv takes both")
+        return None
 
     def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         inner, own = _picks(m, x), conv_geometry(m.node("conv"), m.value("pool"), w)

@@ -109,6 +109,13 @@ def test_pools_that_are_no_strides(pool, kernel, reason):
     refuses(P.ConvOfSubsampling, graph, reason)
 
 
+def test_a_pool_of_a_slice_is_left_to_the_rule_that_takes_both():
+    text = "(float[1,4,6,6] x) => (y) { s = Slice(x, one, end, two) p = MaxPool<kernel_shape=[1,1], strides=[2,2]>(s) "
+    graph = model(text + "y = Conv(p, w) }", one=[1], end=[9], two=[2], w=weights(3, 4, 1, 1))
+    refuses(P.ConvOfSubsampling, graph, "what is pooled is a Slice")
+    check_rule(P.SubsamplingOfSliceAsConv, graph, becomes=["Conv", "Conv"])
+
+
 def picked(starts, ends, axes, pool="AveragePool<kernel_shape=[1,1], strides=[2,3]>", dtype="float", **more):
     text = f"t = Slice(x, s, e, a{', k' if 'k' in more else ''})  y = {pool}(t)"
     bounds = {"s": np.array(starts), "e": np.array(ends), "a": np.array(axes), **more}
