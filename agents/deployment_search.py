@@ -26,7 +26,8 @@ def search_deployment(
     Args:
         search: the search that is about to conclude.
         start: where to begin; the best measured graph by default.
-        margin: relative gain, by the lower ends of the intervals, above which a choice is kept.
+        margin: relative gain above which a choice is kept, by the lower ends of the intervals and in turn with the graph
+            without it.
         share: part of the seconds that the budget has left that this may take.
 
     Returns:
@@ -50,7 +51,8 @@ def search_deployment(
             tried.add(graph.hash)
             actions = (*best.actions, action_of(candidate))
             visit = Visit(graph, search.measure(graph, actions), actions)
-            if search.beats(visit, best, margin):
+            # Most choices change nothing: only those that seem to gain are worth the seconds of a comparison.
+            if visit.latency.sure > best.latency.sure * (1.0 + margin) and search.beats(visit, best, margin):
                 best, gained = visit, True
     return best
 

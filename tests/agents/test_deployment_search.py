@@ -13,6 +13,7 @@ from agents.validate import conclude
 from envs.problem import Problem
 from envs.replay import replay
 from graph_rewrite import Graph, Rewriter
+from graph_rewrite.latency import Latency
 from tests.agents.toys import RULES, graph_cost, problem_on
 from tests.envs.fakes import _write
 
@@ -54,6 +55,23 @@ def test_choices_that_gain_are_kept_also_those_that_another_makes_possible(tmp_p
     result = conclude(search, "test")
     assert result.graph.hash == best.graph.hash
     assert replay(problem, [action.key for action in result.actions]).hash == result.graph.hash
+
+
+def test_a_choice_that_was_only_lucky_is_not_kept(tmp_path: Path) -> None:
+    problem = make_problem(tmp_path)
+    compared: list[tuple[str, str]] = []
+
+    def slower(reference: Graph, candidate: Graph) -> Latency:
+        compared.append((reference.hash, candidate.hash))
+        return Latency(1.0, 0.99, (0.98, 1.0), 10, 0.99)
+
+    problem.meter.compare = slower  # type: ignore[attr-defined]
+    search = started(problem, Budget(50, 60.0))
+    best = search_deployment(search)
+    assert best is not None
+    assert best.graph.hash == problem.model.graph.hash
+    assert {reference for reference, _ in compared} == {problem.model.graph.hash}
+    assert len(compared) < search.measurements - 1  # what seemed to gain nothing is not compared
 
 
 def test_optimisers_that_do_nothing_here_are_not_measured(tmp_path: Path) -> None:
