@@ -26,8 +26,8 @@ def search_deployment(
     Args:
         search: the search that is about to conclude.
         start: where to begin; the best measured graph by default.
-        margin: relative gain above which a choice is kept, by the lower ends of the intervals and in turn with the graph
-            without it.
+        margin: relative gain above which a choice is kept, by the lower ends of the intervals, and in turn with the
+            graph without it.
         share: part of the seconds that the budget has left that this may take.
 
     Returns:
