@@ -267,10 +267,10 @@ class Graph:
         values |= {value: f"in{i}:{values.get(value, '')}" for i, value in enumerate(self.inputs)}
         constants = self.constants
         edit: tuple[Graph, GraphDelta] | None = self.memo.get("edit")
-        before: dict[int, str] | None = None if edit is None else edit[0].memo.get("value_hashes")
         # A node of the graph before an edit computes what it did where nothing that it reads has changed.
-        same = {} if edit is None or before is None else edit[0].nodes
-        known, changed = before or {}, set[int | None]()
+        known: dict[int, str] = {} if edit is None else edit[0].memo.get("value_hashes", {})
+        same = edit[0].nodes if edit is not None and known else {}
+        changed = set[int | None]()
         for node in self.order():
             if same.get(node.id) is node and changed.isdisjoint(node.inputs):
                 values.update((value, known[value]) for value in node.outputs)

@@ -15,7 +15,6 @@ AGAIN_S = (4.0, 8.0)
 MATTERS = 0.005
 """Share of the model's time that a wrong choice may cost before they are worth it: two forms of all the
 feed-forward networks of a transformer differ by 3% of it, of which windows of 20 MB show half by chance."""
-
 DOUBTED = 0.001
 """Share of the model's time that a form must promise to be timed that long where its interval holds 0: windows of 20 ms
 are known to some percent of themselves, and what saves less than that would never be taken."""
