@@ -10,8 +10,7 @@ from pathlib import Path
 
 from agents.base import Search
 from envs.problem import Problem
-from graph_rewrite.candidates import edit_of
-from graph_rewrite.ir import Graph
+from graph_rewrite.ir import Graph, edit_of
 from graph_rewrite.latency import BaselineError, MeasurementCache, OperatorCostMeter, OperatorSpec, unblocked_time
 from graph_rewrite.operators import operator_of, operators_of
 

@@ -16,8 +16,7 @@ import onnx
 from numpy.typing import NDArray
 
 from envs.vocabulary import CANDIDATE, operator_index
-from graph_rewrite.candidates import edit_of
-from graph_rewrite.ir import Graph, Node, TensorType
+from graph_rewrite.ir import Graph, Node, TensorType, edit_of
 from graph_rewrite.region import RegionNode
 
 NODE_FEATURES = (

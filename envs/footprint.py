@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from envs.features import DIGEST_MODULUS, NODES, SHAPES, node_record, node_records
 from graph_rewrite.candidates import Candidate, Site
@@ -14,27 +18,28 @@ class Footprint(NamedTuple):
     """A candidate's part of the meta-graph, in local numbers: 0 is its head, then come the inserted nodes.
 
     Values and nodes of the graph are referred to by their ids, which stay the same while a site exists. Edges are
-    written flat, source, target and shape row one after another, and are cheap to join so.
+    written flat, source, target and shape row one after another: arrays of one dimension are cheap to join.
     """
 
-    rows: tuple[int, ...]
+    rows: NDArray[np.intp]
     """Node rows: the head's, then those of the inserted nodes."""
-    inner: tuple[int, ...] = ()
+    inner: NDArray[np.intp]
     """(source, target, shape row) of edges between inserted nodes, and from each of them to the head."""
-    boundary: tuple[int, ...] = ()
+    boundary: NDArray[np.intp]
     """(value id, target, shape row) of edges into the region."""
-    removed: tuple[int, ...] = ()
+    removed: NDArray[np.intp]
     """(node id, shape row) of removed nodes."""
-    counts: tuple[int, int, int, int] = (1, 0, 0, 0)
+    counts: NDArray[np.intp]
     """Rows, inner edges, boundary edges, removed nodes."""
-    flops: float = 0.0
-    """Floating-point operations inserted minus removed."""
-    moved: float = 0.0
-    """Bytes read and written by inserted nodes minus those of removed ones."""
+    change: NDArray[np.float64]
+    """Floating-point operations, and bytes read and written, by inserted nodes minus those by removed ones; inserted
+    nodes."""
     digest: int = 0
     """Sum of the inserted nodes' digests minus that of the removed ones, modulo 2**64."""
     inserted: int = 0
     """Nodes that the rewrite inserts: more than there are rows where a large region is shown by a summary."""
+    grown: int = 0
+    """The same less the nodes that it removes."""
     wired: int = 0
     """Edges that the rewrite adds: into the region and inside it, and one for each inserted node."""
 
@@ -45,7 +50,17 @@ that a few of its candidates would fill an observation."""
 KINDS = 32
 """Most rows of a summary."""
 
-NOTHING = Footprint((NODES.head,))
+def _written(
+    rows: Sequence[int], inner: Sequence[int], boundary: Sequence[int] = (), removed: Sequence[int] = (),
+    change: tuple[float, float, float] = (0.0, 0.0, 0.0), digest: int = 0, wired: int = 0,
+) -> Footprint:  # fmt: skip
+    parts = [np.array(numbers, dtype=np.intp) for numbers in (rows, inner, boundary, removed)]
+    counts = np.array([len(rows), len(inner) // 3, len(boundary) // 3, len(removed) // 2], dtype=np.intp)
+    inserted = int(change[2])
+    return Footprint(*parts, counts, np.array(change), digest, inserted, inserted - len(removed) // 2, wired)
+
+
+NOTHING = _written((NODES.head,), ())
 """Of a candidate that leaves the nodes as they are."""
 
 
@@ -73,8 +88,7 @@ def graph_footprint(graph: Graph) -> Footprint:
             if value in local:
                 inner += (local[value], i, shape)
         inner += (i, 0, SHAPES.row(graph.types.get(node.outputs[0])))
-    rows = (NODES.head, *(records[node.id][0] for node in order))
-    return Footprint(rows, tuple(inner), counts=(len(rows), len(inner) // 3, 0, 0), inserted=len(order))
+    return _written([NODES.head, *(records[node.id][0] for node in order)], inner, change=(0.0, 0.0, len(order)))
 
 
 def _site_footprint(site: Site) -> Footprint:
@@ -101,11 +115,8 @@ def _site_footprint(site: Site) -> Footprint:
     inserted, wired = len(rows) - 1, (len(inner) + len(boundary)) // 3
     if inserted > SUMMARISED:
         rows, inner, boundary = _summary(rows, inner, boundary)
-    return Footprint(
-        tuple(rows), tuple(inner), tuple(boundary), tuple(removed),
-        (len(rows), len(inner) // 3, len(boundary) // 3, len(gone)),
-        added[0] - taken[0], added[1] - taken[1], (added[2] - taken[2]) % DIGEST_MODULUS, inserted, wired,
-    )  # fmt: skip
+    change = added[0] - taken[0], added[1] - taken[1], inserted
+    return _written(rows, inner, boundary, removed, change, (added[2] - taken[2]) % DIGEST_MODULUS, wired)
 
 
 def _summary(rows: list[int], inner: list[int], boundary: list[int]) -> tuple[list[int], list[int], list[int]]:

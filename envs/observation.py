@@ -153,7 +153,7 @@ def choose(graph: Graph, candidates: Candidates, limits: Limits, whole_graphs: b
     fitting = Candidates(graph, head, tail)
     footprints = [*map(footprint, head), *map(site_footprint, tail)]
     parts = [graph_footprint(candidate.apply()) for candidate in fitting] if whole_graphs else footprints
-    counts = _counts(parts)
+    counts = _joined([part.counts for part in parts], 4)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
     room = (nodes + np.cumsum(counts[:, 0]) <= limits.max_nodes) & (
         edges + np.cumsum(counts[:, 1:].sum(axis=1)) <= limits.max_edges
@@ -173,7 +173,7 @@ def _fitting(found: Candidates, nodes: int, edges: int, limits: Limits) -> tuple
     most_nodes, most_edges = limits.max_nodes - nodes, limits.max_edges - edges
 
     def fits(mark: Footprint, sites: int) -> bool:
-        return sites * (mark.inserted - mark.counts[3]) <= most_nodes and sites * mark.wired <= most_edges
+        return sites * mark.grown <= most_nodes and sites * mark.wired <= most_edges
 
     head = [candidate for candidate in found.head if fits(footprint(candidate), candidate.count)]
     head = head[: limits.max_candidates]
@@ -186,7 +186,7 @@ def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence
     graph, parts = choices.graph, choices.parts
     sizes = choices.counts[:, 0]
     starts = graph.count + np.cumsum(sizes) - sizes
-    rows = np.concatenate([graph.rows, _flat(part.rows for part in parts)])
+    rows = np.concatenate([graph.rows, *[part.rows for part in parts]])
     owner = np.repeat(np.arange(len(parts) + 1), np.concatenate([[graph.count], sizes]))
     features = NODES.features[rows]
     features[graph.count :, REGION] = 1.0
@@ -213,9 +213,9 @@ def log_share(count: int) -> float:
 def _all_edges(choices: Choices, starts: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Sources, targets and shape rows of all edges: of the graph, inside regions, into regions, from removed nodes."""
     graph, parts = choices.graph, choices.parts
-    inner = _flat(part.inner for part in parts).reshape(-1, 3)
-    boundary = _flat(part.boundary for part in parts).reshape(-1, 3)
-    removed = _flat(part.removed for part in parts).reshape(-1, 2)
+    inner = _joined([part.inner for part in parts], 3)
+    boundary = _joined([part.boundary for part in parts], 3)
+    removed = _joined([part.removed for part in parts], 2)
     inner_start, boundary_start, head = (np.repeat(starts, choices.counts[:, column]) for column in (1, 2, 3))
     outside = graph.producer_at[boundary[:, 0]]
     produced = outside >= 0
@@ -229,22 +229,22 @@ def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np
     marks, count = choices.footprints, len(choices.footprints)
     kinds = np.full(count, _KIND_COLUMNS["site"], dtype=np.intp)
     kinds[: len(choices.candidates.head)] = [_KIND_COLUMNS[candidate.kind] for candidate in choices.candidates.head]
-    sizes = _counts(marks)
-    change = np.array([(mark.flops, mark.moved) for mark in marks], dtype=np.float64).reshape(count, 2)
+    change = _joined([mark.change for mark in marks], 3)
     work = NODES.work[choices.graph.rows].sum(axis=0)
     features = np.zeros((len(mask), len(CANDIDATE_FEATURES)), dtype=np.float32)
     features[:count, 0] = np.log2(choices.sites) / 8
     features[np.arange(count), kinds] = 1.0
-    features[:count, 5] = sizes[:, 3] / 16
-    features[:count, 6] = [mark.inserted / 16 for mark in marks]
-    features[:count, 7:9] = np.clip(change * choices.sites[:, None] / np.maximum(work, 1.0), -1.0, 1.0)
+    features[:count, 5] = _joined([mark.counts for mark in marks], 4)[:, 3] / 16
+    features[:count, 6] = change[:, 2] / 16
+    features[:count, 7:9] = np.clip(change[:, :2] * choices.sites[:, None] / np.maximum(work, 1.0), -1.0, 1.0)
     features[-1, 4] = 1.0
     features[:, 9] = mask
     return features
 
 
-def _counts(footprints: Sequence[Footprint]) -> NDArray[np.intp]:
-    return _flat(mark.counts for mark in footprints).reshape(-1, 4)
+def _joined(parts: Sequence[NDArray[Any]], columns: int) -> NDArray[Any]:
+    """Flat arrays, one after another, as rows of a matrix."""
+    return np.concatenate(parts).reshape(-1, columns) if parts else np.zeros((0, columns), dtype=np.intp)
 
 
 def _flat(parts: Iterable[Iterable[int]]) -> NDArray[np.intp]:

@@ -17,6 +17,7 @@ from graph_rewrite.region import Ref
 
 
 class _Visited(NamedTuple):
+    graph: Graph
     fingerprint: int
     values: NDArray[np.int64]
     """Python hashes of the digests of all values."""
@@ -37,7 +38,7 @@ class VisitedGraphs:
     def add(self, graph: Graph) -> None:
         """Remember a graph."""
         values = np.fromiter(map(hash, graph.value_hashes().values()), np.int64)
-        self._graphs[graph.hash] = _Visited(fingerprint(graph), values)
+        self._graphs[graph.hash] = _Visited(graph, fingerprint(graph), values)
 
     def copy(self) -> VisitedGraphs:
         """An independent copy."""
@@ -58,15 +59,18 @@ class VisitedGraphs:
                 continue
             candidate = candidates[k]
             suspects = [v for change in _changes(candidate, footprint, by_change) for v in by_change.get(change, ())]
-            if suspects and _may_give_one_of(suspects, candidate, graph):
-                found[k] = self._leads_back(candidate)
+            near = _one_it_may_give(suspects, candidate, graph)
+            if near is not None:
+                found[k] = self._leads_back(candidate, near)
         return found
 
-    def _leads_back(self, candidate: Candidate) -> bool:
+    def _leads_back(self, candidate: Candidate, near: Graph) -> bool:
         try:
-            return candidate.apply().hash in self._graphs
+            after = candidate.apply()
         except ValueError:  # no valid graph: as little use as one that was visited
             return True
+        after.value_hashes(near)
+        return after.hash in self._graphs
 
 
 def fingerprint(graph: Graph) -> int:
@@ -87,12 +91,14 @@ def _changes(candidate: Candidate, footprint: Footprint, known: Mapping[int, obj
     return [footprint.digest * number % DIGEST_MODULUS for number in range(1, candidate.count + 1)]
 
 
-def _may_give_one_of(suspects: Iterable[_Visited], candidate: Candidate, graph: Graph) -> bool:
-    """Whether the values that the first site replaces have their new digests in one of the visited graphs."""
+def _one_it_may_give(suspects: Sequence[_Visited], candidate: Candidate, graph: Graph) -> Graph | None:
+    """The first of these graphs in which the values that the first site replaces have their new digests."""
+    if not suspects:
+        return None
     if not candidate.sites or not _starts_undisturbed(candidate):
-        return True
+        return suspects[0].graph
     roots = {hash(digest) for digest in _new_root_hashes(candidate.sites[0], graph.value_hashes())}
-    return any(all((visited.values == root).any() for root in roots) for visited in suspects)
+    return next((v.graph for v in suspects if all((v.values == root).any() for root in roots)), None)
 
 
 def _starts_undisturbed(candidate: Candidate) -> bool:

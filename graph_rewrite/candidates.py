@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from graph_rewrite.editor import GraphEditor
-from graph_rewrite.ir import Graph, GraphDelta, Node, digest
+from graph_rewrite.ir import Graph, Node, digest, text_digest
 from graph_rewrite.matching import Match
 from graph_rewrite.region import Ref, Region, RegionBuilder
 from graph_rewrite.rule import Refusal, Rule
@@ -44,10 +44,11 @@ class Site:
     def class_key(self) -> str:
         """Equal for the same rule at places with the same local structure and shapes."""
         types = self.match.graph.types
-        parts: list[object] = [self.rule.name]
+        texts = [self.rule.name]
         for node in self.match.nodes:
-            parts.extend((node.signature, *(str(types[v]) for v in node.inputs if v is not None)))
-        return digest(*parts, self.region.shape_key, len(self.removed))
+            texts.append(node.signature)
+            texts += [str(types[value]) for value in node.inputs if value is not None]
+        return text_digest([*texts, self.region.shape_key, str(len(self.removed))])
 
     @cached_property
     def description(self) -> str:
@@ -302,9 +303,3 @@ class Candidate:
         graph, delta = editor.finish()
         graph.memo["edit"] = (self.graph, delta)
         return graph
-
-
-def edit_of(graph: Graph) -> tuple[Graph, GraphDelta] | None:
-    """The graph this one was made from by `Candidate.apply`, and what changed."""
-    found: tuple[Graph, GraphDelta] | None = graph.memo.get("edit")
-    return found

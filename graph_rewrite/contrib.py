@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from graph_rewrite.ir import AttrValue, TensorType
+from graph_rewrite.ir import AttrValue, TensorType
 
 DOMAIN = "com.microsoft"
 Array = np.ndarray[Any, Any]
@@ -33,7 +32,7 @@ def infer(
         found = rule(attrs, [t for t in inputs if t is not None])
     except (ValueError, IndexError) as error:
         raise TypeInferenceError(f"{op} cannot take {', '.join(map(str, inputs))}: {error}") from error
-    known = found if isinstance(found, tuple) else (found,)
+    known = (found,) if isinstance(found, TensorType) else found
     return (*known, *(None,) * outputs)[:outputs]
 
 

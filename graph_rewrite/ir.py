@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -21,9 +21,9 @@ from graph_rewrite.constants import Constant
 AttrValue = Any  # int, float, str, bytes, tuple of int, float or str, Constant, or RawAttr
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """Element type (`onnx.TensorProto.DataType`) and static shape of a value."""
+class TensorType(NamedTuple):
+    """Element type (`onnx.TensorProto.DataType`) and static shape of a value. A tuple, as it is part of the keys of
+    most memos."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -62,8 +62,12 @@ class RawAttr:
 
 def digest(*parts: object) -> str:
     """A stable 128-bit hexadecimal digest of strings and other values with a faithful `repr`."""
-    text = "".join([f"{part if isinstance(part, str) else repr(part)}\x1f" for part in parts])
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return text_digest([part if isinstance(part, str) else repr(part) for part in parts])
+
+
+def text_digest(texts: Iterable[str]) -> str:
+    """`digest` of strings alone."""
+    return hashlib.blake2b(("\x1f".join(texts) + "\x1f").encode(), digest_size=16).hexdigest()
 
 
 def _attr_token(value: AttrValue) -> str:
@@ -255,46 +259,41 @@ class Graph:
         domains = {node.domain for node in self.nodes.values()} - {""}
         return [f"{domain}:{versions.get(domain, 1)}" for domain in sorted(domains)]
 
-    def value_hashes(self) -> dict[int, str]:
-        """A digest per value of everything that it is computed from."""
+    def value_hashes(self, near: Graph | None = None) -> dict[int, str]:
+        """A digest per value of everything that it is computed from. What a graph `near` this one, by default that
+        before the last rewrite, computes by the same nodes from the same values is taken over from there."""
         cached: dict[int, str] | None = self.memo.get("value_hashes")
         if cached is None:
-            cached = self.memo["value_hashes"] = self._value_hashes()
+            edit = edit_of(self)
+            near = near or (None if edit is None else edit[0])
+            cached = self.memo["value_hashes"] = self._value_hashes(near)
         return cached
 
-    def _value_hashes(self) -> dict[int, str]:
-        values: dict[int, str] = {value: constant.digest for value, constant in self.stored.items()}
+    def _value_hashes(self, near: Graph | None) -> dict[int, str]:
+        values = {value: constant.digest for value, constant in self.constants.items()}
+        values |= {value: constant.digest for value, constant in self.stored.items()}
         values |= {value: f"in{i}:{values.get(value, '')}" for i, value in enumerate(self.inputs)}
-        constants = self.constants
-        edit: tuple[Graph, GraphDelta] | None = self.memo.get("edit")
-        # A node of the graph before an edit computes what it did where nothing that it reads has changed.
-        known: dict[int, str] = {} if edit is None else edit[0].memo.get("value_hashes", {})
-        same = edit[0].nodes if edit is not None and known else {}
+        known: dict[int, str] = {} if near is None else near.memo.get("value_hashes", {})
+        same = near.nodes if near is not None and known else {}
         changed = set[int | None]()
         for node in self.order():
             if same.get(node.id) is node and changed.isdisjoint(node.inputs):
-                values.update((value, known[value]) for value in node.outputs)
+                for value in node.outputs:
+                    values[value] = known[value]
                 continue
-            parts = []
-            for value in node.inputs:
-                if value is None:
-                    parts.append("-")
-                elif value in values:
-                    parts.append(values[value])
-                elif value in constants:
-                    parts.append(constants[value].digest)
-                else:
-                    parts.append(f"free:{self.names.get(value, value)}")
+            parts = ["-" if value is None else values.get(value) or self._free(value) for value in node.inputs]
             key = application_hash(node.signature, len(node.outputs), parts)
             for i, value in enumerate(node.outputs):
-                values[value] = f"{key}:{i}"
-                if known.get(value) != values[value]:
+                values[value] = made = f"{key}:{i}"
+                if known.get(value) != made:
                     changed.add(value)
-        for value, constant in constants.items():
-            values.setdefault(value, constant.digest)
         for value in self.outputs:
-            values.setdefault(value, f"free:{self.names.get(value, value)}")
+            values.setdefault(value, self._free(value))
         return values
+
+    def _free(self, value: int) -> str:
+        """In place of a digest, of a value that nothing in the graph defines."""
+        return f"free:{self.names.get(value, value)}"
 
     def with_disabled_optimizers(self, names: Iterable[str]) -> Graph:
         """The same graph with another set of refused runtime optimisers."""
@@ -304,6 +303,12 @@ class Graph:
         editor.disabled_optimizers = frozenset(names)
         graph, _ = editor.finish()
         return graph
+
+
+def edit_of(graph: Graph) -> tuple[Graph, GraphDelta] | None:
+    """The graph this one was made from by `Candidate.apply`, and what changed."""
+    found: tuple[Graph, GraphDelta] | None = graph.memo.get("edit")
+    return found
 
 
 def topological_ranks(graph: Graph) -> dict[int, float]:

@@ -156,8 +156,24 @@ class Candidates(Sequence[Candidate]):
 
 def listing_of(graph: Graph, found: Iterable[tuple[Site, ...]]) -> Listing:
     """A listing from scratch, of the sites of all anchors."""
-    listing = Listing()
-    for sites in found:
-        for number, site in enumerate(sites):
-            listing.add(graph, site, number)
-    return listing
+    ranks = graph.ranks
+    place = {
+        site: (site.rule_index, ranks[site.anchor], site.anchor, number)
+        for sites in found
+        for number, site in enumerate(sites)
+    }
+    twins: dict[tuple[frozenset[int], str], list[Site]] = {}
+    classes: dict[str, list[Site]] = {}
+    for site in sorted(place, key=place.__getitem__):
+        twins.setdefault(site.key, []).append(site)
+    listed = [group[0] for group in twins.values()]
+    for site in listed:
+        classes.setdefault(site.class_key, []).append(site)
+    return Listing(
+        listed,
+        [place[site] for site in listed],
+        {key: tuple(group) for key, group in classes.items()},
+        place,
+        {key: tuple(group) for key, group in twins.items()},
+        {site: None for site in listed if site.several_roots and not _safe(graph, site)},
+    )

@@ -17,9 +17,6 @@ import onnx
 from graph_rewrite.ir import Graph, Node
 from graph_rewrite.patterns import (
     AttrVar,
-    Const,
-    Maybe,
-    MaybeConst,
     Pattern,
     PatternNode,
     PatternOutput,
@@ -50,16 +47,13 @@ class Match:
 
     def __init__(self, graph: Graph, pattern: Pattern, bindings: Bindings, reads: set[int]) -> None:
         self.graph, self.pattern, self._bindings, self._reads = graph, pattern, bindings, reads
+        self.refs: tuple[Any, ...] = tuple([self._ref_of(bindings.variables[var.name]) for var in pattern.variables])
+        """A Ref per variable (None for an input left out, a tuple for `Values`)."""
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Matched nodes, in the order of the pattern."""
         return tuple(self._bindings.nodes[p] for p in self.pattern.nodes)
-
-    @cached_property
-    def refs(self) -> tuple[Any, ...]:
-        """A Ref per variable (None for an input left out, a tuple for `Values`)."""
-        return tuple(self._ref_of(self._bindings.variables[var.name]) for var in self.pattern.variables)
 
     @property
     def anchor(self) -> Node:
@@ -141,11 +135,13 @@ class Matcher:
 
     def _typed(self, bindings: Bindings) -> bool:
         types = self._graph.types
+        values = [value for node in bindings.nodes.values() for value in node.outputs]
         for bound in bindings.variables.values():
-            values = bound if isinstance(bound, tuple) else () if bound is None else (bound,)
-            if any(types.get(value) is None for value in values):
-                return False
-        return all(types.get(v) is not None for node in bindings.nodes.values() for v in node.outputs)
+            if isinstance(bound, tuple):
+                values += bound
+            elif bound is not None:
+                values.append(bound)
+        return None not in [types.get(value) for value in values]
 
     def _other_roots(self, bindings: Bindings, index: int) -> Iterator[Bindings]:
         roots = self._pattern.roots
@@ -251,22 +247,32 @@ class Matcher:
         inputs = _padded(node, len(pattern.inputs))
         if inputs is None:
             return []
-        orders = [pattern.inputs]
+        goals = self._paired(pattern.inputs, inputs)
+        found = [] if goals is None else [goals]
         if pattern.commutative and inputs[0] != inputs[1]:
-            orders.append((pattern.inputs[1], pattern.inputs[0]))
-        paired = (list(zip(order, inputs, strict=True)) for order in orders)
-        return [goals for goals in paired if all(self._plausible(goal, value) for goal, value in goals)]
+            goals = self._paired(pattern.inputs[::-1], inputs)
+            if goals is not None:
+                found.append(goals)
+        return found
 
-    def _plausible(self, goal: PatternValue | None, value: int | None) -> bool:
-        if value is None or goal is None:
-            return value is None and (goal is None or (isinstance(goal, Var) and issubclass(goal.kind, Maybe)))
-        if isinstance(goal, Var):
-            return value in self._graph.constants or not issubclass(goal.kind, (Const, MaybeConst))
-        if value in self._graph.constants:
-            return False
-        self._reads.add(value)
-        node = self._graph.node_of(value)
-        return node is not None and node.op in goal.node.operators and node.domain == goal.node.domain
+    def _paired(self, order: tuple[PatternValue | None, ...], inputs: tuple[int | None, ...]) -> list[Goal] | None:
+        """A pattern's inputs with a node's; None where a look at one of them rules them out."""
+        constants = self._graph.constants
+        for goal, value in zip(order, inputs, strict=True):
+            if value is None or goal is None:
+                if value is not None or not (goal is None or (isinstance(goal, Var) and goal.optional)):
+                    return None
+            elif isinstance(goal, Var):
+                if goal.constant and value not in constants:
+                    return None
+            elif value in constants:
+                return None
+            else:
+                self._reads.add(value)
+                node = self._graph.node_of(value)
+                if node is None or node.op not in goal.node.operators or node.domain != goal.node.domain:
+                    return None
+        return list(zip(order, inputs, strict=True))
 
     def _variadic(self, pattern: PatternNode, node: Node, bindings: Bindings) -> Iterator[Bindings]:
         """Leading inputs one by one, the rest as a tuple for the one `Values` variable, which comes last."""
@@ -281,28 +287,26 @@ class Matcher:
         yield from self._inputs(list(zip(leading, node.inputs, strict=False)), 0, bindings)
 
     def _inputs(self, goals: list[Goal], i: int, bindings: Bindings) -> Iterator[Bindings]:
-        if i == len(goals):
-            yield bindings
-            return
-        pattern, value = goals[i]
-        if pattern is None:
-            if value is None:
-                yield from self._inputs(goals, i + 1, bindings)
-        elif isinstance(pattern, Var):
-            if self._bind(pattern, value, bindings):
-                yield from self._inputs(goals, i + 1, bindings)
-        elif value is not None:
-            self._reads.add(value)
-            node = self._graph.node_of(value)
-            if node is not None and pattern.index < len(node.outputs) and node.outputs[pattern.index] == value:
-                for extended in self._node(pattern.node, node, bindings):
-                    yield from self._inputs(goals, i + 1, extended)
+        for i in range(i, len(goals)):
+            pattern, value = goals[i]
+            if isinstance(pattern, PatternOutput):
+                if value is None:
+                    return
+                self._reads.add(value)
+                node = self._graph.node_of(value)
+                if node is not None and pattern.index < len(node.outputs) and node.outputs[pattern.index] == value:
+                    for extended in self._node(pattern.node, node, bindings):
+                        yield from self._inputs(goals, i + 1, extended)
+                return
+            if value is not None if pattern is None else not self._bind(pattern, value, bindings):
+                return
+        yield bindings
 
     def _bind(self, var: Var, value: int | None, bindings: Bindings) -> bool:
-        if value is None and not issubclass(var.kind, Maybe):
+        if value is None and not var.optional:
             return False
         constant = None if value is None else self._graph.constants.get(value)
-        if issubclass(var.kind, (Const, MaybeConst)) and value is not None and constant is None:
+        if var.constant and value is not None and constant is None:
             return False
         if var.kind is Scalar and (constant is None or constant.type.size != 1):
             return False

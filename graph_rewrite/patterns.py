@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -55,6 +55,14 @@ class Var:
 
     name: str
     kind: type
+    optional: bool = field(init=False)
+    """Whether it may be bound to None: an input left out."""
+    constant: bool = field(init=False)
+    """Whether what it is bound to must be known before run time."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "optional", issubclass(self.kind, Maybe))
+        object.__setattr__(self, "constant", issubclass(self.kind, (Const, MaybeConst)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from graph_rewrite.constants import Constant, from_array
 from graph_rewrite.fold import fold
-from graph_rewrite.ir import AttrValue, TensorType, digest, float32, operator_signature
+from graph_rewrite.ir import AttrValue, TensorType, float32, operator_signature, text_digest
 from graph_rewrite.types import TypeInferenceError, infer
 
 
@@ -77,6 +77,11 @@ class RegionNode:
     types: tuple[TensorType, ...]
     signature: str
 
+    @property
+    def input_keys(self) -> list[str]:
+        """Keys of the inputs, "-" for one left out."""
+        return ["-" if ref is None else ref.key for ref in self.inputs]
+
 
 @dataclass(frozen=True)
 class Region:
@@ -88,20 +93,21 @@ class Region:
     @cached_property
     def key(self) -> str:
         """Digest of operators, attributes and attachments (ids of external values, contents of constants)."""
-        parts: list[object] = []
+        texts: list[str] = []
         for node in self.nodes:
-            parts.extend((node.signature, *("-" if ref is None else ref.key for ref in node.inputs)))
-        return digest(*parts, "outputs", *(ref.key for ref in self.outputs))
+            texts.append(node.signature)
+            texts += node.input_keys
+        return text_digest([*texts, "outputs", *[ref.key for ref in self.outputs]])
 
     @cached_property
     def shape_key(self) -> str:
         """Digest of structure and types alone: equal for the same rewrite at another place."""
-        parts: list[object] = []
+        texts: list[str] = []
         for node in self.nodes:
-            parts.extend(
-                (node.signature, *("-" if r is None else _place(r) for r in node.inputs), *map(str, node.types))
-            )
-        return digest(*parts, "outputs", *(_place(ref) for ref in self.outputs))
+            texts.append(node.signature)
+            texts += ["-" if ref is None else _place(ref) for ref in node.inputs]
+            texts += map(str, node.types)
+        return text_digest([*texts, "outputs", *map(_place, self.outputs)])
 
     def externals(self) -> set[int]:
         """Ids of the graph's values that the region reads or returns."""
@@ -110,10 +116,11 @@ class Region:
 
 
 def _place(ref: Ref) -> str:
-    if ref.constant is not None:
-        content = ref.constant.digest if ref.type.size == 1 else ""
-        return f"const{ref.type}{content}"
-    return f"value{ref.type}" if ref.external is not None else ref.key
+    if ref.node >= 0:
+        return ref.key
+    if ref.constant is None:
+        return f"value{ref.type}"
+    return f"const{ref.type}{ref.constant.digest if ref.type.size == 1 else ''}"
 
 
 class RegionBuilder:
@@ -169,20 +176,22 @@ class RegionBuilder:
         if attrs:
             attrs = {name: _attr(value) for name, value in attrs.items() if value is not None}
         signature = operator_signature(op, domain, attrs)
-        key = (signature, outputs, tuple(None if ref is None else ref.key for ref in inputs))
-        if key in self._known:
-            return self._known[key]
+        key = (signature, outputs, *["-" if ref is None else ref.key for ref in inputs])
+        known = self._known.get(key)
+        if known is not None:
+            return known
         entries = [None if ref is None else (ref.type, ref.constant) for ref in inputs]
         types = infer(op, domain, attrs, entries, outputs, self.opset, signature)
-        if any(type is None for type in types):
+        static = tuple([type for type in types if type is not None])
+        if len(static) < len(types):
             raise TypeInferenceError(f"the result of {op} has no static type")
-        known = tuple(type for type in types if type is not None)
-        if inputs and all(ref is None or ref.is_const for ref in inputs):
-            constants = fold(op, domain, attrs, [None if r is None else r.constant for r in inputs], known, self.opset)
-            results = tuple(Ref(constant.type, constant=constant) for constant in constants)
+        if inputs and None not in [entry and entry[1] for entry in entries if entry is not None]:
+            constants = fold(op, domain, attrs, [entry and entry[1] for entry in entries], static, self.opset)
+            results = tuple([Ref(constant.type, constant=constant) for constant in constants])
         else:
-            self._nodes.append(RegionNode(op, domain, attrs, inputs, known, signature))
-            results = tuple(Ref(type, node=len(self._nodes) - 1, index=i) for i, type in enumerate(known))
+            place = len(self._nodes)
+            self._nodes.append(RegionNode(op, domain, attrs, inputs, static, signature))
+            results = tuple([Ref(type, node=place, index=i) for i, type in enumerate(static)])
         self._known[key] = results
         return results
 
@@ -219,6 +228,8 @@ def _ints(values: tuple[int, ...]) -> Ref:
 
 
 def _attr(value: Any) -> AttrValue:
+    if type(value) is int or type(value) is str:
+        return value
     if isinstance(value, (list, tuple)):
         return tuple(_attr(v) for v in value)
     if isinstance(value, (bool, np.bool_, np.integer)):

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from graph_rewrite.candidates import Candidate, Site, build_site, edit_of, makes_cycle, site_name
+from graph_rewrite.candidates import Candidate, Site, build_site, makes_cycle, site_name
 from graph_rewrite.choices import deployment_choices
 from graph_rewrite.collector import no_garbage_collection
-from graph_rewrite.ir import Graph, GraphDelta, Node
+from graph_rewrite.ir import Graph, GraphDelta, Node, edit_of
 from graph_rewrite.listing import Candidates, Listing, listing_of
 from graph_rewrite.matching import Matcher
 from graph_rewrite.prefilter import index_of

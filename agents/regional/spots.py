@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from agents.base import Action, Search, action_of
 from agents.regional.work import estimated_seconds
-from graph_rewrite.candidates import Candidate, Site, edit_of
-from graph_rewrite.ir import Graph
+from graph_rewrite.candidates import Candidate, Site
+from graph_rewrite.ir import Graph, edit_of
 from graph_rewrite.latency.cut import shape_key, window
 from graph_rewrite.memory import weight_bytes
 from graph_rewrite.rewriter import Rewriter

@@ -114,8 +114,8 @@ class EMatch(Match):
     condition has looked beyond the pattern, `private` whether it has looked at the e-graph itself."""
 
     def __init__(self, view: GraphView, pattern: Pattern, found: Found) -> None:
-        super().__init__(cast(Graph, view), pattern, cast(Any, found), set())
         self._view, self._found = view, found
+        super().__init__(cast(Graph, view), pattern, cast(Any, found), set())
         self._nodes: dict[PatternNode, Node] = {}
         self.beyond = self.private = False
 

@@ -117,9 +117,9 @@ def test_filters_spare_most_applications(make_env: MakeEnv, monkeypatch: pytest.
     confirmed: list[Candidate] = []
     confirm = VisitedGraphs._leads_back
 
-    def count(self: VisitedGraphs, candidate: Candidate) -> bool:
+    def count(self: VisitedGraphs, candidate: Candidate, near: Graph) -> bool:
         confirmed.append(candidate)
-        return confirm(self, candidate)
+        return confirm(self, candidate, near)
 
     monkeypatch.setattr(VisitedGraphs, "_leads_back", count)
     env.reset()
