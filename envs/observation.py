@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -149,9 +149,8 @@ def choose(graph: Graph, candidates: Candidates, limits: Limits, whole_graphs: b
             f"the graph has {nodes} nodes and {edges} edges, more than max_nodes={limits.max_nodes} or "
             f"max_edges={limits.max_edges}; give the environment larger ones"
         )
-    head, tail = _fitting(candidates, nodes, edges, limits)
+    head, tail, footprints = _fitting(candidates, nodes, edges, limits)
     fitting = Candidates(graph, head, tail)
-    footprints = [*map(footprint, head), *map(site_footprint, tail)]
     parts = [graph_footprint(candidate.apply()) for candidate in fitting] if whole_graphs else footprints
     counts = _joined([part.counts for part in parts], 4)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
@@ -168,8 +167,11 @@ def choose(graph: Graph, candidates: Candidates, limits: Limits, whole_graphs: b
     )  # fmt: skip
 
 
-def _fitting(found: Candidates, nodes: int, edges: int, limits: Limits) -> tuple[list[Candidate], list[Site]]:
-    """The first candidates after which the graph still fits, as many as an observation holds."""
+def _fitting(
+    found: Candidates, nodes: int, edges: int, limits: Limits
+) -> tuple[list[Candidate], list[Site], list[Footprint]]:
+    """The first candidates after which the graph still fits, as many as an observation holds, and the footprints of
+    both kinds."""
     most_nodes, most_edges = limits.max_nodes - nodes, limits.max_edges - edges
 
     def fits(mark: Footprint, sites: int) -> bool:
@@ -177,8 +179,15 @@ def _fitting(found: Candidates, nodes: int, edges: int, limits: Limits) -> tuple
 
     head = [candidate for candidate in found.head if fits(footprint(candidate), candidate.count)]
     head = head[: limits.max_candidates]
-    sites = (site for site in found.sites if fits(site_footprint(site), 1))
-    return head, list(islice(sites, limits.max_candidates - len(head)))
+    marks, tail, room = [*map(footprint, head)], list[Site](), limits.max_candidates - len(head)
+    for site in found.sites:
+        if len(tail) == room:
+            break
+        mark = site_footprint(site)
+        if fits(mark, 1):
+            tail.append(site)
+            marks.append(mark)
+    return head, tail, marks
 
 
 def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits) -> Observation:

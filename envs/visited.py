@@ -85,7 +85,7 @@ def _changes(candidate: Candidate, footprint: Footprint, known: Mapping[int, obj
         return (footprint.digest,)
     if candidate.kind == "deployment":
         return ((hash(candidate.disabled_optimizers) - hash(candidate.graph.disabled_optimizers)) % DIGEST_MODULUS,)
-    if len({site_footprint(site).digest for site in candidate.sites}) > 1:
+    if any(site_footprint(site).digest != footprint.digest for site in candidate.sites):
         return known
     # Sites that overlap with an earlier one are left out, so their number is not known before.
     return [footprint.digest * number % DIGEST_MODULUS for number in range(1, candidate.count + 1)]
