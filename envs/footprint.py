@@ -50,14 +50,21 @@ that a few of its candidates would fill an observation."""
 KINDS = 32
 """Most rows of a summary."""
 
+
 def _written(
     rows: Sequence[int], inner: Sequence[int], boundary: Sequence[int] = (), removed: Sequence[int] = (),
     change: tuple[float, float, float] = (0.0, 0.0, 0.0), digest: int = 0, wired: int = 0,
 ) -> Footprint:  # fmt: skip
-    parts = [np.array(numbers, dtype=np.intp) for numbers in (rows, inner, boundary, removed)]
-    counts = np.array([len(rows), len(inner) // 3, len(boundary) // 3, len(removed) // 2], dtype=np.intp)
+    counts = (len(rows), len(inner) // 3, len(boundary) // 3, len(removed) // 2)
     inserted = int(change[2])
-    return Footprint(*parts, counts, np.array(change), digest, inserted, inserted - len(removed) // 2, wired)
+    return Footprint(
+        _numbers(rows), _numbers(inner), _numbers(boundary), _numbers(removed), _numbers(counts), np.array(change),
+        digest, inserted, inserted - counts[3], wired,
+    )  # fmt: skip
+
+
+def _numbers(numbers: Sequence[int]) -> NDArray[np.intp]:
+    return np.array(numbers, dtype=np.intp)
 
 
 NOTHING = _written((NODES.head,), ())

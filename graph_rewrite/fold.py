@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,11 @@ def fold(
     if op == "Identity" and inputs[0] is not None:
         return (inputs[0],)
     signature = operator_signature(op, domain, attrs)
-    names = [None if constant is None else constant.digest for constant in inputs]
+    names = tuple([None if constant is None else constant.digest for constant in inputs])
     origins = tuple(0 if constant is None or constant.origin is None else id(constant.origin) for constant in inputs)
     results = []
     for index, type in enumerate(types):
-        key = digest("fold", signature, names, index, len(types), str(type), opset)
+        key = _digest(signature, names, index, len(types), type, opset)
         known = _KNOWN.get((key, origins))
         if known is None:
             expression = ConstantExpression(op, domain, dict(attrs), tuple(inputs), index, opset, len(types))
@@ -49,6 +50,18 @@ def fold(
             _KNOWN[key, origins] = known
         results.append(known)
     return tuple(results)
+
+
+@lru_cache(maxsize=65536)
+def _digest(
+    signature: str, names: tuple[str | None, ...], index: int, outputs: int, type: TensorType, opset: int
+) -> str:
+    return digest("fold", signature, list(names), index, outputs, str(type), opset)
+
+
+@lru_cache(maxsize=4096)
+def _shape_constant(shape: tuple[int, ...]) -> Constant:
+    return from_array(np.array(shape, dtype=np.int64))
 
 
 def evaluate_constant(constant: Constant) -> np.ndarray[Any, Any]:
@@ -88,4 +101,4 @@ def _compose(
         first = inner.inputs[0]
     if first.type == type:
         return "Identity", {}, [first]
-    return "Reshape", {}, [first, from_array(np.array(type.shape, dtype=np.int64))]
+    return "Reshape", {}, [first, _shape_constant(type.shape)]

@@ -286,9 +286,10 @@ class Matcher:
         bindings.variables[rest.name] = bound
         yield from self._inputs(list(zip(leading, node.inputs, strict=False)), 0, bindings)
 
-    def _inputs(self, goals: list[Goal], i: int, bindings: Bindings) -> Iterator[Bindings]:
-        for i in range(i, len(goals)):
-            pattern, value = goals[i]
+    def _inputs(self, goals: list[Goal], start: int, bindings: Bindings) -> Iterator[Bindings]:
+        """Bindings in which the goals from number `start` on are met as well."""
+        for place in range(start, len(goals)):
+            pattern, value = goals[place]
             if isinstance(pattern, PatternOutput):
                 if value is None:
                     return
@@ -296,7 +297,7 @@ class Matcher:
                 node = self._graph.node_of(value)
                 if node is not None and pattern.index < len(node.outputs) and node.outputs[pattern.index] == value:
                     for extended in self._node(pattern.node, node, bindings):
-                        yield from self._inputs(goals, i + 1, extended)
+                        yield from self._inputs(goals, place + 1, extended)
                 return
             if value is not None if pattern is None else not self._bind(pattern, value, bindings):
                 return
