@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from graph_rewrite.constants import Constant
+from graph_rewrite.defaults import is_default
 
 AttrValue = Any  # int, float, str, bytes, tuple of int, float or str, Constant, or RawAttr
 
@@ -122,7 +123,7 @@ def application_hash(signature: str, outputs: int, inputs: Iterable[str]) -> str
 
 
 def operator_signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
-    """Digest of operator and attributes, without inputs and outputs."""
+    """Digest of operator and attributes, without inputs and outputs. A default that is spelled out changes nothing."""
     # Not floats: 0.0 and -0.0 are equal, and so are 1 and 1.0.
     if not all(map(_is_plain, attrs.values())):
         return _signature(op, domain, attrs)
@@ -134,7 +135,8 @@ def operator_signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> 
 
 
 def _signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
-    return digest(op, domain, *(f"{name}={_attr_token(attrs[name])}" for name in sorted(attrs)))
+    told = sorted(name for name, value in attrs.items() if not is_default(op, domain, name, value))
+    return digest(op, domain, *(f"{name}={_attr_token(attrs[name])}" for name in told))
 
 
 def _is_plain(value: AttrValue) -> bool:
