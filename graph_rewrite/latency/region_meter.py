@@ -19,6 +19,7 @@ import onnx
 import onnxruntime as ort
 
 from graph_rewrite.ir import Graph
+from graph_rewrite.latency.alike import run_alike
 from graph_rewrite.latency.base import Effort, Latency, Measurable, Status
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.client import WorkerClient, WorkerFailure
@@ -29,12 +30,17 @@ from graph_rewrite.latency.feeds import FeedSpec
 from graph_rewrite.latency.lock import MachineLock, unblocked_time
 from graph_rewrite.latency.plan import Plan
 from graph_rewrite.latency.statistics import Block, estimate
+from graph_rewrite.memory import weight_bytes
 from graph_rewrite.onnx_save import materialize
 from graph_rewrite.verify import index_ranges
 
 BATCH = Plan(instances=4, min_instances=4, min_pairs=3, max_pairs=12, warmup=1, target_ci_width=0.0, budget_s=0.4)
 """What is timed before asking again whether it is enough: fresh sessions, few pairs each, since sessions differ."""
 BUDGET_S = 2.8
+CLEAR = 0.05
+"""Share of a region's time above which a difference is surely none of noise between two sessions of one model."""
+LARGEST = 1 << 28
+"""Bytes of weights of a region above which what ONNX Runtime makes of it is not looked at: it would be written out."""
 RESOLUTION = 0.002
 """Half-width of the interval, relative to the region's time, below which no more is timed, where no absolute one is
 wanted."""
@@ -105,7 +111,8 @@ class RegionalMeter:
     """Times what differs between two graphs, and nothing else, in a worker process.
 
     Each kind of changed region is cut out of both graphs with a margin of neighbours and timed in turn, in batches of
-    fresh sessions, in both orders, until its interval is as narrow as wanted or the budget is spent. Of k alike places
+    fresh sessions, in both orders, until its interval is as narrow as wanted or the budget is spent. Where the first
+    batch finds no clear difference and ONNX Runtime makes the same of both, the difference is none. Of k alike places
     one is timed and counts k times, with k times its interval; kinds of regions add up. The same kind of region with
     other weights is answered from memory, the same region with the same weights from `cache`.
 
@@ -204,7 +211,7 @@ class RegionalMeter:
             known = _Timing(**stored)
         if known is None:
             begin = unblocked_time()
-            known = self._measure(cut, deployment, budget_s, kinds)
+            known = self._measure(cut, deployment, budget_s, kinds, anew)
             known = replace(known, cost_s=unblocked_time() - begin)
             if self._cache is not None and not anew:
                 self._cache.put(disk_key, asdict(known))
@@ -213,7 +220,7 @@ class RegionalMeter:
 
     def _disk_key(self, cut: Cut, deployment: Deployment) -> Mapping[str, Any]:
         return {
-            "kind": "region",
+            "kind": "region, timed unless alike",
             "before": cut.before.hash,
             "after": cut.after.hash,
             "deployment": deployment.key,
@@ -222,15 +229,15 @@ class RegionalMeter:
             "plan": [self.plan.key, self.budget_s, self.resolution_s, *([] if self.exchange else ["one order"])],
         }
 
-    def _measure(self, cut: Cut, deployment: Deployment, budget_s: float, kinds: int) -> _Timing:
-        """Batches until the interval is narrow enough or the budget is spent."""
+    def _measure(self, cut: Cut, deployment: Deployment, budget_s: float, kinds: int, anew: bool) -> _Timing:
+        """Batches until the interval is narrow enough or the budget is spent, or nothing differs."""
         self._measurements += 1
         feeds = _feeds(cut)
         started, blocks = unblocked_time(), list[Block]()
         paths: list[Path] = []
         try:
             while True:
-                begin = unblocked_time()
+                begin, first = unblocked_time(), not blocks
                 with self._lock:
                     paths = paths or [materialize(graph, self.workspace) for graph in (cut.before, cut.after)]
                     blocks += self._batch(paths, deployment, feeds)
@@ -239,6 +246,8 @@ class RegionalMeter:
                     exchanged = self._batch(paths[::-1], deployment, feeds) if self.exchange else []
                     blocks += [Block(block.candidate, block.baseline, block.repeats) for block in exchanged]
                 timing = _timing_of(blocks)
+                if first and not anew and self._is_none(timing, cut, paths, deployment):
+                    return replace(timing, seconds=0.0, half=0.0)
                 wanted = RESOLUTION * timing.region_seconds
                 if self.resolution_s is not None:
                     # Independent kinds of regions add up in squares.
@@ -251,6 +260,14 @@ class RegionalMeter:
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
+
+    def _is_none(self, timing: _Timing, cut: Cut, paths: list[Path], deployment: Deployment) -> bool:
+        """Whether what was timed is noise: the same runs for both."""
+        if abs(timing.seconds) > CLEAR * timing.region_seconds:
+            return False
+        if any(weight_bytes(graph) > LARGEST for graph in (cut.before, cut.after)):
+            return False
+        return run_alike(self._worker, paths, deployment)
 
     def _batch(self, paths: list[Path], deployment: Deployment, feeds: FeedSpec) -> list[Block]:
         sides = [{"path": str(path), "deployment": deployment.to_json()} for path in paths]

@@ -6,7 +6,8 @@ worker writes any number of `{"phase": ..., "expect_s": ...}` (what begins now, 
 and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
-alone), `time` (one model), `optimizers` (which of ONNX Runtime's optimisers change a model), `probe_cuda`.
+alone), `time` (one model), `optimizers` (which of ONNX Runtime's optimisers change a model), `optimised` (writes what
+they make of it), `probe_cuda`.
 
 For tests of the faults, `REWRITEGYM_WORKER_FAULT` may hold `segfault:TEXT` or `hang:TEXT`: a candidate whose file name
 contains TEXT then does that when it is opened.
@@ -62,6 +63,7 @@ class Worker:
             "compare": self._compare,
             "time": self._time,
             "optimizers": self._optimizers,
+            "optimised": self._optimised,
             "probe_cuda": self._probe_cuda,
         }
 
@@ -159,6 +161,14 @@ class Worker:
             log.seek(0)
             text = log.read().decode(errors="replace")
         return {"active": sorted(active_in_log(text)), "registered": sorted(registered_in_log(text))}
+
+    def _optimised(self, request: Message) -> Message:
+        self._enter("candidate: open")
+        deployment = Deployment.from_json(request["candidate"]["deployment"])
+        options = deployment.session_options()
+        options.optimized_model_filepath = request["written"]
+        open_session(request["candidate"]["path"], deployment, options=options)
+        return {}
 
     def _probe_cuda(self, request: Message) -> Message:
         """Multiplies two matrices on the CUDA device and checks the product."""
