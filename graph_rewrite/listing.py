@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -12,6 +12,13 @@ from graph_rewrite.ir import Graph
 
 Place = tuple[int, float, int, int]
 """(rule, rank of the anchor, anchor, number among the rule's matches there): the order of sites."""
+
+
+_Key = tuple[frozenset[int], str]
+"""`Site.key`: nodes that are removed, and what is inserted."""
+
+FEW = 16
+"""Changes up to which each is made at its place; more are sorted in together."""
 
 
 @dataclass(slots=True)
@@ -27,7 +34,7 @@ class Listing:
     classes: dict[str, tuple[Site, ...]] = field(default_factory=dict)
     """Sites of a class, in order."""
     _place: dict[Site, Place] = field(default_factory=dict)
-    _twins: dict[tuple[frozenset[int], str], tuple[Site, ...]] = field(default_factory=dict)
+    _twins: dict[_Key, tuple[Site, ...]] = field(default_factory=dict)
     _doubtful: dict[Site, None] = field(default_factory=dict)
 
     def copy(self) -> Listing:
@@ -36,22 +43,38 @@ class Listing:
             self._doubtful.copy(),
         )  # fmt: skip
 
-    def add(self, graph: Graph, site: Site, number: int) -> None:
-        """Add a site; of several that lead to the same graph only the first in order is listed."""
-        self._place[site] = (site.rule_index, graph.ranks[site.anchor], site.anchor, number)
-        before = self._twins.get(site.key, ())
-        after = tuple(sorted((*before, site), key=self._place.__getitem__))
-        self._twins[site.key] = after
-        self._swap(graph, before, after)
-
-    def remove(self, graph: Graph, site: Site) -> None:
-        """Take a site out."""
-        before = self._twins.pop(site.key)
-        after = tuple(twin for twin in before if twin is not site)
-        if after:
-            self._twins[site.key] = after
-        self._swap(graph, before, after)
-        del self._place[site]
+    def update(self, graph: Graph, gone: Iterable[Site], come: Iterable[tuple[Site, int]]) -> None:
+        """Take sites out, and put others in, each with its number among the rule's matches at its anchor. Of several
+        sites that lead to the same graph only the first in order is listed."""
+        before: dict[_Key, Site | None] = {}
+        left: dict[Site, Place] = {}
+        for site in gone:
+            group = self._twins.pop(site.key)
+            before.setdefault(site.key, group[0])
+            left[site] = self._place.pop(site)
+            if len(group) > 1:
+                self._twins[site.key] = tuple(twin for twin in group if twin is not site)
+        for site, number in come:
+            self._place[site] = _place_of(graph, site, number)
+            group = self._twins.get(site.key, ())
+            before.setdefault(site.key, group[0] if group else None)
+            self._twins[site.key] = tuple(sorted((*group, site), key=self._place.__getitem__)) if group else (site,)
+        out: dict[Site, Place] = {}
+        new: list[Site] = []
+        for key, old in before.items():
+            now = self._twins[key][0] if key in self._twins else None
+            # A site that stays may have another number now.
+            if old is now and (old is None or left.get(old, self._place[old]) == self._place[old]):
+                continue
+            if old is not None:
+                out[old] = left[old] if old in left else self._place[old]
+            if now is not None:
+                new.append(now)
+        self._relist(out, new)
+        self._regroup(out, new)
+        for site in out:
+            self._doubtful.pop(site, None)
+        self._doubtful |= _doubtful(graph, new)
 
     def cyclic(self, graph: Graph) -> set[Site]:
         """Sites that would make a cycle in this graph."""
@@ -61,34 +84,44 @@ class Listing:
         """Classes by their first sites."""
         return sorted(self.classes.values(), key=lambda group: self._place[group[0]])
 
-    def _swap(self, graph: Graph, before: tuple[Site, ...], after: tuple[Site, ...]) -> None:
-        old, new = before[0] if before else None, after[0] if after else None
-        if old is new:
+    def _relist(self, out: Mapping[Site, Place], new: Sequence[Site]) -> None:
+        if len(out) + len(new) > FEW:
+            listed = [site for site in self.sites if site not in out] + list(new)
+            self.sites = sorted(listed, key=self._place.__getitem__)
+            self.places = [self._place[site] for site in self.sites]
             return
-        if old is not None:
-            index = bisect_left(self.places, self._place[old])
-            del self.sites[index], self.places[index]
-            self._doubtful.pop(old, None)
-            rest = tuple(site for site in self.classes.pop(old.class_key) if site is not old)
-            if rest:
-                self.classes[old.class_key] = rest
-        if new is not None:
-            place = self._place[new]
+        for place in out.values():
             index = bisect_left(self.places, place)
-            self.sites.insert(index, new)
+            del self.sites[index], self.places[index]
+        for site in new:
+            place = self._place[site]
+            index = bisect_left(self.places, place)
+            self.sites.insert(index, site)
             self.places.insert(index, place)
-            if new.several_roots and not _safe(graph, new):
-                self._doubtful[new] = None
-            members = (*self.classes.get(new.class_key, ()), new)
-            self.classes[new.class_key] = tuple(sorted(members, key=self._place.__getitem__))
+
+    def _regroup(self, out: Mapping[Site, Place], new: Sequence[Site]) -> None:
+        more: dict[str, list[Site]] = {site.class_key: [] for site in out}
+        for site in new:
+            more.setdefault(site.class_key, []).append(site)
+        for key, added in more.items():
+            members = [site for site in self.classes.pop(key, ()) if site not in out] + added
+            if members:
+                self.classes[key] = tuple(sorted(members, key=self._place.__getitem__))
+
+
+def _place_of(graph: Graph, site: Site, number: int) -> Place:
+    return site.rule_index, graph.ranks[site.anchor], site.anchor, number
+
+
+def _doubtful(graph: Graph, sites: Iterable[Site]) -> dict[Site, None]:
+    """Those that a rewrite elsewhere could let make a cycle."""
+    return {site: None for site in sites if site.several_roots and not _safe(graph, site)}
 
 
 def _safe(graph: Graph, site: Site) -> bool:
     """Whether all that the region reads is computed before any of the roots: then no rewrite elsewhere can make one
     root depend on another without changing what the region reads."""
     ranks, producer = graph.ranks, graph.producer
-    if any(value not in producer for value in site.match.root_values):
-        return False  # the site goes in the same update, after the twin whose place it took
     first = min(ranks[producer[value]] for value in site.match.root_values)
     return all(value not in producer or ranks[producer[value]] < first for value in site.region.externals())
 
@@ -156,13 +189,8 @@ class Candidates(Sequence[Candidate]):
 
 def listing_of(graph: Graph, found: Iterable[tuple[Site, ...]]) -> Listing:
     """A listing from scratch, of the sites of all anchors."""
-    ranks = graph.ranks
-    place = {
-        site: (site.rule_index, ranks[site.anchor], site.anchor, number)
-        for sites in found
-        for number, site in enumerate(sites)
-    }
-    twins: dict[tuple[frozenset[int], str], list[Site]] = {}
+    place = {site: _place_of(graph, site, number) for sites in found for number, site in enumerate(sites)}
+    twins: dict[_Key, list[Site]] = {}
     classes: dict[str, list[Site]] = {}
     for site in sorted(place, key=place.__getitem__):
         twins.setdefault(site.key, []).append(site)
@@ -175,5 +203,5 @@ def listing_of(graph: Graph, found: Iterable[tuple[Site, ...]]) -> Listing:
         {key: tuple(group) for key, group in classes.items()},
         place,
         {key: tuple(group) for key, group in twins.items()},
-        {site: None for site in listed if site.several_roots and not _safe(graph, site)},
+        _doubtful(graph, listed),
     )

@@ -197,12 +197,11 @@ class Rewriter:
         state.listing = before.listing.copy()
         changes = [(before.sites(node_id), state.sites(node_id)) for node_id in sorted(affected | delta.removed)]
         changes = [(old, new) for old, new in changes if old != new]
-        for old, _ in changes:
-            for site in old:
-                state.listing.remove(graph, site)
-        for _, new in changes:
-            for number, site in enumerate(new):
-                state.listing.add(graph, site, number)
+        state.listing.update(
+            graph,
+            [site for old, _ in changes for site in old],
+            [(site, number) for _, new in changes for number, site in enumerate(new)],
+        )
         return state
 
     def _match(

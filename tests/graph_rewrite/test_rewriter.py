@@ -378,3 +378,17 @@ def test_two_merges_that_exclude_each_other_are_not_both_made() -> None:
         assert_same_outputs(run_graph(graph, feeds), after, feeds, 1e-9, candidate.description)
         assert ops(after).count("Concat") == 1
         assert_enumeration_is_fresh(rewriter, after)
+
+
+@pytest.mark.parametrize("kind", ["site", "class"])
+def test_many_changes_at_once_keep_the_order(kind: str) -> None:
+    """More than are put into the listing one by one: each of 30 products that share an operand may join any other."""
+    text = " ".join(f"p{i} = MatMul(a{i}, w) y{i} = Relu(p{i})" for i in range(30))
+    inputs = ", ".join(f"float[2,4] a{i}" for i in range(30))
+    graph = model(f"({inputs}) => ({', '.join(f'y{i}' for i in range(30))}) {{ {text} }}", w=weights(4, 4))
+    rewriter = Rewriter()
+    merges = [c for c in rewriter.candidates(graph) if c.rule == "MergeMatMulsSharedRight" and c.kind == kind]
+    assert merges
+    assert len(rewriter.sites(graph)) >= 30 * 29 / 2
+    for candidate in merges[:: max(1, len(merges) // 3)]:
+        assert_enumeration_is_fresh(rewriter, candidate.apply())
