@@ -13,6 +13,14 @@ from envs.features import DIGEST_MODULUS, NODES, SHAPES, node_record, node_recor
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph
 
+PARTS = {"rows": 1, "inner": 3, "boundary": 3, "removed": 2}
+"""What a footprint lists, and of how many numbers each consists.
+
+rows: node rows, the head's, then those of the inserted nodes; inner: (source, target, shape row) of edges between
+inserted nodes, and from each of them to the head; boundary: (value id, target, shape row) of edges into the region;
+removed: (node id, shape row) of removed nodes.
+"""
+
 
 class Footprint(NamedTuple):
     """A candidate's part of the meta-graph, in local numbers: 0 is its head, then come the inserted nodes.
@@ -21,16 +29,10 @@ class Footprint(NamedTuple):
     written flat, source, target and shape row one after another: arrays of one dimension are cheap to join.
     """
 
-    rows: NDArray[np.intp]
-    """Node rows: the head's, then those of the inserted nodes."""
-    inner: NDArray[np.intp]
-    """(source, target, shape row) of edges between inserted nodes, and from each of them to the head."""
-    boundary: NDArray[np.intp]
-    """(value id, target, shape row) of edges into the region."""
-    removed: NDArray[np.intp]
-    """(node id, shape row) of removed nodes."""
+    numbers: NDArray[np.intp]
+    """`PARTS` one after another."""
     counts: NDArray[np.intp]
-    """Rows, inner edges, boundary edges, removed nodes."""
+    """How many of each of them."""
     change: NDArray[np.float64]
     """Floating-point operations, and bytes read and written, by inserted nodes minus those by removed ones; inserted
     nodes."""
@@ -43,7 +45,14 @@ class Footprint(NamedTuple):
     wired: int = 0
     """Edges that the rewrite adds: into the region and inside it, and one for each inserted node."""
 
+    def part(self, name: str) -> NDArray[np.intp]:
+        """One of `PARTS`, a row each."""
+        ends = np.cumsum(self.counts * WIDTHS)
+        place = list(PARTS).index(name)
+        return self.numbers[ends[place] - self.counts[place] * WIDTHS[place] : ends[place]].reshape(-1, WIDTHS[place])
 
+
+WIDTHS = np.array(list(PARTS.values()))
 SUMMARISED = 64
 """Inserted nodes above which a region is shown by a summary. Winograd's algorithm in tiles of 4x4 inserts hundreds, so
 that a few of its candidates would fill an observation."""
@@ -55,16 +64,10 @@ def _written(
     rows: Sequence[int], inner: Sequence[int], boundary: Sequence[int] = (), removed: Sequence[int] = (),
     change: tuple[float, float, float] = (0.0, 0.0, 0.0), digest: int = 0, wired: int = 0,
 ) -> Footprint:  # fmt: skip
-    counts = (len(rows), len(inner) // 3, len(boundary) // 3, len(removed) // 2)
+    numbers = np.array([*rows, *inner, *boundary, *removed], dtype=np.intp)
+    counts = np.array([len(rows), len(inner) // 3, len(boundary) // 3, len(removed) // 2], dtype=np.intp)
     inserted = int(change[2])
-    return Footprint(
-        _numbers(rows), _numbers(inner), _numbers(boundary), _numbers(removed), _numbers(counts), np.array(change),
-        digest, inserted, inserted - counts[3], wired,
-    )  # fmt: skip
-
-
-def _numbers(numbers: Sequence[int]) -> NDArray[np.intp]:
-    return np.array(numbers, dtype=np.intp)
+    return Footprint(numbers, counts, np.array(change), digest, inserted, inserted - len(removed) // 2, wired)
 
 
 NOTHING = _written((NODES.head,), ())

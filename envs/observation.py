@@ -20,7 +20,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, REGION, SHAPES, node_records
-from envs.footprint import Footprint, footprint, graph_footprint, site_footprint
+from envs.footprint import WIDTHS, Footprint, footprint, graph_footprint, site_footprint
 from envs.vocabulary import NO_OP, PADDING, operator_vocabulary, rule_indices, rule_vocabulary
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph
@@ -195,11 +195,12 @@ def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence
     graph, parts = choices.graph, choices.parts
     sizes = choices.counts[:, 0]
     starts = graph.count + np.cumsum(sizes) - sizes
-    rows = np.concatenate([graph.rows, *[part.rows for part in parts]])
+    added, *edges = _parts(choices)
+    rows = np.concatenate([graph.rows, added[:, 0]])
     owner = np.repeat(np.arange(len(parts) + 1), np.concatenate([[graph.count], sizes]))
     features = NODES.features[rows]
     features[graph.count :, REGION] = 1.0
-    sources, targets, shapes = _all_edges(choices, starts)
+    sources, targets, shapes = _all_edges(choices, starts, *edges)
     rules = [*rule_indices(choices.candidates.rules), *[PADDING] * (limits.max_candidates - len(parts)), NO_OP]
     return {
         "node_op": _padded(NODES.operators[rows], limits.max_nodes),
@@ -219,12 +220,19 @@ def log_share(count: int) -> float:
     return math.log2(1 + count) / 16
 
 
-def _all_edges(choices: Choices, starts: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _parts(choices: Choices) -> list[NDArray[np.intp]]:
+    """Each of `footprint.PARTS` of all candidates."""
+    numbers = _joined([part.numbers for part in choices.parts], 1)[:, 0]
+    kinds = np.repeat(np.tile(np.arange(len(WIDTHS)), len(choices.parts)), (choices.counts * WIDTHS).reshape(-1))
+    return [numbers[kinds == kind].reshape(-1, width) for kind, width in enumerate(WIDTHS)]
+
+
+def _all_edges(
+    choices: Choices, starts: NDArray[np.intp], inner: NDArray[np.intp], boundary: NDArray[np.intp],
+    removed: NDArray[np.intp],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Sources, targets and shape rows of all edges: of the graph, inside regions, into regions, from removed nodes."""
-    graph, parts = choices.graph, choices.parts
-    inner = _joined([part.inner for part in parts], 3)
-    boundary = _joined([part.boundary for part in parts], 3)
-    removed = _joined([part.removed for part in parts], 2)
+    graph = choices.graph
     inner_start, boundary_start, head = (np.repeat(starts, choices.counts[:, column]) for column in (1, 2, 3))
     outside = graph.producer_at[boundary[:, 0]]
     produced = outside >= 0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from envs.features import DIGEST_MODULUS, NODES, node_records
-from envs.footprint import Footprint, site_footprint
+from envs.footprint import Footprint
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph, application_hash
 from graph_rewrite.listing import Candidates
@@ -58,7 +58,7 @@ class VisitedGraphs:
             if k >= sites_from and footprint.digest not in by_change:
                 continue
             candidate = candidates[k]
-            suspects = [v for change in _changes(candidate, footprint, by_change) for v in by_change.get(change, ())]
+            suspects = [v for change in _changes(candidate, footprint) for v in by_change.get(change, ())]
             near = _one_it_may_give(suspects, candidate, graph)
             if near is not None:
                 found[k] = self._leads_back(candidate, near)
@@ -79,15 +79,14 @@ def fingerprint(graph: Graph) -> int:
     return (int(NODES.digests[rows].sum()) + hash(graph.disabled_optimizers)) % DIGEST_MODULUS
 
 
-def _changes(candidate: Candidate, footprint: Footprint, known: Mapping[int, object]) -> Iterable[int]:
-    """What the candidate may add to the fingerprint; `known` are the amounts that are of interest."""
+def _changes(candidate: Candidate, footprint: Footprint) -> Sequence[int]:
+    """What the candidate may add to the fingerprint."""
     if candidate.kind == "site":
         return (footprint.digest,)
     if candidate.kind == "deployment":
         return ((hash(candidate.disabled_optimizers) - hash(candidate.graph.disabled_optimizers)) % DIGEST_MODULUS,)
-    if any(site_footprint(site).digest != footprint.digest for site in candidate.sites):
-        return known
-    # Sites that overlap with an earlier one are left out, so their number is not known before.
+    # Each site of a class adds the same. Those that overlap with an earlier one are left out, so their number is not
+    # known before.
     return [footprint.digest * number % DIGEST_MODULUS for number in range(1, candidate.count + 1)]
 
 

@@ -42,13 +42,15 @@ class Site:
 
     @cached_property
     def class_key(self) -> str:
-        """Equal for the same rule at places with the same local structure and shapes."""
-        types = self.match.graph.types
+        """Equal for the same rule at places with the same local structure and shapes, that is, where the same operators
+        on the same types go and come."""
+        types, gone = self.match.graph.types, {node.id for node in self.removed}
         texts = [self.rule.name]
         for node in self.match.nodes:
-            texts.append(node.signature)
-            texts += [str(types[value]) for value in node.inputs if value is not None]
-        return text_digest([*texts, self.region.shape_key, str(len(self.removed))])
+            texts.append(node.signature if node.id in gone else f"kept {node.signature}")
+            texts += ["-" if value is None else str(types[value]) for value in node.inputs]
+            texts += [str(types[value]) for value in node.outputs]
+        return text_digest([*texts, self.region.shape_key])
 
     @cached_property
     def description(self) -> str:

@@ -33,22 +33,22 @@ def test_only_large_regions_are_summarised(graph: Graph, name: str) -> None:
     assert mark.inserted == len(site.region.nodes)
     assert (mark.inserted > SUMMARISED) == WINOGRAD[name]
     if WINOGRAD[name]:
-        assert len(mark.rows) - 1 <= KINDS
-        assert len(set(mark.rows.tolist())) == len(mark.rows), "a kind has one row"
+        assert len(mark.part("rows")) - 1 <= KINDS
+        assert len(set(mark.part("rows")[:, 0].tolist())) == len(mark.part("rows")), "a kind has one row"
     else:
-        assert len(mark.rows) - 1 == mark.inserted
+        assert len(mark.part("rows")) - 1 == mark.inserted
 
 
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_edges_of_a_summary_join_its_rows(graph: Graph, name: str) -> None:
     mark = site_footprint(candidates(graph, name)[0].site)
-    inner, boundary = mark.inner.reshape(-1, 3), mark.boundary.reshape(-1, 3)
-    assert mark.counts.tolist() == [len(mark.rows), len(inner), len(boundary), len(mark.removed) // 2]
+    inner, boundary = mark.part("inner"), mark.part("boundary")
+    assert mark.counts.tolist() == [len(mark.part("rows")), len(inner), len(boundary), len(mark.part("removed"))]
     assert (inner[:, :2] >= 0).all()
-    assert (inner[:, :2] < len(mark.rows)).all()
+    assert (inner[:, :2] < len(mark.part("rows"))).all()
     assert (boundary[:, 1] > 0).all()
     # Every row leads to the head: the candidate's embedding is made from all of them.
-    assert set(range(1, len(mark.rows))) <= set(inner[inner[:, 1] == 0, 0].tolist())
+    assert set(range(1, len(mark.part("rows")))) <= set(inner[inner[:, 1] == 0, 0].tolist())
     assert boundary[:, 0].tolist() == [graph.inputs[0]] * len(boundary)
 
 
@@ -66,7 +66,7 @@ def test_totals_are_those_of_the_whole_region(graph: Graph) -> None:
 
 def test_a_graph_that_would_outgrow_the_limits_is_cut_although_its_summary_fits(graph: Graph) -> None:
     candidate = candidates(graph, "Winograd4x4")[0]
-    shown, inserted = len(site_footprint(candidate.site).rows), site_footprint(candidate.site).inserted
+    shown, inserted = len(site_footprint(candidate.site).part("rows")), site_footprint(candidate.site).inserted
     assert shown < 100 < inserted
     assert choose(graph, Candidates(graph, [candidate]), Limits(4, 100, 4096)).cut == 1
     assert choose(graph, Candidates(graph, [candidate]), Limits(4, inserted + 1, 4096)).cut == 0

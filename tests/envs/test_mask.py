@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs import GraphRewriteEnv
-from envs.footprint import footprint
+from envs.footprint import footprint, site_footprint
 from envs.visited import VisitedGraphs, fingerprint
 from graph_rewrite.candidates import Candidate
 from graph_rewrite.ir import Graph
@@ -78,6 +78,7 @@ def test_footprints_predict_fingerprints(model: onnx.ModelProto, seed: int) -> N
             if candidate.kind == "site":
                 change = fingerprint(candidate.apply()) - fingerprint(graph)
                 assert footprint(candidate).digest == change % 2**64
+            assert all(site_footprint(site).digest == footprint(candidate).digest for site in candidate.sites)
         if not candidates:
             return
         graph = candidates[rng.integers(len(candidates))].apply()
