@@ -26,6 +26,9 @@ from graph_rewrite.patterns import (
 )
 from graph_rewrite.region import Ref
 
+MOST_SIBLINGS = 32
+"""Of more operators that hang together by one value, each is matched with so many, those that were made next before
+and after it: of hundreds there would be tens of thousands of pairs."""
 _MISSING = object()
 Goal = tuple[PatternValue | None, int | None]
 
@@ -160,8 +163,8 @@ class Matcher:
                 yield from self._other_roots(extended, index + 1)
 
     def _siblings(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
-        """Graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the match;
-        where it shares none, the match's neighbours."""
+        """Graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the match, of
+        very many the nearest; where it shares none, the match's neighbours."""
         path = self._shared_path(goal, bindings)
         if path is None:
             return self._neighbours(goal, bindings)
@@ -177,6 +180,11 @@ class Matcher:
                         found[node_id] = node
             nodes = [found[node_id] for node_id in sorted(found)]
             frontier = [output for node in nodes for output in node.outputs]
+        if len(nodes) > MOST_SIBLINGS:
+            here = bindings.nodes[self._pattern.anchor].id
+            nodes = sorted(
+                sorted(nodes, key=lambda node: abs(node.id - here))[:MOST_SIBLINGS], key=lambda node: node.id
+            )
         return nodes
 
     def _shared_path(self, goal: PatternNode, bindings: Bindings) -> tuple[int, list[PatternNode]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import onnx
 import pytest
 
 from graph_rewrite import Candidate, Graph, Refusal, Rewriter, Rule, load
+from graph_rewrite.matching import MOST_SIBLINGS
 from graph_rewrite.numerics import run_graph
 from graph_rewrite.onnx_save import to_proto
 from graph_rewrite.patterns import Const, Values
+from graph_rewrite.rules import find_rule
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.rules.checking import model, ops, weights
 from tests.invariants import (
@@ -389,6 +392,20 @@ def test_many_changes_at_once_keep_the_order(kind: str) -> None:
     rewriter = Rewriter()
     merges = [c for c in rewriter.candidates(graph) if c.rule == "MergeMatMulsSharedRight" and c.kind == kind]
     assert merges
-    assert len(rewriter.sites(graph)) >= 30 * 29 / 2
+    assert sum(site.rule.name == "MergeMatMulsSharedRight" for site in rewriter.sites(graph)) == 30 * 29 / 2
     for candidate in merges[:: max(1, len(merges) // 3)]:
         assert_enumeration_is_fresh(rewriter, candidate.apply())
+
+
+def test_of_very_many_that_share_an_operand_the_next_are_paired() -> None:
+    """Pairs grow with the number of operators, not with its square; neighbours are among them."""
+    count, rule = 3 * MOST_SIBLINGS, "MergeMatMulsSharedRight"
+    text = " ".join(f"y{i} = MatMul(a{i}, w)" for i in range(count))
+    inputs = ", ".join(f"float[2,4] a{i}" for i in range(count))
+    graph = model(f"({inputs}) => ({', '.join(f'y{i}' for i in range(count))}) {{ {text} }}", w=weights(4, 4))
+    rewriter = Rewriter([find_rule(rule)], deployment=False)
+    pairs = {tuple(sorted(node.id for node in site.removed)) for site in rewriter.sites(graph)}
+    ids = [node.id for node in graph.order()]
+    assert {tuple(sorted(pair)) for pair in itertools.pairwise(ids)} <= pairs
+    assert len(pairs) <= count * MOST_SIBLINGS
+    assert_enumeration_is_fresh(rewriter, rewriter.candidates(graph)[-1].apply())
