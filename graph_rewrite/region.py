@@ -185,8 +185,9 @@ class RegionBuilder:
         static = tuple([type for type in types if type is not None])
         if len(static) < len(types):
             raise TypeInferenceError(f"the result of {op} has no static type")
-        if inputs and None not in [entry and entry[1] for entry in entries if entry is not None]:
-            constants = fold(op, domain, attrs, [entry and entry[1] for entry in entries], static, self.opset)
+        operands = [None if ref is None else ref.constant for ref in inputs]
+        if inputs and all([ref is None or ref.is_const for ref in inputs]):
+            constants = fold(op, domain, attrs, operands, static, self.opset)
             results = tuple([Ref(constant.type, constant=constant) for constant in constants])
         else:
             place = len(self._nodes)

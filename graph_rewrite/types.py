@@ -41,7 +41,7 @@ def infer(
     signature = signature or operator_signature(op, domain, attrs)
     key = (
         signature, outputs, opset,
-        *["" if i is None else i[0] if i[1] is None else (i[0], i[1].digest if _shown(i[1]) else "") for i in inputs],
+        *["" if i is None else (i[0], i[1].digest) if _shown(i[1]) else i[0] for i in inputs],
     )  # fmt: skip
     found = _MEMO.get(key)
     if found is None:
