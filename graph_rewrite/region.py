@@ -186,7 +186,7 @@ class RegionBuilder:
         if len(static) < len(types):
             raise TypeInferenceError(f"the result of {op} has no static type")
         operands = [None if ref is None else ref.constant for ref in inputs]
-        if inputs and all([ref is None or ref.is_const for ref in inputs]):
+        if inputs and all(ref is None or ref.is_const for ref in inputs):
             constants = fold(op, domain, attrs, operands, static, self.opset)
             results = tuple([Ref(constant.type, constant=constant) for constant in constants])
         else:
