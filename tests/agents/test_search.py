@@ -211,6 +211,23 @@ class TestInTurn:
         del problem.meter.compare  # type: ignore[attr-defined]
         assert conclude(search, "test").graph.hash == self.graphs["lucky"].hash
 
+    def test_the_best_is_confirmed_where_no_first_measurement_is_sure(self, problem: Problem) -> None:
+        """The second one decides, also against it; what comes after the best is not tried then."""
+        search = Search(problem, Budget())
+        visits = [self.visit(search, name, sure, 2) for name, sure in (("modest", 0.99), ("leader", 0.98))]
+        for confirmed, result in (((1.02, 1.06), "modest"), ((0.98, 1.06), None)):
+            asked: list[str] = []
+
+            def confirm(graph: Graph, plan: Any = None, *, ci: Any = confirmed, seen: list[str] = asked) -> Latency:
+                seen.append(graph.hash)
+                return Latency(1.0, sum(ci) / 2, ci, 30, 1.0)
+
+            problem._confirmed.clear()
+            problem.meter.confirm = confirm  # type: ignore[attr-defined]
+            found = conclude(search, "test")
+            assert found.is_original if result is None else found.graph.hash == self.graphs[result].hash
+            assert asked == [visits[0].graph.hash]
+
     def test_the_last_finalist_has_the_fewest_rewrites(self, problem: Problem) -> None:
         search = Search(problem, Budget())
         for graph in [c.apply() for c in problem.rewriter.candidates(problem.model.graph)[3:7]]:
