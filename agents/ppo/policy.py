@@ -16,6 +16,7 @@ from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
 from agents.ppo.encoder import GraphEncoder
+from agents.ppo.heap import keep_freed_memory
 
 _ALIASES = ("pi_features_extractor.", "vf_features_extractor.")
 
@@ -61,6 +62,7 @@ class CandidatePolicy(MaskableActorCriticPolicy):
         # MaskablePPO passes nothing else; its policies never use state-dependent exploration.
         del use_sde
         self.head_layers = tuple(head_layers)
+        keep_freed_memory()
         super().__init__(
             observation_space,
             action_space,
