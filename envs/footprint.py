@@ -35,7 +35,7 @@ class Footprint(NamedTuple):
     """How many of each of them."""
     change: NDArray[np.float64]
     """Floating-point operations, and bytes read and written, by inserted nodes minus those by removed ones; inserted
-    nodes."""
+    nodes; removed nodes."""
     digest: int = 0
     """Sum of the inserted nodes' digests minus that of the removed ones, modulo 2**64."""
     inserted: int = 0
@@ -62,12 +62,12 @@ KINDS = 32
 
 def _written(
     rows: Sequence[int], inner: Sequence[int], boundary: Sequence[int] = (), removed: Sequence[int] = (),
-    change: tuple[float, float, float] = (0.0, 0.0, 0.0), digest: int = 0, wired: int = 0,
+    work: tuple[float, float] = (0.0, 0.0), inserted: int = 0, digest: int = 0, wired: int = 0,
 ) -> Footprint:  # fmt: skip
     numbers = np.array([*rows, *inner, *boundary, *removed], dtype=np.intp)
     counts = np.array([len(rows), len(inner) // 3, len(boundary) // 3, len(removed) // 2], dtype=np.intp)
-    inserted = int(change[2])
-    return Footprint(numbers, counts, np.array(change), digest, inserted, inserted - len(removed) // 2, wired)
+    gone = len(removed) // 2
+    return Footprint(numbers, counts, np.array([*work, inserted, gone]), digest, inserted, inserted - gone, wired)
 
 
 NOTHING = _written((NODES.head,), ())
@@ -98,7 +98,7 @@ def graph_footprint(graph: Graph) -> Footprint:
             if value in local:
                 inner += (local[value], i, shape)
         inner += (i, 0, SHAPES.row(graph.types.get(node.outputs[0])))
-    return _written([NODES.head, *(records[node.id][0] for node in order)], inner, change=(0.0, 0.0, len(order)))
+    return _written([NODES.head, *(records[node.id][0] for node in order)], inner, inserted=len(order))
 
 
 def _site_footprint(site: Site) -> Footprint:
@@ -125,8 +125,8 @@ def _site_footprint(site: Site) -> Footprint:
     inserted, wired = len(rows) - 1, (len(inner) + len(boundary)) // 3
     if inserted > SUMMARISED:
         rows, inner, boundary = _summary(rows, inner, boundary)
-    change = added[0] - taken[0], added[1] - taken[1], inserted
-    return _written(rows, inner, boundary, removed, change, (added[2] - taken[2]) % DIGEST_MODULUS, wired)
+    work, digest = (added[0] - taken[0], added[1] - taken[1]), (added[2] - taken[2]) % DIGEST_MODULUS
+    return _written(rows, inner, boundary, removed, work, inserted, digest, wired)
 
 
 def _summary(rows: list[int], inner: list[int], boundary: list[int]) -> tuple[list[int], list[int], list[int]]:

@@ -246,12 +246,12 @@ def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np
     marks, count = choices.footprints, len(choices.footprints)
     kinds = np.full(count, _KIND_COLUMNS["site"], dtype=np.intp)
     kinds[: len(choices.candidates.head)] = [_KIND_COLUMNS[candidate.kind] for candidate in choices.candidates.head]
-    change = _joined([mark.change for mark in marks], 3)
+    change = _joined([mark.change for mark in marks], 4)
     work = NODES.work[choices.graph.rows].sum(axis=0)
     features = np.zeros((len(mask), len(CANDIDATE_FEATURES)), dtype=np.float32)
     features[:count, 0] = np.log2(choices.sites) / 8
     features[np.arange(count), kinds] = 1.0
-    features[:count, 5] = _joined([mark.counts for mark in marks], 4)[:, 3] / 16
+    features[:count, 5] = change[:, 3] / 16
     features[:count, 6] = change[:, 2] / 16
     features[:count, 7:9] = np.clip(change[:, :2] * choices.sites[:, None] / np.maximum(work, 1.0), -1.0, 1.0)
     features[-1, 4] = 1.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,6 +95,12 @@ def from_array(array: np.ndarray[Any, Any]) -> Constant:
     array = np.asarray(array)
     type = TensorType(int(onnx_ir.DataType.from_numpy(array.dtype)), tuple(array.shape))
     return Constant(type, _content_digest(type, array), array=array)
+
+
+@lru_cache(maxsize=4096)
+def from_ints(values: tuple[int, ...]) -> Constant:
+    """A one-dimensional int64 constant: a shape, axes, indices."""
+    return from_array(np.array(values, dtype=np.int64))
 
 
 def from_tensor(tensor: onnx_ir.TensorProtocol) -> Constant:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_rewrite.constants import Constant, ConstantExpression, from_array
+from graph_rewrite.constants import Constant, ConstantExpression, from_array, from_ints
 from graph_rewrite.ir import AttrValue, TensorType, digest, operator_signature
 from graph_rewrite.numerics import run_operator
 
@@ -59,11 +59,6 @@ def _digest(
     return digest("fold", signature, list(names), index, outputs, str(type), opset)
 
 
-@lru_cache(maxsize=4096)
-def _shape_constant(shape: tuple[int, ...]) -> Constant:
-    return from_array(np.array(shape, dtype=np.int64))
-
-
 def evaluate_constant(constant: Constant) -> np.ndarray[Any, Any]:
     """The elements of a constant expression."""
     expression = constant.expression
@@ -101,4 +96,4 @@ def _compose(
         first = inner.inputs[0]
     if first.type == type:
         return "Identity", {}, [first]
-    return "Reshape", {}, [first, _shape_constant(type.shape)]
+    return "Reshape", {}, [first, from_ints(type.shape)]

@@ -189,19 +189,6 @@ class Candidates(Sequence[Candidate]):
 
 def listing_of(graph: Graph, found: Iterable[tuple[Site, ...]]) -> Listing:
     """A listing from scratch, of the sites of all anchors."""
-    place = {site: _place_of(graph, site, number) for sites in found for number, site in enumerate(sites)}
-    twins: dict[_Key, list[Site]] = {}
-    classes: dict[str, list[Site]] = {}
-    for site in sorted(place, key=place.__getitem__):
-        twins.setdefault(site.key, []).append(site)
-    listed = [group[0] for group in twins.values()]
-    for site in listed:
-        classes.setdefault(site.class_key, []).append(site)
-    return Listing(
-        listed,
-        [place[site] for site in listed],
-        {key: tuple(group) for key, group in classes.items()},
-        place,
-        {key: tuple(group) for key, group in twins.items()},
-        _doubtful(graph, listed),
-    )
+    listing = Listing()
+    listing.update(graph, (), ((site, number) for sites in found for number, site in enumerate(sites)))
+    return listing

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from graph_rewrite.constants import Constant, from_array
+from graph_rewrite.constants import Constant, from_array, from_ints
 from graph_rewrite.fold import fold
 from graph_rewrite.ir import AttrValue, TensorType, float32, operator_signature, text_digest
 from graph_rewrite.types import TypeInferenceError, infer
@@ -151,7 +151,8 @@ class RegionBuilder:
 
     def ints(self, *values: int) -> Ref:
         """A one-dimensional int64 constant: a shape, axes, indices."""
-        return _ints(values)
+        constant = from_ints(values)
+        return Ref(constant.type, constant=constant)
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("_"):
@@ -220,12 +221,6 @@ class RegionBuilder:
             inputs = tuple(moved(ref) for ref in kept.inputs)
             nodes.append(RegionNode(kept.op, kept.domain, kept.attrs, inputs, kept.types, kept.signature))
         return Region(tuple(nodes), tuple(ref if ref.node < 0 else moved(ref) or ref for ref in outputs))
-
-
-@lru_cache(maxsize=4096)
-def _ints(values: tuple[int, ...]) -> Ref:
-    constant = from_array(np.array(values, dtype=np.int64))
-    return Ref(constant.type, constant=constant)
 
 
 def _attr(value: Any) -> AttrValue:
