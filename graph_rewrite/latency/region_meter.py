@@ -38,7 +38,7 @@ BATCH = Plan(instances=4, min_instances=4, min_pairs=3, max_pairs=12, warmup=1, 
 """What is timed before asking again whether it is enough: fresh sessions, few pairs each, since sessions differ."""
 BUDGET_S = 2.8
 CLEAR = 0.05
-"""Share of a region's time above which a difference is surely none of noise between two sessions of one model."""
+"""Share of a region's time: a difference whose whole interval lies above is none of noise between two sessions."""
 LARGEST = 1 << 28
 """Bytes of weights of a region above which what ONNX Runtime makes of it is not looked at: it would be written out."""
 RESOLUTION = 0.002
@@ -263,7 +263,7 @@ class RegionalMeter:
 
     def _is_none(self, timing: _Timing, cut: Cut, paths: list[Path], deployment: Deployment) -> bool:
         """Whether what was timed is noise: the same runs for both."""
-        if abs(timing.seconds) > CLEAR * timing.region_seconds:
+        if abs(timing.seconds) - timing.half > CLEAR * timing.region_seconds:
             return False
         if any(weight_bytes(graph) > LARGEST for graph in (cut.before, cut.after)):
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,8 @@ from graph_rewrite.latency.client import WorkerClient
 from graph_rewrite.latency.cut import Cut
 from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.region_meter import RegionalMeter
+from graph_rewrite.latency.region_meter import CLEAR, Difference, RegionalMeter
+from graph_rewrite.latency.statistics import Block
 from graph_rewrite.onnx_save import materialize
 from graph_rewrite.soundness.build import model
 
@@ -59,15 +60,51 @@ def test_what_cannot_be_opened_is_not(worker: WorkerClient, tmp_path: Path) -> N
     assert not run_alike(worker, (plain, broken), Deployment())
 
 
-def test_the_meter_finds_no_difference_where_there_is_none(tmp_path: Path) -> None:
-    """Noise is not reported, but for those who ask for it: comparisons of a model with itself."""
-    plan = Plan(instances=2, min_instances=2, min_pairs=2, max_pairs=3, budget_s=0.1)
+PLAN = Plan(instances=2, min_instances=2, min_pairs=2, max_pairs=3, budget_s=0.1)
+
+
+def timed_as(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, batches: Sequence[tuple[float, ...]], *, anew: bool = False
+) -> Difference:
+    """What a meter says of two models that run alike, where the first takes these times in each batch, and the other
+    one second."""
+    blocks = [Block(seconds, (1.0,) * len(seconds)) for seconds in batches]
+    monkeypatch.setattr(RegionalMeter, "_batch", lambda *_: list(blocks))
     cut = Cut(graph(TURNED), graph("y = MatMul(a, w)"), 12, "turned")
-    with RegionalMeter(workspace=tmp_path, plan=plan, budget_s=0.0, lock_path=tmp_path / "lock") as meter:
-        timed = meter.time(cut, anew=True)
-        assert timed.ci95[0] < timed.ci95[1]
-    with RegionalMeter(workspace=tmp_path, plan=plan, budget_s=0.0, lock_path=tmp_path / "lock") as meter:
-        found = meter.time(cut)
+    meter = RegionalMeter(workspace=folder, plan=PLAN, budget_s=0.0, exchange=False, lock_path=folder / "lock")
+    with meter:
+        return meter.time(cut, anew=anew)
+
+
+NOISE = [(1.02, 1.01), (1.01, 1.03)]
+
+
+@pytest.mark.parametrize("batches", [NOISE, [(1.0, 1.4), (0.9, 1.3)]], ids=["small", "large, but wide"])
+def test_the_meter_finds_no_difference_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, batches: list[tuple[float, ...]]
+) -> None:
+    found = timed_as(monkeypatch, tmp_path, batches)
     assert (found.seconds, found.ci95) == (0.0, (0.0, 0.0))
     assert found.region_seconds > 0.0
     assert found.runs > 0
+
+
+def test_noise_is_reported_to_those_who_ask_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As comparisons of a model with itself do."""
+    found = timed_as(monkeypatch, tmp_path, NOISE, anew=True)
+    assert found.seconds > 0.0
+    assert found.ci95[0] < found.ci95[1]
+
+
+def test_a_clear_difference_is_not_asked_about(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = timed_as(monkeypatch, tmp_path, [(1.41, 1.40), (1.40, 1.42)])
+    assert found.seconds == pytest.approx(12 * 0.4, rel=0.1)
+
+
+def test_real_runs_of_models_alike(tmp_path: Path) -> None:
+    """Whatever the machine does meanwhile: a difference is either nothing, or its whole interval is far from it."""
+    cut = Cut(graph(TURNED), graph("y = MatMul(a, w)"), 12, "turned")
+    with RegionalMeter(workspace=tmp_path, plan=PLAN, budget_s=0.0, lock_path=tmp_path / "lock") as meter:
+        found = meter.time(cut)
+    low, high = found.ci95
+    assert low == high == 0.0 or min(abs(low), abs(high)) > CLEAR * found.region_seconds
