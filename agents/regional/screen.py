@@ -15,6 +15,7 @@ from graph_rewrite.candidates import Site
 from graph_rewrite.ir import Graph
 from graph_rewrite.latency.cut import Cut, shape_key
 from graph_rewrite.latency.region_meter import Difference
+from graph_rewrite.latency.thin import thin
 from graph_rewrite.memory import weight_bytes
 
 WORTH = 0.002
@@ -96,6 +97,10 @@ class _Try:
     """The window after the step."""
     guess: float = 0.0
     """Share of the window's time that the step saves by arithmetic and memory traffic."""
+    part: float = 1.0
+    """Share of the window's time that is timed: what both sides have at its borders is mostly left out."""
+    weights: int = 0
+    """Bytes of weights that are written to time it."""
 
     @property
     def keys(self) -> list[Key]:
@@ -169,9 +174,12 @@ class Screen:
 
     def _cost(self, entry: _Try) -> float:
         """Seconds that a try may take, roughly; to list further steps costs little."""
-        spot = entry.state.spot
-        seconds = self._seconds.get(spot.key.partition(":")[2], self._scale * spot.seconds)
-        return 0.2 + (10.0 * seconds + spot.weights / WRITTEN if entry.sites else 0.0)
+        seconds = entry.part * self._seconds_of(entry.state.spot)
+        return 0.2 + (10.0 * seconds + entry.weights / WRITTEN if entry.sites else 0.0)
+
+    def _seconds_of(self, spot: Spot) -> float:
+        """Seconds that a spot's window takes, timed or guessed."""
+        return self._seconds.get(spot.key.partition(":")[2], self._scale * spot.seconds)
 
     def _widest(self, state: _State) -> int:
         return len(state.spot.window.nodes) + WIDEST
@@ -179,13 +187,12 @@ class Screen:
     def _promise(self, entry: _Try) -> float:
         """Seconds that a try may save at all its spot's sites, beyond what is known to be saved there."""
         spot = entry.state.spot
-        seconds = self._seconds.get(spot.key.partition(":")[2], self._scale * spot.seconds)
         fading = FADING[min(len(entry.state.steps), 1)]
         # What a loss makes possible is looked at whatever the loss: that is what chains are for.
         before = entry.state.share if entry.sites else max(entry.state.share, 0.0)
         share = self.effects.expected(entry.keys, before, entry.hope, fading)
         known = max((self._best.get(node, 0.0) for node in spot.touched), default=0.0)
-        return len(spot.sites) * seconds * min(share, 0.9) - known
+        return len(spot.sites) * self._seconds_of(spot) * min(share, 0.9) - known
 
     def _children(self, entry: _Try, until: Callable[[], bool]) -> list[_Try]:
         """Steps that the last one made possible, a rule at all its sites, where they touch what the chain brought in.
@@ -212,9 +219,11 @@ class Screen:
                 break
             after = apply_all(self.search, state.graph, group)
             if after is not None:
-                saved = here - estimated_seconds(after, after.nodes)
-                guess = saved / max(state.spot.seconds, 1e-12)
-                tries.append(_Try(state, group, after=after, guess=guess))
+                whole = max(state.spot.seconds, 1e-12)
+                guess = (here - estimated_seconds(after, after.nodes)) / whole
+                before = thin(state.spot.window, after)[0]
+                part = estimated_seconds(before, before.nodes) / whole
+                tries.append(_Try(state, group, None, after, guess, part, weight_bytes(before)))
         return tries
 
     def _advance(self, entry: _Try) -> tuple[_State | None, Form | None]:
@@ -223,14 +232,14 @@ class Screen:
         first = not state.steps
         after = entry.after
         assert after is not None
-        count = len(spot.sites)
-        timed = time_cut(self.search, self.timer, _cut_of(spot, after))
+        cut = _cut_of(spot, after)
+        timed = time_cut(self.search, self.timer, cut)
         self.tried.add(spot.key)
         if timed is None:
             self.effects.record(entry.keys[:2], -1.0)
             return None, None
-        self._seconds[spot.key.partition(":")[2]] = timed.region_seconds
-        share = timed.seconds / count / timed.region_seconds
+        window_seconds = self._seconds[spot.key.partition(":")[2]] = timed.region_seconds / entry.part
+        share = timed.seconds / len(spot.sites) / window_seconds
         for node in spot.touched:
             self._best[node] = max(self._best.get(node, 0.0), timed.seconds)
         self.effects.record(entry.keys[:2], share - state.share)
@@ -241,9 +250,9 @@ class Screen:
         reached = _State(
             spot, after, (*state.steps, Step(site.class_key, site.rule.name, site.rule.family)), share, error
         )
-        return reached, self._form(reached, timed)
+        return reached, self._form(reached, timed, cut)
 
-    def _form(self, state: _State, timed: Difference) -> Form | None:
+    def _form(self, state: _State, timed: Difference, cut: Cut) -> Form | None:
         if state.share < LEAST:
             return None
         spot = state.spot
@@ -258,12 +267,12 @@ class Screen:
             (timed.ci95[1] - timed.ci95[0]) / 2,
             growth,
             state.error,
-            _cut_of(spot, state.graph),
+            cut,
         )
 
 
 def _cut_of(spot: Spot, after: Graph) -> Cut:
-    before, after = with_stand_ins(spot.window), with_stand_ins(after)
+    before, after = map(with_stand_ins, thin(spot.window, after))
     return Cut(before, after, len(spot.sites), f"{shape_key(before)}:{shape_key(after)}")
 
 

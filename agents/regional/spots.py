@@ -10,7 +10,6 @@ from agents.regional.work import estimated_seconds
 from graph_rewrite.candidates import Candidate, Site
 from graph_rewrite.ir import Graph, edit_of
 from graph_rewrite.latency.cut import shape_key, window
-from graph_rewrite.memory import weight_bytes
 from graph_rewrite.rewriter import Rewriter
 
 MOST_SITES = 500
@@ -36,8 +35,6 @@ class Spot:
     """Equal for the same class in an alike window."""
     seconds: float
     """Guess of how long the window takes."""
-    weights: int
-    """Bytes of its weights."""
 
     @property
     def touched(self) -> frozenset[int]:
@@ -52,8 +49,7 @@ def spots(rewriter: Rewriter, graph: Graph, margin: int) -> Iterator[Spot]:
             small = window(graph, _reach(graph, sites[0]), margin)
         except ValueError:  # `NotCuttable`, or what the rewrite leads to is no valid graph
             continue
-        seconds = estimated_seconds(small, small.nodes)
-        yield Spot(sites, small, f"{sites[0].class_key}:{shape_key(small)}", seconds, weight_bytes(small))
+        yield Spot(sites, small, f"{sites[0].class_key}:{shape_key(small)}", estimated_seconds(small, small.nodes))
 
 
 def _reach(graph: Graph, site: Site) -> frozenset[int]:

@@ -13,6 +13,7 @@ import onnx
 
 from graph_rewrite.constants import Constant
 from graph_rewrite.ir import Graph, Node, TensorType, application_hash, digest
+from graph_rewrite.latency.thin import thin
 
 MARGIN = 3
 """Neighbours in each direction that a cut keeps, so that ONNX Runtime fuses across the border as in the whole model."""
@@ -152,8 +153,8 @@ def _cut(before: Graph, after: Graph, change: _Change, margin: frozenset[int]) -
                 raise NotCuttable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
         # Sorted along the graph, so that alike regions get their inputs in the same order.
         inputs |= _read_from_outside(graph, sorted(ids, key=lambda n, graph=graph: (graph.ranks[n], n)))  # type: ignore[misc]
-    small = [extract(graph, ids, inputs) for graph, ids in sides]
-    return Cut(small[0], small[1], 1, digest(*map(shape_key, small)))
+    small = thin(*(extract(graph, ids, inputs) for graph, ids in sides))
+    return Cut(*small, 1, digest(*map(shape_key, small)))
 
 
 def window(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Graph:

@@ -233,17 +233,17 @@ class RegionalMeter:
         """Batches until the interval is narrow enough or the budget is spent, or nothing differs."""
         self._measurements += 1
         feeds = _feeds(cut)
-        started, blocks = unblocked_time(), list[Block]()
+        started, blocks, plan = unblocked_time(), list[Block](), self.plan
         paths: list[Path] = []
         try:
             while True:
                 begin, first = unblocked_time(), not blocks
                 with self._lock:
                     paths = paths or [materialize(graph, self.workspace) for graph in (cut.before, cut.after)]
-                    blocks += self._batch(paths, deployment, feeds)
+                    blocks += self._batch(paths, deployment, feeds, plan)
                     # The same again with the sides exchanged: where a session's memory lies depends on its turn, from
                     # batch to batch alike, and would pass for a difference.
-                    exchanged = self._batch(paths[::-1], deployment, feeds) if self.exchange else []
+                    exchanged = self._batch(paths[::-1], deployment, feeds, plan) if self.exchange else []
                     blocks += [Block(block.candidate, block.baseline, block.repeats) for block in exchanged]
                 timing = _timing_of(blocks)
                 if first and not anew and self._is_none(timing, cut, paths, deployment):
@@ -253,8 +253,12 @@ class RegionalMeter:
                     # Independent kinds of regions add up in squares.
                     wanted = self.resolution_s / (cut.count * math.sqrt(kinds))
                 now = unblocked_time()
-                if timing.half <= wanted or (now - started) + (now - begin) > budget_s:
+                left = int(plan.instances * (budget_s - (now - started)) / (now - begin))
+                if timing.half <= wanted or left < 1:
                     return timing
+                # As many sessions as the rest of the budget has time for.
+                most = min(left, self.plan.instances)
+                plan = replace(self.plan, instances=most, min_instances=min(most, self.plan.min_instances))
         except OSError as error:
             raise _Failed(f"a region cannot be written into {self.workspace}: {error}") from error
         finally:
@@ -269,14 +273,14 @@ class RegionalMeter:
             return False
         return run_alike(self._worker, paths, deployment)
 
-    def _batch(self, paths: list[Path], deployment: Deployment, feeds: FeedSpec) -> list[Block]:
+    def _batch(self, paths: list[Path], deployment: Deployment, feeds: FeedSpec, plan: Plan) -> list[Block]:
         sides = [{"path": str(path), "deployment": deployment.to_json()} for path in paths]
         request = {
             "kind": "compare",
             "baseline": sides[0],
             "candidate": sides[1],
             "feeds": feeds.to_json(),
-            "plan": self.plan.to_json(),
+            "plan": plan.to_json(),
             # One thread's own time leaves out what else the machine runs.
             "clock": "cpu" if deployment.provider == "cpu" and deployment.threads == 1 else "wall",
         }
