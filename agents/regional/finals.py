@@ -22,8 +22,9 @@ are known to some percent of themselves, and what saves less than that would nev
 
 def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], bool]) -> list[Form]:
     """The best forms timed again with care, since the best of many owes part of its lead to luck: of those that are
-    about the same nodes the best one of each first step, `FINALISTS` at most. Where several cannot be told apart, the
-    one with the fewest steps leads. With what is left of the time, those that may save nothing are timed longer."""
+    about the same nodes the best one of each first step, `FINALISTS` at most. Where several cannot be told apart and
+    seem to save as much, the one with the fewest steps leads. With what is left of the time, those that may save
+    nothing are timed longer."""
     again: list[Form] = []
     left = sorted(forms, key=lambda form: -form.surely)
     while left:
@@ -39,8 +40,7 @@ def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], 
             if len(equal) == 1 or until() or max(form.half for form in equal) < MATTERS * _seconds(search):
                 break
             retimed = [_retimed(search, timer, form, until, seconds) if form in equal else form for form in retimed]
-        equal = _equal(retimed)
-        chosen = min(equal, key=lambda form: (len(form.steps), -form.surely))
+        chosen = _chosen(search, _equal(retimed))
         again += [chosen, *(form for form in rivals if not form.nodes & chosen.nodes)]
     sure = [form for form in again if form.surely > 0.0]
     doubtful = [form for form in again if form.surely <= 0.0 and form.saved > DOUBTED * _seconds(search)]
@@ -55,6 +55,14 @@ def _equal(forms: list[Form]) -> list[Form]:
     """Those that may be the best one."""
     top = max(form.surely for form in forms)
     return [form for form in forms if form.saved + form.half >= top]
+
+
+def _chosen(search: Search, equal: list[Form]) -> Form:
+    """Of forms that may all be the best one that with the fewest steps, unless another seems to save more by far."""
+    if len(equal) > 1:
+        least = max(form.saved for form in equal) - MATTERS * _seconds(search)
+        equal = [form for form in equal if form.saved >= least]
+    return min(equal, key=lambda form: (len(form.steps), -form.surely))
 
 
 def _seconds(search: Search) -> float:

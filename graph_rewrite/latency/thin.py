@@ -116,24 +116,21 @@ class _Changes:
         """One of the sides with what was changed."""
         if not self._constants:
             return graph
-        nodes, types, constants, new = (
-            dict(graph.nodes),
-            {**graph.types, **self._types},
-            dict(graph.constants),
-            graph.next_id,
-        )
-        for n, position, constant in self._constants:
+        nodes, constants, types = dict(graph.nodes), dict(graph.constants), {**graph.types, **self._types}
+        for new, (n, position, constant) in enumerate(self._constants, graph.next_id):
             inputs = list(nodes[n].inputs)
             inputs[position], types[new], constants[new] = new, constant.type, constant
             nodes[n] = nodes[n].with_inputs(inputs)
-            new += 1
         consumers: dict[int, tuple[int, ...]] = {}
         for n, node in nodes.items():
             for value in node.inputs:
                 if value is not None:
                     consumers[value] = (*consumers.get(value, ()), n)
         constants = {value: constant for value, constant in constants.items() if value in consumers}
-        return replace(graph, nodes=nodes, types=types, constants=constants, consumers=consumers, next_id=new, memo={})
+        next_id = graph.next_id + len(self._constants)
+        return replace(
+            graph, nodes=nodes, types=types, constants=constants, consumers=consumers, next_id=next_id, memo={}
+        )
 
     def _operands(self, node_id: int) -> list[TensorType]:
         return [self._type(value) for value in self._graph.nodes[node_id].inputs if value is not None]

@@ -226,6 +226,17 @@ def test_what_cannot_be_told_apart_is_timed_again_where_it_matters(
     assert len(timer.asked) == 3
 
 
+@pytest.mark.parametrize(("seconds", "chosen"), [(0.5 / MATTERS, "A"), (2.0 / MATTERS, "C")])
+def test_fewer_steps_lead_only_where_as_much_seems_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, chosen: str
+) -> None:
+    """Where noise has both intervals overlap, and the longer chain is one second ahead."""
+    monkeypatch.setattr("agents.regional.finals._seconds", lambda search: seconds)
+    forms = [form(3.0, {1}, half=1.5, rules=("A", "B")), form(2.0, {1}, half=0.4, rules=("C",))]
+    kept = finals(Search(chain_problem(tmp_path, 1), BUDGET), ExactTimer(), forms, lambda: True)
+    assert [f.steps[0].rule for f in kept] == [chosen]
+
+
 def test_what_may_save_nothing_is_timed_longer_before_it_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
