@@ -313,6 +313,16 @@ def edit_of(graph: Graph) -> tuple[Graph, GraphDelta] | None:
     return found
 
 
+def consumers_of(nodes: Iterable[Node]) -> dict[int, tuple[int, ...]]:
+    """Ids of the nodes that read each value, in the order of `nodes`, once for each operand."""
+    found: dict[int, list[int]] = {}
+    for node in nodes:
+        for value in node.inputs:
+            if value is not None:
+                found.setdefault(value, []).append(node.id)
+    return {value: tuple(readers) for value, readers in found.items()}
+
+
 def topological_ranks(graph: Graph) -> dict[int, float]:
     """Ranks 0, 1, 2, ... by Kahn's algorithm, smallest id first among the ready nodes.
 

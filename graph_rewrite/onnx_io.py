@@ -16,7 +16,7 @@ from onnx import AttributeProto
 
 from graph_rewrite.constants import Constant, from_tensor
 from graph_rewrite.external_data import ModelLoadError, check_tensor, inline_nested, is_external
-from graph_rewrite.ir import AttrValue, Graph, Node, RawAttr, TensorType, digest, topological_ranks
+from graph_rewrite.ir import AttrValue, Graph, Node, RawAttr, TensorType, consumers_of, digest, topological_ranks
 from graph_rewrite.subgraphs import captured_names, opaque_signature
 from graph_rewrite.types import TypeInferenceError, infer
 
@@ -105,17 +105,13 @@ class _Loader:
         nodes = {i: self._node(i, node) for i, node in enumerate(proto.node)}
         outputs = tuple(self._value(info.name) for info in proto.output)
         producer: dict[int, int] = {}
-        consumers: dict[int, list[int]] = {}
         for node in nodes.values():
             for value in node.outputs:
                 if value in producer or value in self._constants or value in inputs:
                     raise ModelLoadError(f"{self._label}: value {self._names[value]!r} is defined twice")
                 producer[value] = node.id
-            for source in node.inputs:
-                if source is not None:
-                    consumers.setdefault(source, []).append(node.id)
         graph = Graph(
-            nodes, self._types, self._constants, producer, {v: tuple(ids) for v, ids in consumers.items()}, {}, inputs,
+            nodes, self._types, self._constants, producer, consumers_of(nodes.values()), {}, inputs,
             outputs, self._names, tuple(info.name for info in proto.output), self._stored, self._header(),
             self._opset, max(len(nodes), len(self._ids)),
         )  # fmt: skip

@@ -213,13 +213,12 @@ class Screen:
     def _tries(self, state: _State, groups: Iterable[tuple[Site, ...]], until: Callable[[], bool]) -> list[_Try]:
         """Steps from a state, each with what it leads to and saves by a count of its operations."""
         tries = []
-        here = estimated_seconds(state.graph, state.graph.nodes)
+        here, whole = estimated_seconds(state.graph, state.graph.nodes), max(state.spot.seconds, 1e-12)
         for group in groups:
             if until() or not self.search.can_apply:
                 break
             after = apply_all(self.search, state.graph, group)
             if after is not None:
-                whole = max(state.spot.seconds, 1e-12)
                 guess = (here - estimated_seconds(after, after.nodes)) / whole
                 before = thin(state.spot.window, after)[0]
                 part = estimated_seconds(before, before.nodes) / whole

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from graph_rewrite.constants import Constant
 from graph_rewrite.egraph.core import ABSENT, EGraph
 from graph_rewrite.egraph.operators import Operator
-from graph_rewrite.ir import Graph, Node, TensorType, operator_signature
+from graph_rewrite.ir import Graph, Node, TensorType, consumers_of, operator_signature
 from graph_rewrite.normalise import is_repeatable
 
 Choice = Mapping[int, int]
@@ -110,11 +110,7 @@ class _Writer:
         for cls in self._egraph.kept:
             self._value(self._egraph.find(cls))
         producer = {value: node.id for node in self._nodes.values() for value in node.outputs}
-        consumers: dict[int, tuple[int, ...]] = {}
-        for node in self._nodes.values():
-            for read in node.inputs:
-                if read is not None:
-                    consumers[read] = (*consumers.get(read, ()), node.id)
+        consumers = consumers_of(self._nodes.values())
         ranks = {node_id: float(i) for i, node_id in enumerate(self._nodes)}
         return Graph(
             self._nodes, self._types, self._constants, producer, consumers, ranks, source.inputs, outputs, self._names,

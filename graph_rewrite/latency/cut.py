@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import onnx
 
 from graph_rewrite.constants import Constant
-from graph_rewrite.ir import Graph, Node, TensorType, application_hash, digest
+from graph_rewrite.ir import Graph, Node, TensorType, application_hash, consumers_of, digest
 from graph_rewrite.latency.thin import thin
 
 MARGIN = 3
@@ -205,11 +205,7 @@ def extract(graph: Graph, ids: Iterable[int], inputs: Mapping[int, TensorType]) 
     """
     nodes = {n: graph.nodes[n] for n in sorted(ids)}
     producer = {value: n for n, node in nodes.items() for value in node.outputs}
-    consumers: dict[int, tuple[int, ...]] = {}
-    for n, node in nodes.items():
-        for value in node.inputs:
-            if value is not None:
-                consumers[value] = (*consumers.get(value, ()), n)
+    consumers = consumers_of(nodes.values())
     wanted = graph.roots()
     needed = [v for v in producer if v in wanted or any(c not in nodes for c in graph.consumers.get(v, ()))]
     if not needed:

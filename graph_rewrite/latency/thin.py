@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from graph_rewrite.constants import Constant, from_ints
 from graph_rewrite.fold import fold
-from graph_rewrite.ir import Graph, TensorType
+from graph_rewrite.ir import Graph, TensorType, consumers_of
 
 TRAFFIC = 1 << 18
 """Elements that a thinned operator still reads and writes beside what the region has of it: a megabyte in float32, as
@@ -54,8 +54,7 @@ def thin(before: Graph, after: Graph) -> tuple[Graph, Graph]:
 def _axes(node_id: int, sides: tuple[Graph, Graph]) -> _Axes | None:
     """None for operators of other kinds, and unless both sides have the operator, with the same constant weights: a
     change before it may have given it another input."""
-    nodes = [side.nodes.get(node_id) for side in sides]
-    node, other = nodes
+    node, other = (side.nodes.get(node_id) for side in sides)
     if node is None or other is None or node.domain or node.op not in ("MatMul", "Gemm", "Conv"):
         return None
     if (node.signature, node.inputs[1:], node.outputs) != (other.signature, other.inputs[1:], other.outputs):
@@ -121,11 +120,7 @@ class _Changes:
             inputs = list(nodes[n].inputs)
             inputs[position], types[new], constants[new] = new, constant.type, constant
             nodes[n] = nodes[n].with_inputs(inputs)
-        consumers: dict[int, tuple[int, ...]] = {}
-        for n, node in nodes.items():
-            for value in node.inputs:
-                if value is not None:
-                    consumers[value] = (*consumers.get(value, ()), n)
+        consumers = consumers_of(nodes.values())
         constants = {value: constant for value, constant in constants.items() if value in consumers}
         next_id = graph.next_id + len(self._constants)
         return replace(

@@ -12,7 +12,7 @@ import onnx.parser
 from onnx import helper, numpy_helper
 
 from graph_rewrite.constants import Constant, from_array
-from graph_rewrite.ir import AttrValue, Graph, Node, TensorType, float32, operator_signature
+from graph_rewrite.ir import AttrValue, Graph, Node, TensorType, consumers_of, float32, operator_signature
 from graph_rewrite.onnx_io import load
 from graph_rewrite.types import TypeInferenceError, infer
 
@@ -31,7 +31,6 @@ class Assembly:
         self.nodes: list[Node] = []
         self.names: dict[int, str] = {}
         self._inputs: list[int] = []
-        self._consumers: dict[int, list[int]] = {}
 
     def input(self, name: str, type: TensorType) -> int:
         """A new input of the graph."""
@@ -66,9 +65,6 @@ class Assembly:
         number = len(self.nodes)
         values = tuple(self._value(f"{op.lower()}{number}_{i}", type) for i, type in enumerate(known))
         self.nodes.append(Node(number, op, inputs, values, attrs, domain, signature=signature))
-        for source in inputs:
-            if source is not None:
-                self._consumers.setdefault(source, []).append(number)
         return values
 
     def type_of(self, op: str, domain: str, attrs: Mapping[str, AttrValue], inputs: Sequence[int | None]) -> TensorType:
@@ -88,7 +84,7 @@ class Assembly:
         producer = {value: node.id for node in self.nodes for value in node.outputs}
         return Graph(
             {node.id: node for node in self.nodes}, dict(self.types), dict(self.constants), producer,
-            {value: tuple(readers) for value, readers in self._consumers.items()},
+            consumers_of(self.nodes),
             {node.id: float(node.id) for node in self.nodes}, tuple(self._inputs), tuple(outputs), self.names,
             tuple(self.names[value] for value in outputs), {}, self._header(outputs), self.opset,
             max(len(self.types), len(self.nodes)),

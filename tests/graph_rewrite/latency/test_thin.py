@@ -10,7 +10,7 @@ from graph_rewrite.latency import thin as thinning
 from graph_rewrite.latency.cut import cuts
 from graph_rewrite.latency.thin import thin
 from graph_rewrite.rewriter import Rewriter
-from graph_rewrite.soundness.build import model
+from graph_rewrite.soundness.build import model, named_in
 from tests.graph_rewrite.latency.test_cut import random_feeds, run
 
 Feeds = dict[str, np.ndarray]  # type: ignore[type-arg]
@@ -96,30 +96,24 @@ def test_small_products_are_left_alone() -> None:
 
 
 ALONE = {
-    "a residual reads the input": "a = MatMul(x, v) b = Neg(a) c = Neg(b) y = Add(c, x)",
-    "the output is read in the region": "b = Neg(x) c = Neg(b) d = MatMul(c, v) y = Relu(d)",
-    "odd channels": "a = Slice(x, zero, odd, one) b = Neg(a) c = Neg(b) y = MatMul(c, o)",
-    "weights are not constant": "a = Relu(x) b = Neg(a) c = Neg(b) y = MatMul(c, x)",
-    "in between": "a = Relu(x) b = MatMul(a, v) c = Neg(b) d = Neg(c) e = MatMul(d, v) y = Relu(e)",
+    "a residual reads the input": "(float[64,64] x) => (y) { a = MatMul(x, v) b = Neg(a) c = Neg(b) y = Add(c, x) }",
+    "the output is read in the region": "(float[64,64] x) => (y){ b = Neg(x) c = Neg(b) d = MatMul(c, v) y = Relu(d) }",
+    "odd channels": "(float[64,64] x) => (y) { a = Slice(x, zero, odd, one) b = Neg(a) c = Neg(b) y = MatMul(c, o) }",
+    "weights are not constant": "(float[64,64] x) => (y) { a = Relu(x) b = Neg(a) c = Neg(b) y = MatMul(c, x) }",
+    "in between": "(float[64,64] x) => (y)"
+    "{ a = Relu(x) b = MatMul(a, v) c = Neg(b) d = Neg(c) e = MatMul(d, v) y = Relu(e) }",
+    "groups": "(float[1,64,4,4] x) => (y)"
+    "{ a = Conv<group=64>(x, depthwise) b = Neg(a) c = Neg(b) y = Conv<group=2>(c, halves) }",
 }
 
 
-@pytest.mark.parametrize("body", ALONE.values(), ids=ALONE.keys())
-def test_what_the_region_needs_is_left_alone(monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+@pytest.mark.parametrize("text", ALONE.values(), ids=ALONE.keys())
+def test_what_the_region_needs_is_left_alone(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(thinning, "TRAFFIC", 0)
-    integers = {"zero": np.array([0]), "odd": np.array([33]), "one": np.array([1])}
-    graph = model(f"(float[64,64] x) => (y) {{ {body} }}", **weights(v=(64, 64), o=(33, 33)), **integers)
-    before, after = graph, without_double_negation(graph)
-    assert thin(before, after) == (before, after)
-
-
-def test_groups_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinning, "TRAFFIC", 0)
-    graph = model(
-        "(float[1,64,4,4] x) => (y) { a = Conv<group=64>(x, v) b = Neg(a) c = Neg(b) y = Conv<group=2>(c, w) }",
-        **weights(v=(64, 1, 1, 1), w=(64, 32, 1, 1)),
-    )
-    before, after = graph, without_double_negation(graph)
+    constants = weights(v=(64, 64), o=(33, 33), depthwise=(64, 1, 1, 1), halves=(64, 32, 1, 1))
+    constants |= {"zero": np.array([0]), "odd": np.array([33]), "one": np.array([1])}
+    before = model(text, **named_in(text, constants))
+    after = without_double_negation(before)
     assert thin(before, after) == (before, after)
 
 
