@@ -1,4 +1,4 @@
-"""Where rewrites apply: the sites of a class, and a window around the first of them in which chains are tried."""
+"""Where rewrites apply: the sites of a class, and a window around the usual one in which chains are tried."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from graph_rewrite.ir import Graph, edit_of
 from graph_rewrite.latency.cut import shape_key, window
 from graph_rewrite.rewriter import Rewriter
 
+SEEN = 12
+"""Sites of a class, spread over the model, whose surroundings are compared for finding the usual ones."""
 MOST_SITES = 500
 """Applications of a rule in one step of a whole graph; a rule that leaves its own match behind would never end."""
 
@@ -27,7 +29,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """All sites of a class, and the window around the first."""
+    """All sites of a class, the usual one first, and the window around that."""
 
     sites: tuple[Site, ...]
     window: Graph
@@ -38,18 +40,34 @@ class Spot:
 
     @property
     def touched(self) -> frozenset[int]:
-        """Nodes that the first site removes."""
+        """Nodes that the usual site removes."""
         return frozenset(node.id for node in self.sites[0].removed)
 
 
 def spots(rewriter: Rewriter, graph: Graph, margin: int) -> Iterator[Spot]:
     """One per class of sites, where its surroundings can be cut out."""
     for sites in classes(rewriter, graph).values():
+        spot = _spot(graph, sites, margin)
+        if spot is not None:
+            yield spot
+
+
+def _spot(graph: Graph, sites: tuple[Site, ...], margin: int) -> Spot | None:
+    """The spot of a class with the window that most of its sites have: what is around the first layer of a network,
+    such as its embedding, makes steps possible that the others don't have."""
+    found: dict[str, list[tuple[Site, Graph]]] = {}
+    for site in sites[:: -(-len(sites) // SEEN)]:
         try:
-            small = window(graph, _reach(graph, sites[0]), margin)
+            small = window(graph, _reach(graph, site), margin)
         except ValueError:  # `NotCuttable`, or what the rewrite leads to is no valid graph
             continue
-        yield Spot(sites, small, f"{sites[0].class_key}:{shape_key(small)}", estimated_seconds(small, small.nodes))
+        found.setdefault(shape_key(small), []).append((site, small))
+    if not found:
+        return None
+    key, alike = max(found.items(), key=lambda entry: len(entry[1]))
+    usual, small = alike[0]
+    others = tuple(site for site in sites if site is not usual)
+    return Spot((usual, *others), small, f"{usual.class_key}:{key}", estimated_seconds(small, small.nodes))
 
 
 def _reach(graph: Graph, site: Site) -> frozenset[int]:

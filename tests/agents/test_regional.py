@@ -334,12 +334,17 @@ def test_a_lookup_takes_what_it_gives_not_its_table() -> None:
     assert estimated_seconds(few, few.nodes) == estimated_seconds(many, many.nodes) > 0.0
 
 
-def test_windows_are_alike_where_surroundings_are(tmp_path: Path) -> None:
-    problem = chain_problem(tmp_path, 5)
-    found = list(spots(problem.rewriter, problem.model.graph, 1))
-    assert [len(spot.sites) for spot in found] == [5]
-    assert len(found[0].window.nodes) == 2  # the first Relu and its Tanh
-    assert {node.op for node in found[0].window.nodes.values()} == {"Relu", "Tanh"}
+@pytest.mark.parametrize(("layers", "usual", "around"), [(2, 0, ["Relu", "Tanh"]), (5, 1, ["Tanh", "Relu", "Tanh"])])
+def test_a_window_is_that_of_most_sites(tmp_path: Path, layers: int, usual: int, around: list[str]) -> None:
+    """The first of several layers has none before it, and leads where each is different."""
+    problem = chain_problem(tmp_path, layers)
+    graph = problem.model.graph
+    (spot,) = spots(problem.rewriter, graph, 1)
+    in_order = next(iter(classes(problem.rewriter, graph).values()))
+    assert spot.sites[0] is in_order[usual]
+    assert {site.anchor for site in spot.sites} == {site.anchor for site in in_order}
+    assert len(spot.sites) == layers
+    assert [node.op for node in spot.window.order()] == around
 
 
 def test_a_step_reaches_every_site_of_its_class(tmp_path: Path) -> None:
