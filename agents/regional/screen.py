@@ -26,6 +26,9 @@ LEAST = 0.01
 """Share of its window's time that a form must save to be looked at again."""
 DOUBT = 0.8
 """Share of what is hoped of an unknown step that a bad guess may take away: guesses are wrong about layouts."""
+CURIOUS = 0.15
+"""Share of the seconds left, once nothing promises enough any more, for steps of which no more is known than what
+others of their families gained."""
 WIDEST = 160
 """Operators that a chain may have brought in for it to be gone on with: what is larger was taken apart already."""
 
@@ -104,11 +107,11 @@ class _Try:
 
     @property
     def keys(self) -> list[Key]:
-        """By the chain of rules; by the families of the last two; to read only, by the last rule. To go on, by rule
-        and by family."""
+        """By the chain of rules; by the families of the last two; to read only, by the last rule. To go on, by the
+        last rule: what it makes possible no other rule of its family shows."""
         steps = self.state.steps
         if not self.sites:
-            return [(steps[-1].rule, FURTHER), (steps[-1].family, FURTHER)]
+            return [(steps[-1].rule, FURTHER)]
         rule = self.sites[0].rule
         chain = (*(step.rule for step in steps), rule.name)
         return [chain, (steps[-1].family, rule.family), (rule.name,)] if steps else [chain]
@@ -155,11 +158,15 @@ class Screen:
             entry for spot in found for entry in self._tries(_State(spot, spot.window), [spot.sites[:1]], until)
         ]
         forms: list[Form] = []
-        while open_tries and not until() and self.search.can_apply:
-            promising = [(self._promise(entry), i) for i, entry in enumerate(open_tries)]
-            promising = [(gain, i) for gain, i in promising if gain >= WORTH * self.latency_s]
+        last: float | None = None
+        while open_tries and not until() and self.search.can_apply and (last is None or self.search.seconds < last):
+            promises = [self._promise(entry, curious=last is not None) for entry in open_tries]
+            promising = [(gain, i) for i, gain in enumerate(promises) if gain >= WORTH * self.latency_s]
             if not promising:
-                break
+                if last is not None:
+                    break
+                last = self.search.after(CURIOUS)
+                continue
             # What is gained per second of search: windows with large weights take long to write and to open.
             entry = open_tries.pop(max(promising, key=lambda p: (p[0] / self._cost(open_tries[p[1]]), -p[1]))[1])
             if not entry.sites:
@@ -184,13 +191,17 @@ class Screen:
     def _widest(self, state: _State) -> int:
         return len(state.spot.window.nodes) + WIDEST
 
-    def _promise(self, entry: _Try) -> float:
-        """Seconds that a try may save at all its spot's sites, beyond what is known to be saved there."""
+    def _promise(self, entry: _Try, curious: bool = False) -> float:
+        """Seconds that a try may save at all its spot's sites, beyond what is known to be saved there; to the curious,
+        whatever its family did elsewhere."""
         spot = entry.state.spot
+        keys = entry.keys
+        if curious:
+            keys[1:2] = keys[:1]
         fading = FADING[min(len(entry.state.steps), 1)]
         # What a loss makes possible is looked at whatever the loss: that is what chains are for.
         before = entry.state.share if entry.sites else max(entry.state.share, 0.0)
-        share = self.effects.expected(entry.keys, before, entry.hope, fading)
+        share = self.effects.expected(keys, before, entry.hope, fading)
         known = max((self._best.get(node, 0.0) for node in spot.touched), default=0.0)
         return len(spot.sites) * self._seconds_of(spot) * min(share, 0.9) - known
 
