@@ -28,6 +28,10 @@ class Effects:
         for key in keys:
             self._gains.setdefault(key, []).append(gain)
 
+    def knows(self, rule: str) -> bool:
+        """Whether a rule was tried anywhere, in whatever chain."""
+        return any(key[-1] == rule for key in self._gains)
+
     def expected(self, keys: Sequence[Key], before: float, hope: float, fading: float) -> float:
         """What a chain may save in another window, where it saves `before` without its last rewrite: the mean gain
         under the first key of which something is known. Added is `hope`, and a loss before is forgiven, of both the

@@ -26,9 +26,9 @@ LEAST = 0.01
 """Share of its window's time that a form must save to be looked at again."""
 DOUBT = 0.8
 """Share of what is hoped of an unknown step that a bad guess may take away: guesses are wrong about layouts."""
-CURIOUS = 0.15
-"""Share of the seconds left, once nothing promises enough any more, for steps of which no more is known than what
-others of their families gained."""
+CURIOUS = 0.1
+"""Share of the seconds left, once nothing promises enough any more, for rules that were never tried: what others of
+their families gained is not the last word."""
 WIDEST = 160
 """Operators that a chain may have brought in for it to be gone on with: what is larger was taken apart already."""
 
@@ -151,6 +151,8 @@ class Screen:
         self._seconds: dict[str, float] = {}
         self._best: dict[int, float] = {}
         """Seconds saved by the best form known, by node of the whole graph."""
+        self._curious_until: float | None = None
+        """Seconds of the search up to which rules never tried are; None as long as others promise enough."""
 
     def run(self, found: Iterable[Spot], until: Callable[[], bool]) -> list[Form]:
         """Forms that gain, until nothing promises enough or `until` says that time is up."""
@@ -158,17 +160,10 @@ class Screen:
             entry for spot in found for entry in self._tries(_State(spot, spot.window), [spot.sites[:1]], until)
         ]
         forms: list[Form] = []
-        last: float | None = None
-        while open_tries and not until() and self.search.can_apply and (last is None or self.search.seconds < last):
-            promises = [self._promise(entry, curious=last is not None) for entry in open_tries]
-            promising = [(gain, i) for i, gain in enumerate(promises) if gain >= WORTH * self.latency_s]
-            if not promising:
-                if last is not None:
-                    break
-                last = self.search.after(CURIOUS)
-                continue
-            # What is gained per second of search: windows with large weights take long to write and to open.
-            entry = open_tries.pop(max(promising, key=lambda p: (p[0] / self._cost(open_tries[p[1]]), -p[1]))[1])
+        while open_tries and not until() and self.search.can_apply:
+            entry = self._next(open_tries)
+            if entry is None:
+                break
             if not entry.sites:
                 open_tries += self._children(entry, until)
                 continue
@@ -178,6 +173,20 @@ class Screen:
             if state is not None and len(state.steps) < self.depth and len(state.graph.nodes) <= self._widest(state):
                 open_tries.append(_Try(state, before=entry.state.graph))
         return forms
+
+    def _next(self, open_tries: list[_Try]) -> _Try | None:
+        """Takes out what is tried next; None where nothing promises enough."""
+        if self._curious_until is not None and self.search.seconds >= self._curious_until:
+            return None
+        promises = [(self._promise(entry), i) for i, entry in enumerate(open_tries)]
+        promises = [(gain, i) for gain, i in promises if gain >= WORTH * self.latency_s]
+        if promises:
+            # What is gained per second of search: windows with large weights take long to write and to open.
+            return open_tries.pop(max(promises, key=lambda p: (p[0] / self._cost(open_tries[p[1]]), -p[1]))[1])
+        if self._curious_until is not None:
+            return None
+        self._curious_until = self.search.after(CURIOUS)
+        return self._next(open_tries)
 
     def _cost(self, entry: _Try) -> float:
         """Seconds that a try may take, roughly; to list further steps costs little."""
@@ -191,13 +200,11 @@ class Screen:
     def _widest(self, state: _State) -> int:
         return len(state.spot.window.nodes) + WIDEST
 
-    def _promise(self, entry: _Try, curious: bool = False) -> float:
-        """Seconds that a try may save at all its spot's sites, beyond what is known to be saved there; to the curious,
-        whatever its family did elsewhere."""
-        spot = entry.state.spot
-        keys = entry.keys
-        if curious:
-            keys[1:2] = keys[:1]
+    def _promise(self, entry: _Try) -> float:
+        """Seconds that a try may save at all its spot's sites, beyond what is known to be saved there."""
+        spot, keys = entry.state.spot, entry.keys
+        if self._curious_until is not None and entry.sites and not self.effects.knows(entry.sites[0].rule.name):
+            keys = keys[:1]  # whatever its family did elsewhere
         fading = FADING[min(len(entry.state.steps), 1)]
         # What a loss makes possible is looked at whatever the loss: that is what chains are for.
         before = entry.state.share if entry.sites else max(entry.state.share, 0.0)

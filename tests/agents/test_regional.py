@@ -279,6 +279,24 @@ def test_a_screen_stops_where_nothing_promises_more(tmp_path: Path) -> None:
     assert timer.asked == []
 
 
+@pytest.mark.parametrize(
+    ("share", "found"), [(0.0, []), (0.1, ["ReluAsThresholded > ThresholdedAsLeaky > LeakyAsClip"])]
+)
+def test_what_a_family_gained_elsewhere_is_not_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, found: list[str]
+) -> None:
+    """Where nothing else promises anything, a step is tried whose family never gained, and one behind it pays."""
+    for rule in RULES:
+        monkeypatch.setattr(type(rule), "family", "toy")
+    monkeypatch.setattr("agents.regional.screen.CURIOUS", share)
+    problem, effects = chain_problem(tmp_path, 1), Effects()
+    for _ in range(20):
+        effects.record([("toy", "toy")], 0.0)
+    screen = Screen(Search(problem, BUDGET), ExactTimer(), effects, problem.model.graph, 0.007, 3)
+    forms = screen.run(spots(problem.rewriter, problem.model.graph, 1), lambda: False)
+    assert [str(form) for form in forms] == found
+
+
 class Longer(Rule):
     """Tanh(Relu(x)) = Tanh(Relu(Relu(x)))"""
 
