@@ -22,15 +22,18 @@ class Effects:
     """What rewrites gained so far, as shares of their windows' time, under keys from special to general."""
 
     _gains: dict[Key, list[float]] = field(default_factory=dict)
+    _ends: set[str] = field(default_factory=set)
+    """The last parts of keys: of chains the last rule."""
 
     def record(self, keys: Iterable[Key], gain: float) -> None:
         """A rewrite that goes by these keys gained so much."""
         for key in keys:
             self._gains.setdefault(key, []).append(gain)
+            self._ends.add(key[-1])
 
     def knows(self, rule: str) -> bool:
         """Whether a rule was tried anywhere, in whatever chain."""
-        return any(key[-1] == rule for key in self._gains)
+        return rule in self._ends
 
     def expected(self, keys: Sequence[Key], before: float, hope: float, fading: float) -> float:
         """What a chain may save in another window, where it saves `before` without its last rewrite: the mean gain
