@@ -151,19 +151,26 @@ class Screen:
         self._seconds: dict[str, float] = {}
         self._best: dict[int, float] = {}
         """Seconds saved by the best form known, by node of the whole graph."""
-        self._curious_until: float | None = None
-        """Seconds of the search up to which rules never tried are; None as long as others promise enough."""
 
     def run(self, found: Iterable[Spot], until: Callable[[], bool]) -> list[Form]:
         """Forms that gain, until nothing promises enough or `until` says that time is up."""
         open_tries = [
             entry for spot in found for entry in self._tries(_State(spot, spot.window), [spot.sites[:1]], until)
         ]
+        forms = self._explore(open_tries, until, curious=False)
+        last = self.search.after(CURIOUS)
+        return forms + self._explore(open_tries, lambda: until() or self.search.seconds >= last, curious=True)
+
+    def _explore(self, open_tries: list[_Try], until: Callable[[], bool], curious: bool) -> list[Form]:
+        """Forms that gain, by the tries that promise enough and those that they lead to; the others stay open."""
         forms: list[Form] = []
         while open_tries and not until() and self.search.can_apply:
-            entry = self._next(open_tries)
-            if entry is None:
+            promising = [(self._promise(entry, curious), i) for i, entry in enumerate(open_tries)]
+            promising = [(gain, i) for gain, i in promising if gain >= WORTH * self.latency_s]
+            if not promising:
                 break
+            # What is gained per second of search: windows with large weights take long to write and to open.
+            entry = open_tries.pop(max(promising, key=lambda p: (p[0] / self._cost(open_tries[p[1]]), -p[1]))[1])
             if not entry.sites:
                 open_tries += self._children(entry, until)
                 continue
@@ -173,20 +180,6 @@ class Screen:
             if state is not None and len(state.steps) < self.depth and len(state.graph.nodes) <= self._widest(state):
                 open_tries.append(_Try(state, before=entry.state.graph))
         return forms
-
-    def _next(self, open_tries: list[_Try]) -> _Try | None:
-        """Takes out what is tried next; None where nothing promises enough."""
-        if self._curious_until is not None and self.search.seconds >= self._curious_until:
-            return None
-        promises = [(self._promise(entry), i) for i, entry in enumerate(open_tries)]
-        promises = [(gain, i) for gain, i in promises if gain >= WORTH * self.latency_s]
-        if promises:
-            # What is gained per second of search: windows with large weights take long to write and to open.
-            return open_tries.pop(max(promises, key=lambda p: (p[0] / self._cost(open_tries[p[1]]), -p[1]))[1])
-        if self._curious_until is not None:
-            return None
-        self._curious_until = self.search.after(CURIOUS)
-        return self._next(open_tries)
 
     def _cost(self, entry: _Try) -> float:
         """Seconds that a try may take, roughly; to list further steps costs little."""
@@ -200,11 +193,12 @@ class Screen:
     def _widest(self, state: _State) -> int:
         return len(state.spot.window.nodes) + WIDEST
 
-    def _promise(self, entry: _Try) -> float:
-        """Seconds that a try may save at all its spot's sites, beyond what is known to be saved there."""
+    def _promise(self, entry: _Try, curious: bool) -> float:
+        """Seconds that a try may save at all its spot's sites, beyond what is known to be saved there. To the curious,
+        a rule that was never tried may do so whatever its family did elsewhere."""
         spot, keys = entry.state.spot, entry.keys
-        if self._curious_until is not None and entry.sites and not self.effects.knows(entry.sites[0].rule.name):
-            keys = keys[:1]  # whatever its family did elsewhere
+        if curious and entry.sites and not self.effects.knows(entry.sites[0].rule.name):
+            keys = keys[:1]
         fading = FADING[min(len(entry.state.steps), 1)]
         # What a loss makes possible is looked at whatever the loss: that is what chains are for.
         before = entry.state.share if entry.sites else max(entry.state.share, 0.0)
@@ -225,7 +219,7 @@ class Screen:
             if touching:
                 groups.setdefault(touching[0].rule.name, []).extend(touching)
         if not groups:
-            self.effects.record(entry.keys[:2], 0.0)
+            self.effects.record(entry.keys, 0.0)
         return self._tries(state, map(tuple, groups.values()), until)
 
     def _tries(self, state: _State, groups: Iterable[tuple[Site, ...]], until: Callable[[], bool]) -> list[_Try]:

@@ -352,9 +352,12 @@ def test_a_lookup_takes_what_it_gives_not_its_table() -> None:
     assert estimated_seconds(few, few.nodes) == estimated_seconds(many, many.nodes) > 0.0
 
 
-@pytest.mark.parametrize(("layers", "usual", "around"), [(2, 0, ["Relu", "Tanh"]), (5, 1, ["Tanh", "Relu", "Tanh"])])
+@pytest.mark.parametrize(
+    ("layers", "usual", "around"),
+    [(2, 0, ["Relu", "Tanh"]), (5, 1, ["Tanh", "Relu", "Tanh"]), (30, 3, ["Tanh", "Relu", "Tanh"])],
+)
 def test_a_window_is_that_of_most_sites(tmp_path: Path, layers: int, usual: int, around: list[str]) -> None:
-    """The first of several layers has none before it, and leads where each is different."""
+    """The first of several layers has none before it, and leads where each is different. Of 30 each third is seen."""
     problem = chain_problem(tmp_path, layers)
     graph = problem.model.graph
     (spot,) = spots(problem.rewriter, graph, 1)
