@@ -1,9 +1,10 @@
 """What a rule's code is: its class, and all of the rules' package that the class refers to by name.
 
-A certificate holds for the code it was made for. The digest covers the source text of the rule's class and its bases,
-and of every function, class and constant at the top level of `graph_rewrite.rules` (and of the rule's own module) that
-they name, and so on. Matcher, types and reference semantics are not covered: `make verify-rules` derives all
-certificates again when those change.
+A certificate holds for the code it was made for. The digest covers the syntax of the rule's class and its bases, and of
+every function, class and constant at the top level of `graph_rewrite.rules` (and of the rule's own module) that they
+name, and so on. It does not cover what computes nothing: docstrings, annotations, comments, formatting, and the module
+in which a definition stands. Matcher, types and reference semantics are not covered either: `make verify-rules` derives
+all certificates again when those change.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from graph_rewrite.ir import digest
 
@@ -28,7 +31,7 @@ _READ: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """Source text of a statement at the top level of a module, and all names in it."""
+    """Syntax of a statement at the top level of a module, and all names in it."""
 
     text: str
     names: frozenset[str]
@@ -54,7 +57,7 @@ def code_digest(kind: type, bases: tuple[type, ...]) -> str:
         if base.__qualname__ in _module(base.__module__).definitions:
             pending.append((base.__module__, base.__qualname__))
         else:
-            loose.append(inspect.getsource(base))
+            loose.append(_syntax(ast.parse(textwrap.dedent(inspect.getsource(base)))))
     found: dict[Symbol, str] = {}
     while pending:
         symbol = pending.pop()
@@ -67,7 +70,7 @@ def code_digest(kind: type, bases: tuple[type, ...]) -> str:
         found[symbol] = definition.text
         for name in definition.names:
             pending.append(module.imports.get(name, (symbol[0], name)))
-    return digest(*loose, *(found[symbol] for symbol in sorted(found)))
+    return digest(*loose, *sorted(found.values()))
 
 
 def modules_read() -> list[str]:
@@ -92,17 +95,16 @@ def _module(name: str) -> _Module:
     if file is None or not file.endswith(".py"):
         return _Module({}, {})
     text = Path(file).read_text("utf-8")
-    lines = text.splitlines()
     definitions: dict[str, list[_Definition]] = {}
     imports: dict[str, Symbol] = {}
     for statement in ast.parse(text).body:
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(PACKAGE):
             imports |= {alias.asname or alias.name: (str(statement.module), alias.name) for alias in statement.names}
         for defined in _defined(statement):
-            definitions.setdefault(defined, []).append(_definition(statement, lines))
+            definitions.setdefault(defined, []).append(_definition(statement))
     merged = {
         name: parts[0] if len(parts) == 1 else _Definition(
-            "\n".join(part.text for part in parts), frozenset().union(*(part.names for part in parts))
+            ",".join(part.text for part in parts), frozenset().union(*(part.names for part in parts))
         )
         for name, parts in definitions.items()
     }  # fmt: skip
@@ -112,7 +114,7 @@ def _module(name: str) -> _Module:
 def _file_of(name: str) -> str | None:
     if not name.startswith(f"{PACKAGE}."):
         return None
-    file = Path(__file__).resolve().parents[1] / "rules" / f"{name.rpartition('.')[2]}.py"
+    file = Path(__file__).resolve().parents[2].joinpath(*name.split(".")).with_suffix(".py")
     return str(file) if file.exists() else None
 
 
@@ -127,8 +129,43 @@ def _defined(statement: ast.stmt) -> list[str]:
     return []
 
 
-def _definition(statement: ast.stmt, lines: list[str]) -> _Definition:
-    decorators = getattr(statement, "decorator_list", [])
-    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
-    names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-    return _Definition("\n".join(lines[first - 1 : statement.end_lineno]), frozenset(names))
+def _definition(statement: ast.stmt) -> _Definition:
+    return _Definition(_syntax(statement), frozenset(_names(statement)))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Names in a statement, without those in annotations."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for _, child in _children(node):
+        if isinstance(child, ast.AST):
+            yield from _names(child)
+
+
+def _syntax(node: Any) -> str:
+    """A node of the syntax tree as text, the same under every version of Python that has this syntax."""
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    parts = (f"{name}={_syntax(child)}" for name, child in _children(node))
+    return f"{type(node).__name__}({','.join(parts)})"
+
+
+def _children(node: ast.AST) -> Iterator[tuple[str, Any]]:
+    """Fields that decide what a node computes, elements of lists one by one; empty ones left out."""
+    for name, value in ast.iter_fields(node):
+        if name in _SILENT or value is None:
+            continue
+        elements = value if isinstance(value, list) else [value]
+        if name == "body" and isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
+            elements = [one for one in elements if not _is_silent(one)]
+        yield from ((name, element) for element in elements)
+
+
+_SILENT = frozenset({"annotation", "returns", "ctx", "kind", "type_comment", "type_params", "type_ignores"})
+
+
+def _is_silent(statement: ast.stmt) -> bool:
+    """Whether a statement is a docstring, or makes the graphs that the verifier looks at: neither is what a rule does."""
+    if isinstance(statement, ast.FunctionDef) and statement.name == "cases":
+        return True
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
