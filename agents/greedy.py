@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.validate import conclude
-from envs.problem import Problem
-from graph_rewrite.candidates import Candidate
-from graph_rewrite.ir import Graph
+from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
+from agents.core.conclude import conclude
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.task.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.validate import conclude
-from envs.problem import Problem
+from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
+from agents.core.conclude import conclude
+from graph_rewrite.task.problem import Problem
 
 FRUITLESS_ROLLOUTS = 50
 """Rollouts in a row without a new graph after which there is nothing more to find."""

@@ -7,13 +7,13 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agents.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.cost_model import GraphCost, SumOfOperators, operator_prices
-from agents.deployment_search import RESERVED_APPLICATIONS, search_deployment
-from agents.validate import conclude
-from envs.problem import Problem
-from graph_rewrite.candidates import Candidate
-from graph_rewrite.ir import Graph
+from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
+from agents.core.conclude import conclude
+from agents.core.cost_model import GraphCost, SumOfOperators, operator_prices
+from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.task.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

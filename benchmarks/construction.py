@@ -18,18 +18,18 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from agents.base import Budget, Search
-from agents.cost_model import operator_prices
+from agents.core.base import Budget, Search
+from agents.core.cost_model import operator_prices
+from agents.egraph.base import NodePrices
+from agents.egraph.tensat import TensatAgent
 from agents.egraph_mcts.search import ConstructionSearch, Options
 from agents.egraph_mcts.simulation import State
-from agents.egraph_search import NodePrices
-from agents.runs import write_json
-from agents.tensat import TensatAgent
-from envs.problem import Problem, open_problem
+from agents.reporting.runs import write_json
 from graph_rewrite.egraph import from_graph
 from graph_rewrite.egraph.costs import extract_graph
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.processes import available_cores
+from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.task.problem import Problem, open_problem
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,16 @@ from typing import Annotated
 import onnxruntime
 import tyro
 
-from agents.base import Budget, Search
-from agents.cost_model import SumOfOperators, operator_prices
-from agents.egraph_search import NodePrices
-from agents.runs import write_json
-from envs.problem import Problem, open_problem
+from agents.core.base import Budget, Search
+from agents.core.cost_model import SumOfOperators, operator_prices
+from agents.egraph.base import NodePrices
+from agents.reporting.runs import write_json
 from graph_rewrite import zoo
 from graph_rewrite.egraph import from_graph, saturate
 from graph_rewrite.egraph.costs import extract_graph
-from graph_rewrite.files import replace_file
 from graph_rewrite.latency.device import device_name
+from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.task.problem import Problem, open_problem
 
 ITERATIONS = 15
 SATURATION_SECONDS, EXTRACTION_SECONDS = 10.0, 5.0

@@ -17,7 +17,7 @@ from graph_rewrite import all_rules
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
 from graph_rewrite.egraph.costs import costed, unit_cost
 from graph_rewrite.egraph.extract import METHODS, extract
-from graph_rewrite.models import open_model
+from graph_rewrite.task.models import open_model
 
 
 @dataclass(frozen=True)

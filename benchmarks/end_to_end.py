@@ -1,6 +1,6 @@
 """What one agent makes of the models of the zoo, end to end: `python -m benchmarks.end_to_end [--models vgg19 csrnet]`.
 
-The same agent and budget for every model; what is reported is the confirming measurement of `agents.validate`, taken
+The same agent and budget for every model; what is reported is the confirming measurement of `agents.core.conclude`, taken
 anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so that
 an interrupted run can go on with --resume; with --again what is in it is measured anew. With --clock cpu (one thread
 only) times are those of the thread itself, which tell models apart on a machine that runs other things as well; the
@@ -21,18 +21,18 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from agents.base import Budget
 from agents.commands.common import run_command, stderr_console
-from agents.config import load_config, model_uri
-from agents.registry import make_agent
-from agents.report import search_display
-from agents.runs import result_entry, write_json
-from envs.limits import SIZE_GROWTH, Limits
-from envs.problem import Problem, open_problem
-from envs.replay import ReplayError, replay
+from agents.core.base import Budget
+from agents.core.config import load_config, model_uri
+from agents.core.registry import make_agent
+from agents.reporting.progress import search_display
+from agents.reporting.runs import result_entry, write_json
+from envs.graph_rewrite.replay import ReplayError, replay
 from graph_rewrite import zoo
 from graph_rewrite.latency import JUDGE, Clock
 from graph_rewrite.latency.device import device_name
+from graph_rewrite.task.limits import SIZE_GROWTH, Limits
+from graph_rewrite.task.problem import Problem, open_problem
 
 RESULTS = Path(__file__).parent / "results"
 AGAIN = replace(JUDGE, min_instances=10)

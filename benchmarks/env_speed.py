@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envs import GraphRewriteEnv
-from envs.observation import Observation
+from envs.graph_rewrite.observation import Observation
 from graph_rewrite import Graph, Rewriter, zoo
 from graph_rewrite.latency import Latency
 from graph_rewrite.latency.base import Effort, Measurable
@@ -148,7 +148,7 @@ def scratch_ms(graph: Graph, rules: str = "default", repeats: int = 5) -> float:
 def policy_ms(env: GraphRewriteEnv, states: list[tuple[Observation, Any]]) -> float:
     """A forward pass of a policy with the configured architecture."""
     # Imported here so that memory and steps are measured without PyTorch.
-    from agents.config import load_config
+    from agents.core.config import load_config
     from agents.ppo.policy import CandidatePolicy
     from agents.ppo.trainer import policy_arguments
 

@@ -19,12 +19,12 @@ import tyro
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-from agents.runs import write_json
+from agents.reporting.runs import write_json
 from graph_rewrite import zoo
 from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.egraph.costs import costed, unit_cost
 from graph_rewrite.egraph.extract import METHODS, Extraction, extract
-from graph_rewrite.models import open_model
+from graph_rewrite.task.models import open_model
 
 LEFT_OUT = frozenset({"nasnet-a"})
 """Of the zoo, by default: its export takes minutes, and the paper's table leaves it open as well."""

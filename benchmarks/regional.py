@@ -24,13 +24,13 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from envs.problem import ort_meter
 from graph_rewrite.latency import OPTIMIZERS, Deployment, Effort
-from graph_rewrite.latency.cut import Cut, NotCuttable, cuts
-from graph_rewrite.latency.region_meter import Difference, RegionalMeter
-from graph_rewrite.models import Model, open_model
-from graph_rewrite.rewriter import Rewriter
+from graph_rewrite.latency.windows.cut import Cut, NotCuttable, cuts
+from graph_rewrite.latency.windows.window_meter import Difference, RegionalMeter
+from graph_rewrite.rewriting.rewriter import Rewriter
 from graph_rewrite.rules import rule_set
+from graph_rewrite.task.models import Model, open_model
+from graph_rewrite.task.problem import ort_meter
 
 EFFECT = 0.002
 """Share of the model's latency that the regional meter should resolve."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite import Graph
-from graph_rewrite.soundness.build import model
+from graph_rewrite.onnx_files.assembly import model
 
 Forms = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
 Case = tuple[str, Graph, Forms]

@@ -1,11 +1,11 @@
 """The Gymnasium environment `rewritegym/GraphRewrite-v0` and its parts."""
 
-from envs.graph_rewrite_env import GraphRewriteEnv
-from envs.observation import Limits
-from envs.problem import Problem, open_problem
-from envs.replay import ReplayError, replay
+from envs.graph_rewrite.env import GraphRewriteEnv
+from envs.graph_rewrite.observation import Limits
+from envs.graph_rewrite.replay import ReplayError, replay
+from envs.graph_rewrite.wrappers import GraphSpaceWrapper
 from envs.reward import RewardContext, XRLflowReward
-from envs.wrappers import GraphSpaceWrapper
+from graph_rewrite.task.problem import Problem, open_problem
 
 __all__ = [
     "GraphRewriteEnv",

@@ -16,8 +16,8 @@ import onnx
 from numpy.typing import NDArray
 
 from envs.vocabulary import CANDIDATE, operator_index
-from graph_rewrite.ir import Graph, Node, TensorType, edit_of
-from graph_rewrite.region import RegionNode
+from graph_rewrite.ir.graph import Graph, Node, TensorType, edit_of
+from graph_rewrite.rewriting.replacement import RegionNode
 
 NODE_FEATURES = (
     "elements", "flops", "moved_bytes", "constant_bytes", "inputs", "outputs", "rank", "opaque", "region", "head",

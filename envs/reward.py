@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from graph_rewrite.ir import Graph
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
 
 ILLEGAL_ACTION_REWARD = -1.0

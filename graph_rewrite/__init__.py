@@ -7,18 +7,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graph_rewrite.candidates import Candidate, Site
-    from graph_rewrite.ir import Graph, Node, TensorType
-    from graph_rewrite.onnx_io import ModelLoadError, load
-    from graph_rewrite.onnx_save import save
-    from graph_rewrite.rewriter import Rewriter
-    from graph_rewrite.rule import Refusal, Rule
+    from graph_rewrite.ir.graph import Graph, Node, TensorType
+    from graph_rewrite.onnx_files.loading import ModelLoadError, load
+    from graph_rewrite.onnx_files.saving import save
+    from graph_rewrite.rewriting.candidates import Candidate, Site
+    from graph_rewrite.rewriting.rewriter import Rewriter
+    from graph_rewrite.rewriting.rule import Refusal, Rule
     from graph_rewrite.rules import all_rules
 
 _HOMES = {
-    "Candidate": "candidates", "Site": "candidates", "Graph": "ir", "Node": "ir", "TensorType": "ir",
-    "ModelLoadError": "onnx_io", "load": "onnx_io", "save": "onnx_save", "Rewriter": "rewriter",
-    "Refusal": "rule", "Rule": "rule", "all_rules": "rules",
+    "Candidate": "rewriting.candidates", "Site": "rewriting.candidates", "Graph": "ir.graph", "Node": "ir.graph", "TensorType": "ir.graph",
+    "ModelLoadError": "onnx_files.loading", "load": "onnx_files.loading", "save": "onnx_files.saving", "Rewriter": "rewriting.rewriter",
+    "Refusal": "rewriting.rule", "Rule": "rewriting.rule", "all_rules": "rules",
 }  # fmt: skip
 
 __all__ = [

@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; 2 for a wrong command."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] in (["rules"], ["egraph"]):
-        module = "graph_rewrite.rules.cli" if arguments[0] == "rules" else "graph_rewrite.egraph.cli"
+        module = "graph_rewrite.rulebook.cli" if arguments[0] == "rules" else "graph_rewrite.egraph.cli"
         try:
             status: int = import_module(module).main(arguments[1:])
             sys.stdout.flush()

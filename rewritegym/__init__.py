@@ -13,7 +13,7 @@ import gymnasium
 if TYPE_CHECKING:
     from envs import GraphRewriteEnv
     from graph_rewrite import Graph, Rewriter, Rule, all_rules, load, save
-    from graph_rewrite.deployed import session
+    from graph_rewrite.delivery.deployed import session
 
 __version__ = "0.1.0"
 
@@ -41,7 +41,7 @@ _HOME = {
     "all_rules": "graph_rewrite",
     "load": "graph_rewrite",
     "save": "graph_rewrite",
-    "session": "graph_rewrite.deployed",
+    "session": "graph_rewrite.delivery.deployed",
 }
 
 
@@ -58,6 +58,6 @@ def __dir__() -> list[str]:
 
 
 if ENV_ID not in gymnasium.registry:
-    gymnasium.register(id=ENV_ID, entry_point="envs.graph_rewrite_env:GraphRewriteEnv")
+    gymnasium.register(id=ENV_ID, entry_point="envs.graph_rewrite.env:GraphRewriteEnv")
 if EGRAPH_ENV_ID not in gymnasium.registry:
-    gymnasium.register(id=EGRAPH_ENV_ID, entry_point="envs.egraph_rewrite_env:EGraphRewriteEnv")
+    gymnasium.register(id=EGRAPH_ENV_ID, entry_point="envs.egraph.env:EGraphRewriteEnv")

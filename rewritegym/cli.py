@@ -23,7 +23,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "train": Command("agents.commands.train", "train an agent on a model and write the optimised model"),
     "evaluate": Command("agents.commands.evaluate", "optimise a model with a trained agent and compare agents"),
-    "rules": Command("graph_rewrite.rules.cli", "list the rules, show one, or explain where they nearly applied"),
+    "rules": Command("graph_rewrite.rulebook.cli", "list the rules, show one, or explain where they nearly applied"),
     "zoo": Command("graph_rewrite.zoo.__main__", "list the model architectures, or export one to ONNX"),
     "doctor": Command("rewritegym.doctor", "print provider, CPU flags, versions, peak speed and noise of this machine"),
 }

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite import Candidate, Graph, Rewriter
-from graph_rewrite.numerics import run_graph
-from graph_rewrite.types import infer
+from graph_rewrite.operators.evaluation import run_graph
+from graph_rewrite.operators.inference import infer
 
 Array = np.ndarray[Any, Any]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graph_rewrite.rules import catalogue
+from graph_rewrite.rulebook import catalogue
 from tests.tutorial import executed
 
 ROOT = Path(__file__).resolve().parent.parent

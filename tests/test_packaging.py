@@ -60,7 +60,7 @@ class TestPublicNames:
 
     def test_environment_is_registered(self) -> None:
         spec = gymnasium.spec("rewritegym/GraphRewrite-v0")
-        assert spec.entry_point == "envs.graph_rewrite_env:GraphRewriteEnv"
+        assert spec.entry_point == "envs.graph_rewrite.env:GraphRewriteEnv"
         assert gymnasium.envs.registration.load_env_creator(spec.entry_point) is rewritegym.GraphRewriteEnv
 
 
@@ -118,7 +118,7 @@ class TestWheel:
         site = tmp_path / "site"
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(site)
-        code = "from agents import paths; print(paths.configs(), paths.checkpoints(), sep='\\n')"
+        code = "from agents.core import paths; print(paths.configs(), paths.checkpoints(), sep='\\n')"
         done = run_python("-c", code, cwd=tmp_path, PYTHONPATH=str(site))
         assert done.stdout.splitlines() == [str(site / "agents" / "configs"), str(site / "agents" / "checkpoints")]
         for name in DATA:
@@ -246,8 +246,10 @@ class TestImportContracts:
         assert "BROKEN" in done.stdout
 
     def test_allow_torch_in_agents_and_zoo_and_what_uses_them(self, tree: Path) -> None:
-        (tree / "graph_rewrite/zoo/bert.py").write_text("import torch\n", encoding="utf-8")
-        (tree / "graph_rewrite/uri.py").write_text("import graph_rewrite.zoo.bert\n", encoding="utf-8")
+        (tree / "graph_rewrite/zoo/architectures").mkdir()
+        (tree / "graph_rewrite/zoo/architectures/__init__.py").touch()
+        (tree / "graph_rewrite/zoo/architectures/bert.py").write_text("import torch\n", encoding="utf-8")
+        (tree / "graph_rewrite/uri.py").write_text("import graph_rewrite.zoo.architectures.bert\n", encoding="utf-8")
         (tree / "agents/ppo.py").write_text("import torch\nimport sb3_contrib\nimport envs\n", encoding="utf-8")
         (tree / "rewritegym/cli.py").write_text("import agents.ppo\n", encoding="utf-8")
         done = self.lint(tree)

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
-from agents.config import Config, load_config, model_uri
-from envs.limits import SIZE_GROWTH, Limits
-from envs.problem import Problem, open_problem
-from graph_rewrite.rules.cli import parse_shapes
+from agents.core.config import Config, load_config, model_uri
+from graph_rewrite.rulebook.cli import parse_shapes
+from graph_rewrite.task.limits import SIZE_GROWTH, Limits
+from graph_rewrite.task.problem import Problem, open_problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,23 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agents.base import Agent, Budget
 from agents.commands.common import ModelArguments, parse, run_command, stderr_console
-from agents.config import Config
-from agents.cost_model import cost_model_speedup
-from agents.plots import save_plots
+from agents.core.base import Agent, Budget
+from agents.core.config import Config
+from agents.core.cost_model import cost_model_speedup
+from agents.core.registry import make_agent
 from agents.ppo.checkpoint import load_checkpoint
-from agents.registry import make_agent
-from agents.report import deployment_table, print_json, results_table, rewrites_table, rules_table, search_display
-from agents.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
-from envs.problem import Problem
+from agents.reporting.plots import save_plots
+from agents.reporting.progress import (
+    deployment_table,
+    print_json,
+    results_table,
+    rewrites_table,
+    rules_table,
+    search_display,
+)
+from agents.reporting.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
+from graph_rewrite.task.problem import Problem
 
 TRAINED = frozenset({"mcts", "ppo"})
 """Agents that take a checkpoint."""

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agents.base import Budget, OptimizationResult
 from agents.commands.common import ModelArguments, parse, run_command, stderr_console
-from agents.config import Config
+from agents.core.base import Budget, OptimizationResult
+from agents.core.config import Config
 from agents.ppo.agent import PPOAgent
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.trainer import Progress, Trainer, TrainingOptions
-from agents.report import deployment_table, results_table, rewrites_table, search_display, training_display
-from agents.runs import new_run, result_entry, write_config, write_json, write_optimized
-from envs.problem import Problem
+from agents.reporting.progress import deployment_table, results_table, rewrites_table, search_display, training_display
+from agents.reporting.runs import new_run, result_entry, write_config, write_json, write_optimized
+from graph_rewrite.task.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

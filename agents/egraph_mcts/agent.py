@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.base import Budget, Growth, OptimizationResult, Search
-from agents.cost_model import OperatorPrices
-from agents.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.core.base import Budget, Growth, OptimizationResult, Search
+from agents.core.conclude import conclude
+from agents.core.cost_model import OperatorPrices
+from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.egraph.base import NodePrices, applications_left, check_methods, measure_extracted, source_nodes
 from agents.egraph_mcts.search import EXPLORATION, ConstructionSearch, Options
 from agents.egraph_mcts.simulation import State
-from agents.egraph_search import NodePrices, applications_left, check_methods, measure_extracted, source_nodes
-from agents.validate import conclude
-from envs.problem import Problem
 from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.egraph.extract import Method
-from graph_rewrite.processes import available_cores
+from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.task.problem import Problem
 
 MOVE_SHARE = 0.25
 """Part of the time left for the construction that the search for one rule may take."""

@@ -24,7 +24,7 @@ from graph_rewrite.egraph import EGraph
 from graph_rewrite.egraph.costs import NodeCost
 from graph_rewrite.egraph.extract import Method
 from graph_rewrite.latency import OperatorSpec
-from graph_rewrite.rule import Rule
+from graph_rewrite.rewriting.rule import Rule
 
 EXPLORATION = 2.0 * math.sqrt(2.0)
 """Exploration constant of the published code; rewards are percent of the first cost."""

@@ -18,7 +18,7 @@ from graph_rewrite.egraph.costs import NodeCost, TreeCostTracker, costed
 from graph_rewrite.egraph.extract import Method, extract
 from graph_rewrite.egraph.fingerprint import fingerprint
 from graph_rewrite.egraph.tracker import SharedCostTracker
-from graph_rewrite.rule import Rule
+from graph_rewrite.rewriting.rule import Rule
 
 Path = tuple[int, ...]
 """The rules, by number, that an e-graph was built by from the first one."""

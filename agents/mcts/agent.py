@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.config import EnvConfig
+from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
+from agents.core.conclude import conclude
+from agents.core.config import EnvConfig
 from agents.mcts import tree as mcts
 from agents.mcts.guide import Guide, PolicyGuide, UniformGuide
 from agents.mcts.tree import Node, Score, Selection, Tree
 from agents.ppo.agent import acting_env, shipped_checkpoint
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, load_checkpoint
-from agents.validate import conclude
 from envs import GraphRewriteEnv
-from envs.observation import Observation
-from envs.problem import Problem
+from envs.graph_rewrite.observation import Observation
+from graph_rewrite.task.problem import Problem
 
 FRUITLESS = 100
 """Simulations in a row that find no new graph, after which the search ends."""

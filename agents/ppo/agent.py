@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.utils import ConstantSchedule
 
-from agents.base import Action, Budget, OptimizationResult, Search, Visit, action_of
-from agents.config import Config, EnvConfig
-from agents.paths import checkpoints
+from agents.core.base import Action, Budget, OptimizationResult, Search, Visit, action_of
+from agents.core.conclude import conclude
+from agents.core.config import Config, EnvConfig
+from agents.core.paths import checkpoints
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, adapt_weights, check_vocabulary, load_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
-from agents.validate import conclude
 from envs import GraphRewriteEnv
-from envs.observation import Observation, feature_sizes
-from envs.problem import Problem
+from envs.graph_rewrite.observation import Observation, feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
+from graph_rewrite.task.problem import Problem
 
 CLEAR = 0.01
 """A difference in speed-up that is more than noise. Following smaller ones would be climbing on luck."""

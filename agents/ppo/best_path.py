@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
-from envs.observation import Observation
+from envs.graph_rewrite.observation import Observation
 
 CLEAR = 0.01
 """A difference in speed-up that is more than noise."""

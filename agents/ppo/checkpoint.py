@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from agents.config import EnvConfig
+from agents.core.config import EnvConfig
 from agents.ppo.encoder import EncoderConfig
 
 FORMAT = 1

@@ -17,7 +17,7 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 
-from agents.config import Config
+from agents.core.config import Config
 from agents.ppo.best_path import BestPath, imitate
 from agents.ppo.checkpoint import (
     Checkpoint,
@@ -29,12 +29,12 @@ from agents.ppo.checkpoint import (
 )
 from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
-from envs.limits import Limits
-from envs.observation import feature_sizes
-from envs.problem import ort_meter
+from envs.graph_rewrite.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.latency import Deployment, MeasurementCache, OrtMeter, Plan
-from graph_rewrite.models import Model
+from graph_rewrite.task.limits import Limits
+from graph_rewrite.task.models import Model
+from graph_rewrite.task.problem import ort_meter
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.base import Budget, OptimizationResult, Search, Visit
-from agents.deployment_search import search_deployment
+from agents.core.base import Budget, OptimizationResult, Search, Visit
+from agents.core.conclude import check_outputs, conclude
+from agents.core.deployment_search import search_deployment
 from agents.greedy import GreedyAgent, Step
-from agents.regional.effects import Effects
-from agents.regional.finals import finals
-from agents.regional.plan import Built, build, choose, within_limits
+from agents.regional.assembly import Built, build, choose, within_limits
+from agents.regional.gains import Effects
+from agents.regional.joint_rewrites import sweep, tidy
+from agents.regional.retiming import finals
 from agents.regional.screen import Screen, Timer, time_cut
-from agents.regional.spots import spots
-from agents.regional.sweep import sweep, tidy
-from agents.validate import check_outputs, conclude
-from envs.problem import Problem
-from graph_rewrite.ir import Graph
+from agents.regional.sites import spots
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
-from graph_rewrite.latency.cut import Cut
-from graph_rewrite.latency.region_meter import RegionalMeter
+from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.window_meter import RegionalMeter
+from graph_rewrite.task.problem import Problem
 
 SCAN = Plan(instances=1, min_instances=1, min_pairs=3, max_pairs=8, warmup=2, target_ci_width=0.02, budget_s=0.15)
 """How a window is timed: one pair of sessions. The best are timed again, and the choice end to end."""

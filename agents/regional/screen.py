@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.base import Search
-from agents.regional.effects import FADING, FURTHER, OPTIMISM, Effects, Key
-from agents.regional.spots import Spot, Step, apply_all, enabled
-from agents.regional.stand_in import with_stand_ins
-from agents.regional.work import estimated_seconds
-from graph_rewrite.candidates import Site
-from graph_rewrite.ir import Graph
-from graph_rewrite.latency.cut import Cut, shape_key
-from graph_rewrite.latency.region_meter import Difference
-from graph_rewrite.latency.thin import thin
-from graph_rewrite.memory import weight_bytes
+from agents.core.base import Search
+from agents.regional.gains import FADING, FURTHER, OPTIMISM, Effects, Key
+from agents.regional.roofline import estimated_seconds
+from agents.regional.sites import Spot, Step, apply_all, enabled
+from agents.regional.synthetic_weights import with_stand_ins
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memory import weight_bytes
+from graph_rewrite.latency.windows.cut import Cut, shape_key
+from graph_rewrite.latency.windows.thin import thin
+from graph_rewrite.latency.windows.window_meter import Difference
+from graph_rewrite.rewriting.candidates import Site
 
 WORTH = 0.002
 """Share of the model's latency below which what a region may still gain is not looked for."""

@@ -11,11 +11,11 @@ from typing import Any
 from onnx import TensorProto
 
 from graph_rewrite.egraph.core import EGraph
-from graph_rewrite.ir import AttrValue, TensorType, operator_signature
-from graph_rewrite.matching import Match
-from graph_rewrite.patterns import Pattern, PatternBuilder, Value, Var
-from graph_rewrite.region import Ref, RegionBuilder, RegionNode
-from graph_rewrite.rule import Rule
+from graph_rewrite.ir.graph import AttrValue, TensorType, operator_signature
+from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.patterns import Pattern, PatternBuilder, Value, Var
+from graph_rewrite.rewriting.replacement import Ref, RegionBuilder, RegionNode
+from graph_rewrite.rewriting.rule import Rule
 
 TERM = TensorType(TensorProto.FLOAT, ())
 """The type of every term."""

@@ -14,7 +14,7 @@ from graph_rewrite.egraph.cycles import Descendants, filter_cycles
 from graph_rewrite.egraph.matching import EMatcher, Position
 from graph_rewrite.egraph.targets import Target, insert, missing, site_of, target_of
 from graph_rewrite.egraph.view import Found, GraphView
-from graph_rewrite.rule import Refusal, Rule
+from graph_rewrite.rewriting.rule import Refusal, Rule
 
 LimitKind = Literal["after", "within"]
 """When a node limit is looked at: after an application, which may exceed it (as Hartmann et al. do, PACT'24, section

@@ -10,7 +10,7 @@ from __future__ import annotations
 from graph_rewrite.egraph.core import LIVE, EGraph
 from graph_rewrite.egraph.matching import EMatcher, root_nodes
 from graph_rewrite.egraph.view import Found
-from graph_rewrite.rule import Rule
+from graph_rewrite.rewriting.rule import Rule
 
 
 def in_order(found: list[Found]) -> list[Found]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
-from graph_rewrite.constants import Constant
 from graph_rewrite.egraph.core import ABSENT, EGraph
 from graph_rewrite.egraph.operators import Operator
-from graph_rewrite.ir import Graph, Node, TensorType, consumers_of, operator_signature
-from graph_rewrite.normalise import is_repeatable
+from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.graph import Graph, Node, TensorType, consumers_of, operator_signature
+from graph_rewrite.onnx_files.normalise import is_repeatable
 
 Choice = Mapping[int, int]
 """A member per class. Classes that no output needs may be left out."""

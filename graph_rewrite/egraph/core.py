@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graph_rewrite.constants import Constant
 from graph_rewrite.egraph.operators import CONSTANT, Operator, OperatorTable
-from graph_rewrite.ir import TensorType
-from graph_rewrite.region import RegionBuilder
+from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.graph import TensorType
+from graph_rewrite.rewriting.replacement import RegionBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from graph_rewrite.ir import Graph
+    from graph_rewrite.ir.graph import Graph
 
 ABSENT = -1
 """An operand that is left out."""

@@ -10,9 +10,9 @@ from typing import Any
 from graph_rewrite.egraph.convert import to_graph
 from graph_rewrite.egraph.core import LIVE, EGraph
 from graph_rewrite.egraph.extract import CostedEGraph, Extraction, Method, extract
-from graph_rewrite.ir import Graph
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
-from graph_rewrite.operators import is_shape_like, spec_of
+from graph_rewrite.latency.graph_operators import is_shape_like, spec_of
 
 NodeCost = Callable[[EGraph, int], float]
 """What an e-node costs alone, by e-graph and e-node; asked for applications that depend on more than constants."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from graph_rewrite.constants import Constant, nbytes
-from graph_rewrite.fold import fold
+from graph_rewrite.ir.constants import Constant, nbytes
+from graph_rewrite.operators.folding import fold
 
 if TYPE_CHECKING:
     from graph_rewrite.egraph.core import EGraph

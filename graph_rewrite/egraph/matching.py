@@ -17,8 +17,8 @@ from typing import Any
 from graph_rewrite.egraph.core import ABSENT, EGraph
 from graph_rewrite.egraph.operators import OUTPUT
 from graph_rewrite.egraph.view import Found
-from graph_rewrite.matching import schema_default
-from graph_rewrite.patterns import (
+from graph_rewrite.rewriting.matching import schema_default
+from graph_rewrite.rewriting.patterns import (
     AttrVar,
     Const,
     Maybe,

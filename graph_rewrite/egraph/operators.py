@@ -8,8 +8,8 @@ from typing import Literal
 
 import onnx
 
-from graph_rewrite.ir import AttrValue
-from graph_rewrite.patterns import COMMUTATIVE
+from graph_rewrite.ir.graph import AttrValue
+from graph_rewrite.rewriting.patterns import COMMUTATIVE
 
 Kind = Literal["operator", "constant", "input", "output"]
 

@@ -10,7 +10,7 @@ from typing import Literal
 from graph_rewrite.egraph.apply import MATCH_LIMIT, Application, Cycles, LimitKind, Round, apply_rule, search_rule
 from graph_rewrite.egraph.core import EGraph
 from graph_rewrite.egraph.matching import root_nodes
-from graph_rewrite.rule import Rule
+from graph_rewrite.rewriting.rule import Rule
 
 Stop = Literal["saturated", "node limit", "iterations", "time limit"]
 

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graph_rewrite.constants import Constant
 from graph_rewrite.egraph.core import ABSENT, EGraph
 from graph_rewrite.egraph.operators import Operator
 from graph_rewrite.egraph.view import Ambiguous, EMatch, Found, GraphView
-from graph_rewrite.ir import TensorType
-from graph_rewrite.patterns import Pattern
-from graph_rewrite.region import Ref, Region
-from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.types import TypeInferenceError
+from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.graph import TensorType
+from graph_rewrite.operators.inference import TypeInferenceError
+from graph_rewrite.rewriting.patterns import Pattern
+from graph_rewrite.rewriting.replacement import Ref, Region
+from graph_rewrite.rewriting.rule import Refusal, Rule
 
 MOST_KEPT = 1 << 17
 """Targets that the forks of one e-graph remember before they begin anew; one takes about a kilobyte."""

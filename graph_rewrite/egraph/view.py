@@ -1,4 +1,4 @@
-"""What a rule sees of an e-graph: a match with the interface of `graph_rewrite.matching.Match`.
+"""What a rule sees of an e-graph: a match with the interface of `graph_rewrite.rewriting.matching.Match`.
 
 The pattern, its attributes, types and constants are as in a graph. What a condition reads beyond the pattern has more
 than one answer where an e-class holds more than one e-node: then `Ambiguous` is raised, and the rule is refused there.
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from graph_rewrite.constants import Constant
 from graph_rewrite.egraph.core import EGraph
-from graph_rewrite.ir import Graph, Node, TensorType
-from graph_rewrite.matching import Match
-from graph_rewrite.patterns import Pattern, PatternNode
-from graph_rewrite.region import Ref
+from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.graph import Graph, Node, TensorType
+from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.patterns import Pattern, PatternNode
+from graph_rewrite.rewriting.replacement import Ref
 
 
 class Ambiguous(Exception):

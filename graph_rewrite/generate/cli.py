@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from graph_rewrite.files import replace_file
-from graph_rewrite.generate.terms import SIGNATURES
-from graph_rewrite.processes import available_cores
+from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.terms.terms import SIGNATURES
 
 ALL = "all"
 

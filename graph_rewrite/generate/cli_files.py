@@ -15,7 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from graph_rewrite.rule import Rule
+from graph_rewrite.rewriting.rule import Rule
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Coverage:
 
 def import_rules(command: Import) -> int:
     """Carry out `rules import`."""
-    from graph_rewrite.generate.conditions import derive
     from graph_rewrite.generate.coverage import conditioned, read_rule_file
-    from graph_rewrite.rules.rule_files import write_rules
-    from graph_rewrite.rules.substitution import SubstitutionRule
+    from graph_rewrite.rules.substitutions.rule_files import write_rules
+    from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
+    from graph_rewrite.terms.conditions import derive
 
     substitutions = read_rule_file(command.file)
     origin = command.prefix.lower()

@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from graph_rewrite.editor import GraphEditor
-from graph_rewrite.generate.canonical import differs_by_fusion, is_connected
-from graph_rewrite.generate.conditions import Derivation, condition_holds, derive
-from graph_rewrite.generate.onnx_form import build_graph, scalar_inputs, weight_inputs
-from graph_rewrite.generate.small_shapes import Shapes, small_shapes
-from graph_rewrite.generate.taso import RuleFileError, read_taso
-from graph_rewrite.generate.tensat import read_tensat
-from graph_rewrite.generate.term_types import TermType
-from graph_rewrite.generate.terms import Substitution
-from graph_rewrite.ir import Graph, Node, digest
-from graph_rewrite.normalise import normalise
-from graph_rewrite.patterns import COMMUTATIVE
-from graph_rewrite.region import Ref
-from graph_rewrite.rewriter import Rewriter
-from graph_rewrite.rule import Rule
-from graph_rewrite.rules.conv_attributes import geometry
+from graph_rewrite.ir.editor import GraphEditor
+from graph_rewrite.ir.graph import Graph, Node, digest
+from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.rewriting.patterns import COMMUTATIVE
+from graph_rewrite.rewriting.replacement import Ref
+from graph_rewrite.rewriting.rewriter import Rewriter
+from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.rules.helpers.geometry import geometry
+from graph_rewrite.terms.canonical import differs_by_fusion, is_connected
+from graph_rewrite.terms.conditions import Derivation, condition_holds, derive
+from graph_rewrite.terms.onnx_form import build_graph, scalar_inputs, weight_inputs
+from graph_rewrite.terms.small_shapes import Shapes, small_shapes
+from graph_rewrite.terms.taso_file import RuleFileError, read_taso
+from graph_rewrite.terms.tensat_file import read_tensat
+from graph_rewrite.terms.term_types import TermType
+from graph_rewrite.terms.terms import Substitution
 
 Weights = Literal["any", "constant"]
 _LARGEST = 3

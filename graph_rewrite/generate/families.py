@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from graph_rewrite.generate.semantics import TermType
-from graph_rewrite.generate.terms import SIGNATURES, Param
+from graph_rewrite.terms.semantics import TermType
+from graph_rewrite.terms.terms import SIGNATURES, Param
 
 Params = tuple[tuple[str, Param], ...]
 

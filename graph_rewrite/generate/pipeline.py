@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graph_rewrite.generate.conditions import condition_holds
 from graph_rewrite.generate.expressions import Equation, Expressions, from_substitution, operators, to_substitution
 from graph_rewrite.generate.families import families
 from graph_rewrite.generate.prune import (
@@ -26,11 +25,12 @@ from graph_rewrite.generate.prune import (
     without_common_subgraphs,
     without_renamings,
 )
-from graph_rewrite.generate.semantics import P, TermType, output_types
-from graph_rewrite.generate.serial import to_json
-from graph_rewrite.generate.small_shapes import small_shapes
-from graph_rewrite.generate.terms import INPUT, SIGNATURES, Side, Substitution
 from graph_rewrite.generate.work import Plan, Progress, Verdict, Workers, paired_family, verdicts
+from graph_rewrite.terms.conditions import condition_holds
+from graph_rewrite.terms.semantics import P, TermType, output_types
+from graph_rewrite.terms.serial import to_json
+from graph_rewrite.terms.small_shapes import small_shapes
+from graph_rewrite.terms.terms import INPUT, SIGNATURES, Side, Substitution
 
 QUICK_DIM = 2
 """Largest dimension of the shapes over which equations are tested while they are pruned."""
@@ -76,7 +76,7 @@ def generate(
 
 
 def to_text(result: dict[str, Any]) -> str:
-    """The file's text: JSON, one rule a line, in the form that `graph_rewrite.rules.rule_files` reads."""
+    """The file's text: JSON, one rule a line, in the form that `graph_rewrite.rules.substitutions.rule_files` reads."""
     listed = ("rules", "refused")
     head = json.dumps({key: value for key, value in result.items() if key not in listed}, indent=1)
     parts = [f' "{key}": [\n' + ",\n".join(map(json.dumps, result[key])) + "\n]" for key in listed]

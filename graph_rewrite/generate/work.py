@@ -15,14 +15,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from graph_rewrite.files import replace_file
-from graph_rewrite.generate.conditions import Derivation, derive
 from graph_rewrite.generate.expressions import Equation, equation_key, from_substitution, to_substitution
 from graph_rewrite.generate.families import Family, families
 from graph_rewrite.generate.fingerprint import Graphs, concatenate, enumerate_graphs
 from graph_rewrite.generate.pairing import Paired, pair
-from graph_rewrite.generate.serial import from_json, to_json
-from graph_rewrite.generate.terms import SIGNATURES
+from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.terms.conditions import Derivation, derive
+from graph_rewrite.terms.serial import from_json, to_json
+from graph_rewrite.terms.terms import SIGNATURES
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -27,7 +27,7 @@ _ERRORS_ONLY = 3
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """Provider (`cpu` or `cuda`), threads, optimisation level, and the optimisers of ONNX Runtime that are refused;
-    where the graph has operators of the blocked layout, the block of the CPUs that it runs on (`graph_rewrite.nchwc`).
+    where the graph has operators of the blocked layout, the block of the CPUs that it runs on (`graph_rewrite.operators.nchwc`).
 
     Raises ValueError for what ONNX Runtime would silently ignore, such as the name of an optimiser it has not.
     """
@@ -129,7 +129,7 @@ def open_session(
     where the deployment names the block of another kind of CPU.
     """
     if deployment.nchwc_block:
-        from graph_rewrite.nchwc import block_size  # imports onnx, which a worker does without otherwise
+        from graph_rewrite.operators.nchwc import block_size  # imports onnx, which a worker does without otherwise
 
         if deployment.nchwc_block != block_size():
             raise RuntimeError(_other_block(os.fspath(path), deployment.nchwc_block, block_size()))

@@ -9,11 +9,11 @@ from time import perf_counter
 
 import onnxruntime as ort
 
-from graph_rewrite.collector import no_garbage_collection
 from graph_rewrite.latency.deployment import Deployment, open_session
 from graph_rewrite.latency.feeds import FeedSpec, ModelInput, make_feeds
 from graph_rewrite.latency.plan import Plan
 from graph_rewrite.latency.statistics import Block, block_is_precise, median_standard_error
+from graph_rewrite.system.garbage_collector import no_garbage_collection
 
 Run = Callable[[], None]
 Clock = Callable[[], float]

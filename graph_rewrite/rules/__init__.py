@@ -5,48 +5,48 @@ from __future__ import annotations
 import importlib
 from functools import cache
 
-from graph_rewrite.rule import Rule
-from graph_rewrite.soundness.certificate import require
+from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.rules.certification import require
 
 FAMILIES = (
     # A whole part in one step: long lists are cut at their end, where it would be lost among sites.
-    "blocked_region",
-    "elimination",
-    "elimination_functions",
-    "elimination_shape",
-    "movement",
-    "movement_reshape",
-    "elementwise",
-    "elementwise_concat",
-    "structure",
-    "matmul",
-    "matmul_concat",
-    "matmul_parallel",
-    "matmul_scale",
-    "gemm",
-    "layout",
-    "rows",
-    "strassen",
-    "embedding",
-    "tiling",
-    "convolution",
-    "convolution_chain",
-    "convolution_parallel",
-    "convolution_groups",
-    "winograd",
-    "convolution_nd",
-    "dilation",
-    "channel_padding",
-    "pooling",
-    "attention",
-    "attention_forms",
-    "attention_masks",
-    "runtime_forms",
-    "fusion",
-    "fusion_matmul",
-    "normalization",
-    "activations",
-    "blocked_layout",
+    "layout.blocked_parts",
+    "algebra.elimination",
+    "algebra.elimination_functions",
+    "algebra.elimination_shape",
+    "movement.transpose",
+    "movement.reshape",
+    "algebra.elementwise",
+    "algebra.elementwise_concat",
+    "movement.structure",
+    "matmul.algebra",
+    "matmul.concat",
+    "matmul.parallel",
+    "matmul.scale",
+    "matmul.gemm",
+    "matmul.pointwise",
+    "matmul.rows",
+    "matmul.strassen",
+    "matmul.embedding",
+    "matmul.tiling",
+    "convolution.absorption",
+    "convolution.chain",
+    "convolution.parallel",
+    "convolution.groups",
+    "convolution.winograd",
+    "convolution.spatial3d",
+    "convolution.dilation",
+    "layout.channel_padding",
+    "convolution.pooling",
+    "attention.core",
+    "attention.forms",
+    "attention.masks",
+    "fusion.runtime_forms",
+    "fusion.runtime_operators",
+    "fusion.fused_matmul",
+    "fusion.normalizations",
+    "fusion.activations",
+    "layout.blocked_steps",
 )
 """Modules of rules, in the order in which candidates are listed."""
 
@@ -98,7 +98,7 @@ def rule_set(names: str = "default") -> tuple[Rule, ...]:
     unknown = sorted(wanted - {*RULE_SETS, "all"})
     if unknown:
         raise ValueError(f"there is no rule set {unknown[0]!r}; there are {', '.join(RULE_SETS)} and all")
-    from graph_rewrite.rules.rule_files import shipped_rules
+    from graph_rewrite.rules.substitutions.rule_files import shipped_rules
 
     found: list[Rule] = []
     for name in RULE_SETS:

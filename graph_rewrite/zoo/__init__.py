@@ -24,7 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graph_rewrite.zoo.configs import Inputs, ModelConfig
+from graph_rewrite.zoo.configs.common import Inputs, ModelConfig
 from graph_rewrite.zoo.disk_cache import cached_folder
 from graph_rewrite.zoo.registry import ARCHITECTURES, architecture, configure
 
@@ -122,7 +122,7 @@ def export(name: str, /, **params: int | str) -> Path:
 def _build(name: str, config: ModelConfig) -> nn.Module:
     import torch
 
-    from graph_rewrite.zoo.weights import calibrate, initialise
+    from graph_rewrite.zoo.architectures.weights import calibrate, initialise
 
     with torch.random.fork_rng(devices=[]):  # modules draw initial weights, replaced below, from the global generator
         network = architecture(name).make(config)
@@ -146,7 +146,7 @@ def _source_digest(module: str) -> str:
     """
     others = {entry.module for entry in ARCHITECTURES.values()} - {module} | {"__main__", "registry"}
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         if path.stem not in others:
             digest.update(path.read_bytes())
     return digest.hexdigest()

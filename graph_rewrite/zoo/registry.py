@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from graph_rewrite.zoo import image_configs as image
-from graph_rewrite.zoo import sequence_configs as sequence
-from graph_rewrite.zoo.configs import BertConfig, ModelConfig
+from graph_rewrite.zoo.configs import images as image
+from graph_rewrite.zoo.configs import sequences as sequence
+from graph_rewrite.zoo.configs.common import BertConfig, ModelConfig
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,7 +32,9 @@ class Architecture:
     def make(self, config: ModelConfig) -> nn.Module:
         """The network with PyTorch's own initial weights."""
         cls = self.network.partition(":")[2]
-        network: nn.Module = getattr(importlib.import_module(f"graph_rewrite.zoo.{self.module}"), cls)(config)
+        network: nn.Module = getattr(importlib.import_module(f"graph_rewrite.zoo.architectures.{self.module}"), cls)(
+            config
+        )
         return network
 
 

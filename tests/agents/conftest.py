@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.problem import Problem, open_problem
+from graph_rewrite.task.problem import Problem, open_problem
 from tests.envs.fakes import count_operators, write_tower
 
 

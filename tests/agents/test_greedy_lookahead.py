@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.base import Budget, Search
+from agents.core.base import Budget, Search
+from agents.core.registry import make_agent
 from agents.greedy import GreedyAgent, enabled, macro_candidates, ordered
-from agents.registry import make_agent
-from envs.problem import Problem
 from graph_rewrite import Rewriter
+from graph_rewrite.task.problem import Problem
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
 
 BUDGET = Budget(measurements=200, seconds=60.0)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from envs.problem import Problem
 from graph_rewrite import Rewriter
-from graph_rewrite.ir import Graph
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.latency.base import Effort
-from graph_rewrite.models import open_model
-from graph_rewrite.rule import Rule
+from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.task.models import open_model
+from graph_rewrite.task.problem import Problem
 from tests.envs.fakes import OperatorCountMeter, _write
 
 FORMS = ("Relu", "ThresholdedRelu", "LeakyRelu", "Clip")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import benchmarks.end_to_end as benchmark
 from benchmarks.end_to_end import Arguments, again, known_results, run, table
-from envs.problem import open_problem
+from graph_rewrite.task.problem import open_problem
 from tests.envs.fakes import count_operators, write_tower
 
 

@@ -7,7 +7,7 @@ from onnx import helper
 
 from benchmarks.extractors import compare, rows
 from graph_rewrite.egraph import from_graph
-from graph_rewrite.models import open_model
+from graph_rewrite.task.models import open_model
 from tests.envs.fakes import _write
 
 RESIDUALS = 12

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import families
 from benchmarks import transformer_layers as T
-from graph_rewrite.numerics import run_graph
+from graph_rewrite.operators.evaluation import run_graph
 from tests.graph_rewrite.rules.checking import ops, random_feeds
 
 

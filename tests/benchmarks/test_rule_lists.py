@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.rule_lists import Options, compare, rewritten
-from graph_rewrite.numerics import run_graph
-from graph_rewrite.soundness.build import model
+from graph_rewrite.onnx_files.assembly import model
+from graph_rewrite.operators.evaluation import run_graph
 from tests.graph_rewrite.rules.checking import ops, random_feeds, weights
 
 TEXT = "(float[2,4,16] x) => (y) { p = MatMul(x, v) h = Add(p, a) r = Relu(h) q = MatMul(r, w) y = Add(q, a) }"

@@ -13,11 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from envs import Problem
 from graph_rewrite import Rewriter, load
-from graph_rewrite.ir import Graph
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.latency.base import Effort, Status
-from graph_rewrite.models import Model
-from graph_rewrite.normalise import normalise
+from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.task.models import Model
 
 WEIGHTS = {"MatMul": 5.0, "Gemm": 5.0, "FusedMatMul": 5.0, "Transpose": 2.0, "Concat": 0.5, "Split": 0.5}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graph_rewrite import zoo
-from graph_rewrite.nchwc import block_size
+from graph_rewrite.operators.nchwc import block_size
 from tests.golden.states import BLOCK, SMALL, STATES, recorded, states_of
 
 

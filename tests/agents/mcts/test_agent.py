@@ -9,8 +9,8 @@ import pytest
 import torch
 from stable_baselines3.common.utils import ConstantSchedule
 
-from agents.base import Budget
-from agents.config import Config, EnvConfig
+from agents.core.base import Budget
+from agents.core.config import Config, EnvConfig
 from agents.mcts.agent import MCTSAgent
 from agents.mcts.guide import PolicyGuide, UniformGuide
 from agents.ppo.agent import acting_env
@@ -18,10 +18,10 @@ from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_check
 from agents.ppo.encoder import EncoderConfig
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
-from envs.observation import feature_sizes
-from envs.problem import Problem
-from envs.replay import replay
+from envs.graph_rewrite.observation import feature_sizes
+from envs.graph_rewrite.replay import replay
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
+from graph_rewrite.task.problem import Problem
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
 from tests.envs.fakes import cost
 

@@ -15,8 +15,8 @@ from graph_rewrite.egraph.costs import unit_cost
 from graph_rewrite.egraph.fingerprint import fingerprint
 from graph_rewrite.egraph.saturate import is_multi_pattern
 from graph_rewrite.egraph.tracker import SharedCostTracker
-from graph_rewrite.models import open_model
-from graph_rewrite.rule import Rule
+from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.task.models import open_model
 from tests.envs.fakes import write_tower
 
 FAMILIES = ("elimination", "movement", "fusion", "matmul", "matmul_parallel", "elementwise", "fusion_matmul")

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 
 from graph_rewrite import load
 from graph_rewrite.egraph import EGraph, from_graph, to_graph
-from graph_rewrite.ir import Graph
-from graph_rewrite.normalise import normalise
-from graph_rewrite.numerics import run_graph
-from graph_rewrite.onnx_save import to_proto
-from graph_rewrite.patterns import COMMUTATIVE
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.saving import to_proto
+from graph_rewrite.operators.evaluation import run_graph
+from graph_rewrite.rewriting.patterns import COMMUTATIVE
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.sample_models import parsed
 from tests.invariants import assert_same_outputs, assert_well_formed

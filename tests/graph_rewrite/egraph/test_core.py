@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_rewrite.constants import from_array
 from graph_rewrite.egraph import EGraph
 from graph_rewrite.egraph.algebra import TERM, add_term, find_term, term_egraph
 from graph_rewrite.egraph.core import LIVE
-from graph_rewrite.ir import TensorType, operator_signature
+from graph_rewrite.ir.constants import from_array
+from graph_rewrite.ir.graph import TensorType, operator_signature
 
 NAMES = ("a", "b", "c")
 

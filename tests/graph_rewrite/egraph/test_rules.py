@@ -17,12 +17,12 @@ from graph_rewrite.egraph.algebra import TermRule, find_term, term_egraph
 from graph_rewrite.egraph.costs import TreeCostTracker, costed, extract_graph, measured_cost
 from graph_rewrite.egraph.extract import METHODS, extract
 from graph_rewrite.egraph.extract.tree import tree_costs
-from graph_rewrite.ir import Graph
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
-from graph_rewrite.matching import Matcher
-from graph_rewrite.normalise import normalise
-from graph_rewrite.numerics import run_graph
-from graph_rewrite.patterns import COMMUTATIVE
+from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.operators.evaluation import run_graph
+from graph_rewrite.rewriting.matching import Matcher
+from graph_rewrite.rewriting.patterns import COMMUTATIVE
 from graph_rewrite.rules import find_rule
 from tests.graph_rewrite.egraph.test_core import consistent
 from tests.graph_rewrite.sample_models import parsed, weights

@@ -14,12 +14,12 @@ from graph_rewrite.generate.coverage import (
     read_rule_file,
     unshared,
 )
-from graph_rewrite.generate.taso import RuleFileError, write_taso
-from graph_rewrite.generate.tensat import parse_tensat
+from graph_rewrite.rulebook.cli import main
 from graph_rewrite.rules import all_rules
-from graph_rewrite.rules.cli import main
-from graph_rewrite.rules.rule_files import imported_rules, read_rules
-from graph_rewrite.rules.substitution import SubstitutionRule
+from graph_rewrite.rules.substitutions.rule_files import imported_rules, read_rules
+from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
+from graph_rewrite.terms.taso_file import RuleFileError, write_taso
+from graph_rewrite.terms.tensat_file import parse_tensat
 
 LINES = {
     "(matmul (matmul ?a ?b) ?c)=>(matmul ?a (matmul ?b ?c))": ("AssociateMatMulRight",),

@@ -9,7 +9,6 @@ import pytest
 
 from graph_rewrite.generate import pipeline
 from graph_rewrite.generate.cli import Generate, generate_rules
-from graph_rewrite.generate.conditions import derive
 from graph_rewrite.generate.enumerate import WIDTH, Enumeration, Expressions
 from graph_rewrite.generate.expressions import canonical, from_substitution, to_side, to_substitution
 from graph_rewrite.generate.families import families
@@ -23,13 +22,14 @@ from graph_rewrite.generate.prune import (
     smaller,
     without_renamings,
 )
-from graph_rewrite.generate.semantics import TermType, evaluate, output_types, random_arrays
-from graph_rewrite.generate.serial import from_json, to_json
-from graph_rewrite.generate.terms import INPUT, SIGNATURES, Operand, Side, Substitution, term
 from graph_rewrite.generate.work import Plan
-from graph_rewrite.rules.rule_files import read_rules
+from graph_rewrite.rules.substitutions.rule_files import read_rules
+from graph_rewrite.terms.conditions import derive
+from graph_rewrite.terms.semantics import TermType, evaluate, output_types, random_arrays
+from graph_rewrite.terms.serial import from_json, to_json
+from graph_rewrite.terms.terms import INPUT, SIGNATURES, Operand, Side, Substitution, term
 
-SHIPPED = Path(pipeline.__file__).parents[1] / "rules" / "generated.json"
+SHIPPED = Path(pipeline.__file__).parents[1] / "rules" / "substitutions" / "generated.json"
 OPS = ("ewadd", "matmul", "relu", "transpose")
 
 

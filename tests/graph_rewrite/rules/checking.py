@@ -15,8 +15,8 @@ import onnxruntime
 from onnx import helper
 
 from graph_rewrite import Graph, Refusal, Rewriter, Rule, load, save
-from graph_rewrite.numerics import run_graph
-from graph_rewrite.soundness.build import OPSET, model
+from graph_rewrite.onnx_files.assembly import OPSET, model
+from graph_rewrite.operators.evaluation import run_graph
 
 Array = np.ndarray[Any, Any]
 STANDARD = {"", "ai.onnx"}

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from graph_rewrite.patterns import Const
-from graph_rewrite.region import Ref
-from graph_rewrite.rule import Refusal, Rule
-from graph_rewrite.rules.common import permutation, uniform
+from graph_rewrite.rewriting.patterns import Const
+from graph_rewrite.rewriting.replacement import Ref
+from graph_rewrite.rewriting.rule import Refusal, Rule
+from graph_rewrite.rules.helpers.axes import permutation, uniform
 
 
 class WrongAxis(Rule):

@@ -14,15 +14,17 @@ import pytest
 from rich.console import Console
 
 from graph_rewrite import Refusal, Rewriter, Rule
+from graph_rewrite.rewriting import digests
+from graph_rewrite.rulebook.cli import main
 from graph_rewrite.rules import RULE_SETS, registered_rules
-from graph_rewrite.rules.cli import main
-from graph_rewrite.rules.rule_files import shipped_rules
-from graph_rewrite.rules.substitution import SubstitutionRule
-from graph_rewrite.soundness import certificate, cli, digests
-from graph_rewrite.soundness.certificate import Certificate, UncertifiedRuleError, holds, load, require, write
-from graph_rewrite.soundness.cli import resolve
-from graph_rewrite.soundness.instances import instances
-from graph_rewrite.soundness.verifier import Refutation, decade, verify
+from graph_rewrite.rules import certification as certificate
+from graph_rewrite.rules.certification import Certificate, UncertifiedRuleError, holds, load, require, write
+from graph_rewrite.rules.substitutions.rule_files import shipped_rules
+from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
+from graph_rewrite.soundness.instances.instances import instances
+from graph_rewrite.soundness.verification import cli
+from graph_rewrite.soundness.verification.cli import resolve
+from graph_rewrite.soundness.verification.verifier import Refutation, decade, verify
 
 RULES = (*registered_rules(), *(rule for name in RULE_SETS[1:] for rule in shipped_rules(name)))
 
@@ -153,7 +155,7 @@ class TestRegistry:
 
 class TestDigest:
     CODE = """
-        from graph_rewrite.rule import Rule
+        from graph_rewrite.rewriting.rule import Rule
 
         def first():
             return second()
@@ -245,7 +247,7 @@ class TestCommand:
 
     def test_writing(self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         rule = registered_rules()[0]
-        monkeypatch.setattr("graph_rewrite.soundness.verifier.instances", few_instances)
+        monkeypatch.setattr("graph_rewrite.soundness.verification.verifier.instances", few_instances)
         assert main(["verify", "--jobs", "1", "--rule", rule.name]) == 1
         assert "has no certificate" in " ".join(capsys.readouterr().out.split())
         assert main(["verify", "--jobs", "1", "--rule", rule.name, "--write"]) == 0

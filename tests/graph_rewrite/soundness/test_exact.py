@@ -4,24 +4,23 @@ import numpy as np
 import pytest
 
 from graph_rewrite import Rewriter
-from graph_rewrite.numerics import run_graph
-from graph_rewrite.rules import (
-    activations,
-    attention_masks,
-    convolution,
-    elementwise,
-    elimination_functions,
-    fusion,
-    fusion_matmul,
-    matmul,
-    matmul_parallel,
-    normalization,
-    pooling,
-)  # fmt: skip
-from graph_rewrite.soundness.effort import Effort
-from graph_rewrite.soundness.exact import decide
-from tests.graph_rewrite.rules import test_elementwise, test_elimination, test_movement, test_structure
+from graph_rewrite.operators.evaluation import run_graph
+from graph_rewrite.rules.algebra import elementwise, elimination_functions
+from graph_rewrite.rules.attention import masks as attention_masks
+from graph_rewrite.rules.convolution import absorption as convolution
+from graph_rewrite.rules.convolution import pooling
+from graph_rewrite.rules.fusion import activations
+from graph_rewrite.rules.fusion import fused_matmul as fusion_matmul
+from graph_rewrite.rules.fusion import normalizations as normalization
+from graph_rewrite.rules.fusion import runtime_operators as fusion
+from graph_rewrite.rules.matmul import algebra as matmul
+from graph_rewrite.rules.matmul import parallel as matmul_parallel
+from graph_rewrite.soundness.decision.exact import decide
+from graph_rewrite.soundness.domains.effort import Effort
+from tests.graph_rewrite.rules.algebra import test_elementwise, test_elimination
 from tests.graph_rewrite.rules.checking import model, weights
+from tests.graph_rewrite.rules.movement import test_structure
+from tests.graph_rewrite.rules.movement import test_transpose as test_movement
 
 W = {"v": weights(3, 4, seed=1), "w": weights(4, 2, seed=2)}
 CONV = {"w": weights(4, 2, 3, 3, seed=1), "b": weights(4, seed=2)}

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_rewrite.soundness.degrees import Bound, Degrees
-from graph_rewrite.soundness.domains import MINUS_INFINITY, PLUS_INFINITY, P, PrimeField, Unsupported
-from graph_rewrite.soundness.readings import Reading, idealised, root
+from graph_rewrite.soundness.decision.degrees import Bound, Degrees
+from graph_rewrite.soundness.domains.prime_field import MINUS_INFINITY, PLUS_INFINITY, P, PrimeField, Unsupported
+from graph_rewrite.soundness.domains.readings import Reading, idealised, root
 
 elements = st.integers(0, P - 1)
 FIELD = PrimeField(7)

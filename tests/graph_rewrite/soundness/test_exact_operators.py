@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from graph_rewrite.numerics import run_graph
-from graph_rewrite.soundness.domains import P, PrimeField, Unsupported
-from graph_rewrite.soundness.evaluation import FLOATS, Evaluator, inputs_of
-from graph_rewrite.soundness.readings import Reading
-from graph_rewrite.soundness.reals import Reals
+from graph_rewrite.operators.evaluation import run_graph
+from graph_rewrite.soundness.domains.prime_field import P, PrimeField, Unsupported
+from graph_rewrite.soundness.domains.readings import Reading
+from graph_rewrite.soundness.domains.reals import Reals
+from graph_rewrite.soundness.semantics.evaluation import FLOATS, Evaluator, inputs_of
 from tests.graph_rewrite.rules.checking import model
 
 RNG = np.random.default_rng(3)
@@ -171,7 +171,7 @@ def test_what_has_no_exact_meaning_says_so(text, reason):
 
 def test_weights_that_were_folded_are_evaluated_as_expressions():
     from graph_rewrite import Rewriter
-    from graph_rewrite.rules.matmul import AssociateMatMulRight
+    from graph_rewrite.rules.matmul.algebra import AssociateMatMulRight
 
     graph = model("(float[2,3] x) => (y) { a = MatMul(x, v) y = MatMul(a, w) }", v=RNG.normal(size=(3, 4)),
                   w=RNG.normal(size=(4, 2)))  # fmt: skip

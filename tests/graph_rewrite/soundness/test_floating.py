@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_rewrite import contrib
-from graph_rewrite.soundness import floating
-from graph_rewrite.soundness.elements import compare_arrays
-from graph_rewrite.soundness.floating import compare
-from graph_rewrite.soundness.values import KINDS, feeds, kind
+from graph_rewrite.operators import contrib
+from graph_rewrite.soundness.floating import comparison as floating
+from graph_rewrite.soundness.floating.comparison import compare
+from graph_rewrite.soundness.floating.elements import compare_arrays
+from graph_rewrite.soundness.floating.values import KINDS, feeds, kind
+from tests.graph_rewrite.operators.test_contrib import CASES
 from tests.graph_rewrite.rules.checking import model
-from tests.graph_rewrite.test_contrib import CASES
 
 X = "(float[3,4] x) => (y)"
 FINITE = tuple(kind.name for kind in KINDS if kind.reading != "report")

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from graph_rewrite import Refusal, Rule, TensorType
-from graph_rewrite.numerics import run_graph
-from graph_rewrite.patterns import Const, Values
+from graph_rewrite.onnx_files.assembly import Assembly, model
+from graph_rewrite.operators.evaluation import run_graph
+from graph_rewrite.operators.inference import TypeInferenceError
+from graph_rewrite.rewriting.patterns import Const, Values
 from graph_rewrite.rules import find_rule, registered_rules
-from graph_rewrite.soundness import instances as module
-from graph_rewrite.soundness.build import Assembly, model
-from graph_rewrite.soundness.choices import Chooser
-from graph_rewrite.soundness.instances import FAST_INSTANCES, FEWEST, Tally, covering, instances, main
-from graph_rewrite.soundness.wellformed import is_valid
-from graph_rewrite.types import TypeInferenceError
+from graph_rewrite.soundness.instances import instances as module
+from graph_rewrite.soundness.instances.choices import Chooser
+from graph_rewrite.soundness.instances.instances import FAST_INSTANCES, FEWEST, Tally, covering, instances, main
+from graph_rewrite.soundness.instances.wellformed import is_valid
 from tests.graph_rewrite.rules.checking import random_feeds
 
 FLOAT = 1

@@ -2,11 +2,11 @@
 
 import pytest
 
-from graph_rewrite.rule import Rule
-from graph_rewrite.soundness.floating import compare
-from graph_rewrite.soundness.instances import instances
-from graph_rewrite.soundness.values import KINDS
-from graph_rewrite.soundness.verifier import Refutation, verify
+from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.soundness.floating.comparison import compare
+from graph_rewrite.soundness.floating.values import KINDS
+from graph_rewrite.soundness.instances.instances import instances
+from graph_rewrite.soundness.verification.verifier import Refutation, verify
 from tests.graph_rewrite.soundness.planted import PLANTED
 
 

@@ -1,0 +1,242 @@
+"""What every agent takes and gives: a problem, a budget, a result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency, unblocked_time
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.task.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What an agent may spend; whichever ends first ends the search.
+
+    `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock, where
+    a latency that another search already measured is charged what it took then; `applications` are candidates applied
+    to a graph (to an e-graph: rules applied at one match), None for no limit.
+
+    Raises:
+        ValueError: a limit that is negative.
+    """
+
+    measurements: int = 100
+    seconds: float = 60.0
+    applications: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("measurements", "seconds", "applications"):
+            limit = getattr(self, name)
+            if limit is not None and not limit >= 0:
+                raise ValueError(f"a budget's {name} must be 0 or more, got {limit}")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One applied candidate, replayable: `key` finds it again among the candidates of the graph before it."""
+
+    key: str
+    rule: str
+    description: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A measured graph and the actions that lead to it from the start."""
+
+    graph: Graph
+    latency: Latency
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """A new best graph of a search: what had been spent by then, and its screened latency."""
+
+    seconds: float
+    measurements: int
+    applications: int
+    speedup: float
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """An e-graph under construction after a rule was applied; the first of a run names no rule."""
+
+    rule: str
+    nodes: int
+    """E-nodes."""
+    cost_ms: float
+    """What the cost model says the best graph in it takes, by the shared greedy extraction."""
+
+
+@dataclass(slots=True)
+class Search:
+    """Bookkeeping shared by all agents: spends the budget, keeps what was measured and the best so far."""
+
+    problem: Problem
+    budget: Budget
+    progress: Callable[[Search], None] | None = None
+    visits: dict[str, Visit] = field(default_factory=dict)
+    improvements: list[Improvement] = field(default_factory=list)
+    """Every new best, in order."""
+    applications: int = 0
+    """Candidates applied so far; agents that apply them otherwise than by `apply` add to it."""
+    growth: list[Growth] = field(default_factory=list)
+    """How an agent on an e-graph built it, rule by rule."""
+    _start: float = field(default_factory=unblocked_time)
+    _charged: float = 0.0
+
+    @property
+    def measurements(self) -> int:
+        return len(self.visits)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the search began, as if every measurement had been taken for this search alone, and no other
+        process of this machine had measured anything."""
+        return unblocked_time() - self._start + self._charged
+
+    def after(self, share: float) -> float:
+        """Where `seconds` will stand when this share of what is left of the budget's is spent."""
+        return self.seconds + share * (self.budget.seconds - self.seconds)
+
+    @property
+    def can_measure(self) -> bool:
+        """Whether the budget has a measurement and time left."""
+        return self.measurements < self.budget.measurements and self.seconds < self.budget.seconds
+
+    @property
+    def can_apply(self) -> bool:
+        """Whether the budget has an application and time left."""
+        limit = self.budget.applications
+        return (limit is None or self.applications < limit) and self.seconds < self.budget.seconds
+
+    @property
+    def exhausted(self) -> bool:
+        return not (self.can_measure and self.can_apply)
+
+    @property
+    def trajectory(self) -> list[tuple[float, int, float]]:
+        """(seconds, measurements, best speed-up by screening) at every improvement."""
+        return [(point.seconds, point.measurements, point.speedup) for point in self.improvements]
+
+    def charge(self, seconds: float) -> None:
+        """Count seconds that another search already spent for this one too, so that no agent gains by coming later."""
+        self._charged += max(0.0, seconds)
+
+    def exclude(self, seconds: float) -> None:
+        """Leave seconds out that no search has to pay for: those of pricing an operator, known from then on."""
+        self._charged -= max(0.0, seconds)
+
+    def apply(self, candidate: Candidate) -> Graph | None:
+        """The graph that a candidate leads to, counted as an application; None where it gives no valid graph."""
+        self.applications += 1
+        try:
+            return candidate.apply()
+        except ValueError:
+            return None
+
+    @property
+    def best(self) -> Visit | None:
+        """The visit whose screened speed-up is surely the highest. None before the first measurement."""
+        return max(self.visits.values(), key=lambda visit: visit.latency.sure, default=None)
+
+    def measure(self, graph: Graph, actions: tuple[Action, ...]) -> Latency:
+        """Screen a graph, unless it was before. Only new graphs count."""
+        known = self.visits.get(graph.hash)
+        if known is not None:
+            return known.latency
+        begin = unblocked_time()
+        latency = self.problem.measure(graph, "screen")
+        self.charge(self.problem.cost(graph) - (unblocked_time() - begin))
+        best = self.improvements[-1].speedup if self.improvements else 0.0
+        self.visits[graph.hash] = Visit(graph, latency, actions)
+        if latency.ok and latency.speedup > best:
+            self.improvements.append(
+                Improvement(self.seconds, self.measurements, self.applications, latency.speedup, latency.ms)
+            )
+        self.tell()
+        return latency
+
+    def beats(self, visit: Visit, other: Visit, gain: float = 0.0) -> bool:
+        """Whether a visited graph is faster than another by the share `gain`, in turn with each other. Of many graphs
+        measured one by one against the original, the fastest was often lucky; so that only says which are compared.
+        Where the meter cannot compare them, it is what they surely gained that counts."""
+        mine, its = visit.latency, other.latency
+        surely = mine.sure > its.sure * (1.0 + gain)
+        if not mine.ok or not (surely or mine.speedup > its.speedup * (1.0 + gain)):
+            return False
+        begin = unblocked_time()
+        compared = self.problem.compare(other.graph, visit.graph)
+        if compared is None:
+            return surely
+        self.charge(compared[1] - (unblocked_time() - begin))
+        self.tell()
+        return compared[0].speedup > 1.0 + gain
+
+    def tell(self) -> None:
+        """Let whoever watches know how the search stands."""
+        if self.progress is not None:
+            self.progress(self)
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizationResult:
+    """A checked result. When nothing is surely faster, `graph` is the original and the speed-up exactly 1.0."""
+
+    agent: str
+    graph: Graph
+    latency: Latency
+    actions: tuple[Action, ...]
+    improvements: tuple[Improvement, ...]
+    """Every graph that was the best so far by screening, in order."""
+    measurements: int
+    applications: int
+    seconds: float
+    verified: bool
+    max_rel_error: float
+    message: str = ""
+    growth: tuple[Growth, ...] = ()
+    """How the e-graph was built, rule by rule; empty for agents without one."""
+
+    @property
+    def trajectory(self) -> tuple[tuple[float, int, float], ...]:
+        """(seconds, measurements, best speed-up by screening) at every improvement."""
+        return tuple((point.seconds, point.measurements, point.speedup) for point in self.improvements)
+
+    @property
+    def is_original(self) -> bool:
+        return not self.actions
+
+    @property
+    def rule_histogram(self) -> dict[str, int]:
+        """Applied sites per rule."""
+        counts: Counter[str] = Counter()
+        for action in self.actions:
+            counts[action.rule] += action.count
+        return dict(counts.most_common())
+
+
+class Agent(Protocol):
+    """A search method. `seed` makes it reproducible up to the noise of the measurements."""
+
+    name: str
+
+    def optimize(
+        self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
+    ) -> OptimizationResult:
+        """Search within the budget, then validate; never returns a model that is slower than the original or wrong."""
+        ...
+
+
+def action_of(candidate: Candidate) -> Action:
+    """The replayable record of a candidate."""
+    return Action(candidate.key, candidate.rule, candidate.description, candidate.count)

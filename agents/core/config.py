@@ -1,0 +1,220 @@
+"""Configuration: dataclasses with a docstring per field, filled from YAML files and `key=value` settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl
+
+import yaml
+
+from agents.core.paths import configs
+from agents.ppo.encoder import EncoderConfig
+from graph_rewrite.rewriting.rewriter import Granularity
+
+
+@dataclass(frozen=True, slots=True)
+class EnvConfig:
+    """The environment that the agent learns in and acts in."""
+
+    horizon: int = 12
+    """Steps after which an episode is truncated."""
+    feedback_every: int = 1
+    """N of X-RLflow: latency is measured every N steps."""
+    granularity: Granularity = "both"
+    """Offer rewrites per `site`, per `class` of sites, or `both`."""
+    rules: str = "default"
+    """Rule sets, separated by commas: default, generated, taso, or all."""
+    max_candidates: int = 256
+    max_nodes: int = 2048
+    max_edges: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PPOConfig:
+    """Arguments of sb3-contrib's MaskablePPO."""
+
+    learning_rate: float = 5e-4
+    n_steps: int = 96
+    """Steps per environment between updates."""
+    batch_size: int = 16
+    n_epochs: int = 4
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_range: float = 0.2
+    ent_coef: float = 0.01
+    vf_coef: float = 0.5
+    max_grad_norm: float = 0.5
+    head_layers: tuple[int, ...] = (256, 64)
+    """Widths of the policy and the value head."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingConfig:
+    """How long to train, and on what."""
+
+    model: Mapping[str, int] = field(default_factory=dict)
+    """Parameters of the zoo model changed for training only: few layers, deploy on many."""
+    total_timesteps: int = 3000
+    seconds: float = 480.0
+    """Wall-clock limit of training; whichever limit comes first ends it."""
+    n_envs: int = 1
+    restarts: float = 0.0
+    """Share of the episodes that begin on the best path found so far, 0 to 1."""
+    imitation_steps: int = 0
+    """Gradient steps per update towards the actions of the best path found so far."""
+    eval_freq: int = 0
+    """Steps between deterministic evaluation episodes; 0 for none."""
+    checkpoint_freq: int = 500
+    """Steps between checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """The budget of one optimisation, the same for every agent."""
+
+    measurements: int = 100
+    seconds: float = 60.0
+    applications: int | None = None
+    """Candidates applied to a graph; none for no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All of it. `model` holds parameters of the zoo model: layers, seq_len, ..."""
+
+    model: Mapping[str, int] = field(default_factory=dict)
+    env: EnvConfig = field(default_factory=EnvConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for YAML and JSON."""
+        return dataclasses.asdict(self)
+
+
+class ConfigError(ValueError):
+    """A setting that does not exist or has the wrong type; the message says where and what would be right."""
+
+
+def load_config(model: str = "", path: str | Path | None = None, settings: Iterable[str] = ()) -> Config:
+    """default.yaml, then the model's own file if there is one, then `path`, then the parameters in the model's URI,
+    then `key=value` settings.
+
+    Raises:
+        ConfigError: an unknown key, a value of the wrong type, or a file that cannot be read.
+    """
+    merged: dict[str, Any] = {}
+    folder = configs()
+    name = model.removeprefix("zoo://").split("?")[0]
+    sources = [folder / "default.yaml", folder / f"{name}.yaml"]
+    if path is not None:
+        sources.append(_existing(Path(path), folder))
+    for source in sources:
+        if source.is_file():
+            _merge(merged, _read(source))
+    _merge(merged, {"model": {key: yaml.safe_load(value) for key, value in uri_parameters(model).items()}})
+    for setting in settings:
+        key, separator, text = setting.partition("=")
+        if not separator:
+            raise ConfigError(f"--set {setting}: write it as key=value, such as ppo.learning_rate=1e-4")
+        _merge(merged, _nested(key.strip().split("."), yaml.safe_load(text)))
+    config: Config = _build(Config, merged, "")
+    return config
+
+
+def _existing(path: Path, folder: Path) -> Path:
+    for candidate in (path, folder / path, folder / f"{path}.yaml"):
+        if candidate.is_file():
+            return candidate
+    shipped = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
+    raise ConfigError(f"--config {path}: no such file; {folder} has {shipped}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: not readable as YAML: {error}") from error
+    if content is not None and not isinstance(content, dict):
+        raise ConfigError(f"{path}: must hold a mapping of settings, not {type(content).__name__}")
+    return content or {}
+
+
+def _nested(keys: list[str], value: Any) -> dict[str, Any]:
+    for key in reversed(keys):
+        value = {key: value}
+    nested: dict[str, Any] = value
+    return nested
+
+
+def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    hints = get_type_hints(kind)
+    arguments = {}
+    for key, value in values.items():
+        place = f"{where}{key}"
+        if key not in hints:
+            close = difflib.get_close_matches(key, hints, n=1)
+            hint = f"; did you mean {where}{close[0]}?" if close else f"; there are {', '.join(hints)}"
+            raise ConfigError(f"there is no setting {place}{hint}")
+        arguments[key] = _convert(hints[key], value, place)
+    return kind(**arguments)
+
+
+def _convert(hint: Any, value: Any, place: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{place} is a group of settings: write {place}.name=value")
+        return _build(hint, value, f"{place}.")
+    origin = get_origin(hint)
+    if origin is UnionType:  # X | None
+        return None if value is None else _convert(get_args(hint)[0], value, place)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise ConfigError(f"{place} must be one of {', '.join(get_args(hint))}, not {value!r}")
+        return value
+    if origin is tuple and isinstance(value, (list, tuple)):
+        return tuple(_convert(get_args(hint)[0], item, place) for item in value)
+    if origin is not None and isinstance(value, Mapping):
+        return {str(k): _convert(get_args(hint)[1], v, f"{place}.{k}") for k, v in value.items()}
+    if hint is float and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except ValueError as error:
+            raise ConfigError(f"{place} must be a number, not {value!r}") from error
+    if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    raise ConfigError(f"{place} must be {getattr(hint, '__name__', hint)}, not {value!r}")
+
+
+def uri_parameters(model: str) -> dict[str, str]:
+    """The parameters in a zoo URI's query; none for files and bare names."""
+    return dict(parse_qsl(model.partition("?")[2], keep_blank_values=True)) if model.startswith("zoo://") else {}
+
+
+def model_uri(model: str, parameters: Mapping[str, int]) -> str:
+    """A model URI with zoo parameters added; a file's URI is returned unchanged.
+
+    Raises:
+        ConfigError: parameters for a model that comes from a file.
+    """
+    if model.endswith(".onnx") or model.startswith("file:"):
+        return model
+    base = model.removeprefix("zoo://").partition("?")[0]
+    known = {**uri_parameters(model), **{key: str(value) for key, value in parameters.items()}}
+    return f"zoo://{base}" + ("?" + "&".join(f"{k}={v}" for k, v in sorted(known.items())) if known else "")

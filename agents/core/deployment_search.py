@@ -1,0 +1,72 @@
+"""Deployment choices for searches that cannot see them: those with a cost model, and those on an e-graph."""
+
+from __future__ import annotations
+
+from agents.core.base import Search, Visit, action_of
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.rewriting.deployment_choices import deployment_choices
+
+MARGIN = 0.003
+"""A choice is kept where it gains more than this; less is noise."""
+RESERVED_APPLICATIONS = 14
+"""What searches with a limit on applications leave for this one: two rounds over all choices."""
+
+
+def search_deployment(
+    search: Search, start: Visit | None = None, margin: float = MARGIN, share: float = 1.0
+) -> Visit | None:
+    """Refuse or keep ONNX Runtime's optimisers one by one on the best measured graph, with what the budget has left.
+
+    Hill climbing by first improvement: a choice that gains more than `margin` is kept and the round goes on from
+    there; a whole round without a gain ends it. Refusing an optimiser that does nothing here is not tried. Graphs are
+    recorded in `search` with the actions that lead to them. Where the problem has no deployment choices
+    (`--fixed-deployment`), nothing happens.
+
+    Args:
+        search: the search that is about to conclude.
+        start: where to begin; the best measured graph by default.
+        margin: relative gain above which a choice is kept, by the lower ends of the intervals, and in turn with the
+            graph without it.
+        share: part of the seconds that the budget has left that this may take.
+
+    Returns:
+        The best visit reached: `start` itself where nothing gained; None where nothing was measured before.
+    """
+    best = search.best if start is None else start
+    if best is None or not search.problem.rewriter.deployment:
+        return best
+    tried, last = {best.graph.hash}, search.after(share)
+    gained = True
+    while gained and not search.exhausted and search.seconds < last:
+        gained = False
+        for label in [choice.label for choice in deployment_candidates(best.graph)]:
+            # What another choice made possible or impossible since the round began is told by the current graph.
+            candidate = next((c for c in deployment_candidates(best.graph) if c.label == label), None)
+            if candidate is None or search.exhausted or search.seconds >= last or _idle(search, candidate):
+                continue
+            graph = search.apply(candidate)
+            if graph is None or graph.hash in tried:
+                continue
+            tried.add(graph.hash)
+            actions = (*best.actions, action_of(candidate))
+            visit = Visit(graph, search.measure(graph, actions), actions)
+            # Most choices change nothing: only those that seem to gain are worth the seconds of a comparison.
+            if visit.latency.sure > best.latency.sure * (1.0 + margin) and search.beats(visit, best, margin):
+                best, gained = visit, True
+    return best
+
+
+def _idle(search: Search, candidate: Candidate) -> bool:
+    """Whether a candidate refuses optimisers of which none changes the graph."""
+    refused = candidate.disabled_optimizers - candidate.graph.disabled_optimizers
+    active = search.problem.active_optimizers(candidate.graph) if refused else None
+    return active is not None and not refused & active
+
+
+def deployment_candidates(graph: Graph) -> list[Candidate]:
+    """The deployment choices among `Rewriter.candidates`, without listing the others."""
+    return [
+        Candidate("deployment", graph, disabled_optimizers=names, label=label)
+        for label, names in deployment_choices(graph)
+    ]

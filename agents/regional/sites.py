@@ -1,0 +1,149 @@
+"""Where rewrites apply: the sites of a class, and a window around the usual one in which chains are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.core.base import Action, Search, action_of
+from agents.regional.roofline import estimated_seconds
+from graph_rewrite.ir.graph import Graph, edit_of
+from graph_rewrite.latency.windows.cut import shape_key, window
+from graph_rewrite.rewriting.candidates import Candidate, Site
+from graph_rewrite.rewriting.rewriter import Rewriter
+
+SEEN = 12
+"""Sites of a class, spread over the model, whose surroundings are compared for finding the usual ones."""
+MOST_SITES = 500
+"""Applications of a rule in one step of a whole graph; a rule that leaves its own match behind would never end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rewrite at all sites of a class. `class_key` is the same in a window and in the whole graph."""
+
+    class_key: str
+    rule: str
+    family: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """All sites of a class, the usual one first, and the window around that."""
+
+    sites: tuple[Site, ...]
+    window: Graph
+    key: str
+    """Equal for the same class in an alike window."""
+    seconds: float
+    """Guess of how long the window takes."""
+
+    @property
+    def touched(self) -> frozenset[int]:
+        """Nodes that the usual site removes."""
+        return frozenset(node.id for node in self.sites[0].removed)
+
+
+def spots(rewriter: Rewriter, graph: Graph, margin: int) -> Iterator[Spot]:
+    """One per class of sites, where its surroundings can be cut out."""
+    for sites in classes(rewriter, graph).values():
+        spot = _spot(graph, sites, margin)
+        if spot is not None:
+            yield spot
+
+
+def _spot(graph: Graph, sites: tuple[Site, ...], margin: int) -> Spot | None:
+    """The spot of a class with the window that most of its sites have: what is around the first layer of a network,
+    such as its embedding, makes steps possible that the others don't have."""
+    found: dict[str, list[tuple[Site, Graph]]] = {}
+    for site in sites[:: -(-len(sites) // SEEN)]:
+        try:
+            small = window(graph, _reach(graph, site), margin)
+        except ValueError:  # `NotCuttable`, or what the rewrite leads to is no valid graph
+            continue
+        found.setdefault(shape_key(small), []).append((site, small))
+    if not found:
+        return None
+    key, alike = max(found.items(), key=lambda entry: len(entry[1]))
+    usual, small = alike[0]
+    others = tuple(site for site in sites if site is not usual)
+    return Spot((usual, *others), small, f"{usual.class_key}:{key}", estimated_seconds(small, small.nodes))
+
+
+def _reach(graph: Graph, site: Site) -> frozenset[int]:
+    """Nodes that a rewrite matches, and where it looks farther than its match those that die with it, and those between
+    what it reads and the match."""
+    matched = frozenset(node.id for node in site.match.nodes)
+    near = {value for node in site.match.nodes for value in (*node.inputs, *node.outputs)}
+    far = site.region.externals() - near
+    if not far:
+        return matched
+    edit = edit_of(Candidate("site", graph, (site,)).apply())
+    reached = matched | _between(graph, far, matched)
+    return reached if edit is None else reached | edit[1].removed
+
+
+def _between(graph: Graph, far: set[int], matched: frozenset[int]) -> frozenset[int]:
+    """Nodes on paths from values to matched nodes."""
+    below, stack = set[int](), list(far)
+    last = max(graph.ranks[node] for node in matched)
+    while stack:
+        for node in graph.consumers.get(stack.pop(), ()):
+            if node not in below and graph.ranks[node] < last:
+                below.add(node)
+                stack.extend(graph.nodes[node].outputs)
+    above, stack = set[int](), [v for node in matched for v in graph.nodes[node].inputs if v is not None]
+    while stack:
+        node = graph.producer.get(stack.pop(), -1)
+        if node in below and node not in above:
+            above.add(node)
+            stack.extend(v for v in graph.nodes[node].inputs if v is not None)
+    return frozenset(above)
+
+
+def classes(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ...]]:
+    """Sites by class, in the order of the rules and along the graph."""
+    found: dict[str, list[Site]] = {}
+    for site in rewriter.sites(graph):
+        found.setdefault(site.class_key, []).append(site)
+    return {key: tuple(sites) for key, sites in found.items()}
+
+
+def enabled(rewriter: Rewriter, before: Graph, after: Graph) -> list[tuple[Site, ...]]:
+    """Classes of `after` with a site that `before` did not have."""
+    known = {site.key for site in rewriter.sites(before)}
+    return [group for group in classes(rewriter, after).values() if any(site.key not in known for site in group)]
+
+
+def apply_all(search: Search, graph: Graph, sites: tuple[Site, ...]) -> Graph | None:
+    """The graph with these sites rewritten, those left out that an earlier one took away; None where none is left."""
+    after = search.apply(Candidate("class" if len(sites) > 1 else "site", graph, sites))
+    return None if after is None or after.hash == graph.hash else after
+
+
+def take(
+    search: Search, graph: Graph, step: Step, near: frozenset[int]
+) -> tuple[Graph, tuple[Action, ...], frozenset[int]] | None:
+    """A step in a whole graph, by candidates that the problem offers there, at sites that match one of the nodes
+    `near`: those of the step's class first, then others of its rule, since what a rule does may change with what was
+    done next to it.
+
+    Returns:
+        The graph, the actions, and the nodes that they inserted; None where there is no site.
+    """
+    actions, inserted = list[Action](), set[int]()
+    while search.can_apply:
+        offered = search.problem.rewriter.candidates_by(graph, (step.rule,))
+        offered = [c for c in offered if any(n.id in near for site in c.sites for n in site.match.nodes)]
+        if not offered:
+            break
+        candidate = max(offered, key=lambda c: (c.site.class_key == step.class_key, c.count))
+        after = search.apply(candidate)
+        if after is None or (edit := edit_of(after)) is None or after.hash == graph.hash:
+            break
+        near = near & after.nodes.keys()
+        graph, actions = after, [*actions, action_of(candidate)]
+        inserted |= set(edit[1].inserted)
+        if len(actions) >= MOST_SITES:
+            break
+    return (graph, tuple(actions), frozenset(inserted)) if actions else None

@@ -1,0 +1,146 @@
+"""What people see: progress while it runs, tables at the end. All of it on standard error or a given console."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from agents.core.base import Search
+from agents.ppo.trainer import Progress as TrainingProgress
+
+EVERY = 30.0
+"""Seconds between lines of progress where the console is no terminal."""
+
+
+@contextmanager
+def training_display(console: Console, total: int) -> Iterator[Any]:
+    """A progress bar over timesteps; yields the callback that updates it."""
+    columns = (
+        SpinnerColumn(), TextColumn("training"), BarColumn(), TextColumn("{task.completed}/{task.total} steps"),
+        TextColumn("{task.fields[status]}"), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, refresh_per_second=2) as bar:
+        task, log = bar.add_task("training", total=total, status=""), _log(console)
+
+        def update(progress: TrainingProgress) -> None:
+            status = (
+                f"episode {progress.episodes}  reward {progress.mean_reward:+.2f}  best x{progress.best_speedup:.3f}"
+            )
+            bar.update(task, completed=progress.timesteps, status=status)
+            log(progress.seconds, f"  {progress.seconds:4.0f} s  step {progress.timesteps}/{total}  {status}")
+
+        yield update
+
+
+@contextmanager
+def search_display(console: Console, agent: str) -> Iterator[Any]:
+    """A line that tells how a search stands, in a file one every `EVERY` seconds; yields what updates it."""
+    with console.status(f"{agent}: searching") as status:
+        log = _log(console)
+
+        def update(search: Search) -> None:
+            best = search.best
+            speedup = 1.0 if best is None else best.latency.speedup
+            line = (
+                f"{agent}: {search.measurements}/{search.budget.measurements} measurements, "
+                f"{_applications(search)}{search.seconds:.0f}/{search.budget.seconds:.0f} s, best x{speedup:.3f}"
+            )
+            status.update(line)
+            log(search.seconds, line)
+
+        yield update
+
+
+def _log(console: Console) -> Callable[[float, str], None]:
+    """Prints a line with the seconds at which it holds, one every `EVERY` seconds, where the console is no terminal."""
+    shown = 0.0
+
+    def log(seconds: float, line: str) -> None:
+        nonlocal shown
+        if not console.is_terminal and seconds - shown >= EVERY:
+            shown = seconds
+            console.print(line, soft_wrap=True, markup=False)
+
+    return log
+
+
+def _applications(search: Search) -> str:
+    limit = search.budget.applications
+    return f"{search.applications} rewrites, " if limit is None else f"{search.applications}/{limit} rewrites, "
+
+
+def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
+    """A row per agent (and repeat): speed-up with its interval, latency, cost, check. Fits into 80 columns."""
+    table = _table(title, ("agent",), ("speed-up", "95% interval", "ms", "seconds", "measured", "error"))
+    for entry in results:
+        low, high = entry["speedup_ci95"]
+        table.add_row(
+            str(entry["agent"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", f"{entry['latency_ms']:.2f}",
+            f"{entry['seconds']:.1f}", str(entry["measurements"]), f"{entry['max_rel_error']:.1e}",
+        )  # fmt: skip
+    return table
+
+
+def deployment_table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """A row per agent (and repeat): size of the weights, estimated peak memory, and how the result is to be run."""
+    table = _table("size and deployment", ("agent", "refused optimisers"), ("weights MB", "peak MB"))
+    for entry in results:
+        refused = ", ".join(entry["deployment"]["disabled_optimizers"]) or "none"
+        table.add_row(str(entry["agent"]), refused, _grown(entry, "weights"), _grown(entry, "peak"))
+    return table
+
+
+def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+    """An empty table; where it is too wide, words are broken into lines and numbers stay whole."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for name in words:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _grown(entry: Mapping[str, Any], what: str) -> str:
+    """Megabytes after, and before where that is another number."""
+    memory = entry.get("memory")
+    if memory is None:
+        return "unknown"
+    before, after = (f"{memory[side][what] / 1e6:.1f}" for side in ("before", "after"))
+    return after if before == after else f"{after} (was {before})"
+
+
+def rules_table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """A row per agent (and repeat): what the sum of operators makes of the result, the rewrites that the search tried,
+    the different rules in the result and the sites they rewrote."""
+    numbers = ("end to end", "cost model", "rewrites tried", "rules applied", "sites")
+    table = _table("what the cost model says, and what was applied", ("agent",), numbers)
+    for entry in results:
+        modelled = entry.get("cost_model_speedup")
+        table.add_row(
+            str(entry["agent"]), f"x{entry['speedup']:.3f}", "unknown" if modelled is None else f"x{modelled:.3f}",
+            str(entry["applications"]), str(entry["rules_applied"]), str(sum(entry["rule_histogram"].values())),
+        )  # fmt: skip
+    return table
+
+
+def rewrites_table(entry: Mapping[str, Any]) -> Table:
+    """Which substitutions made a result, in order."""
+    table = Table(title=f"substitutions of {entry['agent']}", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("step", "rule", "sites", "what"):
+        numbers = name in ("step", "sites")
+        table.add_column(name, justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
+    for step, rewrite in enumerate(entry["rewrites"], 1):
+        table.add_row(str(step), rewrite["rule"], str(rewrite["sites"]), rewrite["description"])
+    return table
+
+
+def print_json(values: object) -> None:
+    """One JSON document on standard output, and nothing else."""
+    print(json.dumps(values))

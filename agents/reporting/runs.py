@@ -1,0 +1,102 @@
+"""Run folders: runs/<time>-<model>-<agent>/ with configuration, checkpoint, optimised model and result."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agents.core.base import OptimizationResult
+from agents.core.config import Config
+from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, sidecar_of
+from graph_rewrite.ir.memory import memory_of
+from graph_rewrite.onnx_files.saving import save
+from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.task.problem import Problem
+
+
+def new_run(root: Path, model: str, agent: str) -> Path:
+    """A fresh folder named by time, model and agent."""
+    root.mkdir(parents=True, exist_ok=True)
+    name = file_name(Path(model.removeprefix("zoo://").removeprefix("file:")).name.split("?")[0])
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{file_name(agent)}"[:200]
+    for suffix in ("", *(f"-{n}" for n in range(2, 100))):
+        folder = root / (stem + suffix)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(f"{root}: too many runs called {stem}")
+
+
+def file_name(text: str) -> str:
+    """A text, such as an agent with options, as part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)
+
+
+def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
+    """The full configuration and the command line, as YAML."""
+    replace_file(
+        folder / "config.yaml",
+        yaml.safe_dump({"command": command, "config": _plain(config.to_dict())}, sort_keys=False),
+    )
+
+
+def write_json(path: Path, values: object) -> None:
+    """JSON, written as a whole."""
+    replace_file(path, json.dumps(values, indent=2) + "\n")
+
+
+def write_optimized(result: OptimizationResult, problem: Problem, path: Path) -> Path:
+    """The optimised model with its deployment in `metadata_props` and in a JSON file beside it.
+
+    When the result is the original, the file is a copy of it, deployed plainly.
+    """
+    deployment = deployment_of(result.graph, problem.deployment)
+    text = json.dumps(deployment.to_json(), sort_keys=True)
+    save(result.graph, path, {METADATA_KEY: text})
+    replace_file(sidecar_of(path), text + "\n")
+    return path
+
+
+def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path | None) -> dict[str, Any]:
+    """One entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes."""
+    deployment = deployment_of(result.graph, problem.deployment)
+    return {
+        "agent": result.agent,
+        "speedup": result.latency.speedup,
+        "speedup_ci95": list(result.latency.ci95),
+        "latency_ms": result.latency.ms,
+        "seconds": round(result.seconds, 3),
+        "measurements": result.measurements,
+        "verified": result.verified,
+        "max_rel_error": result.max_rel_error,
+        "rewrites": [
+            {"rule": a.rule, "description": a.description, "sites": a.count, "key": a.key} for a in result.actions
+        ],
+        "deployment": deployment.to_json(),
+        "onnx_path": None if onnx_path is None else str(onnx_path),
+        "message": result.message,
+        "trajectory": [list(point) for point in result.trajectory],
+        "applications": result.applications,
+        "improvements": [asdict(point) for point in result.improvements],
+        "growth": [asdict(point) for point in result.growth],
+        "rule_histogram": result.rule_histogram,
+        "rules_applied": len(result.rule_histogram),
+        "memory": {
+            "before": asdict(memory_of(problem.model.original)),
+            "after": asdict(memory_of(result.graph)),
+        },
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

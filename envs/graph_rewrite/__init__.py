@@ -1,0 +1,1 @@
+"""TODO envs/graph_rewrite"""

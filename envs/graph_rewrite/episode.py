@@ -1,0 +1,167 @@
+"""One episode: the graph, what can be done to it, what was visited and measured. Knows nothing of Gymnasium."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.graph_rewrite.observation import Choices, Limits, Observation, choose, log_share, observe
+from envs.graph_rewrite.visited import VisitedGraphs
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.task.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What decides how an episode goes, beside the problem."""
+
+    horizon: int = 40
+    """Steps after which an episode is truncated."""
+    feedback_every: int = 5
+    """N of X-RLflow: steps from one measurement to the next."""
+    measure_last: bool = True
+    """Measure the last state of the episode, whatever `feedback_every` says."""
+    limits: Limits = field(default_factory=Limits)
+    full_meta_graph: bool = False
+    """Observe each candidate's whole graph."""
+
+    def __post_init__(self) -> None:
+        if self.horizon < 1 or self.feedback_every < 1:
+            raise ValueError(
+                f"horizon and feedback_every must be at least 1, got {self.horizon} and {self.feedback_every}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action that was taken."""
+
+    action: int
+    kind: Literal["site", "class", "deployment", "no-op", "illegal"]
+    key: str = ""
+    """Finds the candidate again in the graph before the step; empty for the No-Op and illegal actions."""
+    rule: str = ""
+    match: str = ""
+    """The candidate's description."""
+    sites: int = 0
+    failure: str = ""
+    """Empty, `build` where the candidate gives no valid graph, or the status of the failed measurement."""
+    latency: Latency | None = None
+    """What was measured after the step; None on steps without feedback."""
+    speedup: float = 1.0
+    """The last measured speed-up after the step."""
+
+
+@dataclass(slots=True)
+class Episode:
+    """Where an episode stands. `fork` gives an independent copy that shares graphs, which never change."""
+
+    problem: Problem
+    settings: Settings
+    graph: Graph
+    steps: list[Step] = field(default_factory=list)
+    since_feedback: int = 0
+    measured: Latency | None = None
+    """The last measurement."""
+    best_graph: Graph | None = None
+    """The fastest measured graph, where one is faster than the original."""
+    best_speedup: float = 1.0
+    visited: VisitedGraphs = field(default_factory=VisitedGraphs)
+    choices: Choices = field(init=False)
+    mask: NDArray[np.bool_] = field(init=False)
+    """bool [max_candidates + 1], which actions are legal; never changed in place."""
+
+    def __post_init__(self) -> None:
+        self._arrive(self.graph)
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """The candidates that can be chosen from, by action."""
+        return self.choices.candidates
+
+    @property
+    def speedup(self) -> float:
+        """The last measured speed-up; 1.0 before the first measurement."""
+        return 1.0 if self.measured is None else self.measured.speedup
+
+    @property
+    def terminated(self) -> bool:
+        """Ended by the No-Op, an illegal action or a failure, or because only the No-Op is left after a step."""
+        if not self.steps:
+            return False
+        last = self.steps[-1]
+        return last.kind in ("no-op", "illegal") or bool(last.failure) or not self.mask[:-1].any()
+
+    @property
+    def truncated(self) -> bool:
+        """Ended by the horizon."""
+        return len(self.steps) >= self.settings.horizon and not self.terminated
+
+    def fork(self) -> Self:
+        """An independent copy."""
+        twin = copy(self)
+        twin.steps, twin.visited = list(self.steps), self.visited.copy()
+        return twin
+
+    def advance(self, action: int, measure: Callable[[Graph], Latency]) -> Step:
+        """Take an action, legal or not, and measure where feedback is due."""
+        step = self._act(action)
+        self.steps.append(step)
+        over = self.terminated or self.truncated
+        due = self.since_feedback >= self.settings.feedback_every or (over and self.settings.measure_last)
+        latency = measure(self.graph) if due and not step.failure else None
+        if latency is not None:
+            self._record(latency)
+        failure = step.failure if latency is None or latency.ok else latency.status
+        self.steps[-1] = Step(
+            step.action, step.kind, step.key, step.rule, step.match, step.sites, failure, latency, self.speedup
+        )
+        return self.steps[-1]
+
+    def observe(self) -> Observation:
+        """The observation of the current state, freshly allocated."""
+        settings, choices = self.settings, self.choices
+        features = (
+            len(self.steps) / settings.horizon, self.since_feedback / settings.feedback_every, self.speedup,
+            self.best_speedup, log_share(choices.cut), log_share(len(choices.candidates)),
+            log_share(choices.graph.count), len(self.graph.disabled_optimizers) / 8,
+        )  # fmt: skip
+        return observe(choices, self.mask, features, settings.limits)
+
+    def _act(self, action: int) -> Step:
+        if not 0 <= action < len(self.mask) or not self.mask[action]:
+            return Step(action, "illegal")
+        if action == len(self.mask) - 1:
+            return Step(action, "no-op")
+        candidate = self.candidates[action]
+        failure = ""
+        try:
+            self._arrive(candidate.apply())
+            self.since_feedback += 1
+        except ValueError:
+            failure = "build"
+        return Step(
+            action, candidate.kind, candidate.key, candidate.rule, candidate.description, candidate.count, failure
+        )
+
+    def _record(self, latency: Latency) -> None:
+        self.measured, self.since_feedback = latency, 0
+        if latency.ok and latency.speedup > self.best_speedup:
+            self.best_graph, self.best_speedup = self.graph, latency.speedup
+
+    def _arrive(self, graph: Graph) -> None:
+        limits = self.settings.limits
+        found = self.problem.rewriter.candidates(graph)
+        choices = choose(graph, found, limits, self.settings.full_meta_graph)
+        self.visited.add(graph)
+        mask = np.zeros(limits.max_candidates + 1, dtype=np.bool_)
+        mask[-1] = True
+        mask[: len(choices.candidates)] = ~self.visited.lead_back(graph, choices.candidates, choices.footprints)
+        self.graph, self.choices, self.mask = graph, choices, mask

@@ -1,0 +1,144 @@
+"""What one rewrite changes, written down once per site and valid in every graph that the site occurs in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.features import DIGEST_MODULUS, NODES, SHAPES, node_record, node_records
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting.candidates import Candidate, Site
+
+PARTS = {"rows": 1, "inner": 3, "boundary": 3, "removed": 2}
+"""What a footprint lists, and of how many numbers each consists.
+
+rows: node rows, the head's, then those of the inserted nodes; inner: (source, target, shape row) of edges between
+inserted nodes, and from each of them to the head; boundary: (value id, target, shape row) of edges into the region;
+removed: (node id, shape row) of removed nodes.
+"""
+
+
+class Footprint(NamedTuple):
+    """A candidate's part of the meta-graph, in local numbers: 0 is its head, then come the inserted nodes.
+
+    Values and nodes of the graph are referred to by their ids, which stay the same while a site exists. Edges are
+    written flat, source, target and shape row one after another: arrays of one dimension are cheap to join.
+    """
+
+    numbers: NDArray[np.intp]
+    """`PARTS` one after another."""
+    counts: NDArray[np.intp]
+    """How many of each of them."""
+    change: NDArray[np.float64]
+    """Floating-point operations, and bytes read and written, by inserted nodes minus those by removed ones; inserted
+    nodes; removed nodes."""
+    digest: int = 0
+    """Sum of the inserted nodes' digests minus that of the removed ones, modulo 2**64."""
+    inserted: int = 0
+    """Nodes that the rewrite inserts: more than there are rows where a large region is shown by a summary."""
+    grown: int = 0
+    """The same less the nodes that it removes."""
+    wired: int = 0
+    """Edges that the rewrite adds: into the region and inside it, and one for each inserted node."""
+
+    def part(self, name: str) -> NDArray[np.intp]:
+        """One of `PARTS`, a row each."""
+        ends = np.cumsum(self.counts * WIDTHS)
+        place = list(PARTS).index(name)
+        return self.numbers[ends[place] - self.counts[place] * WIDTHS[place] : ends[place]].reshape(-1, WIDTHS[place])
+
+
+WIDTHS = np.array(list(PARTS.values()))
+SUMMARISED = 64
+"""Inserted nodes above which a region is shown by a summary. Winograd's algorithm in tiles of 4x4 inserts hundreds, so
+that a few of its candidates would fill an observation."""
+KINDS = 32
+"""Most rows of a summary."""
+
+
+def _written(
+    rows: Sequence[int], inner: Sequence[int], boundary: Sequence[int] = (), removed: Sequence[int] = (),
+    work: tuple[float, float] = (0.0, 0.0), inserted: int = 0, digest: int = 0, wired: int = 0,
+) -> Footprint:  # fmt: skip
+    numbers = np.array([*rows, *inner, *boundary, *removed], dtype=np.intp)
+    counts = np.array([len(rows), len(inner) // 3, len(boundary) // 3, len(removed) // 2], dtype=np.intp)
+    gone = len(removed) // 2
+    return Footprint(numbers, counts, np.array([*work, inserted, gone]), digest, inserted, inserted - gone, wired)
+
+
+NOTHING = _written((NODES.head,), ())
+"""Of a candidate that leaves the nodes as they are."""
+
+
+def footprint(candidate: Candidate) -> Footprint:
+    """The footprint of a candidate's representative site."""
+    return site_footprint(candidate.sites[0]) if candidate.sites else NOTHING
+
+
+def site_footprint(site: Site) -> Footprint:
+    """The footprint of a site; computed once."""
+    found: Footprint | None = site.memo.get("footprint")
+    if found is None:
+        found = site.memo["footprint"] = _site_footprint(site)
+    return found
+
+
+def graph_footprint(graph: Graph) -> Footprint:
+    """A whole graph under a head, as X-RLflow's meta-graph holds each candidate (section 3.3.2)."""
+    order, records = graph.order(), node_records(graph)
+    local = {value: i for i, node in enumerate(order, start=1) for value in node.outputs}
+    inner: list[int] = []
+    for i, node in enumerate(order, start=1):
+        _, values, shape_rows = records[node.id]
+        for value, shape in zip(values, shape_rows, strict=True):
+            if value in local:
+                inner += (local[value], i, shape)
+        inner += (i, 0, SHAPES.row(graph.types.get(node.outputs[0])))
+    return _written([NODES.head, *(records[node.id][0] for node in order)], inner, inserted=len(order))
+
+
+def _site_footprint(site: Site) -> Footprint:
+    rows = [NODES.head]
+    inner: list[int] = []
+    boundary: list[int] = []
+    removed: list[int] = []
+    for i, node in enumerate(site.region.nodes, start=1):
+        inputs = tuple(None if ref is None else (ref.type, ref.is_const) for ref in node.inputs)
+        rows.append(NODES.row(node, inputs, node.types))
+        for ref in node.inputs:
+            if ref is None or ref.is_const:
+                continue
+            if ref.external is not None:
+                boundary += (ref.external, i, SHAPES.row(ref.type))
+            else:
+                inner += (ref.node + 1, i, SHAPES.row(ref.type))
+        inner += (i, 0, SHAPES.row(node.types[0]))
+    graph = site.match.graph
+    for matched in site.removed:
+        removed += (matched.id, SHAPES.row(graph.types.get(matched.outputs[0])))
+    gone = [node_record(graph, matched)[0] for matched in site.removed]
+    added, taken = NODES.totals(rows), NODES.totals(gone)
+    inserted, wired = len(rows) - 1, (len(inner) + len(boundary)) // 3
+    if inserted > SUMMARISED:
+        rows, inner, boundary = _summary(rows, inner, boundary)
+    work, digest = (added[0] - taken[0], added[1] - taken[1]), (added[2] - taken[2]) % DIGEST_MODULUS
+    return _written(rows, inner, boundary, removed, work, inserted, digest, wired)
+
+
+def _summary(rows: list[int], inner: list[int], boundary: list[int]) -> tuple[list[int], list[int], list[int]]:
+    """A region by its kinds of nodes: equal rows (the same operator with the same features) become one, equal edges
+    one edge; of more than `KINDS` kinds the most frequent stay. Kinds are in the order in which they first occur."""
+    frequency = Counter(rows[1:])
+    place = {row: i for i, row in enumerate(frequency)}
+    kept = sorted(sorted(place, key=lambda row: (-frequency[row], place[row]))[:KINDS], key=place.__getitem__)
+    number = {row: i for i, row in enumerate(kept, start=1)}
+    local = [0, *(number.get(row, -1) for row in rows[1:])]
+    edges = dict.fromkeys((local[s], local[t], shape) for s, t, shape in zip(*[iter(inner)] * 3, strict=True))
+    inside = [edge for edge in edges if -1 not in edge[:2] and edge[0] != edge[1]]
+    entering = dict.fromkeys((value, local[t], shape) for value, t, shape in zip(*[iter(boundary)] * 3, strict=True))
+    entered = [edge for edge in entering if edge[1] != -1]
+    return [rows[0], *kept], [part for edge in inside for part in edge], [part for edge in entered for part in edge]

@@ -1,0 +1,278 @@
+"""The observation: X-RLflow's meta-graph (section 3.3.2) as a dictionary of padded arrays.
+
+The current graph's nodes come first, then, for each candidate, a head node and the nodes that its representative
+site would insert. Edges run along values: inside the current graph, from producers in the current graph into a region
+(nothing is copied), inside a region; and from every inserted and every removed node to the candidate's head. So the
+size is |graph| + sum of |region|, where a region of more than `footprint.SUMMARISED` nodes is shown by its kinds of
+nodes (`footprint`); with `whole_graphs` each candidate contributes its whole graph, as in the paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, REGION, SHAPES, node_records
+from envs.graph_rewrite.footprint import WIDTHS, Footprint, footprint, graph_footprint, site_footprint
+from envs.vocabulary import NO_OP, PADDING, operator_vocabulary, rule_indices, rule_vocabulary
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting.candidates import Candidate, Site
+from graph_rewrite.rewriting.listing import Candidates
+
+CANDIDATE_FEATURES = (
+    "sites", "site", "class", "deployment", "no_op", "removed", "inserted", "flops_change", "bytes_change", "legal",
+)  # fmt: skip
+"""Columns of `candidate_features`.
+
+sites: log2(number of sites) / 8; site, class, deployment, no_op: one-hot kind; removed, inserted: nodes of the
+representative site / 16; flops_change, bytes_change: what all sites together add (negative: save) relative to the
+current graph, within -1..1; legal: 1 where the mask allows the action.
+"""
+
+GLOBAL_FEATURES = (
+    "step", "since_feedback", "speedup", "best_speedup", "cut", "candidates", "nodes", "refused",
+)  # fmt: skip
+"""Entries of `globals`.
+
+step / horizon; steps since the last feedback / N; last measured and best measured speed-up; log2(1 + x) / 16 of the
+candidates that were cut, the candidates, the nodes of the current graph; number of refused runtime optimisers / 8.
+"""
+
+Observation = dict[str, NDArray[Any]]
+_KIND_COLUMNS = {kind: CANDIDATE_FEATURES.index(kind) for kind in ("site", "class", "deployment")}
+
+
+def feature_sizes() -> dict[str, int]:
+    """Widths of node, edge, candidate and global features."""
+    return {
+        "node": len(NODE_FEATURES),
+        "edge": EDGE_FEATURES,
+        "candidate": len(CANDIDATE_FEATURES),
+        "globals": len(GLOBAL_FEATURES),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The sizes that observations are padded to."""
+
+    max_candidates: int = 512
+    max_nodes: int = 4096
+    max_edges: int = 8192
+
+    def __post_init__(self) -> None:
+        for name in ("max_candidates", "max_nodes", "max_edges"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    def space(self) -> spaces.Dict:
+        """The observation space; the class docstring of `GraphRewriteEnv` explains its entries."""
+        actions, nodes, edges = self.max_candidates + 1, self.max_nodes, self.max_edges
+
+        def integers(low: int, high: int, *shape: int) -> spaces.Box:
+            return spaces.Box(low, high, shape, np.int32)
+
+        def numbers(low: float, *shape: int) -> spaces.Box:
+            return spaces.Box(low, np.inf, shape, np.float32)
+
+        return spaces.Dict(
+            {
+                "node_op": integers(0, len(operator_vocabulary()) - 1, nodes),
+                "node_features": numbers(0.0, nodes, len(NODE_FEATURES)),
+                "node_candidate": integers(-1, self.max_candidates, nodes),
+                "edge_index": integers(0, nodes - 1, 2, edges),
+                "edge_shape": numbers(0.0, edges, EDGE_FEATURES),
+                "candidate_rule": integers(0, len(rule_vocabulary()) - 1, actions),
+                "candidate_features": numbers(-1.0, actions, len(CANDIDATE_FEATURES)),
+                "globals": numbers(0.0, len(GLOBAL_FEATURES)),
+                "sizes": integers(0, max(nodes, edges, actions), 3),
+            }
+        )
+
+
+class GraphArrays:
+    """A graph's nodes in topological order, its edges, and where each value is produced."""
+
+    def __init__(self, graph: Graph) -> None:
+        order, records = graph.order(), node_records(graph)
+        found = [records[node.id] for node in order]
+        self.count = len(order)
+        position = np.arange(self.count, dtype=np.int32)
+        self.rows = np.fromiter((record[0] for record in found), np.intp, self.count)
+        self.node_at = np.full(graph.next_id, -1, dtype=np.int32)
+        self.node_at[_flat([node.id] for node in order)] = position
+        self.producer_at = np.full(graph.next_id, -1, dtype=np.int32)
+        outputs = [node.outputs for node in order]
+        self.producer_at[_flat(outputs)] = np.repeat(position, _lengths(outputs))
+        inputs = [record[1] for record in found]
+        sources, targets = self.producer_at[_flat(inputs)], np.repeat(position, _lengths(inputs))
+        produced = sources >= 0
+        self.edges = (sources[produced], targets[produced], _flat(record[2] for record in found)[produced])
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The candidates that an observation holds, and how many were cut because they did not fit."""
+
+    graph: GraphArrays
+    candidates: Candidates
+    footprints: Sequence[Footprint]
+    """Of the representative sites."""
+    parts: Sequence[Footprint]
+    """What each candidate contributes to the meta-graph; `footprints` unless whole graphs are observed."""
+    counts: NDArray[np.intp]
+    """`Footprint.counts` of `parts`, [candidates, 4]."""
+    sites: NDArray[np.intp]
+    """Number of sites per candidate."""
+    cut: int
+
+
+def choose(graph: Graph, candidates: Candidates, limits: Limits, whole_graphs: bool = False) -> Choices:
+    """The candidates that fit the limits, in their order: what is over is cut from the end.
+
+    Candidates that could make the graph itself outgrow the limits are cut as well, wherever they stand.
+
+    Raises:
+        ValueError: the graph by itself does not fit.
+    """
+    arrays = GraphArrays(graph)
+    nodes, edges = arrays.count, len(arrays.edges[0])
+    if nodes > limits.max_nodes or edges > limits.max_edges:
+        raise ValueError(
+            f"the graph has {nodes} nodes and {edges} edges, more than max_nodes={limits.max_nodes} or "
+            f"max_edges={limits.max_edges}; give the environment larger ones"
+        )
+    head, tail, footprints = _fitting(candidates, nodes, edges, limits)
+    fitting = Candidates(graph, head, tail)
+    parts = [graph_footprint(candidate.apply()) for candidate in fitting] if whole_graphs else footprints
+    counts = _joined([part.counts for part in parts], 4)
+    # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
+    room = (nodes + np.cumsum(counts[:, 0]) <= limits.max_nodes) & (
+        edges + np.cumsum(counts[:, 1:].sum(axis=1)) <= limits.max_edges
+    )
+    kept = int(room.sum())
+    if kept < len(fitting):
+        fitting = Candidates(graph, head[:kept], tail[: max(0, kept - len(head))])
+    sites = np.ones(kept, dtype=np.intp)
+    sites[: len(fitting.head)] = [candidate.count for candidate in fitting.head]
+    return Choices(
+        arrays, fitting, footprints[:kept], parts[:kept], counts[:kept], sites, len(candidates) - kept
+    )  # fmt: skip
+
+
+def _fitting(
+    found: Candidates, nodes: int, edges: int, limits: Limits
+) -> tuple[list[Candidate], list[Site], list[Footprint]]:
+    """The first candidates after which the graph still fits, as many as an observation holds, and the footprints of
+    both kinds."""
+    most_nodes, most_edges = limits.max_nodes - nodes, limits.max_edges - edges
+
+    def fits(mark: Footprint, sites: int) -> bool:
+        return sites * mark.grown <= most_nodes and sites * mark.wired <= most_edges
+
+    head = [candidate for candidate in found.head if fits(footprint(candidate), candidate.count)]
+    head = head[: limits.max_candidates]
+    marks, tail, room = [*map(footprint, head)], list[Site](), limits.max_candidates - len(head)
+    for site in found.sites:
+        if len(tail) == room:
+            break
+        mark = site_footprint(site)
+        if fits(mark, 1):
+            tail.append(site)
+            marks.append(mark)
+    return head, tail, marks
+
+
+def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits) -> Observation:
+    """The padded observation; freshly allocated, so the caller may keep or change it."""
+    graph, parts = choices.graph, choices.parts
+    sizes = choices.counts[:, 0]
+    starts = graph.count + np.cumsum(sizes) - sizes
+    added, *edges = _parts(choices)
+    rows = np.concatenate([graph.rows, added[:, 0]])
+    owner = np.repeat(np.arange(len(parts) + 1), np.concatenate([[graph.count], sizes]))
+    features = NODES.features[rows]
+    features[graph.count :, REGION] = 1.0
+    sources, targets, shapes = _all_edges(choices, starts, *edges)
+    rules = [*rule_indices(choices.candidates.rules), *[PADDING] * (limits.max_candidates - len(parts)), NO_OP]
+    return {
+        "node_op": _padded(NODES.operators[rows], limits.max_nodes),
+        "node_features": _padded(features, limits.max_nodes),
+        "node_candidate": _padded(owner.astype(np.int32), limits.max_nodes, fill=-1),
+        "edge_index": np.stack([_padded(end.astype(np.int32), limits.max_edges) for end in (sources, targets)]),
+        "edge_shape": _padded(SHAPES.rows[shapes], limits.max_edges),
+        "candidate_rule": np.array(rules, dtype=np.int32),
+        "candidate_features": _candidate_features(choices, mask),
+        "globals": np.array(global_features, dtype=np.float32),
+        "sizes": np.array([len(rows), len(sources), len(parts)], dtype=np.int32),
+    }
+
+
+def log_share(count: int) -> float:
+    """A count as a feature: log2(1 + count) / 16."""
+    return math.log2(1 + count) / 16
+
+
+def _parts(choices: Choices) -> list[NDArray[np.intp]]:
+    """Each of `footprint.PARTS` of all candidates."""
+    numbers = _joined([part.numbers for part in choices.parts], 1)[:, 0]
+    kinds = np.repeat(np.tile(np.arange(len(WIDTHS)), len(choices.parts)), (choices.counts * WIDTHS).reshape(-1))
+    return [numbers[kinds == kind].reshape(-1, width) for kind, width in enumerate(WIDTHS)]
+
+
+def _all_edges(
+    choices: Choices, starts: NDArray[np.intp], inner: NDArray[np.intp], boundary: NDArray[np.intp],
+    removed: NDArray[np.intp],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:  # fmt: skip
+    """Sources, targets and shape rows of all edges: of the graph, inside regions, into regions, from removed nodes."""
+    graph = choices.graph
+    inner_start, boundary_start, head = (np.repeat(starts, choices.counts[:, column]) for column in (1, 2, 3))
+    outside = graph.producer_at[boundary[:, 0]]
+    produced = outside >= 0
+    sources = (graph.edges[0], inner[:, 0] + inner_start, outside[produced], graph.node_at[removed[:, 0]])
+    targets = (graph.edges[1], inner[:, 1] + inner_start, (boundary[:, 1] + boundary_start)[produced], head)
+    shapes = (graph.edges[2], inner[:, 2], boundary[produced, 2], removed[:, 1])
+    return np.concatenate(sources), np.concatenate(targets), np.concatenate(shapes)
+
+
+def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    marks, count = choices.footprints, len(choices.footprints)
+    kinds = np.full(count, _KIND_COLUMNS["site"], dtype=np.intp)
+    kinds[: len(choices.candidates.head)] = [_KIND_COLUMNS[candidate.kind] for candidate in choices.candidates.head]
+    change = _joined([mark.change for mark in marks], 4)
+    work = NODES.work[choices.graph.rows].sum(axis=0)
+    features = np.zeros((len(mask), len(CANDIDATE_FEATURES)), dtype=np.float32)
+    features[:count, 0] = np.log2(choices.sites) / 8
+    features[np.arange(count), kinds] = 1.0
+    features[:count, 5] = change[:, 3] / 16
+    features[:count, 6] = change[:, 2] / 16
+    features[:count, 7:9] = np.clip(change[:, :2] * choices.sites[:, None] / np.maximum(work, 1.0), -1.0, 1.0)
+    features[-1, 4] = 1.0
+    features[:, 9] = mask
+    return features
+
+
+def _joined(parts: Sequence[NDArray[Any]], columns: int) -> NDArray[Any]:
+    """Flat arrays, one after another, as rows of a matrix."""
+    return np.concatenate(parts).reshape(-1, columns) if parts else np.zeros((0, columns), dtype=np.intp)
+
+
+def _flat(parts: Iterable[Iterable[int]]) -> NDArray[np.intp]:
+    return np.fromiter(chain.from_iterable(parts), np.intp)
+
+
+def _lengths(parts: Sequence[Sequence[int]]) -> NDArray[np.intp]:
+    return np.fromiter(map(len, parts), np.intp, len(parts))
+
+
+def _padded(data: NDArray[Any], length: int, fill: int = 0) -> NDArray[Any]:
+    padded = np.full((length, *data.shape[1:]), fill, dtype=data.dtype)
+    padded[: len(data)] = data
+    return padded

@@ -1,0 +1,71 @@
+"""The operators of a graph, as `OperatorCostMeter` takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.graph import AttrValue, Graph, Node, RawAttr, TensorType
+from graph_rewrite.latency import Measurable, OperatorSpec
+from graph_rewrite.latency.operator_spec import ValueType
+
+VALUES_MATTER = 64
+"""Constants of integers up to this many elements are shapes, axes and indices: their values go into the operator."""
+
+
+def operators_of(graph: Measurable) -> Iterator[OperatorSpec]:
+    """A spec per node, in topological order; opaque nodes and values without a static type are left out, as they
+    cannot be timed alone.
+
+    Raises:
+        TypeError: `graph` is not a `Graph`.
+    """
+    if not isinstance(graph, Graph):
+        raise TypeError(f"only the operators of a Graph are known, not those of {type(graph).__name__}")
+    yield from filter(None, (operator_of(graph, node) for node in graph.order()))
+
+
+def operator_of(graph: Graph, node: Node) -> OperatorSpec | None:
+    """One node's operator; None where it cannot be timed alone."""
+    types = [None if value is None else graph.types[value] for value in (*node.inputs, *node.outputs)]
+    if node.opaque or any(
+        t is None and v is not None for t, v in zip(types, (*node.inputs, *node.outputs), strict=True)
+    ):
+        return None
+    constants = {i: graph.constants[v] for i, v in enumerate(node.inputs) if v is not None and v in graph.constants}
+    inputs, outputs = types[: len(node.inputs)], types[len(node.inputs) :]
+    return spec_of(node.op, node.domain, node.attrs, inputs, outputs, constants, graph.opset)
+
+
+def spec_of(
+    op: str,
+    domain: str,
+    attrs: Mapping[str, AttrValue],
+    inputs: Sequence[TensorType | None],
+    outputs: Sequence[TensorType | None],
+    constants: Mapping[int, Constant],
+    opset: int,
+) -> OperatorSpec:
+    """One operator as it is timed alone, by the types of its inputs and outputs (None where one is left out) and the
+    inputs that are constants."""
+    return OperatorSpec(
+        op, domain, {name: _attribute(value) for name, value in attrs.items()},
+        tuple(map(_value_type, inputs)), tuple(map(_value_type, outputs)),
+        {i: constant.numpy() if is_shape_like(constant) else None for i, constant in constants.items()},
+        opset if domain == "" else 1,
+    )  # fmt: skip
+
+
+def _attribute(value: AttrValue) -> object:
+    if isinstance(value, Constant):
+        return value.numpy()
+    return value.proto() if isinstance(value, RawAttr) else value
+
+
+def _value_type(type: TensorType | None) -> ValueType | None:
+    return None if type is None else (type.dtype, type.shape)
+
+
+def is_shape_like(constant: Constant) -> bool:
+    """Whether the values of a constant go into the operator that reads it."""
+    return constant.type.size <= VALUES_MATTER and constant.numpy().dtype.kind in "iub"

@@ -1,0 +1,254 @@
+"""Cutting what differs between two graphs out of both, with a margin of neighbours, as two small models.
+
+Graphs of one search share their nodes: `Candidate.apply` keeps what it does not change. So what differs is known by
+identity, in time proportional to the graphs' size and without comparing any weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.graph import Graph, Node, TensorType, application_hash, consumers_of, digest
+from graph_rewrite.latency.windows.thin import thin
+
+MARGIN = 3
+"""Neighbours in each direction that a cut keeps, so that ONNX Runtime fuses across the border as in the whole model."""
+
+_LARGE = 16
+HEAVY = frozenset(
+    {
+        "Attention", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "Einsum", "GRU", "Gemm", "LSTM", "MatMul",
+        "MatMulInteger", "QLinearConv", "QLinearMatMul", "RNN",
+    }
+)  # fmt: skip
+"""Operators at which a margin ends. Next to a change they are kept, for a fusion may take them in, but not what lies
+behind them; elsewhere they are left out, for each costs more than most differences and its noise would hide them."""
+
+
+class NotCuttable(ValueError):
+    """The difference of two graphs cannot be timed apart from the rest; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A region before and after, as models with the same inputs, and the number of places that are alike.
+
+    `key` is equal for alike places: the same operators on the same shapes, whatever the weights.
+    """
+
+    before: Graph
+    after: Graph
+    count: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Ids of nodes that belong together: those only the graph before has, and those only the graph after has."""
+
+    before: frozenset[int]
+    after: frozenset[int]
+
+
+def cuts(before: Graph, after: Graph, margin: int = MARGIN) -> list[Cut]:
+    """The regions in which two graphs differ, one of each kind with its count; none where they do not differ.
+
+    Raises:
+        NotCuttable: the graphs refuse different optimisers of ONNX Runtime, which acts on the whole model; they have
+            no nodes in common; or a region has values of unknown type, subgraphs, or initializers that a caller may
+            override.
+    """
+    if before.disabled_optimizers != after.disabled_optimizers:
+        names = ", ".join(sorted(before.disabled_optimizers ^ after.disabled_optimizers))
+        raise NotCuttable(f"a deployment choice acts on the whole model: {names}")
+    if before.opset != after.opset:
+        raise NotCuttable(f"the graphs have different operator sets, {before.opset} and {after.opset}")
+    found: dict[str, Cut] = {}
+    for change in _changes(before, after):
+        cut = _cut(before, after, change, _margin(before, after, change, margin))
+        known = found.get(cut.key)
+        found[cut.key] = cut if known is None else Cut(known.before, known.after, known.count + 1, cut.key)
+    return list(found.values())
+
+
+def _changes(before: Graph, after: Graph) -> Iterator[_Change]:
+    """Nodes that are not the same object in both graphs, in groups that no shared node separates."""
+    old = {n for n, node in before.nodes.items() if after.nodes.get(n) is not node}
+    new = {n for n, node in after.nodes.items() if before.nodes.get(n) is not node}
+    if len(old) == len(before.nodes):
+        raise NotCuttable("the graphs share no nodes: all of the graph changed, or neither was made from the other")
+    groups = _Groups()
+    for graph, ids in ((before, old), (after, new)):
+        for node_id in ids:
+            # A node that was only rewired has one id in both graphs; a replaced root is one value of two producers.
+            groups.join(("node", node_id), *(("value", value) for value in graph.nodes[node_id].outputs))
+            for value in graph.nodes[node_id].inputs:
+                if value is not None and graph.producer.get(value) in ids:
+                    groups.join(("node", node_id), ("value", value))
+    parts: dict[tuple[str, int], tuple[set[int], set[int]]] = {}
+    for side, ids in enumerate((old, new)):
+        for node_id in sorted(ids):
+            parts.setdefault(groups.root(("node", node_id)), (set(), set()))[side].add(node_id)
+    for removed, inserted in parts.values():
+        yield _Change(frozenset(removed), frozenset(inserted))
+
+
+class _Groups:
+    """Union-find over nodes and values."""
+
+    def __init__(self) -> None:
+        self._parent: dict[tuple[str, int], tuple[str, int]] = {}
+
+    def root(self, item: tuple[str, int]) -> tuple[str, int]:
+        self._parent.setdefault(item, item)
+        while self._parent[item] != item:
+            self._parent[item] = item = self._parent[self._parent[item]]
+        return item
+
+    def join(self, first: tuple[str, int], *others: tuple[str, int]) -> None:
+        for other in others:
+            self._parent[self.root(other)] = self.root(first)
+
+
+def _margin(before: Graph, after: Graph, change: _Change, steps: int) -> frozenset[int]:
+    """Shared nodes within `steps` of a change in either graph; heavy ones only next to it, and none behind them."""
+    near = {node for graph, ids in ((before, change.before), (after, change.after)) for node in _around(graph, ids)}
+    found: set[int] = set()
+    # Where a side has nothing of its own, as where nodes are only removed, it needs a neighbour to be a model.
+    for step in range(steps if change.before and change.after else max(steps, 1)):
+        # Changed nodes of other regions are no one's margin: they would be counted twice.
+        new = {n for n in near - found if n in before.nodes and after.nodes.get(n) is before.nodes[n]}
+        new = {n for n in new if not before.nodes[n].opaque and _is_typed(before, before.nodes[n])}
+        new = {n for n in new if step == 0 or before.nodes[n].op not in HEAVY}
+        found |= new
+        passable = [n for n in new if before.nodes[n].op not in HEAVY]
+        near = {node for graph in (before, after) for node in _around(graph, passable)}
+    return frozenset(found)
+
+
+def _around(graph: Graph, ids: Iterable[int]) -> Iterator[int]:
+    for node_id in ids:
+        node = graph.nodes[node_id]
+        yield from (graph.producer[value] for value in node.inputs if value is not None and value in graph.producer)
+        yield from (reader for value in node.outputs for reader in graph.consumers.get(value, ()))
+
+
+def _is_typed(graph: Graph, node: Node) -> bool:
+    values = (*node.inputs, *node.outputs)
+    return all(v is None or (graph.types.get(v) is not None and v not in graph.stored) for v in values)
+
+
+def _cut(before: Graph, after: Graph, change: _Change, margin: frozenset[int]) -> Cut:
+    sides = (before, change.before | margin), (after, change.after | margin)
+    inputs: dict[int, TensorType] = {}
+    for graph, ids in sides:
+        if not ids:
+            raise NotCuttable("nothing is left of a region, and it has no neighbours to be timed with")
+        for node in map(graph.nodes.__getitem__, ids):
+            if node.captures or not _is_typed(graph, node):
+                raise NotCuttable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
+        # Sorted along the graph, so that alike regions get their inputs in the same order.
+        inputs |= _read_from_outside(graph, sorted(ids, key=lambda n, graph=graph: (graph.ranks[n], n)))  # type: ignore[misc]
+    small = thin(*(extract(graph, ids, inputs) for graph, ids in sides))
+    return Cut(*small, 1, digest(*map(shape_key, small)))
+
+
+def window(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Graph:
+    """The nodes `ids` and what surrounds them, as a model of its own in which rewrites can be tried out.
+
+    Unlike a cut, it takes in heavy readers wherever they are met, since they decide in which layout a result is wanted
+    and may take in what a rewrite leaves behind. Heavy producers are taken in only next to `ids`, and what lies behind
+    either stays out. Nodes and values keep their ids.
+
+    Raises:
+        NotCuttable: one of the nodes has a subgraph, values of unknown type or an overridable initializer.
+    """
+    found = set(ids)
+    light = set(found)
+    for step in range(margin):
+        above = {graph.producer[v] for n in light for v in graph.nodes[n].inputs if v in graph.producer}
+        if step > 0:
+            above = {n for n in above if graph.nodes[n].op not in HEAVY}
+        below = {reader for n in light for v in graph.nodes[n].outputs for reader in graph.consumers.get(v, ())}
+        near = (above | below) - found
+        near = {n for n in near if not graph.nodes[n].opaque and _is_typed(graph, graph.nodes[n])}
+        found |= near
+        light = {n for n in near if graph.nodes[n].op not in HEAVY}
+    for node in map(graph.nodes.__getitem__, found):
+        if node.captures or not _is_typed(graph, node):
+            raise NotCuttable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
+    in_order = sorted(found, key=lambda n: (graph.ranks[n], n))
+    return extract(graph, found, _read_from_outside(graph, in_order))
+
+
+def _read_from_outside(graph: Graph, ids: Iterable[int]) -> dict[int, TensorType]:
+    inside = frozenset(ids)
+    found: dict[int, TensorType] = {}
+    for node_id in ids:
+        for value in graph.nodes[node_id].inputs:
+            if value is not None and value not in graph.constants and graph.producer.get(value) not in inside:
+                type = graph.types[value]
+                assert type is not None  # what is not typed was refused before
+                found[value] = type
+    return found
+
+
+def extract(graph: Graph, ids: Iterable[int], inputs: Mapping[int, TensorType]) -> Graph:
+    """The nodes `ids` as a graph of their own that reads `inputs` and gives every value that is needed elsewhere.
+
+    Raises:
+        NotCuttable: nothing outside needs any of their results.
+    """
+    nodes = {n: graph.nodes[n] for n in sorted(ids)}
+    producer = {value: n for n, node in nodes.items() for value in node.outputs}
+    consumers = consumers_of(nodes.values())
+    wanted = graph.roots()
+    needed = [v for v in producer if v in wanted or any(c not in nodes for c in graph.consumers.get(v, ()))]
+    if not needed:
+        raise NotCuttable("nothing outside a region needs its results")
+    constants: dict[int, Constant] = {v: graph.constants[v] for v in consumers if v in graph.constants}
+    types: dict[int, TensorType | None] = {v: graph.types[v] for v in (*producer, *constants)}
+    names = {value: f"value_{value}" for value in (*inputs, *needed)}
+    return Graph(
+        nodes, {**types, **inputs}, constants, producer, consumers, {n: graph.ranks[n] for n in nodes}, tuple(inputs),
+        tuple(needed), names, tuple(names[value] for value in needed), {}, _header(graph, names, inputs, needed),
+        graph.opset, graph.next_id, graph.disabled_optimizers,
+    )  # fmt: skip
+
+
+def _header(
+    graph: Graph, names: Mapping[int, str], inputs: Mapping[int, TensorType], outputs: Iterable[int]
+) -> onnx.ModelProto:
+    header = onnx.ModelProto()
+    header.CopyFrom(graph.header)
+    header.ClearField("graph")
+    header.ClearField("metadata_props")
+    header.graph.name = "region"
+    # Types are declared when the graph is written.
+    header.graph.input.extend(onnx.ValueInfoProto(name=names[value]) for value in inputs)
+    header.graph.output.extend(onnx.ValueInfoProto(name=names[value]) for value in outputs)
+    return header
+
+
+def shape_key(graph: Graph) -> str:
+    """A digest like `Graph.hash` in which large floating-point constants count by type: weights don't change times."""
+    keys = {value: f"in{i}:{graph.types[value]}" for i, value in enumerate(graph.inputs)}
+    keys |= {value: _constant_key(constant) for value, constant in graph.constants.items()}
+    found = []
+    for node in graph.order():
+        key = application_hash(node.signature, len(node.outputs), ("-" if v is None else keys[v] for v in node.inputs))
+        found.append(key)
+        keys |= {value: f"{key}:{i}" for i, value in enumerate(node.outputs)}
+    return digest(*sorted(found), "outputs", *sorted(keys[value] for value in graph.outputs))
+
+
+def _constant_key(constant: Constant) -> str:
+    type = constant.type
+    is_weight = type.size > _LARGE and type.dtype in (
+        onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16,
+    )  # fmt: skip
+    return str(type) if is_weight else constant.digest

@@ -1,0 +1,35 @@
+"""Models that ONNX Runtime makes the same of: timing them in turn would only tell what noise is.
+
+Its optimisers undo much of what rules do (transposes that cancel, forms of one activation), as far as a deployment lets
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from graph_rewrite.latency.client import WorkerClient, WorkerFailure
+from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.latency.windows.cut import shape_key
+from graph_rewrite.onnx_files.external_data import ModelLoadError
+from graph_rewrite.onnx_files.loading import load
+
+
+def run_alike(worker: WorkerClient, paths: Iterable[Path], deployment: Deployment) -> bool:
+    """Whether the same operators on the same shapes run for all of these models, whatever their weights. False where
+    that cannot be told."""
+    keys = {_optimised_key(worker, path, deployment) for path in paths}
+    return len(keys) == 1 and None not in keys
+
+
+def _optimised_key(worker: WorkerClient, path: Path, deployment: Deployment) -> str | None:
+    written = path.with_suffix(".optimised.onnx")
+    candidate = {"path": str(path), "deployment": deployment.to_json()}
+    try:
+        reply = worker.request({"kind": "optimised", "candidate": candidate, "written": str(written)})
+        return shape_key(load(written)) if reply["status"] == "ok" else None
+    except (WorkerFailure, ModelLoadError, OSError):
+        return None
+    finally:
+        written.unlink(missing_ok=True)

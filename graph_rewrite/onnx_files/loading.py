@@ -1,0 +1,265 @@
+"""ONNX -> Graph, lossless: what the graph does not model is kept bit by bit for `onnx_save` to write back."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto
+
+from graph_rewrite.ir.constants import Constant, from_tensor
+from graph_rewrite.ir.graph import AttrValue, Graph, Node, RawAttr, TensorType, consumers_of, digest, topological_ranks
+from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensor, inline_nested, is_external
+from graph_rewrite.onnx_files.subgraphs import captured_names, opaque_signature
+from graph_rewrite.operators.inference import TypeInferenceError, infer
+
+__all__ = ["ModelLoadError", "infer_types", "load", "static_type"]
+
+DEFAULT_OPSET = 23
+"""Assumed where a model imports no standard operators; any is right, since it uses none."""
+
+_PLAIN = (
+    AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING,
+    AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS,
+)  # fmt: skip
+
+
+def load(
+    source: str | os.PathLike[str] | onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> Graph:
+    """Read an ONNX model. Weights beside the file stay there and are memory-mapped; nothing reads them before they are
+    needed. The file must not be changed in place while the graph is in use.
+
+    `shapes` fixes the shapes of inputs by name, for models with symbolic dimensions. External data of a ModelProto is
+    looked for in the working directory.
+
+    Raises:
+        ModelLoadError: no such file, not an ONNX model, truncated, or external data missing or out of reach.
+    """
+    if isinstance(source, onnx.ModelProto):
+        model, folder, label = onnx.ModelProto(), Path(), "the model"
+        model.CopyFrom(source)
+    else:
+        model, folder, label = _read(Path(source)), Path(os.path.abspath(source)).parent, os.fspath(source)
+    if not model.HasField("graph"):
+        raise ModelLoadError(f"{label}: holds no graph; is it an ONNX model, and complete?")
+    if not model.opset_import and model.ir_version >= 3:
+        raise ModelLoadError(f"{label}: names no operator set (opset_import); is the file complete?")
+    for tensor in model.graph.initializer:
+        check_tensor(tensor, folder, label)
+    inline_nested(model, folder, label)
+    try:
+        return _Loader(model, folder, shapes or {}, label).graph()
+    except ModelLoadError:
+        raise
+    except (ValueError, KeyError) as error:
+        message = f"{label}: not a valid ONNX model: {error}; onnx.checker.check_model may tell more"
+        raise ModelLoadError(message) from error
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ModelLoadError(f"{path}: no such file") from error
+    except OSError as error:
+        raise ModelLoadError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not content:
+        raise ModelLoadError(f"{path}: the file is empty; export or download the model again")
+    try:
+        model: onnx.ModelProto = onnx.ModelProto.FromString(content)
+    except DecodeError as error:
+        raise ModelLoadError(
+            f"{path}: not an ONNX model, or a truncated one ({len(content)} bytes; {error});"
+            " compare its size with the original, or export it again"
+        ) from error
+    return model
+
+
+class _Loader:
+    def __init__(self, model: onnx.ModelProto, folder: Path, shapes: Mapping[str, tuple[int, ...]], label: str) -> None:
+        self._model, self._folder, self._shapes, self._label = model, folder, dict(shapes), label
+        self._functions = {(_domain(f.domain), f.name) for f in model.functions}
+        self._bodies = digest(*sorted(repr(f.SerializeToString(deterministic=True)) for f in model.functions))
+        self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._types: dict[int, TensorType | None] = {}
+        self._constants: dict[int, Constant] = {}
+        self._stored: dict[int, Constant] = {}
+        default = DEFAULT_OPSET if model.opset_import else 1
+        self._opset = next((o.version for o in model.opset_import if _domain(o.domain) == ""), default)
+
+    def graph(self) -> Graph:
+        proto = self._model.graph
+        declared = {info.name for info in proto.input}
+        self._check_shapes({info.name: info for info in proto.input})
+        inputs = tuple(self._value(info.name, self._input_type(info)) for info in proto.input)
+        self._initializers(declared)
+        nodes = {i: self._node(i, node) for i, node in enumerate(proto.node)}
+        outputs = tuple(self._value(info.name) for info in proto.output)
+        producer: dict[int, int] = {}
+        for node in nodes.values():
+            for value in node.outputs:
+                if value in producer or value in self._constants or value in inputs:
+                    raise ModelLoadError(f"{self._label}: value {self._names[value]!r} is defined twice")
+                producer[value] = node.id
+        graph = Graph(
+            nodes, self._types, self._constants, producer, consumers_of(nodes.values()), {}, inputs,
+            outputs, self._names, tuple(info.name for info in proto.output), self._stored, self._header(),
+            self._opset, max(len(nodes), len(self._ids)),
+        )  # fmt: skip
+        self._check_defined(graph)
+        graph.ranks = topological_ranks(graph)
+        infer_types(graph, {} if self._shapes else self._declared_types())
+        return graph
+
+    def _check_shapes(self, inputs: Mapping[str, onnx.ValueInfoProto]) -> None:
+        for name, shape in self._shapes.items():
+            if name not in inputs:
+                raise ModelLoadError(f"{self._label}: there is no input {name!r}; the inputs are {', '.join(inputs)}")
+            tensor = inputs[name].type.tensor_type
+            if not inputs[name].type.HasField("tensor_type") or any(dim < 0 for dim in shape):
+                raise ModelLoadError(f"{self._label}: input {name!r} cannot be given the shape {list(shape)}")
+            declared = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+            fits = len(declared) == len(shape) and all(
+                isinstance(old, str) or old == new for old, new in zip(declared, shape, strict=True)
+            )
+            if tensor.HasField("shape") and not fits:
+                raise ModelLoadError(
+                    f"{self._label}: input {name!r} is declared as [{', '.join(map(str, declared))}], which the shape"
+                    f" {list(shape)} contradicts; only symbolic dimensions can be set"
+                )
+
+    def _initializers(self, inputs: set[str]) -> None:
+        """Constants; those that a caller may override and sparse ones are only remembered. The header keeps both."""
+        for tensor in self._model.graph.initializer:
+            constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor, self._folder))
+            if is_external(tensor):
+                _map(constant)
+            value = self._value(tensor.name, constant.type)
+            if tensor.name in inputs:
+                self._stored[value] = constant
+                self._types[value] = self._types[value] or constant.type
+            elif value in self._constants:
+                raise ModelLoadError(f"{self._label}: there are two initializers called {tensor.name!r}")
+            else:
+                self._constants[value] = constant
+        for sparse in self._model.graph.sparse_initializer:
+            constant = _sparse_constant(sparse)
+            self._stored[self._value(sparse.values.name, constant.type)] = constant
+
+    def _header(self) -> onnx.ModelProto:
+        """The model without nodes and initializers. Tensors keep their own message alive, so nothing is copied."""
+        header = self._model
+        del header.graph.node[:], header.graph.initializer[:]
+        if self._shapes:
+            # Declared for other input shapes; they hold no longer.
+            del header.graph.value_info[:]
+        return header
+
+    def _check_defined(self, graph: Graph) -> None:
+        known = {*graph.inputs, *graph.constants, *graph.stored, *graph.producer}
+        read = {value for node in graph.nodes.values() for value in node.inputs if value is not None}
+        missing = sorted(self._names[value] for value in (read | set(graph.outputs)) - known)
+        if missing:
+            raise ModelLoadError(f"{self._label}: nothing defines the value {missing[0]!r}; is the model complete?")
+
+    def _declared_types(self) -> dict[int, TensorType | None]:
+        infos = (*self._model.graph.value_info, *self._model.graph.output)
+        return {self._ids[info.name]: static_type(info.type) for info in infos if info.name in self._ids}
+
+    def _value(self, name: str, type: TensorType | None = None) -> int:
+        value = self._ids.get(name)
+        if value is None:
+            value = self._ids[name] = len(self._ids)
+            self._names[value] = name
+            self._types[value] = type
+        return value
+
+    def _input_type(self, info: onnx.ValueInfoProto) -> TensorType | None:
+        if info.name not in self._shapes:
+            return static_type(info.type)
+        return TensorType(info.type.tensor_type.elem_type, tuple(self._shapes[info.name]))
+
+    def _node(self, node_id: int, proto: onnx.NodeProto) -> Node:
+        attrs = {attribute.name: attribute_value(attribute) for attribute in proto.attribute}
+        domain = _domain(proto.domain)
+        is_call = (domain, proto.op_type) in self._functions
+        opaque = is_call or any(isinstance(value, RawAttr) for value in attrs.values())
+        captures = captured_names(proto) if opaque else ()
+        inputs = [self._value(name) if name else None for name in proto.input]
+        inputs.extend(self._value(name) for name in captures)
+        outputs = [self._value(name or f"\0{node_id}.{i}") for i, name in enumerate(proto.output)]
+        signature = opaque_signature(proto, captures, self._bodies if is_call else "") if opaque else None
+        return Node(node_id, proto.op_type, inputs, outputs, attrs, domain, proto, opaque, signature, captures)
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _map(constant: Constant) -> None:
+    """Map external data now, not when it is first read: a model saved over its own files then does no harm."""
+    if constant.tensor is not None and constant.tensor.dtype.bitwidth >= 8:
+        constant.tensor.numpy()
+
+
+def _sparse_constant(sparse: onnx.SparseTensorProto) -> Constant:
+    type = TensorType(sparse.values.data_type, tuple(sparse.dims))
+    kept = onnx.SparseTensorProto()
+    kept.CopyFrom(sparse)
+    kept.values.ClearField("name")
+
+    def dense() -> onnx_ir.TensorProtocol:
+        values, places = (onnx.numpy_helper.to_array(tensor) for tensor in (kept.values, kept.indices))
+        result = np.zeros(type.size, values.dtype)
+        result[places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), type.shape)] = values
+        return onnx_ir.tensor(result.reshape(type.shape))
+
+    tensor = onnx_ir.LazyTensor(dense, onnx_ir.DataType(type.dtype), onnx_ir.Shape(type.shape))
+    return Constant(type, digest("sparse", repr(kept.SerializeToString(deterministic=True))), tensor=tensor)
+
+
+def attribute_value(attribute: AttributeProto) -> AttrValue:
+    """What a Node holds for an attribute: plain values and tensors as such, everything else bit by bit."""
+    if attribute.type in _PLAIN and not attribute.ref_attr_name:
+        value: Any = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "surrogateescape")
+        if not isinstance(value, (int, float)):
+            return tuple(v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v for v in value)
+        return value
+    if attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name:
+        return from_tensor(onnx_ir.serde.deserialize_tensor(attribute.t))
+    return RawAttr(attribute.SerializeToString(deterministic=True))
+
+
+def static_type(proto: onnx.TypeProto) -> TensorType | None:
+    """The type of a value, None where it is no tensor or has a symbolic dimension."""
+    if not proto.HasField("tensor_type") or not proto.tensor_type.HasField("shape"):
+        return None
+    dims = proto.tensor_type.shape.dim
+    if any(not d.HasField("dim_value") or d.dim_value < 0 for d in dims):
+        return None
+    return TensorType(proto.tensor_type.elem_type, tuple(d.dim_value for d in dims))
+
+
+def infer_types(graph: Graph, declared: Mapping[int, TensorType | None]) -> None:
+    """Fill in the types that inference can tell, in place, while the graph is being built; what it can't tell, such
+    as results of opaque nodes, has its `declared` type."""
+    for node in graph.order():
+        inputs = [None if v is None else (graph.types.get(v), graph.constants.get(v)) for v in node.inputs]
+        found: tuple[TensorType | None, ...] = (None,) * len(node.outputs)
+        if not node.opaque:
+            # Errors are not ours to report: what can't be inferred stays without a type, and no rule touches it.
+            with contextlib.suppress(TypeInferenceError):
+                found = infer(node.op, node.domain, node.attrs, inputs, len(node.outputs), graph.opset, node.signature)
+        for value, type in zip(node.outputs, found, strict=True):
+            graph.types[value] = type or declared.get(value)

@@ -1,0 +1,240 @@
+"""Writing a Graph as an ONNX file: a finished model, or a candidate in a workspace that shares its weights."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from graph_rewrite.ir.constants import Constant, chunks, nbytes, tensor_proto
+from graph_rewrite.ir.graph import Graph, Node, TensorType
+from graph_rewrite.onnx_files.loading import static_type
+from graph_rewrite.onnx_files.subgraphs import inner_names
+from graph_rewrite.operators.inference import attribute_proto
+from graph_rewrite.system.atomic_files import replace_file
+
+INLINE_TOTAL = 256 << 20
+"""A model whose weights take more bytes than this is saved with its weights beside it."""
+_SMALLEST_EXTERNAL = 1024
+_SMALLEST_SHARED = 64 << 10
+_ALIGNMENT = 4096
+
+TensorWriter = Callable[[str, Constant], onnx.TensorProto]
+
+
+def to_proto(
+    graph: Graph, write_tensor: TensorWriter | None = None, metadata: Mapping[str, str] | None = None
+) -> onnx.ModelProto:
+    """The graph as a ModelProto; `write_tensor(name, constant)` decides where each initializer's bytes go."""
+    write_tensor = write_tensor or _inline
+    names = _value_names(graph)
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.header)
+    proto = model.graph
+    _emit_nodes(graph, names, proto)
+    for value in graph.inputs:
+        if value in graph.stored:
+            proto.initializer.append(write_tensor(names[value], graph.stored[value]))
+    for value, constant in graph.constants.items():
+        # Nothing reads some initializers of some models; they stay, what rewrites left behind does not.
+        if graph.consumers.get(value) or value in graph.outputs or value in graph.names:
+            proto.initializer.append(write_tensor(names[value], constant))
+    _declare_operator_sets(model, graph.opset)
+    _declare_types(proto, graph, names)
+    for key, text in (metadata or {}).items():
+        entry = next((e for e in model.metadata_props if e.key == key), None) or model.metadata_props.add(key=key)
+        entry.value = text
+    return model
+
+
+def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> Path:
+    """Write a model file atomically; weights go to `<name>.data` beside it when they exceed 256 MiB in all (to
+    `<name>.1.data` where that exists already, so that model and weights fit together at every moment).
+
+    Refused runtime optimisers are recorded in `metadata_props` by whoever deploys; see `Deployment`.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data, outdated = _free_data_file(path), _data_files_of(path)
+    total = sum(nbytes(constant) for constant in (*graph.constants.values(), *graph.stored.values()))
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        model_file, data_file = Path(folder, "model"), Path(folder, "data")
+        if total <= INLINE_TOTAL:
+            model = to_proto(graph, metadata=metadata)
+        else:
+            with data_file.open("wb") as stream:
+                model = to_proto(graph, _Appender(stream, data.name), metadata)
+                stream.flush()
+                os.fsync(stream.fileno())
+        with model_file.open("wb") as out:
+            out.write(model.SerializeToString(deterministic=True))
+            out.flush()
+            os.fsync(out.fileno())
+        if data_file.exists():
+            os.replace(data_file, data)
+        os.replace(model_file, path)
+    for file in outdated:
+        file.unlink(missing_ok=True)
+    return path
+
+
+def _free_data_file(path: Path) -> Path:
+    names = itertools.chain([f"{path.name}.data"], (f"{path.name}.{n}.data" for n in itertools.count(1)))
+    return next(file for file in map(path.with_name, names) if not file.exists())
+
+
+def _data_files_of(path: Path) -> set[Path]:
+    """Data files that belong to the model which lies at `path` now, by their names and by what it refers to."""
+    try:
+        tensors = onnx.load(path, format="protobuf", load_external_data=False).graph.initializer
+    except (OSError, DecodeError):
+        return set()
+    locations = {entry.value for t in tensors for entry in t.external_data if entry.key == "location"}
+    return {path.with_name(name) for name in locations if name.startswith(f"{path.name}.") and name.endswith(".data")}
+
+
+def materialize(graph: Graph, workspace: Path) -> Path:
+    """Write a candidate into `workspace`: a small file of its own, weights shared with other candidates by content."""
+    (workspace / "weights").mkdir(parents=True, exist_ok=True)
+    path = workspace / f"{graph.hash}.onnx"
+    if not path.exists():
+        model = to_proto(graph, lambda name, constant: _shared_tensor(name, constant, workspace))
+        replace_file(path, model.SerializeToString(deterministic=True))
+    return path
+
+
+def _inline(name: str, constant: Constant) -> onnx.TensorProto:
+    return tensor_proto(constant, name)
+
+
+def _shared_tensor(name: str, constant: Constant, workspace: Path) -> onnx.TensorProto:
+    size = nbytes(constant)
+    if size < _SMALLEST_SHARED:
+        return tensor_proto(constant, name)
+    file = workspace / "weights" / constant.digest
+    if not file.exists():
+        replace_file(file, chunks(constant))
+    return _external_proto(name, constant, f"weights/{constant.digest}", 0, size)
+
+
+class _Appender:
+    """Puts large tensors one after another into a data file; each constant once."""
+
+    def __init__(self, stream: BinaryIO, location: str) -> None:
+        self._stream, self._location, self._end = stream, location, 0
+
+    def __call__(self, name: str, constant: Constant) -> onnx.TensorProto:
+        size = nbytes(constant)
+        if size < _SMALLEST_EXTERNAL:
+            return tensor_proto(constant, name)
+        padding = -self._end % _ALIGNMENT
+        self._stream.write(bytes(padding))
+        self._stream.writelines(chunks(constant))
+        start, self._end = self._end + padding, self._end + padding + size
+        return _external_proto(name, constant, self._location, start, size)
+
+
+def _external_proto(name: str, constant: Constant, location: str, offset: int, length: int) -> onnx.TensorProto:
+    proto = onnx.TensorProto(name=name, data_type=constant.type.dtype, dims=constant.type.shape)
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    for key, text in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        proto.external_data.add(key=key, value=text)
+    return proto
+
+
+def _value_names(graph: Graph) -> dict[int, str]:
+    """A name for every value: that of an output, or of the file where it keeps its meaning, or a fresh one."""
+    fixed = graph.captured().union(graph.inputs, graph.stored)
+    names = {value: graph.names[value] for value in fixed}
+    for name, value in zip(graph.output_names, graph.outputs, strict=True):
+        names.setdefault(value, name)
+    taken, known = {*names.values(), *graph.output_names}, _known_names(graph)
+    for value in (*graph.producer, *graph.constants):
+        if value in names:
+            continue
+        original = graph.names.get(value)
+        if original is not None and original not in taken and not original.startswith("\0"):
+            names[value] = original
+        elif original is not None and original.startswith("\0") and not graph.consumers.get(value):
+            names[value] = ""
+        else:
+            names[value] = _fresh(f"rewritten_{value}", known)
+    return names
+
+
+def _known_names(graph: Graph) -> set[str]:
+    cached: set[str] | None = graph.memo.get("known_names")
+    if cached is None:
+        protos = [node.proto for node in graph.nodes.values() if node.proto is not None]
+        inner = {name for proto in protos for name in inner_names(proto)}
+        cached = graph.memo["known_names"] = {*graph.names.values(), *(proto.name for proto in protos), *inner}
+    return cached
+
+
+def _fresh(name: str, known: set[str]) -> str:
+    while name in known:
+        name += "_"
+    return name
+
+
+def _emit_nodes(graph: Graph, names: Mapping[int, str], proto: onnx.GraphProto) -> None:
+    known = _known_names(graph)
+    for node in graph.order():
+        _emit(node, names, known, proto.node.add())
+    for i in graph.output_aliases():
+        name, source = graph.output_names[i], names[graph.outputs[i]]
+        proto.node.add(op_type="Identity", name=_fresh(f"output_{name}", known), input=[source], output=[name])
+
+
+def _emit(node: Node, names: Mapping[int, str], known: set[str], out: onnx.NodeProto) -> None:
+    if node.proto is not None:
+        out.CopyFrom(node.proto)
+        out.ClearField("input")
+        out.ClearField("output")
+    else:
+        out.op_type, out.domain, out.name = node.op, node.domain, _fresh(f"rewritten_{node.id}", known)
+        out.attribute.extend(attribute_proto(name, node.attrs[name]) for name in sorted(node.attrs))
+    explicit = node.inputs[: len(node.inputs) - len(node.captures)]
+    out.input.extend("" if value is None else names[value] for value in explicit)
+    out.output.extend(names[value] for value in node.outputs)
+
+
+def _declare_operator_sets(model: onnx.ModelProto, opset: int) -> None:
+    """Import every operator set in use, and raise the IR version to what they need."""
+    domains = {"" if node.domain == "ai.onnx" else node.domain for node in model.graph.node}
+    imported = {"" if entry.domain == "ai.onnx" else entry.domain for entry in model.opset_import}
+    for domain in sorted(domains - imported):
+        model.opset_import.append(onnx.helper.make_opsetid(domain, 1))
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx") and entry.version != opset:
+            entry.version = opset
+            least = onnx.helper.find_min_ir_version_for([entry])
+            model.ir_version = max(model.ir_version, least)
+
+
+def _declare_types(proto: onnx.GraphProto, graph: Graph, names: Mapping[int, str]) -> None:
+    """Types of inputs and outputs where they are known better than declared; value_info of values that are left."""
+    present = {*names.values()}
+    kept = [info for info in proto.value_info if info.name in present]
+    if len(kept) != len(proto.value_info):
+        proto.ClearField("value_info")
+        proto.value_info.extend(kept)
+    for infos, values in ((proto.input, graph.inputs), (proto.output, graph.outputs)):
+        for info, value in zip(infos, values, strict=True):
+            _declare_type(info.type, graph.types.get(value))
+
+
+def _declare_type(declared: onnx.TypeProto, type: TensorType | None) -> None:
+    if type is None or static_type(declared) == type or not (declared.HasField("tensor_type") or _is_unset(declared)):
+        return
+    declared.tensor_type.CopyFrom(onnx.helper.make_tensor_type_proto(type.dtype, type.shape).tensor_type)
+
+
+def _is_unset(declared: onnx.TypeProto) -> bool:
+    return declared.WhichOneof("value") is None

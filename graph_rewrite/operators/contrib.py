@@ -1,0 +1,254 @@
+"""ONNX Runtime's own operators (domain com.microsoft) that rules use: types and reference semantics.
+
+onnx has no schemas for them. Semantics follow ONNX Runtime's documentation of contrib operators; the tests compare
+each with ONNX Runtime itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graph_rewrite.ir.graph import AttrValue, TensorType
+
+DOMAIN = "com.microsoft"
+Array = np.ndarray[Any, Any]
+Attrs = Mapping[str, Any]
+
+
+def infer(
+    op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None], outputs: int
+) -> tuple[TensorType | None, ...]:
+    """Output types of a contrib operator; None where they are not known."""
+    from graph_rewrite.operators.inference import TypeInferenceError
+
+    rule = _TYPES.get(op)
+    if rule is None or not inputs or inputs[0] is None:
+        return (None,) * outputs
+    try:
+        found = rule(attrs, [t for t in inputs if t is not None])
+    except (ValueError, IndexError) as error:
+        raise TypeInferenceError(f"{op} cannot take {', '.join(map(str, inputs))}: {error}") from error
+    known = (found,) if isinstance(found, TensorType) else found
+    return (*known, *(None,) * outputs)[:outputs]
+
+
+def is_modelled(op: str) -> bool:
+    """Whether `run` knows the operator."""
+    return op in _SEMANTICS
+
+
+def run(op: str, attrs: Attrs, inputs: Sequence[Array | None]) -> list[Array]:
+    """Apply a contrib operator to numpy arrays.
+
+    Raises:
+        NotImplementedError: for an operator that is not modelled.
+    """
+    function = _SEMANTICS.get(op)
+    if function is None:
+        raise NotImplementedError(f"no reference semantics for {DOMAIN}.{op}")
+    result = function(attrs, *inputs)
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def _same_as_first(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
+    return types[0]
+
+
+def _skip_layer_norm_types(attrs: Attrs, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
+    total = types[0]
+    statistic = type(total)(total.dtype, (*total.shape[:-1], 1))
+    return (total, statistic, statistic, total)
+
+
+def _matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise ValueError(f"inner dimensions of {a} and {b} differ")
+    return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
+
+
+def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def _fused_matmul_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
+    if attrs.get("transBatchA", 0) or attrs.get("transBatchB", 0):
+        raise ValueError("transposed batches are not modelled")
+    a = _swapped(types[0].shape) if attrs.get("transA", 0) else types[0].shape
+    b = _swapped(types[1].shape) if attrs.get("transB", 0) else types[1].shape
+    return type(types[0])(types[0].dtype, _matmul_shape(a, b))
+
+
+def _fused_conv_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
+    from graph_rewrite.operators.inference import infer as infer_standard
+
+    plain = {k: v for k, v in attrs.items() if k not in ("activation", "activation_params")}
+    found = infer_standard("Conv", "", plain, [(t, None) for t in types[:2]], 1, 22)[0]
+    if found is None:
+        raise ValueError("unknown shape")
+    return found
+
+
+def _mha_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
+    query = types[0]
+    if query.rank != 3 or len(types) < 3 or types[2].rank != 3:
+        raise ValueError("query, key and value must have rank 3")
+    if query.shape[2] % attrs["num_heads"]:
+        raise ValueError(f"hidden size {query.shape[2]} is not a multiple of {attrs['num_heads']} heads")
+    return type(query)(query.dtype, (*query.shape[:2], types[2].shape[2]))
+
+
+def erf(x: Array) -> Array:
+    """The error function, element by element."""
+    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
+
+
+def sigmoid(x: Array) -> Array:
+    """The logistic function; does not overflow."""
+    result: Array = 0.5 * (1.0 + np.tanh(0.5 * x))
+    return result
+
+
+def _gelu(attrs: Attrs, x: Array) -> Array:
+    result: Array = x * 0.5 * (1.0 + erf(x / math.sqrt(2.0)))
+    return result
+
+
+def _bias_gelu(attrs: Attrs, x: Array, bias: Array) -> Array:
+    return _gelu(attrs, x + bias)
+
+
+def _fast_gelu(attrs: Attrs, x: Array, bias: Array | None = None) -> Array:
+    x = x if bias is None else x + bias
+    result: Array = 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+    return result
+
+
+def _quick_gelu(attrs: Attrs, x: Array) -> Array:
+    result: Array = x * sigmoid(attrs.get("alpha", 1.702) * x)
+    return result
+
+
+def layer_norm(x: Array, scale: Array, bias: Array | None, epsilon: float, axis: int = -1) -> Array:
+    """LayerNormalization over the axes from `axis` on."""
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    centred = x - x.mean(axis=axes, keepdims=True)
+    result: Array = centred / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + epsilon) * scale
+    return result if bias is None else result + bias
+
+
+def _skip_layer_norm(
+    attrs: Attrs, x: Array, skip: Array, gamma: Array, beta: Array | None = None, bias: Array | None = None
+) -> tuple[Array, ...]:
+    """The normalised sum, its mean and inverse deviation (which the CPU kernel leaves out), and the sum itself."""
+    total = x + skip if bias is None else x + skip + bias
+    epsilon = attrs.get("epsilon", 1e-12)
+    deviation = np.sqrt(total.var(axis=-1, keepdims=True) + epsilon)
+    return layer_norm(total, gamma, beta, epsilon), total.mean(axis=-1, keepdims=True), 1 / deviation, total
+
+
+def _fused_matmul(attrs: Attrs, a: Array, b: Array) -> Array:
+    a = np.swapaxes(a, -1, -2) if attrs.get("transA", 0) else a
+    b = np.swapaxes(b, -1, -2) if attrs.get("transB", 0) else b
+    result: Array = attrs.get("alpha", 1.0) * np.matmul(a, b)
+    return result
+
+
+_ACTIVATIONS: dict[str, Callable[..., Array]] = {
+    "Relu": lambda x: np.maximum(x, 0),
+    "Sigmoid": sigmoid,
+    "Tanh": np.tanh,
+    "LeakyRelu": lambda x, alpha: np.where(x < 0, alpha * x, x),
+    "Clip": np.clip,
+}
+
+
+def _fused_conv(attrs: Attrs, x: Array, w: Array, b: Array | None = None, z: Array | None = None) -> Array:
+    from graph_rewrite.operators.evaluation import run_operator
+
+    plain = {k: v for k, v in attrs.items() if k not in ("activation", "activation_params")}
+    result = run_operator("Conv", "", plain, [x, w, b], 22)[0]
+    result = result if z is None else result + z
+    activation = attrs.get("activation", "")
+    return _ACTIVATIONS[activation](result, *attrs.get("activation_params", ())) if activation else result
+
+
+def split_heads(x: Array, heads: int) -> Array:
+    """[batch, length, hidden] -> [batch, heads, length, hidden / heads]."""
+    batch, length, hidden = x.shape
+    return x.reshape(batch, length, heads, hidden // heads).transpose(0, 2, 1, 3)
+
+
+def merge_heads(x: Array) -> Array:
+    """[batch, heads, length, size] -> [batch, length, heads * size]."""
+    batch, heads, length, size = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
+
+
+def softmax(x: Array, axis: int = -1) -> Array:
+    """Softmax along one axis."""
+    if not x.size:
+        return x
+    weights = np.exp(x - x.max(axis=axis, keepdims=True))
+    result: Array = weights / weights.sum(axis=axis, keepdims=True)
+    return result
+
+
+def attention(
+    query: Array, key: Array, value: Array, bias: Array | None, scale: float | None, causal: bool, softcap: float = 0.0
+) -> Array:
+    """softmax(scale * query key^T + bias) value over [batch, heads, length, size]; `scale` is 1/sqrt(size) by default.
+
+    With `causal`, query i sees keys 0 to i. A query that sees no key at all gives zeros, as ONNX's `Attention` has it.
+    """
+    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query @ np.swapaxes(key, -1, -2) * scale
+    scores = np.tanh(scores / softcap) * softcap if softcap else scores
+    scores = scores if bias is None else scores + bias
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
+    blind = np.isneginf(scores).all(axis=-1, keepdims=True)
+    weights = np.where(blind, 0.0, softmax(np.where(blind, 0.0, scores)))
+    result: Array = (weights @ value).astype(query.dtype)
+    return result
+
+
+def _multi_head_attention(
+    attrs: Attrs, query: Array, key: Array, value: Array, bias: Array | None = None, padding: Array | None = None,
+    attention_bias: Array | None = None,
+) -> Array:  # fmt: skip
+    if padding is not None:
+        raise NotImplementedError(f"{DOMAIN}.MultiHeadAttention with a key padding mask is not modelled")
+    heads, hidden = attrs["num_heads"], query.shape[-1]
+    if bias is not None:
+        parts = np.split(bias, [hidden, 2 * hidden])
+        query, key, value = query + parts[0], key + parts[1], value + parts[2]
+    q, k, v = (split_heads(x, heads) for x in (query, key, value))
+    scale = attrs.get("scale", 0.0) or None
+    return merge_heads(attention(q, k, v, attention_bias, scale, bool(attrs.get("unidirectional", 0))))
+
+
+_TYPES: dict[str, Callable[[Attrs, Sequence[TensorType]], TensorType | tuple[TensorType, ...]]] = {
+    "Gelu": _same_as_first,
+    "BiasGelu": _same_as_first,
+    "FastGelu": _same_as_first,
+    "QuickGelu": _same_as_first,
+    "SkipLayerNormalization": _skip_layer_norm_types,
+    "FusedMatMul": _fused_matmul_type,
+    "FusedConv": _fused_conv_type,
+    "MultiHeadAttention": _mha_type,
+}
+
+_SEMANTICS: dict[str, Callable[..., Array | tuple[Array, ...]]] = {
+    "Gelu": _gelu,
+    "BiasGelu": _bias_gelu,
+    "FastGelu": _fast_gelu,
+    "QuickGelu": _quick_gelu,
+    "SkipLayerNormalization": _skip_layer_norm,
+    "FusedMatMul": _fused_matmul,
+    "FusedConv": _fused_conv,
+    "MultiHeadAttention": _multi_head_attention,
+}

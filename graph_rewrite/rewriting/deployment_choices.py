@@ -1,0 +1,57 @@
+"""Deployment choices: ONNX Runtime's own optimisers, refused or kept one by one for this model.
+
+Some of its fusions are slower than what they replace, and only end-to-end measurement sees it. Listed are those whose
+refusal can pay on the CPU. The tests see each change the optimised graph of a small model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graph_rewrite.ir.graph import Graph
+
+_ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "Clip", "HardSigmoid"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Optimisers that are refused together."""
+
+    name: str
+    needs: tuple[frozenset[str], ...]
+    """Of each of these sets an operator must occur for the optimisers to have anything to do."""
+    also: frozenset[str] = frozenset()
+    """Further optimisers that do the same work."""
+    after: frozenset[str] = frozenset()
+    """Optimisers that leave nothing to do unless they are refused."""
+
+    @property
+    def optimizers(self) -> frozenset[str]:
+        return self.also | {self.name}
+
+
+_CHOICES = (
+    _Choice("SkipLayerNormFusion", (frozenset({"LayerNormalization"}), frozenset({"Add"}))),
+    _Choice("MatMulAddFusion", (frozenset({"MatMul"}), frozenset({"Add"}))),
+    _Choice("MatmulTransposeFusion", (frozenset({"MatMul", "FusedMatMul"}), frozenset({"Transpose"}))),
+    _Choice("BiasGeluFusion", (frozenset({"Gelu"}), frozenset({"Add"})), after=frozenset({"MatMulAddFusion"})),
+    _Choice(
+        "TransposeOptimizer", (frozenset({"Transpose"}),), also=frozenset({"TransposeOptimizer_CPUExecutionProvider"})
+    ),
+    _Choice("ConvActivationFusion", (frozenset({"Conv"}), _ACTIVATIONS)),
+    _Choice("NchwcTransformer", (frozenset({"Conv", "FusedConv", "MaxPool", "AveragePool"}),)),
+)
+"""In the order in which they are offered."""
+
+
+def deployment_choices(graph: Graph) -> list[tuple[str, frozenset[str]]]:
+    """(description, refused optimisers) of each single change to what is refused now, in a fixed order."""
+    present = {node.op for node in graph.nodes.values()}
+    refused = graph.disabled_optimizers
+    choices = []
+    for choice in _CHOICES:
+        if choice.optimizers <= refused:
+            choices.append((f"keep {choice.name}", refused - choice.optimizers))
+        elif choice.after <= refused and all(present & need for need in choice.needs):
+            choices.append((f"refuse {choice.name}", refused | choice.optimizers))
+    return choices

@@ -1,0 +1,359 @@
+"""Where a pattern occurs in a graph: backtracking over commutative operands and, for patterns with several roots,
+over the consumers of what they share.
+
+Everything that matching looks at is recorded as the values whose producer or consumers it read, so that after an
+edit exactly the affected anchors are matched again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import onnx
+
+from graph_rewrite.ir.graph import Graph, Node
+from graph_rewrite.rewriting.patterns import (
+    AttrVar,
+    Pattern,
+    PatternNode,
+    PatternOutput,
+    PatternValue,
+    Scalar,
+    Var,
+)
+from graph_rewrite.rewriting.replacement import Ref
+
+MOST_SIBLINGS = 32
+"""Of more operators that hang together by one value, each is matched with so many, those that were made next before
+and after it: of hundreds there would be tens of thousands of pairs."""
+_MISSING = object()
+Goal = tuple[PatternValue | None, int | None]
+
+
+@dataclass(slots=True)
+class Bindings:
+    """What a partial match has bound; cheap to copy."""
+
+    variables: dict[str, Any] = field(default_factory=dict)
+    nodes: dict[PatternNode, Node] = field(default_factory=dict)
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def copy(self) -> Bindings:
+        return Bindings(dict(self.variables), dict(self.nodes), dict(self.attrs))
+
+
+class Match:
+    """An occurrence of a pattern. `m.attr(name)`, `m.node(label)`, `m.value(label)`; variables come as `Ref`s."""
+
+    def __init__(self, graph: Graph, pattern: Pattern, bindings: Bindings, reads: set[int]) -> None:
+        self.graph, self.pattern, self._bindings, self._reads = graph, pattern, bindings, reads
+        self.refs: tuple[Any, ...] = tuple([self._ref_of(bindings.variables[var.name]) for var in pattern.variables])
+        """A Ref per variable (None for an input left out, a tuple for `Values`)."""
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Matched nodes, in the order of the pattern."""
+        return tuple(self._bindings.nodes[p] for p in self.pattern.nodes)
+
+    @property
+    def anchor(self) -> Node:
+        return self._bindings.nodes[self.pattern.anchor]
+
+    @property
+    def opset(self) -> int:
+        return self.graph.opset
+
+    def attr(self, name: str) -> Any:
+        """The attribute bound as `op.attr(name)`."""
+        return self._bindings.attrs[name]
+
+    def node(self, label: str) -> Node:
+        """The node matched by the pattern node with this label."""
+        return next(self._bindings.nodes[p] for p in self.pattern.nodes if p.label == label)
+
+    def attrs(self, label: str) -> dict[str, Any]:
+        """A copy of the attributes of the node with this label."""
+        return dict(self.node(label).attrs)
+
+    def value(self, label: str, index: int = 0) -> Ref:
+        """An output of the node with this label."""
+        return self.ref(self.node(label).outputs[index])
+
+    def root(self, index: int = 0) -> Ref:
+        """The value that root `index` of the pattern computes."""
+        return self.ref(self.root_values[index])
+
+    @cached_property
+    def root_values(self) -> tuple[int, ...]:
+        return tuple(self._bindings.nodes[root.node].outputs[root.index] for root in self.pattern.roots)
+
+    def ref(self, value: int) -> Ref:
+        """A value of the graph as a Ref. It must have a static type."""
+        type = self.graph.types[value]
+        if type is None:
+            raise ValueError(f"value {value} has no static type")
+        return Ref(type, external=value, constant=self.graph.constants.get(value))
+
+    def producer(self, ref: Ref) -> Node | None:
+        """The node behind a value, for conditions that look beyond the pattern."""
+        if ref.external is None:
+            return None
+        self._reads.add(ref.external)
+        return self.graph.node_of(ref.external)
+
+    def consumers(self, ref: Ref) -> tuple[Node, ...]:
+        """The nodes that read a value, for conditions that look beyond the pattern."""
+        if ref.external is None:
+            return ()
+        self._reads.add(ref.external)
+        return tuple(self.graph.nodes[n] for n in dict.fromkeys(self.graph.consumers.get(ref.external, ())))
+
+    def is_output(self, ref: Ref) -> bool:
+        """Whether a value is an output of the graph, or pinned by an opaque subgraph."""
+        if ref.external is not None:
+            self._reads.add(ref.external)
+        return ref.external in self.graph.roots()
+
+    def _ref_of(self, bound: Any) -> Any:
+        if bound is None:
+            return None
+        return tuple(self.ref(v) for v in bound) if isinstance(bound, tuple) else self.ref(bound)
+
+
+class Matcher:
+    """Finds one pattern at one anchor of one graph."""
+
+    def __init__(self, graph: Graph, pattern: Pattern, reads: set[int], symmetric: bool = False) -> None:
+        self._graph, self._pattern, self._reads, self._symmetric = graph, pattern, reads, symmetric
+
+    def at(self, anchor: Node) -> Iterator[Match]:
+        """All matches whose first root is produced by `anchor`."""
+        for bindings in self._node(self._pattern.anchor, anchor, Bindings()):
+            for complete in self._other_roots(bindings, 1):
+                if self._typed(complete):
+                    yield Match(self._graph, self._pattern, complete, self._reads)
+
+    def _typed(self, bindings: Bindings) -> bool:
+        types = self._graph.types
+        values = [value for node in bindings.nodes.values() for value in node.outputs]
+        for bound in bindings.variables.values():
+            if isinstance(bound, tuple):
+                values += bound
+            elif bound is not None:
+                values.append(bound)
+        return None not in [types.get(value) for value in values]
+
+    def _other_roots(self, bindings: Bindings, index: int) -> Iterator[Bindings]:
+        roots = self._pattern.roots
+        while index < len(roots) and roots[index].node in bindings.nodes:
+            index += 1
+        if index == len(roots):
+            yield bindings
+            return
+        goal = roots[index].node
+        for node in self._siblings(goal, bindings):
+            if any(bound is node for bound in bindings.nodes.values()):
+                continue
+            if self._symmetric and node.id < bindings.nodes[roots[index - 1].node].id:
+                continue
+            for extended in self._node(goal, node, bindings.copy()):
+                yield from self._other_roots(extended, index + 1)
+
+    def _siblings(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
+        """Graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the match, of
+        very many the nearest; where it shares none, the match's neighbours."""
+        path = self._shared_path(goal, bindings)
+        if path is None:
+            return self._neighbours(goal, bindings)
+        value, steps = path
+        frontier = [value]
+        for step in steps:
+            found: dict[int, Node] = {}
+            for current in frontier:
+                self._reads.add(current)
+                for node_id in self._graph.consumers.get(current, ()):
+                    node = self._graph.nodes[node_id]
+                    if node.op in step.operators and node.domain == step.domain and not node.opaque:
+                        found[node_id] = node
+            nodes = [found[node_id] for node_id in sorted(found)]
+            frontier = [output for node in nodes for output in node.outputs]
+        if len(nodes) > MOST_SIBLINGS:
+            here = bindings.nodes[self._pattern.anchor].id
+            nodes = sorted(
+                sorted(nodes, key=lambda node: abs(node.id - here))[:MOST_SIBLINGS], key=lambda node: node.id
+            )
+        return nodes
+
+    def _shared_path(self, goal: PatternNode, bindings: Bindings) -> tuple[int, list[PatternNode]] | None:
+        """A value of the match that `goal` is computed from, and the pattern nodes from there down to goal. Constant
+        scalars are shared all over a network: two nodes don't hang together by one."""
+        queue: list[tuple[PatternNode, list[PatternNode]]] = [(goal, [goal])]
+        while queue:
+            node, path = queue.pop(0)
+            for source in node.inputs:
+                if isinstance(source, Var):
+                    value = bindings.variables.get(source.name)
+                    if isinstance(value, int) and not self._is_scalar(value):
+                        return value, path
+                elif isinstance(source, PatternOutput):
+                    if source.node in bindings.nodes:
+                        return bindings.nodes[source.node].outputs[source.index], path
+                    queue.append((source.node, [source.node, *path]))
+        return None
+
+    def _is_scalar(self, value: int) -> bool:
+        type = self._graph.types[value]
+        return value in self._graph.constants and type is not None and type.size == 1
+
+    def _neighbours(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
+        """Graph nodes that may be `goal` and meet the match: one operator reads results of both, or one computes inputs
+        of both. All pairs of a graph would be too many, and far ones gain nothing by being merged."""
+        graph, found = self._graph, dict[int, Node]()
+        roots = [bindings.nodes[root.node] for root in self._pattern.roots if root.node in bindings.nodes]
+        bound = [v for v in bindings.variables.values() if isinstance(v, int) and v not in graph.constants]
+        below = [value for node in roots for value in node.outputs]
+        self._reads.update((*below, *bound))
+        readers = [graph.nodes[n] for value in below for n in graph.consumers.get(value, ())]
+        near = [value for node in readers for value in node.inputs if value is not None]
+        nodes = [node for value in near if (node := graph.node_of(value)) is not None]
+        beside = [value for v in bound if (node := graph.node_of(v)) is not None for value in node.outputs]
+        self._reads.update((*near, *beside))
+        nodes += [graph.nodes[n] for value in beside for n in graph.consumers.get(value, ())]
+        for node in nodes:
+            if node.op in goal.operators and node.domain == goal.domain and not node.opaque:
+                found[node.id] = node
+        return [found[node_id] for node_id in sorted(found)]
+
+    def _node(self, pattern: PatternNode, node: Node, bindings: Bindings) -> Iterator[Bindings]:
+        bound = bindings.nodes.get(pattern)
+        if bound is not None:
+            if bound is node:
+                yield bindings
+            return
+        if node.op not in pattern.operators or node.domain != pattern.domain or node.opaque:
+            return
+        if len(node.outputs) != pattern.outputs:
+            return
+        goals = self._goals(pattern, node)
+        if not goals or not _bind_attrs(pattern, node, bindings):
+            return
+        bindings.nodes[pattern] = node
+        if pattern.variadic:
+            yield from self._variadic(pattern, node, bindings)
+            return
+        # Every alternative but the last gets bindings of its own, so that none sees what another bound.
+        for k, order in enumerate(goals):
+            yield from self._inputs(order, 0, bindings if k == len(goals) - 1 else bindings.copy())
+
+    def _goals(self, pattern: PatternNode, node: Node) -> list[list[Goal]]:
+        """The ways to pair a pattern's inputs with a node's, without those that one look at each input rules out."""
+        if pattern.variadic:
+            return [[]]
+        inputs = _padded(node, len(pattern.inputs))
+        if inputs is None:
+            return []
+        goals = self._paired(pattern.inputs, inputs)
+        found = [] if goals is None else [goals]
+        if pattern.commutative and inputs[0] != inputs[1]:
+            goals = self._paired(pattern.inputs[::-1], inputs)
+            if goals is not None:
+                found.append(goals)
+        return found
+
+    def _paired(self, order: tuple[PatternValue | None, ...], inputs: tuple[int | None, ...]) -> list[Goal] | None:
+        """A pattern's inputs with a node's; None where a look at one of them rules them out."""
+        constants = self._graph.constants
+        for goal, value in zip(order, inputs, strict=True):
+            if value is None or goal is None:
+                if value is not None or not (goal is None or (isinstance(goal, Var) and goal.optional)):
+                    return None
+            elif isinstance(goal, Var):
+                if goal.constant and value not in constants:
+                    return None
+            elif value in constants:
+                return None
+            else:
+                self._reads.add(value)
+                node = self._graph.node_of(value)
+                if node is None or node.op not in goal.node.operators or node.domain != goal.node.domain:
+                    return None
+        return list(zip(order, inputs, strict=True))
+
+    def _variadic(self, pattern: PatternNode, node: Node, bindings: Bindings) -> Iterator[Bindings]:
+        """Leading inputs one by one, the rest as a tuple for the one `Values` variable, which comes last."""
+        leading = pattern.inputs[:-1]
+        rest = pattern.inputs[-1]
+        if not isinstance(rest, Var) or len(node.inputs) < len(leading) or None in node.inputs:
+            return
+        bound = tuple(v for v in node.inputs[len(leading) :] if v is not None)
+        if bindings.variables.get(rest.name, bound) != bound:
+            return
+        bindings.variables[rest.name] = bound
+        yield from self._inputs(list(zip(leading, node.inputs, strict=False)), 0, bindings)
+
+    def _inputs(self, goals: list[Goal], start: int, bindings: Bindings) -> Iterator[Bindings]:
+        """Bindings in which the goals from number `start` on are met as well."""
+        for place in range(start, len(goals)):
+            pattern, value = goals[place]
+            if isinstance(pattern, PatternOutput):
+                if value is None:
+                    return
+                self._reads.add(value)
+                node = self._graph.node_of(value)
+                if node is not None and pattern.index < len(node.outputs) and node.outputs[pattern.index] == value:
+                    for extended in self._node(pattern.node, node, bindings):
+                        yield from self._inputs(goals, place + 1, extended)
+                return
+            if value is not None if pattern is None else not self._bind(pattern, value, bindings):
+                return
+        yield bindings
+
+    def _bind(self, var: Var, value: int | None, bindings: Bindings) -> bool:
+        if value is None and not var.optional:
+            return False
+        constant = None if value is None else self._graph.constants.get(value)
+        if var.constant and value is not None and constant is None:
+            return False
+        if var.kind is Scalar and (constant is None or constant.type.size != 1):
+            return False
+        known = bindings.variables.setdefault(var.name, value)
+        if known == value:
+            return True
+        other = None if known is None else self._graph.constants.get(known)
+        return constant is not None and other is not None and other.digest == constant.digest
+
+
+def _padded(node: Node, count: int) -> tuple[int | None, ...] | None:
+    inputs = node.inputs
+    if len(inputs) > count:
+        return None if any(v is not None for v in inputs[count:]) else inputs[:count]
+    return (*inputs, *(None,) * (count - len(inputs)))
+
+
+def _bind_attrs(pattern: PatternNode, node: Node, bindings: Bindings) -> bool:
+    for name, wanted in pattern.attrs.items():
+        if isinstance(wanted, AttrVar):
+            found = node.attrs.get(name, wanted.default)
+            if bindings.attrs.setdefault(wanted.name, found) != found:
+                return False
+        elif node.attrs.get(name, _default_of(node, name)) != wanted:
+            return False
+    return True
+
+
+def _default_of(node: Node, name: str) -> Any:
+    return _MISSING if node.domain else schema_default(node.op, name)
+
+
+@cache
+def schema_default(op: str, name: str) -> Any:
+    """What a standard operator takes for an attribute that a node doesn't have; a value equal to nothing else where it
+    has no default."""
+    attribute = onnx.defs.get_schema(op, "").attributes.get(name)
+    if attribute is None or not attribute.default_value.name:
+        return _MISSING
+    value = onnx.helper.get_attribute_value(attribute.default_value)
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,269 @@
+"""All candidates of a graph: every rule at every place, incrementally after a rewrite, in a deterministic order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from graph_rewrite.ir.graph import Graph, GraphDelta, Node, edit_of
+from graph_rewrite.rewriting.candidates import Candidate, Site, build_site, makes_cycle, site_name
+from graph_rewrite.rewriting.deployment_choices import deployment_choices
+from graph_rewrite.rewriting.listing import Candidates, Listing, listing_of
+from graph_rewrite.rewriting.matching import Matcher
+from graph_rewrite.rewriting.prefilter import index_of
+from graph_rewrite.rewriting.rule import Refusal, Rule
+from graph_rewrite.system.garbage_collector import no_garbage_collection
+
+Granularity = Literal["site", "class", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What a rule gave at an anchor, and the values that were looked at for it."""
+
+    sites: tuple[Site, ...]
+    reads: frozenset[int]
+
+
+@dataclass(slots=True)
+class _State:
+    """What the plausible rules gave per anchor node, for each value the anchors whose matching looked at it, and all
+    sites in order."""
+
+    tried: dict[int, dict[int, _Tried]]
+    readers: dict[int, frozenset[int]]
+    listing: Listing
+
+    def sites(self, anchor: int) -> tuple[Site, ...]:
+        """Sites at an anchor, in the order of the rules."""
+        return tuple(site for tried in self.tried.get(anchor, {}).values() for site in tried.sites)
+
+
+class Rewriter:
+    """Enumerates candidates.
+
+    Args:
+        rules: the rules, in the order in which candidates are listed; all registered ones by default.
+        granularity: offer a rule per `site`, per `class` of sites (same rule, same local structure and shapes), or
+            `both`.
+        deployment: offer to refuse or to keep ONNX Runtime's optimisers.
+        domains: domains of operators that a rewrite may bring in; any by default.
+    """
+
+    def __init__(
+        self,
+        rules: Iterable[Rule] | None = None,
+        granularity: Granularity = "both",
+        deployment: bool = True,
+        domains: frozenset[str] | None = None,
+    ) -> None:
+        if granularity not in ("site", "class", "both"):
+            raise ValueError(f"granularity must be 'site', 'class' or 'both', not {granularity!r}")
+        if rules is None:
+            from graph_rewrite.rules import all_rules
+
+            rules = all_rules()
+        # Not id(self): what a dead Rewriter left in a graph's memo would pass for a new one's.
+        self._identity = object()
+        self.rules: tuple[Rule, ...] = tuple(rules)
+        self.granularity: Granularity = granularity
+        self.deployment = deployment
+        self.domains = domains
+        self._index = index_of(tuple(rule.pattern for rule in self.rules))
+        self._narrowed: dict[frozenset[str], Rewriter] = {}
+        self._hidden: dict[str, bool] = {}
+
+    def candidates(self, graph: Graph) -> Candidates:
+        """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
+        order of the rules, and along the graph."""
+        key = ("candidates", self._identity)
+        found: Candidates | None = graph.memo.get(key)
+        if found is None:
+            found = graph.memo[key] = self._candidates(graph)
+        return found
+
+    def sites(self, graph: Graph) -> list[Site]:
+        """All valid applications of single rules, in the order of the rules and along the graph."""
+        listing = self._state(graph).listing
+        cyclic = listing.cyclic(graph)
+        return [site for site in listing.sites if site not in cyclic] if cyclic else listing.sites
+
+    def candidates_by(self, graph: Graph, rules: Collection[str]) -> list[Candidate]:
+        """The candidates among `candidates(graph)` that are by one of these rules, in their order, for less: no others
+        are listed, so that many steps by few rules take the time of these alone.
+
+        Where another rule that comes first leads to the same graph, that one is listed: told from one site of a class.
+        """
+        wanted = frozenset(rules)
+        narrowed = self._narrowed.get(wanted)
+        if narrowed is None:
+            kept = [rule for rule in self.rules if rule.name in wanted]
+            narrowed = self._narrowed[wanted] = Rewriter(kept, self.granularity, False, self.domains)
+        return [c for c in narrowed.candidates(graph) if not self._is_hidden(graph, c.site)]
+
+    def _is_hidden(self, graph: Graph, site: Site) -> bool:
+        """Whether a rule that comes before the site's leads to the same graph."""
+        known = self._hidden.get(site.class_key)
+        if known is None:
+            nodes = {node.id: node for node in (*site.match.nodes, *site.removed)}
+            known = any(self._has_twin(graph, node, site) for _, node in sorted(nodes.items()))
+            self._hidden[site.class_key] = known
+        return known
+
+    def _has_twin(self, graph: Graph, anchor: Node, site: Site) -> bool:
+        for index, rule in self._plausible(graph, anchor, set()):
+            if rule is site.rule:
+                return False
+            if any(twin.key == site.key for twin in self._try(graph, anchor, index, rule).sites):
+                return True
+        return False
+
+    def explain(self, graph: Graph) -> list[Refusal]:
+        """Near misses: places where a rule's pattern occurs but the rule does not apply, with the reason."""
+        refusals: list[Refusal] = []
+        for node in graph.order():
+            for index, rule in self._plausible(graph, node, set()):
+                for match in Matcher(graph, rule.pattern, set(), rule.symmetric).at(node):
+                    built = build_site(rule, index, match)
+                    if isinstance(built, Site) and not self._allows(built):
+                        built = Refusal("it brings in operators of a domain that is not allowed")
+                    elif isinstance(built, Site) and built.several_roots and makes_cycle(graph, built):
+                        built = Refusal("one of the values depends on another: merging them would make a cycle")
+                    if isinstance(built, Refusal):
+                        refusals.append(Refusal(built.reason, rule.name, site_name(graph, match)))
+        return refusals
+
+    def _candidates(self, graph: Graph) -> Candidates:
+        head: list[Candidate] = []
+        if self.deployment:
+            head.extend(
+                Candidate("deployment", graph, disabled_optimizers=names, label=label)
+                for label, names in deployment_choices(graph)
+            )
+        if self.granularity != "site":
+            head.extend(Candidate("class", graph, group) for group in self._classes(graph))
+        return Candidates(graph, head, [] if self.granularity == "class" else self.sites(graph))
+
+    def _classes(self, graph: Graph) -> Iterator[tuple[Site, ...]]:
+        """Groups of sites, in the order of their first; single ones only where sites are not offered themselves."""
+        listing = self._state(graph).listing
+        least = 2 if self.granularity == "both" else 1
+        cyclic = listing.cyclic(graph)
+        for group in listing.ordered_classes():
+            legal = tuple(site for site in group if site not in cyclic) if cyclic else group
+            if len(legal) >= least:
+                yield legal
+
+    def _state(self, graph: Graph) -> _State:
+        key = ("sites", self._identity)
+        state: _State | None = graph.memo.get(key)
+        if state is not None:
+            return state
+        known = _known_before(graph, key)
+        # Sites are many objects and no cycles: looking for those took up to half of the time.
+        with no_garbage_collection():
+            if known is None:
+                state = _State({}, {}, Listing())
+                for node in graph.order():
+                    self._match(graph, node, state, {}, frozenset())
+                state.listing = self._listing(graph, state)
+            else:
+                state = self._updated(graph, *known)
+        graph.memo[key] = state
+        return state
+
+    def _listing(self, graph: Graph, state: _State) -> Listing:
+        return listing_of(graph, (state.sites(anchor) for anchor in state.tried))
+
+    def _updated(self, graph: Graph, before: _State, delta: GraphDelta) -> _State:
+        fresh = delta.rewired.union(delta.inserted)
+        affected = set(fresh)
+        readers = before.readers.copy()
+        for value in delta.touched:
+            affected |= readers.get(value, frozenset())
+            if value not in graph.types:
+                readers.pop(value, None)
+        state = _State(before.tried.copy(), readers, before.listing)
+        for node_id in affected | delta.removed:
+            state.tried.pop(node_id, None)
+        for node_id in sorted(affected):
+            if node_id in graph.nodes:
+                known = {} if node_id in fresh else before.tried.get(node_id, {})
+                self._match(graph, graph.nodes[node_id], state, known, delta.touched)
+        if delta.reranked:
+            state.listing = self._listing(graph, state)
+            return state
+        state.listing = before.listing.copy()
+        changes = [(before.sites(node_id), state.sites(node_id)) for node_id in sorted(affected | delta.removed)]
+        changes = [(old, new) for old, new in changes if old != new]
+        state.listing.update(
+            graph,
+            [site for old, _ in changes for site in old],
+            [(site, number) for _, new in changes for number, site in enumerate(new)],
+        )
+        return state
+
+    def _match(
+        self, graph: Graph, node: Node, state: _State, known: Mapping[int, _Tried], touched: frozenset[int]
+    ) -> None:
+        """Try the plausible rules at a node. What is `known` of a rule holds as long as nothing `touched` was read."""
+        seen: set[int] = set()
+        tried: dict[int, _Tried] = {}
+        for index, rule in self._plausible(graph, node, seen):
+            found = known.get(index)
+            if found is None or not found.reads.isdisjoint(touched):
+                found = self._try(graph, node, index, rule)
+            tried[index] = found
+            seen |= found.reads
+        if tried:
+            state.tried[node.id] = tried
+        for value in seen:
+            readers = state.readers.get(value, frozenset())
+            if node.id not in readers:
+                state.readers[value] = readers | {node.id}
+
+    def _try(self, graph: Graph, node: Node, index: int, rule: Rule) -> _Tried:
+        reads: set[int] = set()
+        found: list[Site] = []
+        for match in Matcher(graph, rule.pattern, reads, rule.symmetric).at(node):
+            built = build_site(rule, index, match)
+            if isinstance(built, Site) and self._allows(built):
+                found.append(built)
+                if built.several_roots:
+                    # Whether the roots depend on each other is told from where these are computed.
+                    reads |= built.region.externals() - graph.constants.keys()
+        return _Tried(tuple(found), frozenset(reads))
+
+    def _allows(self, site: Site) -> bool:
+        return self.domains is None or all(node.domain in self.domains for node in site.region.nodes)
+
+    def _plausible(self, graph: Graph, anchor: Node, reads: set[int]) -> Iterator[tuple[int, Rule]]:
+        """Rules that the anchor's operator and what its inputs come from don't rule out, in their order."""
+        for index in self._index.plausible(graph, anchor, reads):
+            yield index, self.rules[index]
+
+
+def _known_before(graph: Graph, key: object) -> tuple[_State, GraphDelta] | None:
+    """The state of the nearest graph before this one that has one, and all that changed since."""
+    deltas: list[GraphDelta] = []
+    here = graph
+    while (edit := edit_of(here)) is not None:
+        here, delta = edit
+        deltas.append(delta)
+        if (state := here.memo.get(key)) is not None:
+            return state, _together(graph, deltas[::-1])
+    return None
+
+
+def _together(graph: Graph, deltas: list[GraphDelta]) -> GraphDelta:
+    """Several edits, one after another, as one that led to `graph`."""
+    if len(deltas) == 1:
+        return deltas[0]
+    return GraphDelta(
+        frozenset().union(*(delta.removed for delta in deltas)),
+        tuple(node for delta in deltas for node in delta.inserted if node in graph.nodes),
+        frozenset(node for delta in deltas for node in delta.rewired if node in graph.nodes),
+        frozenset().union(*(delta.touched for delta in deltas)),
+        any(delta.reranked for delta in deltas),
+    )

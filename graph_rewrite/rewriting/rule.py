@@ -1,0 +1,112 @@
+"""What a rule is: an equality of two patterns with a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from graph_rewrite.ir.graph import Graph, digest
+from graph_rewrite.rewriting.patterns import Pattern, build_pattern
+
+if TYPE_CHECKING:
+    from graph_rewrite.rewriting.matching import Match
+    from graph_rewrite.rewriting.replacement import RegionBuilder
+
+
+SIGNED_ZERO = "the sign of zero"
+"""In `Rule.lossy`: a zero of the other sign may come out, and after it the opposite infinity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a rule did not apply where it nearly did."""
+
+    reason: str
+    rule: str = ""
+    site: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.rule} at {self.site}: {self.reason}" if self.rule else self.reason
+
+
+class Rule:
+    """A substitution. The docstring of a subclass is its equation.
+
+    class DoubleTranspose(Rule):
+        '''Transpose(Transpose(x, p), q) = Transpose(x, p after q)'''
+
+        family = "transpose"
+
+        def source(self, op, x):
+            return op.Transpose(op.Transpose(x, perm=op.attr("p")), perm=op.attr("q"))
+
+        def check(self, m, x):
+            return None if m.attr("p") else Refusal("the inner permutation is not given")
+
+        def target(self, op, m, x):
+            return op.Transpose(x, perm=tuple(m.attr("p")[axis] for axis in m.attr("q")))
+
+    `source(op, *variables)` builds the pattern, `check(m, *variables)` returns a Refusal or None, `target(op, m,
+    *variables)` builds what replaces the roots: a value per root, or a Refusal. In both, variables are `Ref`s.
+    """
+
+    family: str = ""
+    origin: str = "hand"
+    """Where the rule comes from: `hand`, `generated` or `taso`."""
+    symmetric: bool = False
+    """The roots are interchangeable: match them in one order only."""
+    shared_interior: ClassVar[bool] = False
+    """Interior values may be used elsewhere; their nodes then stay."""
+    lossy: ClassVar[frozenset[str]] = frozenset()
+    """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs of `graph_rewrite.soundness.floating.values` on which it
+    may differ. The certificate states it."""
+
+    carried_by: ClassVar[tuple[str, ...]] = ()
+    """Names of rules that carry on, through the operators around it, what this one begins, in a direction that comes to
+    an end: a search may apply them as long as they match. Where it begins pays only with where it ends."""
+
+    examples: ClassVar[Mapping[str, Sequence[float]]] = {}
+    """Elements of constants at which the rule applies, by variable, where the usual ones don't do."""
+    setting: Callable[..., Any] | None = None
+    """A larger pattern in whose occurrences the rule applies, where `source` alone does not do: written like `source`,
+    for conditions that look at what surrounds a match. Instances for the verifier are made from it."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def equation(self) -> str:
+        """The docstring's first paragraph, on one line."""
+        return " ".join((type(self).__doc__ or "").split("\n\n")[0].split())
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        return build_pattern(self.source)
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the rule by its code, that of its bases and of the helpers they use, so that a certificate can
+        tell that it changed."""
+        from graph_rewrite.rewriting.digests import code_digest
+
+        bases = tuple(kind for kind in type(self).__mro__[1:] if issubclass(kind, Rule) and kind is not Rule)
+        return digest(self.name, code_digest(type(self), bases))
+
+    def source(self, op: Any, *variables: Any) -> Any:
+        raise TypeError(f"rule {self.name} has no source pattern: define source(self, op, ...)")
+
+    def check(self, m: Match, *variables: Any) -> Refusal | None:
+        return None
+
+    def cases(self) -> Iterable[Graph]:
+        """Source graphs at which the rule applies, beside those that the verifier makes from the pattern."""
+        return ()
+
+    def target(self, op: RegionBuilder, m: Match, *variables: Any) -> Any:
+        raise TypeError(f"rule {self.name} has no target: define target(self, op, m, ...)")
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.name}: {self.equation}>"

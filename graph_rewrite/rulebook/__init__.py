@@ -1,0 +1,1 @@
+"""TODO graph_rewrite/rulebook"""

@@ -1,0 +1,184 @@
+"""Values in ONNX Runtime's blocked layout, and what moves them without leaving it.
+
+A value of any rank is blocked along one axis: its memory holds [outer axes, C / block, inner axes, block]. Axes before
+and after the channels split, merge, join and are cut as in a plain tensor, since Reshape costs nothing; a Transpose is
+remembered until something needs the elements in order, so that two of them in a row cancel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from graph_rewrite.operators.nchwc import block_size
+from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rules.helpers.axes import reshape, take, transpose
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedImage:
+    """A value whose element order is known: `make(op)` gives a Ref of the blocked memory, in any shape.
+
+    `dims` are the axes as they lie in memory, `channels` which of them is blocked; axis i of the value itself is axis
+    `perm[i]` of the memory.
+    """
+
+    make: Callable[[], Ref]
+    dims: tuple[int, ...]
+    channels: int
+    perm: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the plain value."""
+        return tuple(self.dims[axis] for axis in self.perm)
+
+    @property
+    def is_in_order(self) -> bool:
+        return self.perm == tuple(range(len(self.perm)))
+
+    @property
+    def layout(self) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+        """Equal for values whose elements lie alike."""
+        return self.dims, self.channels, self.perm
+
+
+def of_image(image: Ref, dims: Sequence[int], channels: int) -> BlockedImage:
+    """A value of these axes in order, of what a blocked operator gave."""
+    return BlockedImage(lambda: image, tuple(dims), channels, tuple(range(len(dims))))
+
+
+def enter(op: RegionBuilder, x: Ref, channels: int) -> BlockedImage | None:
+    """A plain value blocked along an axis; None where that does not fill blocks."""
+    if x.rank < 3 or x.shape[channels] % block_size():
+        return None
+    return of_image(op.nchwc.ReorderInput(reshape(op, x, _as_image(x.shape, channels))), x.shape, channels)
+
+
+def leave(op: RegionBuilder, x: BlockedImage) -> Ref:
+    """The plain value."""
+    plain = op.nchwc.ReorderOutput(image_of(op, x), channels=x.dims[x.channels])
+    return transpose(op, reshape(op, plain, x.dims), x.perm)
+
+
+def image_of(op: RegionBuilder, x: BlockedImage) -> Ref:
+    """The memory as an image [outer, C, height, width]."""
+    return reshape(op, x.make(), _as_image(x.dims, x.channels))
+
+
+def _as_image(dims: tuple[int, ...], channels: int) -> tuple[int, ...]:
+    inner = dims[channels + 1 :]
+    height = math.prod(inner[:-1]) if inner else 1
+    return (math.prod(dims[:channels]), dims[channels], height, inner[-1] if inner else 1)
+
+
+def in_order(op: RegionBuilder, x: BlockedImage) -> BlockedImage:
+    """The same value with its axes in order in memory."""
+    if x.is_in_order:
+        return x
+    block, rank = block_size(), len(x.dims)
+    blocks = [n // block if axis == x.channels else n for axis, n in enumerate(x.dims)]
+    moved = op.Transpose(reshape(op, x.make(), (*blocks, block)), perm=(*x.perm, rank))
+    return of_image(moved, x.shape, x.perm.index(x.channels))
+
+
+def transposed(x: BlockedImage, perm: Sequence[int]) -> BlockedImage:
+    """Transpose, not yet carried out."""
+    return replace(x, perm=tuple(x.perm[axis] for axis in perm))
+
+
+def reshaped(op: RegionBuilder, x: BlockedImage, shape: Sequence[int]) -> BlockedImage | None:
+    """Reshape; None where the channels are not an axis of their own any more."""
+    y = in_order(op, x)
+    before, count, inner = math.prod(y.dims[: y.channels]), y.dims[y.channels], math.prod(y.dims[y.channels + 1 :])
+    for axis, n in enumerate(shape):
+        if (math.prod(shape[:axis]), n, math.prod(shape[axis + 1 :])) == (before, count, inner):
+            return BlockedImage(y.make, tuple(shape), axis, tuple(range(len(shape))))
+    return None
+
+
+def keeps_channels(before: Sequence[int], after: Sequence[int]) -> bool:
+    """Whether a Reshape may keep an axis of whole blocks, for any place of it but the first and last."""
+    block = block_size()
+    return any(
+        n % block == 0 and n in before and math.prod(after[:axis]) in _products(before)
+        for axis, n in enumerate(after[:-1])
+        if block
+    )
+
+
+def _products(shape: Sequence[int]) -> set[int]:
+    return {math.prod(shape[:axis]) for axis in range(len(shape))}
+
+
+def cut(op: RegionBuilder, x: BlockedImage, axis: int, kept: range) -> BlockedImage | None:
+    """The elements of a range along an axis of the value; None where that cuts blocks."""
+    place, block = x.perm[axis], block_size()
+    if place == x.channels and (kept.step != 1 or kept.start % block or len(kept) % block or not kept):
+        return None
+    memory, along = _along(op, x, place)
+    return _resized(x, take(op, memory, {along: kept}), place, len(kept))
+
+
+def split(op: RegionBuilder, x: BlockedImage, axis: int, sizes: Sequence[int]) -> list[BlockedImage] | None:
+    """Split along an axis of the value; None where that cuts blocks."""
+    found, start = [], 0
+    for n in sizes:
+        part = cut(op, x, axis, range(start, start + n))
+        if part is None:
+            return None
+        found.append(part)
+        start += n
+    return found
+
+
+def join(op: RegionBuilder, parts: Sequence[BlockedImage], axis: int) -> BlockedImage | None:
+    """Concat along an axis of the values; None where they don't lie alike."""
+    if len({(x.channels, x.perm) for x in parts}) > 1:
+        parts = [in_order(op, x) for x in parts]
+    if len({(x.channels, x.perm) for x in parts}) > 1:
+        return None
+    place = parts[0].perm[axis]
+    alike = all(_lies_as_it_is(x, place) for x in parts)
+    views = [x.make() if alike else reshape(op, x.make(), _three_axes(x, place)) for x in parts]
+    joined = op.Concat(*views, axis=place if alike else 1)
+    return _resized(parts[0], joined, place, sum(x.dims[place] for x in parts))
+
+
+def padded(
+    op: RegionBuilder, x: BlockedImage, axis: int, before: int, after: int, value: Ref | None
+) -> BlockedImage | None:
+    """Pad along an axis of the value; None along the channels."""
+    place = x.perm[axis]
+    if place == x.channels:
+        return None
+    memory, along = _along(op, x, place)
+    amounts = [0] * (2 * memory.rank)
+    amounts[along], amounts[memory.rank + along] = before, after
+    found = op.Pad(memory, op.ints(*amounts), value)
+    return _resized(x, found, place, x.dims[place] + before + after)
+
+
+def _along(op: RegionBuilder, x: BlockedImage, place: int) -> tuple[Ref, int]:
+    """The memory in a shape that has axis `place` of it as an axis of its own, and which one."""
+    memory = x.make()
+    return (memory, place) if _lies_as_it_is(x, place) else (reshape(op, memory, _three_axes(x, place)), 1)
+
+
+def _lies_as_it_is(x: BlockedImage, place: int) -> bool:
+    """Whether the memory has the shape of the plain value, where elements up to the channels lie as in that."""
+    return place <= x.channels and x.make().shape == x.dims
+
+
+def _three_axes(x: BlockedImage, place: int) -> tuple[int, int, int]:
+    """What lies before an axis, the axis, and what lies after it; the block comes last."""
+    before, after = math.prod(x.dims[:place]), math.prod(x.dims[place + 1 :])
+    if place <= x.channels:
+        return before, x.dims[place], after
+    return before // block_size(), x.dims[place], after * block_size()
+
+
+def _resized(x: BlockedImage, memory: Ref, place: int, length: int) -> BlockedImage:
+    dims = tuple(length if axis == place else n for axis, n in enumerate(x.dims))
+    return BlockedImage(lambda: memory, dims, x.channels, x.perm)

@@ -1,0 +1,76 @@
+"""What an optimised model may cost beside time: size, rounding error, operators outside the ONNX standard."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from graph_rewrite.delivery.equivalence import default_tolerance, is_single_or_finer
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memory import weight_bytes
+from graph_rewrite.latency import Deployment
+from graph_rewrite.operators import contrib
+
+SIZE_GROWTH = 5.0
+"""Weights of a result over those of the original. Winograd's F(4,4) turns a 3x3 kernel into 6x6 elements, 4 times as
+many, and its transforms take some more; what grows further pays for a little speed with a lot of memory."""
+ERROR_BUDGET = 1e-4
+"""Largest difference of an output relative to its scale, in float32: what Winograd and Toom-Cook variants that are
+worth having stay below by a factor of 3 or more on whole networks."""
+FREE_BYTES = 1 << 20
+"""Growth that is always allowed: constants of a small model may multiply without anybody noticing."""
+
+_STANDARD = frozenset({"", "ai.onnx"})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits that every result keeps. A graph beyond one is never timed and never chosen.
+
+    Raises:
+        ValueError: a limit that makes no sense.
+    """
+
+    size_growth: float = SIZE_GROWTH
+    """Most bytes of weights, as a multiple of the original's."""
+    error_budget: float | None = None
+    """Largest difference of any output on several inputs, relative to its scale. By default 1e-4, or less where
+    rounding explains less; graphs in float16 or coarser, or in TF32, may differ by what rounding explains there."""
+    standard_ops_only: bool = False
+    """No operators of domains that are neither ONNX's own nor in the original."""
+
+    def __post_init__(self) -> None:
+        if not (self.size_growth >= 1.0 and math.isfinite(self.size_growth)):
+            raise ValueError(f"the limit on size growth must be a number of 1.0 or more, got {self.size_growth}")
+        if self.error_budget is not None and not 0.0 < self.error_budget < 1.0:
+            raise ValueError(f"the error budget must lie between 0 and 1, got {self.error_budget}")
+
+    def violation(self, original: Graph, graph: Graph) -> str:
+        """Which limit a graph breaks, in words; empty where it keeps all that can be told without running it."""
+        if self.standard_ops_only and (foreign := self.foreign_domains(original, graph)):
+            return f"it has operators of {', '.join(foreign)}, and only standard ones are allowed (--standard-ops-only)"
+        before, after = weight_bytes(original), weight_bytes(graph)
+        if after > max(before * self.size_growth, before + FREE_BYTES):
+            grown = f"{before / 1e6:.1f} to {after / 1e6:.1f} MB"
+            return f"its weights grow from {grown}, by more than {self.size_growth:g} times (--max-size-growth)"
+        return ""
+
+    def allowed_domains(self, original: Graph, provider: str = "cpu") -> frozenset[str] | None:
+        """Domains of operators that rewrites may bring in; None for any. The blocked layout is the CPU's: on another
+        provider every such operator would bring its data back to the CPU."""
+        own = {node.domain for node in original.nodes.values()}
+        if self.standard_ops_only:
+            return _STANDARD | own
+        return None if provider == "cpu" else _STANDARD | {contrib.DOMAIN} | own
+
+    def foreign_domains(self, original: Graph, graph: Graph) -> list[str]:
+        """Domains of operators in `graph` that neither ONNX nor the original has."""
+        known = _STANDARD | {node.domain for node in original.nodes.values()}
+        return sorted({node.domain for node in graph.nodes.values()} - known)
+
+    def tolerance(self, original: Graph, deployment: Deployment) -> float:
+        """What outputs may differ by, relative to their scale."""
+        if self.error_budget is not None:
+            return self.error_budget
+        usual = default_tolerance(original, deployment)
+        return min(usual, ERROR_BUDGET) if is_single_or_finer(original, deployment) else usual

@@ -1,0 +1,96 @@
+"""Models by URI: of the zoo, or files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from graph_rewrite import zoo
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.onnx_files.loading import ModelLoadError, load
+from graph_rewrite.onnx_files.normalise import NormalisationReport, normalise
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Model:
+    """An opened model: `original` is the file as it is, the baseline of every speed-up; `graph` is its normalised form,
+    from which search starts."""
+
+    uri: str
+    path: Path
+    original: Graph
+    graph: Graph
+    report: NormalisationReport
+    shapes: Shapes = field(default_factory=dict)
+    """Shapes that were fixed where the file leaves them open."""
+
+
+_OPENED: dict[tuple[object, ...], Model] = {}
+
+
+def open_model(uri: str, shapes: Shapes | None = None) -> Model:
+    """Open a model. Opening it again in the same process gives the same object, while its file does not change.
+
+    Args:
+        uri: `zoo://bert?layers=12&seq_len=128`, `file:path.onnx`, the name of a model of the zoo, or a path.
+        shapes: shapes of inputs by name, for models with symbolic dimensions.
+
+    Raises:
+        ValueError: unknown scheme, model or parameter; a parameter that is no integer.
+        ModelLoadError: no such file, or not a readable ONNX model.
+        SymbolicShapeError: inputs have symbolic dimensions that `shapes` does not fix.
+    """
+    path = _locate(uri)
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}{_zoo_hint(uri)}") from error
+    fixed = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    key = (uri, path.resolve(), state.st_mtime_ns, state.st_size, tuple(sorted(fixed.items())))
+    if key not in _OPENED:
+        original = load(path, fixed)
+        graph, report = normalise(original)
+        _OPENED[key] = Model(uri, path, original, graph, report, fixed)
+    return _OPENED[key]
+
+
+def _locate(uri: str) -> Path:
+    if uri in zoo.names():
+        return zoo.export(uri)
+    scheme, colon, rest = uri.partition(":")
+    if scheme == "file" and colon:
+        return Path(unquote(urlsplit(uri).path) if rest.startswith("//") else rest)
+    if scheme == "zoo" and colon:
+        return _from_zoo(uri)
+    if "://" in uri:
+        raise ValueError(f"unknown scheme {scheme!r} in {uri!r}; use zoo://NAME?PARAMETER=VALUE, file:PATH or a path")
+    return Path(uri).expanduser()
+
+
+def _from_zoo(uri: str) -> Path:
+    parts = urlsplit(uri)
+    name = parts.netloc or parts.path.lstrip("/")
+    if (parts.netloc and parts.path.strip("/")) or parts.fragment:
+        raise ValueError(f"{uri!r}: write zoo://NAME?PARAMETER=VALUE&PARAMETER=VALUE")
+    try:
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError as error:
+        raise ValueError(f"{uri!r}: {error}; write zoo://NAME?PARAMETER=VALUE&PARAMETER=VALUE") from error
+    params = dict(pairs)
+    if len(params) != len(pairs):
+        raise ValueError(f"{uri!r}: a parameter is given twice")
+    return zoo.export(name, **params)
+
+
+def _zoo_hint(uri: str) -> str:
+    """For a name that is neither a file nor in the zoo."""
+    if any(sign in uri for sign in "/\\.:"):
+        return ""
+    close = difflib.get_close_matches(uri, zoo.names(), n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"; the zoo has {', '.join(zoo.names())}{meant}"

@@ -1,0 +1,151 @@
+"""Rewrites that pay only together: each alone loses, all of them gain once what lies between them has cancelled."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import helper
+
+from agents.core.base import Budget, Search
+from agents.regional.gains import Effects
+from agents.regional.joint_rewrites import sweep, tidy
+from envs.graph_rewrite.replay import replay
+from graph_rewrite import Rewriter
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.task.problem import Problem
+from tests.agents.toys import problem_on
+from tests.envs.fakes import _write
+
+MS = {"Relu": 5.0, "LeakyRelu": 2.0, "Transpose": 2.5, "Tanh": 1.0}
+
+
+class ReluInOtherLayout(Rule):
+    """Relu(x) = Transpose(LeakyRelu(Transpose(x), alpha=0))"""
+
+    family = "toy_layout"
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Relu(x)
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Transpose(op.LeakyRelu(op.Transpose(x, perm=(1, 0)), alpha=0.0), perm=(1, 0))
+
+
+class TransposesCancel(Rule):
+    """Transpose(Transpose(x)) = x"""
+
+    family = "toy_elimination"
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Transpose(op.Transpose(x, perm=op.attr("p")), perm=op.attr("q"))
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return x
+
+
+class TransposeAfterTanh(Rule):
+    """Tanh(Transpose(x)) = Transpose(Tanh(x))"""
+
+    family = "toy_layout"
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Tanh(op.Transpose(x, perm=op.attr("p")))
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Transpose(op.Tanh(x), perm=m.attr("p"))
+
+
+def cost(graph: Graph) -> float:
+    return 1.0 + sum(MS[node.op] for node in graph.nodes.values())
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Problem:
+    """Four Relus in a row."""
+    names = ["x", "a", "b", "c", "y"]
+    nodes = [helper.make_node("Relu", [x], [y], f"relu_{y}") for x, y in pairwise(names)]
+    path = _write(tmp_path / "relus.onnx", nodes, [], (2, 3), "y")
+    rewriter = Rewriter((ReluInOtherLayout(), TransposesCancel()), granularity="both", deployment=False)
+    return problem_on(path, tmp_path, rewriter, cost=cost)
+
+
+def started(problem: Problem, **budget: Any) -> Search:
+    search = Search(problem, Budget(**{"measurements": 50, "seconds": 60.0, **budget}))
+    search.measure(problem.model.graph, ())
+    return search
+
+
+def test_a_rule_everywhere_gains_where_one_site_loses(problem: Problem) -> None:
+    search = started(problem)
+    start = search.best
+    assert start is not None
+    alone = problem.rewriter.candidates(start.graph)[-1]
+    assert alone.count == 1
+    assert cost(alone.apply()) > cost(start.graph)
+    found = sweep(search, start, Effects(), 0.002, lambda: False)
+    assert found is not None
+    assert [node.op for node in found.graph.order()] == ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
+    assert cost(found.graph) == 14.0 < cost(start.graph)
+    assert replay(problem, [action.key for action in found.actions]).hash == found.graph.hash
+    # From there on nothing more.
+    assert sweep(search, found, Effects(), 0.002, lambda: False) is None
+
+
+def test_a_rule_that_lost_too_much_alone_is_not_tried(problem: Problem) -> None:
+    search, effects = started(problem), Effects()
+    effects.record([("ReluInOtherLayout",)], -0.9)
+    assert search.best is not None
+    assert sweep(search, search.best, effects, 0.002, lambda: False) is None
+    assert search.measurements == 1
+
+
+@pytest.mark.parametrize("stop", ["budget", "until"])
+def test_it_stops_when_told(problem: Problem, stop: str) -> None:
+    search = started(problem, measurements=1 if stop == "budget" else 50)
+    assert search.best is not None
+    assert sweep(search, search.best, Effects(), 0.002, lambda: stop == "until") is None
+    assert search.measurements == 1
+
+
+def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:
+    search = started(problem)
+    graph = problem.model.graph
+    after = next(c for c in problem.rewriter.candidates(graph) if c.kind == "class").apply()
+    tidied, actions = tidy(search, after, (), graph.next_id)
+    assert [node.op for node in tidied.order()].count("Transpose") == 2
+    assert sum(action.count for action in actions) >= 1
+    same, none = tidy(search, after, (), after.next_id)
+    assert same is after
+    assert none == ()
+
+
+@pytest.mark.parametrize("carried_by", [(), ("TransposeAfterTanh",)])
+def test_what_carries_a_rule_on_is_tried_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried_by: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(ReluInOtherLayout, "carried_by", carried_by)
+    names = ["x", *"abcdef", "y"]
+    ops = ["Relu", "Tanh"] * 3 + ["Relu"]
+    nodes = [helper.make_node(op, [x], [y], f"node_{y}") for op, (x, y) in zip(ops, pairwise(names), strict=True)]
+    path = _write(tmp_path / "between.onnx", nodes, [], (2, 3), "y")
+    rules = (ReluInOtherLayout(), TransposesCancel(), TransposeAfterTanh())
+    problem = problem_on(path, tmp_path, Rewriter(rules, granularity="both", deployment=False), cost=cost)
+    search, effects = started(problem), Effects()
+    effects.record([("ReluInOtherLayout",)], 0.0 if not carried_by else -0.9)
+    assert search.best is not None
+    found = sweep(search, search.best, effects, 0.002, lambda: False)
+    if not carried_by:
+        assert found is None
+        return
+    assert found is not None
+    assert [node.op for node in found.graph.order()] == [
+        "Transpose",
+        *["LeakyRelu", "Tanh"] * 3,
+        "LeakyRelu",
+        "Transpose",
+    ]
+    assert replay(problem, [action.key for action in found.actions]).hash == found.graph.hash

@@ -1,0 +1,72 @@
+"""Large regions in observations: a bounded summary that keeps totals, and limits that count what is really inserted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from envs.graph_rewrite.footprint import KINDS, SUMMARISED, site_footprint
+from envs.graph_rewrite.observation import Limits, choose, observe
+from graph_rewrite import Candidate, Graph, Rewriter
+from graph_rewrite.onnx_files.assembly import model
+from graph_rewrite.rewriting.listing import Candidates
+from graph_rewrite.rules import find_rule
+
+WINOGRAD = {"WinogradRows2": False, "Winograd4x4": True}
+"""Whether the rule's region is shown by a summary."""
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    w = np.random.default_rng(0).standard_normal((16, 16, 3, 3))
+    return model("(float[1,16,9,9] x) => (y) { y = Conv<pads=[1,1,1,1]>(x, w) }", w=w)
+
+
+def candidates(graph: Graph, name: str) -> list[Candidate]:
+    return list(Rewriter([find_rule(name)], deployment=False).candidates(graph))
+
+
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_only_large_regions_are_summarised(graph: Graph, name: str) -> None:
+    site = candidates(graph, name)[0].site
+    mark = site_footprint(site)
+    assert mark.inserted == len(site.region.nodes)
+    assert (mark.inserted > SUMMARISED) == WINOGRAD[name]
+    if WINOGRAD[name]:
+        assert len(mark.part("rows")) - 1 <= KINDS
+        assert len(set(mark.part("rows")[:, 0].tolist())) == len(mark.part("rows")), "a kind has one row"
+    else:
+        assert len(mark.part("rows")) - 1 == mark.inserted
+
+
+@pytest.mark.parametrize("name", WINOGRAD)
+def test_edges_of_a_summary_join_its_rows(graph: Graph, name: str) -> None:
+    mark = site_footprint(candidates(graph, name)[0].site)
+    inner, boundary = mark.part("inner"), mark.part("boundary")
+    assert mark.counts.tolist() == [len(mark.part("rows")), len(inner), len(boundary), len(mark.part("removed"))]
+    assert (inner[:, :2] >= 0).all()
+    assert (inner[:, :2] < len(mark.part("rows"))).all()
+    assert (boundary[:, 1] > 0).all()
+    # Every row leads to the head: the candidate's embedding is made from all of them.
+    assert set(range(1, len(mark.part("rows")))) <= set(inner[inner[:, 1] == 0, 0].tolist())
+    assert boundary[:, 0].tolist() == [graph.inputs[0]] * len(boundary)
+
+
+def test_totals_are_those_of_the_whole_region(graph: Graph) -> None:
+    """The number of inserted nodes, arithmetic and the graph's digest do not depend on what is shown."""
+    candidate = candidates(graph, "Winograd4x4")[0]
+    mark, after = site_footprint(candidate.site), candidate.apply()
+    assert mark.grown == mark.inserted - len(candidate.site.removed)
+    assert len(graph.nodes) + mark.grown == len(after.nodes)
+    limits = Limits(max_candidates=4, max_nodes=2048, max_edges=4096)
+    choices = choose(graph, Candidates(graph, [candidate]), limits)
+    features = observe(choices, np.ones(5, bool), [0.0] * 8, limits)["candidate_features"]
+    assert features[0, 6] == pytest.approx(mark.inserted / 16)
+
+
+def test_a_graph_that_would_outgrow_the_limits_is_cut_although_its_summary_fits(graph: Graph) -> None:
+    candidate = candidates(graph, "Winograd4x4")[0]
+    shown, inserted = len(site_footprint(candidate.site).part("rows")), site_footprint(candidate.site).inserted
+    assert shown < 100 < inserted
+    assert choose(graph, Candidates(graph, [candidate]), Limits(4, 100, 4096)).cut == 1
+    assert choose(graph, Candidates(graph, [candidate]), Limits(4, inserted + 1, 4096)).cut == 0

@@ -1,0 +1,110 @@
+"""What ONNX Runtime makes the same of takes the same time, whatever was timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.client import WorkerClient
+from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.latency.plan import Plan
+from graph_rewrite.latency.statistics import Block
+from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.identical import run_alike
+from graph_rewrite.latency.windows.window_meter import CLEAR, Difference, RegionalMeter
+from graph_rewrite.onnx_files.assembly import model
+from graph_rewrite.onnx_files.saving import materialize
+
+BODY = "(float[64,64] x) => (y) {{ a = Relu(x) {} }}"
+TURNED = "b = Transpose<perm=[1,0]>(a) c = Transpose<perm=[1,0]>(b) y = MatMul(c, w)"
+
+
+def graph(body: str, seed: int = 0) -> Graph:
+    return model(BODY.format(body), w=np.random.default_rng(seed).standard_normal((64, 64)).astype(np.float32))
+
+
+@pytest.fixture
+def worker() -> Iterator[WorkerClient]:
+    with WorkerClient() as made:
+        yield made
+
+
+def test_what_optimisers_undo_is_alike(worker: WorkerClient, tmp_path: Path) -> None:
+    plain, turned, other = (
+        materialize(made, tmp_path) for made in (graph("y = MatMul(a, w)"), graph(TURNED), graph("y = MatMul(a, w)", 1))
+    )
+    there = set(tmp_path.iterdir())
+    assert run_alike(worker, (plain, turned), Deployment())
+    assert run_alike(worker, (plain, other), Deployment()), "weights do not change times"
+    untouched = Deployment(optimization_level="none")
+    assert not run_alike(worker, (plain, turned), untouched)
+    assert set(tmp_path.iterdir()) == there, "nothing is left behind"
+
+
+def test_other_operators_and_other_shapes_are_not(worker: WorkerClient, tmp_path: Path) -> None:
+    plain, more = (materialize(graph(body), tmp_path) for body in ("y = MatMul(a, w)", "b = MatMul(a, w) y = Relu(b)"))
+    assert not run_alike(worker, (plain, more), Deployment())
+    wide = materialize(model("(float[32,64] x) => (y) { a = Relu(x) y = MatMul(a, w) }", w=np.eye(64)), tmp_path)
+    assert not run_alike(worker, (plain, wide), Deployment())
+
+
+def test_what_cannot_be_opened_is_not(worker: WorkerClient, tmp_path: Path) -> None:
+    plain, broken = materialize(graph("y = MatMul(a, w)"), tmp_path), tmp_path / "broken.onnx"
+    broken.write_bytes(onnx.ModelProto(ir_version=10).SerializeToString()[:3])
+    assert not run_alike(worker, (broken, broken), Deployment())
+    assert not run_alike(worker, (plain, broken), Deployment())
+
+
+PLAN = Plan(instances=2, min_instances=2, min_pairs=2, max_pairs=3, budget_s=0.1)
+
+
+def timed_as(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, batches: Sequence[tuple[float, ...]], *, anew: bool = False
+) -> Difference:
+    """What a meter says of two models that run alike, where the first takes these times in each batch, and the other
+    one second."""
+    blocks = [Block(seconds, (1.0,) * len(seconds)) for seconds in batches]
+    monkeypatch.setattr(RegionalMeter, "_batch", lambda *_: list(blocks))
+    cut = Cut(graph(TURNED), graph("y = MatMul(a, w)"), 12, "turned")
+    meter = RegionalMeter(workspace=folder, plan=PLAN, budget_s=0.0, exchange=False, lock_path=folder / "lock")
+    with meter:
+        return meter.time(cut, anew=anew)
+
+
+NOISE = [(1.02, 1.01), (1.01, 1.03)]
+
+
+@pytest.mark.parametrize("batches", [NOISE, [(1.0, 1.4), (0.9, 1.3)]], ids=["small", "large, but wide"])
+def test_the_meter_finds_no_difference_where_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, batches: list[tuple[float, ...]]
+) -> None:
+    found = timed_as(monkeypatch, tmp_path, batches)
+    assert (found.seconds, found.ci95) == (0.0, (0.0, 0.0))
+    assert found.region_seconds > 0.0
+    assert found.runs > 0
+
+
+def test_noise_is_reported_to_those_who_ask_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As comparisons of a model with itself do."""
+    found = timed_as(monkeypatch, tmp_path, NOISE, anew=True)
+    assert found.seconds > 0.0
+    assert found.ci95[0] < found.ci95[1]
+
+
+def test_a_clear_difference_is_not_asked_about(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = timed_as(monkeypatch, tmp_path, [(1.41, 1.40), (1.40, 1.42)])
+    assert found.seconds == pytest.approx(12 * 0.4, rel=0.1)
+
+
+def test_real_runs_of_models_alike(tmp_path: Path) -> None:
+    """Whatever the machine does meanwhile: a difference is either nothing, or its whole interval is far from it."""
+    cut = Cut(graph(TURNED), graph("y = MatMul(a, w)"), 12, "turned")
+    with RegionalMeter(workspace=tmp_path, plan=PLAN, budget_s=0.0, lock_path=tmp_path / "lock") as meter:
+        found = meter.time(cut)
+    low, high = found.ci95
+    assert low == high == 0.0 or min(abs(low), abs(high)) > CLEAR * found.region_seconds

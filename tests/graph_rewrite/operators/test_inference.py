@@ -1,0 +1,110 @@
+"""Output types of operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from graph_rewrite.ir.constants import Constant, from_array
+from graph_rewrite.ir.graph import RawAttr, TensorType
+from graph_rewrite.onnx_files.loading import attribute_value, static_type
+from graph_rewrite.operators.inference import TypeInferenceError, attribute_proto, infer, make_node
+
+FLOAT = TensorProto.FLOAT
+
+
+def types(
+    op: str, *inputs: TensorType | Constant | None, outputs: int = 1, domain: str = "", **attrs: Any
+) -> list[str]:
+    entries = [(i.type, i) if isinstance(i, Constant) else None if i is None else (i, None) for i in inputs]
+    return [str(found) for found in infer(op, domain, attrs, entries, outputs, 23)]
+
+
+def f(*shape: int) -> TensorType:
+    return TensorType(FLOAT, shape)
+
+
+class TestInfer:
+    def test_shapes_follow_from_types_attributes_and_constants(self) -> None:
+        assert types("MatMul", f(2, 3), f(3, 4)) == ["float[2,4]"]
+        assert types("Transpose", f(2, 3, 4), perm=(1, 0, 2)) == ["float[3,2,4]"]
+        assert types("Reshape", f(2, 6), from_array(np.array([3, -1]))) == ["float[3,4]"]
+        assert types("Split", f(4, 6), outputs=2, axis=1, num_outputs=2) == ["float[4,3]", "float[4,3]"]
+        assert types("Clip", f(3), None, from_array(np.float32(1))) == ["float[3]"]
+
+    def test_memory_tells_constants_apart(self) -> None:
+        for target in ([3, 4], [4, 3], [2, 6]):
+            assert types("Reshape", f(12), from_array(np.array(target))) == [f"float[{target[0]},{target[1]}]"]
+
+    def test_what_cannot_be_known_is_none(self) -> None:
+        assert types("Reshape", f(2, 6), TensorType(TensorProto.INT64, (2,))) == ["None"]
+        assert types("NonZero", f(2, 6)) == ["None"]
+        assert infer("Relu", "", {}, [(None, None)], 1, 23) == (None,)
+
+    @pytest.mark.parametrize("repeat", range(2))
+    def test_impossible_applications_are_refused_every_time(self, repeat: int) -> None:
+        with pytest.raises(TypeInferenceError, match=r"MatMul cannot take float\[2,3\], float\[4,5\]: .*"):
+            types("MatMul", f(2, 3), f(4, 5))
+        with pytest.raises(TypeInferenceError, match="NoSuchOperator does not exist in opset 23"):
+            types("NoSuchOperator", f(1))
+
+    def test_operators_of_onnx_runtime(self) -> None:
+        assert types("QuickGelu", f(2, 3), domain="com.microsoft") == ["float[2,3]"]
+        assert types("SomethingElse", f(2, 3), domain="com.microsoft") == ["None"]
+
+
+class TestAttributes:
+    @pytest.mark.parametrize(
+        "attribute",
+        [
+            helper.make_attribute("a", 3),
+            helper.make_attribute("a", 0.1),
+            helper.make_attribute("a", "text"),
+            helper.make_attribute("a", b"\xff\xfe"),
+            helper.make_attribute("a", [1, 2]),
+            helper.make_attribute("a", [0.1, 2.0]),
+            helper.make_attribute("a", [b"x", b"y"]),
+            helper.make_attribute("a", helper.make_tensor("", FLOAT, [2], [1.0, 2.0])),
+            helper.make_attribute("a", helper.make_tensor("", TensorProto.STRING, [1], [b"s"])),
+            helper.make_attribute("a", helper.make_tensor_type_proto(FLOAT, [1])),
+            helper.make_attribute("a", [helper.make_tensor("", FLOAT, [1], [1.0])]),
+        ],
+        ids=lambda attribute: onnx.AttributeProto.AttributeType.Name(attribute.type),
+    )
+    def test_round_trip(self, attribute: onnx.AttributeProto) -> None:
+        value = attribute_value(attribute)
+        again = attribute_proto("a", value)
+        again.ClearField("doc_string")
+        if attribute.HasField("t"):
+            attribute.t.name = again.t.name = "t"
+        assert again.SerializeToString(deterministic=True) == attribute.SerializeToString(deterministic=True)
+
+    def test_references_are_kept_raw(self) -> None:
+        reference = onnx.AttributeProto(name="a", type=onnx.AttributeProto.FLOAT, ref_attr_name="slope")
+        assert isinstance(attribute_value(reference), RawAttr)
+        assert attribute_proto("a", attribute_value(reference)) == reference
+
+    def test_nodes(self) -> None:
+        node = make_node("Clip", "", {"b": 1, "a": (1, 2)}, ["x", None, "z"], 2)
+        assert list(node.input) == ["x", "", "z"]
+        assert list(node.output) == ["o0", "o1"]
+        assert [attribute.name for attribute in node.attribute] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("proto", "expected"),
+    [
+        (helper.make_tensor_type_proto(FLOAT, [2, 3]), "float[2,3]"),
+        (helper.make_tensor_type_proto(FLOAT, []), "float[]"),
+        (helper.make_tensor_type_proto(FLOAT, ["N", 3]), "None"),
+        (helper.make_tensor_type_proto(FLOAT, None), "None"),
+        (helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, [2])), "None"),
+        (onnx.TypeProto(), "None"),
+    ],
+)
+def test_static_types(proto: onnx.TypeProto, expected: str) -> None:
+    assert str(static_type(proto)) == expected

@@ -1,0 +1,164 @@
+"""Problems: what is shared within a process, what is remembered, and where files lie."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envs import open_problem
+from graph_rewrite.latency import BaselineError, Deployment, OrtMeter
+from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.workspace import VARIABLE, remove_abandoned, roomiest, workspace
+from tests.envs.conftest import MakeEnv
+from tests.envs.fakes import OperatorCountMeter, count_operators
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class TestProblem:
+    def test_measures_each_graph_once_per_effort(self, tower: str, make_env: MakeEnv) -> None:
+        problem = open_problem(tower, provider="cpu", meter=count_operators)
+        graph = problem.model.graph
+        first = problem.measure(graph)
+        assert problem.measure(graph) is first
+        assert problem.measurements == 1
+        problem.measure(graph, "full")
+        assert problem.measurements == 2
+
+    def test_what_cannot_be_built_is_a_failed_latency(self, tower: str, make_env: MakeEnv) -> None:
+        problem = open_problem(tower, provider="cpu", meter=count_operators)
+
+        class Unbuildable(OperatorCountMeter):
+            def measure(self, graph: Any, effort: Any = "screen") -> Any:
+                raise ValueError("Reshape over constants gave another shape")
+
+        broken = Problem(
+            problem.model, problem.rewriter, Unbuildable(problem.model.original), problem.deployment, problem.workspace
+        )
+        latency = broken.measure(problem.model.graph)
+        assert latency.status == "error"
+        assert "another shape" in latency.message
+
+    def test_a_baseline_that_cannot_run_is_an_error(self, tower: str, make_env: MakeEnv) -> None:
+        problem = open_problem(tower, provider="cpu", meter=count_operators)
+
+        class NoBaseline(OperatorCountMeter):
+            def measure(self, graph: Any, effort: Any = "screen") -> Any:
+                raise BaselineError("the baseline model cannot be measured")
+
+        broken = Problem(
+            problem.model, problem.rewriter, NoBaseline(problem.model.original), problem.deployment, problem.workspace
+        )
+        with pytest.raises(BaselineError):
+            broken.measure(problem.model.graph)
+
+    def test_model_rewriter_and_meter_are_shared(self, tower: str, make_env: MakeEnv) -> None:
+        first, second = open_problem(tower, provider="cpu"), open_problem(tower, provider="cpu")
+        assert isinstance(first.meter, OrtMeter)
+        assert first.meter is second.meter
+        assert first.model is second.model
+        assert first.rewriter is second.rewriter
+        assert open_problem(tower, provider="cpu", threads=2).meter is not first.meter
+        assert open_problem(tower, provider="cpu", granularity="site").rewriter is not first.rewriter
+
+    def test_deployment(self, tower: str, make_env: MakeEnv) -> None:
+        problem = open_problem(tower, provider="cpu", threads=2, meter=count_operators)
+        assert problem.deployment == Deployment("cpu", 2)
+
+    def test_end_to_end_in_onnx_runtime(self, tower: str, make_env: MakeEnv) -> None:
+        env = make_env(meter=None, horizon=2, feedback_every=1)
+        env.reset()
+        _, reward, _, _, info = env.step(
+            next(k for k, c in enumerate(env.candidates) if c.rule == "ComposeTransposes" and c.kind == "class")
+        )
+        assert info["measured"]
+        assert info["failure"] == ""
+        assert info["latency_ms"] > 0
+        assert reward == pytest.approx((1 - 1 / info["speedup"]) * 100)
+        env.problem.meter.close()
+
+
+class TestWorkspace:
+    def test_one_named_by_the_user_is_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "mine"))
+        assert workspace() == tmp_path / "mine"
+        assert (tmp_path / "mine").is_dir()
+
+    def test_place_with_enough_room_is_preferred(self, tmp_path: Path) -> None:
+        first, second = tmp_path / "a", tmp_path / "b"
+        first.mkdir()
+        second.mkdir()
+        assert roomiest([tmp_path / "missing", first, second], wanted=1) == first
+        assert roomiest([first, second], wanted=1 << 62) in (first, second)
+        with pytest.raises(OSError, match=VARIABLE):
+            roomiest([tmp_path / "missing"])
+
+    def test_children_share_it_and_it_goes_with_its_maker(self, tmp_path: Path) -> None:
+        code = (
+            "import subprocess, sys\n"
+            "from graph_rewrite.task.workspace import workspace\n"
+            "here = workspace()\n"
+            "child = 'from graph_rewrite.task.workspace import workspace; print(workspace())'\n"
+            "there = subprocess.check_output([sys.executable, '-c', child], text=True).strip()\n"
+            "print(here, there, here.is_dir())"
+        )
+        here, there, existed = run_python(code, tmp_path).stdout.split()
+        assert here == there
+        assert existed == "True"
+        assert Path(here).parent == tmp_path
+        assert not Path(here).exists()
+
+    def test_child_processes_of_multiprocessing_remove_theirs(self, tmp_path: Path) -> None:
+        code = (
+            "import multiprocessing\n"
+            "from graph_rewrite.task.workspace import workspace\n"
+            "if __name__ == '__main__':\n"
+            "    process = multiprocessing.get_context('fork').Process(target=workspace)\n"
+            "    process.start(); process.join(); print(process.exitcode)"
+        )
+        assert run_python(code, tmp_path).stdout.strip() == "0"
+        assert not list(tmp_path.glob("rewritegym-work-*"))
+
+    def test_interrupt_removes_it(self, tmp_path: Path) -> None:
+        folder, process = start_and_wait(tmp_path)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=30)
+        assert not folder.exists()
+
+    def test_what_a_killed_process_left_is_removed_later(self, tmp_path: Path) -> None:
+        folder, process = start_and_wait(tmp_path)
+        remove_abandoned(tmp_path)
+        assert folder.exists(), "its process still runs"
+        process.kill()
+        process.wait(timeout=30)
+        assert folder.exists()
+        remove_abandoned(tmp_path)
+        assert not folder.exists()
+
+
+def run_python(code: str, temporary: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment(temporary), capture_output=True, text=True, timeout=60, check=True
+    )
+
+
+def start_and_wait(temporary: Path) -> tuple[Path, subprocess.Popen[str]]:
+    """A process that has made a workspace and sleeps."""
+    code = "import time; from graph_rewrite.task.workspace import workspace; print(workspace(), flush=True); time.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment(temporary), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    return Path(process.stdout.readline().strip()), process
+
+
+def environment(temporary: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    return {**kept, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
