@@ -8,7 +8,7 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithData(build_py):
-    """Ships configs/ as agents/configs and checkpoints/ as agents/checkpoints, where agents.core.paths looks for them."""
+    """Ships configs/ and checkpoints/ below agents/, where agents.core.paths looks for them."""
 
     def run(self) -> None:
         super().run()

@@ -1,7 +1,7 @@
 """What one agent makes of the models of the zoo, end to end: `python -m benchmarks.end_to_end [--models vgg19 csrnet]`.
 
-The same agent and budget for every model; what is reported is the confirming measurement of `agents.core.conclude`, taken
-anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so that
+The same agent and budget for every model; what is reported is the confirming measurement of `agents.core.conclude`,
+taken anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so that
 an interrupted run can go on with --resume; with --again what is in it is measured anew. With --clock cpu (one thread
 only) times are those of the thread itself, which tell models apart on a machine that runs other things as well; the
 file says which clock it was.
@@ -31,7 +31,7 @@ from envs.graph_rewrite.replay import ReplayError, replay
 from graph_rewrite import zoo
 from graph_rewrite.latency import JUDGE, Clock
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.task.limits import SIZE_GROWTH, Limits
+from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.problem import Problem, open_problem
 
 RESULTS = Path(__file__).parent / "results"
@@ -97,7 +97,7 @@ class Arguments:
 def problem_of(model: str, arguments: Arguments) -> Problem:
     """A model of the zoo, or a file, to be optimised."""
     config = load_config(model)
-    limits = Limits(arguments.max_size_growth, arguments.error_budget, arguments.standard_ops_only)
+    limits = ResultLimits(arguments.max_size_growth, arguments.error_budget, arguments.standard_ops_only)
     return open_problem(
         model_uri(model, dict(config.model)), provider="cpu", threads=arguments.threads,
         granularity=config.env.granularity, rules=config.env.rules, cached=False, limits=limits, clock=arguments.clock,

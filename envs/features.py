@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from envs.vocabulary import CANDIDATE, operator_index
 from graph_rewrite.ir.graph import Graph, Node, TensorType, edit_of
-from graph_rewrite.rewriting.replacement import RegionNode
+from graph_rewrite.rewriting.replacement import ReplacementNode
 
 NODE_FEATURES = (
     "elements", "flops", "moved_bytes", "constant_bytes", "inputs", "outputs", "rank", "opaque", "region", "head",
@@ -43,7 +43,7 @@ _CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvInteger", "NhwcConv"})
 _ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
-Operator = Node | RegionNode
+Operator = Node | ReplacementNode
 Input = tuple[TensorType | None, bool] | None
 NodeRecord = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Row of a node, ids of its input values, and a shape row per input value."""

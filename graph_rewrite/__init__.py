@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from graph_rewrite.rules import all_rules
 
 _HOMES = {
-    "Candidate": "rewriting.candidates", "Site": "rewriting.candidates", "Graph": "ir.graph", "Node": "ir.graph", "TensorType": "ir.graph",
-    "ModelLoadError": "onnx_files.loading", "load": "onnx_files.loading", "save": "onnx_files.saving", "Rewriter": "rewriting.rewriter",
+    "Candidate": "rewriting.candidates", "Site": "rewriting.candidates", "Graph": "ir.graph", "Node": "ir.graph",
+    "TensorType": "ir.graph",
+    "ModelLoadError": "onnx_files.loading", "load": "onnx_files.loading", "save": "onnx_files.saving",
+    "Rewriter": "rewriting.rewriter",
     "Refusal": "rewriting.rule", "Rule": "rewriting.rule", "all_rules": "rules",
 }  # fmt: skip
 

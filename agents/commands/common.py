@@ -13,7 +13,7 @@ from rich.console import Console
 
 from agents.core.config import Config, load_config, model_uri
 from graph_rewrite.rulebook.cli import parse_shapes
-from graph_rewrite.task.limits import SIZE_GROWTH, Limits
+from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.problem import Problem, open_problem
 
 
@@ -60,13 +60,13 @@ class ModelArguments:
             limits=self.limits(),
         )  # fmt: skip
 
-    def limits(self) -> Limits:
+    def limits(self) -> ResultLimits:
         """What every result keeps.
 
         Raises:
             ValueError: a limit that makes no sense.
         """
-        return Limits(self.max_size_growth, self.error_budget, self.standard_ops_only)
+        return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only)
 
     def shapes(self) -> dict[str, tuple[int, ...]] | None:
         """Input shapes by name.

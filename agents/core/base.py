@@ -147,7 +147,7 @@ class Search:
     @property
     def best(self) -> Visit | None:
         """The visit whose screened speed-up is surely the highest. None before the first measurement."""
-        return max(self.visits.values(), key=lambda visit: visit.latency.sure, default=None)
+        return max(self.visits.values(), key=lambda visit: visit.latency.lower_bound, default=None)
 
     def measure(self, graph: Graph, actions: tuple[Action, ...]) -> Latency:
         """Screen a graph, unless it was before. Only new graphs count."""
@@ -171,7 +171,7 @@ class Search:
         measured one by one against the original, the fastest was often lucky; so that only says which are compared.
         Where the meter cannot compare them, it is what they surely gained that counts."""
         mine, its = visit.latency, other.latency
-        surely = mine.sure > its.sure * (1.0 + gain)
+        surely = mine.lower_bound > its.lower_bound * (1.0 + gain)
         if not mine.ok or not (surely or mine.speedup > its.speedup * (1.0 + gain)):
             return False
         begin = unblocked_time()

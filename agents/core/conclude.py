@@ -51,15 +51,15 @@ def _finalists(search: Search) -> list[Visit]:
     """The best screened graphs. The last of them is the one with the fewest rewrites among those that may be as fast as
     the first: what was added to it may be luck."""
     found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
-    found = sorted((v for v in found if v.latency.speedup > 1.0), key=lambda visit: -visit.latency.sure)
-    rest = [visit for visit in found[FINALISTS - 1 :] if visit.latency.ci95[1] > found[0].latency.sure]
+    found = sorted((v for v in found if v.latency.speedup > 1.0), key=lambda visit: -visit.latency.lower_bound)
+    rest = [visit for visit in found[FINALISTS - 1 :] if visit.latency.ci95[1] > found[0].latency.lower_bound]
     return found[: FINALISTS - 1] + sorted(rest, key=lambda visit: len(visit.actions))[:1]
 
 
 def _ranked(search: Search, measured: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
     """Fastest first: by what each surely gains over the original, and the first such that none of the others was faster
     than it when both ran in turn."""
-    ranked = sorted(measured, key=lambda pair: -pair[1].sure)
+    ranked = sorted(measured, key=lambda pair: -pair[1].lower_bound)
     for challenger in ranked[1:]:
         compared = search.problem.compare(ranked[0][0].graph, challenger[0].graph)
         if compared is not None and compared[0].ok and compared[0].speedup > 1.0:
@@ -69,7 +69,7 @@ def _ranked(search: Search, measured: list[tuple[Visit, Latency]]) -> list[tuple
 
 def surely_faster(latency: Latency) -> bool:
     """Whether the 95% interval of the speed-up lies above 1 + MARGIN."""
-    return latency.ok and latency.sure > 1.0 + MARGIN
+    return latency.ok and latency.lower_bound > 1.0 + MARGIN
 
 
 def check_outputs(search: Search, visit: Visit) -> Equivalence:

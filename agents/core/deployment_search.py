@@ -52,7 +52,9 @@ def search_deployment(
             actions = (*best.actions, action_of(candidate))
             visit = Visit(graph, search.measure(graph, actions), actions)
             # Most choices change nothing: only those that seem to gain are worth the seconds of a comparison.
-            if visit.latency.sure > best.latency.sure * (1.0 + margin) and search.beats(visit, best, margin):
+            if visit.latency.lower_bound > best.latency.lower_bound * (1.0 + margin) and search.beats(
+                visit, best, margin
+            ):
                 best, gained = visit, True
     return best
 

@@ -72,7 +72,7 @@ def matches_left(search: Search, reserved: int = 0) -> int:
 
 
 def construction_actions(applications: Sequence[Application]) -> tuple[Action, ...]:
-    """The applications that changed an e-graph, in order. `envs.graph_rewrite.replay` cannot take them, as none is a candidate."""
+    """Return the applications that changed an e-graph, in order. None is a candidate, so they cannot be replayed."""
     return tuple(
         Action(f"e-graph {one.rule}", one.rule, f"saturation by {one.rule}: {one.added:+d} e-nodes", one.applied)
         for one in applications

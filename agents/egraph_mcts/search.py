@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.egraph_mcts.simulation import Facts, Job, Limits, Path, Simulator, State
+from agents.egraph_mcts.simulation import Facts, Job, Path, SimulationLimits, Simulator, State
 from agents.egraph_mcts.workers import Executor, Inline, Pool
 from graph_rewrite.egraph import EGraph
 from graph_rewrite.egraph.costs import NodeCost
@@ -122,7 +122,7 @@ class ConstructionSearch:
         self.options, self._rng = options, rng
         self._matches_left, self._on_applied, self._on_move = matches_left, on_applied, on_move
         self._seconds_left, self._move_over = seconds_left, move_over
-        limits = Limits(options.depth, options.node_limit, options.main)
+        limits = SimulationLimits(options.depth, options.node_limit, options.main)
         self._own = Simulator(start, rules, cost, limits, lambda: seconds_left() <= 0.0)
         self._executor: Executor = Inline(self._own)
         if workers > 1 and matches_left() is None and Pool.is_possible():

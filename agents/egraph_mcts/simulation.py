@@ -25,7 +25,7 @@ Path = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SimulationLimits:
     """What all simulations of a search have in common."""
 
     depth: int
@@ -103,7 +103,7 @@ class Simulator:
         start: EGraph,
         rules: Sequence[Rule],
         cost: NodeCost,
-        limits: Limits,
+        limits: SimulationLimits,
         out_of_time: Callable[[], bool] = lambda: False,
     ) -> None:
         self._rules, self._cost, self._limits, self.out_of_time = tuple(rules), cost, limits, out_of_time

@@ -32,7 +32,7 @@ from envs import GraphRewriteEnv
 from envs.graph_rewrite.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.latency import Deployment, MeasurementCache, OrtMeter, Plan
-from graph_rewrite.task.limits import Limits
+from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.models import Model
 from graph_rewrite.task.problem import ort_meter
 
@@ -50,7 +50,7 @@ class TrainingOptions:
     seed: int = 0
     device: str = "cpu"
     tensorboard_log: Path | None = None
-    limits: Limits | None = None
+    limits: ResultLimits | None = None
     """What every graph keeps: one beyond a limit ends an episode like one that cannot be run."""
 
 

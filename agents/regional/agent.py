@@ -139,7 +139,7 @@ class RegionalAgent:
             return False
         built = self._accurate(search, start, within_limits(search, start.graph, start.actions, plan))
         whole = _visit(search, built)
-        sure = [form for form in built.forms if form.sure]
+        sure = [form for form in built.forms if form.is_certain]
         if whole.latency.ok and len(sure) < len(built.forms) and search.can_measure:
             other = build(search, start.graph, start.actions, sure)
             if search.beats(_visit(search, other), whole):
@@ -147,7 +147,7 @@ class RegionalAgent:
         self._refine(search, careful, start, built)
         self._tidy(search, start)
         best = search.best
-        return best is not None and best.latency.sure > start.latency.sure * (1.0 + self.gain)
+        return best is not None and best.latency.lower_bound > start.latency.lower_bound * (1.0 + self.gain)
 
     def _accurate(self, search: Search, start: Visit, built: Built) -> Built:
         """Without the forms that round most, until the outputs stay within the error budget. Where rounding errors of
@@ -192,7 +192,7 @@ class RegionalAgent:
         which the model is faster."""
         deadline = search.after(REFINED)
         changed = False
-        for form in sorted(built.forms, key=lambda form: form.surely):
+        for form in sorted(built.forms, key=lambda form: form.lower_bound):
             if search.seconds >= deadline or len(built.forms) < 2:
                 break
             without = build(search, start.graph, start.actions, [f for f in built.forms if f is not form])

@@ -23,7 +23,7 @@ class Built:
 def choose(forms: Iterable[Form]) -> list[Form]:
     """Forms that do not overlap, by what they surely save: the best first, then what is left to gain beside it. A form
     that keeps out others which save more together, such as one over a whole part of the model, is left out."""
-    offered = sorted(forms, key=lambda form: -form.surely)
+    offered = sorted(forms, key=lambda form: -form.lower_bound)
     chosen = _greedy(offered)
     improved = True
     while improved:
@@ -31,7 +31,7 @@ def choose(forms: Iterable[Form]) -> list[Form]:
         for form in chosen:
             others = [other for other in offered if other is not form]
             without = _greedy(others)
-            if sum(f.surely for f in without) > sum(f.surely for f in chosen):
+            if sum(f.lower_bound for f in without) > sum(f.lower_bound for f in chosen):
                 offered, chosen, improved = others, without, True
                 break
     return chosen
@@ -74,4 +74,4 @@ def within_limits(search: Search, graph: Graph, actions: tuple[Action, ...], for
         growing = [form for form in kept if form.growth > 0]
         if not growing or not problem.limits.violation(problem.model.original, built.graph):
             return built
-        kept.remove(min(growing, key=lambda form: form.surely / form.growth))
+        kept.remove(min(growing, key=lambda form: form.lower_bound / form.growth))

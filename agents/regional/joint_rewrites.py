@@ -34,7 +34,7 @@ def _eliminates(candidate: Candidate, since: int) -> bool:
 
 def _less(site: Site) -> bool:
     """Whether what is inserted is part of what is removed, operator by operator."""
-    inserted, removed = Counter(n.op for n in site.region.nodes), Counter(n.op for n in site.removed)
+    inserted, removed = Counter(n.op for n in site.replacement.nodes), Counter(n.op for n in site.removed)
     return inserted < removed
 
 

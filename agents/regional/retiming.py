@@ -26,14 +26,14 @@ def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], 
     seem to save as much, the one with the fewest steps leads. With what is left of the time, those that may save
     nothing are timed longer."""
     again: list[Form] = []
-    left = sorted(forms, key=lambda form: -form.surely)
+    left = sorted(forms, key=lambda form: -form.lower_bound)
     while left:
         rivals = [form for form in left if _alike(form.nodes, left[0].nodes)]
         left = [form for form in left if form not in rivals]
         firsts = {form.steps[0].class_key: form for form in reversed(rivals)}
         retimed = [
             _retimed(search, timer, form, until)
-            for form in sorted(firsts.values(), key=lambda form: -form.surely)[:FINALISTS]
+            for form in sorted(firsts.values(), key=lambda form: -form.lower_bound)[:FINALISTS]
         ]
         for seconds in AGAIN_S:
             equal = _equal(retimed)
@@ -42,18 +42,18 @@ def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], 
             retimed = [_retimed(search, timer, form, until, seconds) if form in equal else form for form in retimed]
         chosen = _chosen(search, _equal(retimed))
         again += [chosen, *(form for form in rivals if not form.nodes & chosen.nodes)]
-    sure = [form for form in again if form.surely > 0.0]
-    doubtful = [form for form in again if form.surely <= 0.0 and form.saved > DOUBTED * _seconds(search)]
+    sure = [form for form in again if form.lower_bound > 0.0]
+    doubtful = [form for form in again if form.lower_bound <= 0.0 and form.saved > DOUBTED * _seconds(search)]
     for form in sorted(doubtful, key=lambda form: -form.saved):
         timed = _retimed(search, timer, form, until, AGAIN_S[0])
-        if timed.surely > 0.0:
+        if timed.lower_bound > 0.0:
             sure.append(timed)
     return sure
 
 
 def _equal(forms: list[Form]) -> list[Form]:
     """Those that may be the best one."""
-    top = max(form.surely for form in forms)
+    top = max(form.lower_bound for form in forms)
     return [form for form in forms if form.saved + form.half >= top]
 
 
@@ -62,7 +62,7 @@ def _chosen(search: Search, equal: list[Form]) -> Form:
     if len(equal) > 1:
         least = max(form.saved for form in equal) - MATTERS * _seconds(search)
         equal = [form for form in equal if form.saved >= least]
-    return min(equal, key=lambda form: (len(form.steps), -form.surely))
+    return min(equal, key=lambda form: (len(form.steps), -form.lower_bound))
 
 
 def _seconds(search: Search) -> float:

@@ -34,7 +34,7 @@ WIDEST = 160
 
 
 class Timer(Protocol):
-    """Times a region: `RegionalMeter`."""
+    """Times a window, as `WindowMeter` does."""
 
     def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference: ...
 
@@ -62,13 +62,13 @@ class Form:
     """The window before and after."""
 
     @property
-    def surely(self) -> float:
-        """The lower end of the 95% interval of `saved`, by which forms are ranked: of many, the one that seems to save
-        most is the one with the widest interval."""
+    def lower_bound(self) -> float:
+        """The lower bound of the 95% confidence interval of `saved`, by which forms are ranked: of many, the one that
+        seems to save most is the one with the widest interval."""
         return self.saved - self.half
 
     @property
-    def sure(self) -> bool:
+    def is_certain(self) -> bool:
         """Whether more is saved than timing is wrong by."""
         return self.saved > 2.0 * self.half
 

@@ -75,7 +75,7 @@ def _reach(graph: Graph, site: Site) -> frozenset[int]:
     what it reads and the match."""
     matched = frozenset(node.id for node in site.match.nodes)
     near = {value for node in site.match.nodes for value in (*node.inputs, *node.outputs)}
-    far = site.region.externals() - near
+    far = site.replacement.externals() - near
     if not far:
         return matched
     edit = edit_of(Candidate("site", graph, (site,)).apply())

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.egraph.observation import applications, observe_egraph
-from envs.graph_rewrite.observation import Limits, Observation, log_share
+from envs.graph_rewrite.observation import Observation, ObservationLimits, log_share
 from envs.graph_rewrite.replay import ReplayError
 from envs.reward import ILLEGAL_ACTION_REWARD
 from envs.vocabulary import UNKNOWN, rule_vocabulary
@@ -88,7 +88,7 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
         self.render_mode = render_mode
         self.problem, self.cost, self.latency = problem, cost, latency
         self.horizon, self.node_limit, self.rules = horizon, node_limit, problem.rewriter.rules
-        self.limits = Limits(len(self.rules), max_nodes, max_edges)
+        self.limits = ObservationLimits(len(self.rules), max_nodes, max_edges)
         self.observation_space = self.limits.space()
         self.action_space = spaces.Discrete(len(self.rules) + 1)
         index = {name: number for number, name in enumerate(rule_vocabulary())}

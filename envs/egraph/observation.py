@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, SHAPES
-from envs.graph_rewrite.observation import CANDIDATE_FEATURES, Limits, Observation
+from envs.graph_rewrite.observation import CANDIDATE_FEATURES, Observation, ObservationLimits
 from envs.vocabulary import NO_OP, PADDING
 from graph_rewrite.egraph import EGraph
 from graph_rewrite.egraph.core import LIVE
 from graph_rewrite.egraph.matching import root_nodes
-from graph_rewrite.rewriting.replacement import RegionNode
+from graph_rewrite.rewriting.replacement import ReplacementNode
 from graph_rewrite.rewriting.rule import Rule
 
 
@@ -28,7 +28,7 @@ def observe_egraph(
     rule_numbers: Sequence[int],
     mask: NDArray[np.bool_],
     global_features: Sequence[float],
-    limits: Limits,
+    limits: ObservationLimits,
 ) -> Observation:
     """The padded observation; e-nodes and edges that do not fit are left out, the newest first.
 
@@ -93,7 +93,7 @@ def _row(egraph: EGraph, node: int) -> int:
     inputs = tuple(
         None if arg < 0 else (egraph.type_of(arg), arg in egraph.constants) for arg in egraph.args(node)
     )  # fmt: skip
-    application = RegionNode(operator.op, operator.domain, dict(operator.attrs), (), (), operator.signature)
+    application = ReplacementNode(operator.op, operator.domain, dict(operator.attrs), (), (), operator.signature)
     return NODES.row(application, inputs, types, operator.opaque)
 
 

@@ -14,14 +14,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.graph_rewrite.episode import Episode, Settings
-from envs.graph_rewrite.observation import Limits, Observation
+from envs.graph_rewrite.observation import Observation, ObservationLimits
 from envs.graph_rewrite.render import as_pixels, as_text
 from envs.graph_rewrite.replay import episode_state, replay_episode
 from envs.reward import ILLEGAL_ACTION_REWARD, RewardContext, RewardFunction, XRLflowReward
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rewriter import Granularity
-from graph_rewrite.task.limits import Limits as ResultLimits
+from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import MeterSource, Problem, open_problem
 
 Info = dict[str, Any]
@@ -31,7 +31,8 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
     """Rewrite the graph of an ONNX model, one verified substitution at a time, to make it faster.
 
     **Observation**: X-RLflow's meta-graph (section 3.3.2) as a dictionary of arrays, padded to the limits. `C` is
-    `max_candidates`, `V` `max_nodes`, `E` `max_edges`; `envs.graph_rewrite.observation` says how the meta-graph is built.
+    `max_candidates`, `V` `max_nodes`, `E` `max_edges`; `envs.graph_rewrite.observation` says how the meta-graph is
+    built.
 
     | entry | dtype, shape | content |
     |---|---|---|
@@ -122,7 +123,7 @@ class GraphRewriteEnv(gymnasium.Env[Observation, int]):
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}")
-        limits = Limits(max_candidates, max_nodes, max_edges)
+        limits = ObservationLimits(max_candidates, max_nodes, max_edges)
         self.settings = Settings(horizon, feedback_every, measure_last, limits, full_meta_graph)
         self.render_mode = render_mode
         self.reward_fn: RewardFunction = XRLflowReward() if reward_fn is None else reward_fn

@@ -10,7 +10,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.graph_rewrite.observation import Choices, Limits, Observation, choose, log_share, observe
+from envs.graph_rewrite.observation import Choices, Observation, ObservationLimits, choose, log_share, observe
 from envs.graph_rewrite.visited import VisitedGraphs
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
@@ -28,7 +28,7 @@ class Settings:
     """N of X-RLflow: steps from one measurement to the next."""
     measure_last: bool = True
     """Measure the last state of the episode, whatever `feedback_every` says."""
-    limits: Limits = field(default_factory=Limits)
+    limits: ObservationLimits = field(default_factory=ObservationLimits)
     full_meta_graph: bool = False
     """Observe each candidate's whole graph."""
 

@@ -106,7 +106,7 @@ def _site_footprint(site: Site) -> Footprint:
     inner: list[int] = []
     boundary: list[int] = []
     removed: list[int] = []
-    for i, node in enumerate(site.region.nodes, start=1):
+    for i, node in enumerate(site.replacement.nodes, start=1):
         inputs = tuple(None if ref is None else (ref.type, ref.is_const) for ref in node.inputs)
         rows.append(NODES.row(node, inputs, node.types))
         for ref in node.inputs:

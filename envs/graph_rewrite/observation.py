@@ -60,7 +60,7 @@ def feature_sizes() -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ObservationLimits:
     """The sizes that observations are padded to."""
 
     max_candidates: int = 512
@@ -134,7 +134,7 @@ class Choices:
     cut: int
 
 
-def choose(graph: Graph, candidates: Candidates, limits: Limits, whole_graphs: bool = False) -> Choices:
+def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, whole_graphs: bool = False) -> Choices:
     """The candidates that fit the limits, in their order: what is over is cut from the end.
 
     Candidates that could make the graph itself outgrow the limits are cut as well, wherever they stand.
@@ -168,7 +168,7 @@ def choose(graph: Graph, candidates: Candidates, limits: Limits, whole_graphs: b
 
 
 def _fitting(
-    found: Candidates, nodes: int, edges: int, limits: Limits
+    found: Candidates, nodes: int, edges: int, limits: ObservationLimits
 ) -> tuple[list[Candidate], list[Site], list[Footprint]]:
     """The first candidates after which the graph still fits, as many as an observation holds, and the footprints of
     both kinds."""
@@ -190,7 +190,9 @@ def _fitting(
     return head, tail, marks
 
 
-def observe(choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: Limits) -> Observation:
+def observe(
+    choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: ObservationLimits
+) -> Observation:
     """The padded observation; freshly allocated, so the caller may keep or change it."""
     graph, parts = choices.graph, choices.parts
     sizes = choices.counts[:, 0]

@@ -109,7 +109,7 @@ def _starts_undisturbed(candidate: Candidate) -> bool:
     if candidate.count == 1:
         return True
     above = {value for node in match.nodes for value in node.inputs}
-    return len(match.root_values) == 1 and candidate.sites[0].region.externals() <= above
+    return len(match.root_values) == 1 and candidate.sites[0].replacement.externals() <= above
 
 
 def _new_root_hashes(site: Site, values: Mapping[int, str]) -> list[str]:
@@ -123,6 +123,6 @@ def _new_root_hashes(site: Site, values: Mapping[int, str]) -> list[str]:
             return values[ref.external]
         return ref.constant.digest if ref.constant is not None else f"{made[ref.node]}:{ref.index}"
 
-    for node in site.region.nodes:
+    for node in site.replacement.nodes:
         made.append(application_hash(node.signature, len(node.types), map(of, node.inputs)))
-    return [of(output) for output in site.region.outputs]
+    return [of(output) for output in site.replacement.outputs]

@@ -1,5 +1,5 @@
-"""Runs two models on the same inputs and compares what they give: `python -m graph_rewrite.delivery.comparison`, started by
-`graph_rewrite.delivery.equivalence` as a process of its own, because a model may crash ONNX Runtime.
+"""Runs two models on the same inputs and compares what they give: `python -m graph_rewrite.delivery.comparison`,
+started by `graph_rewrite.delivery.equivalence` as a process of its own, because a model may crash ONNX Runtime.
 
 Arguments: a request (JSON) and a file for the findings, one JSON object per line: `{"stage": ...}` as each begins,
 then `{"findings": [...]}` or `{"error": ...}`.

@@ -14,7 +14,7 @@ from graph_rewrite.egraph.core import EGraph
 from graph_rewrite.ir.graph import AttrValue, TensorType, operator_signature
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Pattern, PatternBuilder, Value, Var
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder, RegionNode
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder, ReplacementNode
 from graph_rewrite.rewriting.rule import Rule
 
 TERM = TensorType(TensorProto.FLOAT, ())
@@ -24,7 +24,7 @@ Term = str | tuple[Any, ...]
 """A name, or an operator's name and its operands."""
 
 
-class TermBuilder(RegionBuilder):
+class TermBuilder(ReplacementBuilder):
     """Builds targets out of operators that are names: no types are checked and nothing is folded."""
 
     def apply(
@@ -33,7 +33,7 @@ class TermBuilder(RegionBuilder):
         signature = operator_signature(op, domain, attrs)
         key = (signature, outputs, tuple(None if ref is None else ref.key for ref in inputs))
         if key not in self._known:
-            self._nodes.append(RegionNode(op, domain, attrs, inputs, (TERM,) * outputs, signature))
+            self._nodes.append(ReplacementNode(op, domain, attrs, inputs, (TERM,) * outputs, signature))
             self._known[key] = tuple(Ref(TERM, node=len(self._nodes) - 1, index=i) for i in range(outputs))
         return self._known[key]
 
@@ -98,7 +98,7 @@ class TermRule(Rule):
         root = _build(builder, self._source, variables)
         return Pattern(tuple(variables.values()), tuple(builder.nodes), (root,))
 
-    def target(self, op: RegionBuilder, m: Match, *variables: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *variables: Ref) -> Any:
         return _build(
             op, self._target, {var.name: ref for var, ref in zip(self.pattern.variables, variables, strict=True)}
         )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from graph_rewrite.egraph.operators import CONSTANT, Operator, OperatorTable
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import TensorType
-from graph_rewrite.rewriting.replacement import RegionBuilder
+from graph_rewrite.rewriting.replacement import ReplacementBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ class EGraph:
         builder: makes what rules build their targets with.
     """
 
-    def __init__(self, opset: int = 23, builder: Callable[[int], RegionBuilder] = RegionBuilder) -> None:
+    def __init__(self, opset: int = 23, builder: Callable[[int], ReplacementBuilder] = ReplacementBuilder) -> None:
         self.opset, self._builder = opset, builder
         self.operators = OperatorTable()
         self.source: Graph | None = None
@@ -98,7 +98,7 @@ class EGraph:
             graph._own_members, graph._own_parents, graph._own_from = set(), set(), len(self._leader)
         return other
 
-    def builder(self) -> RegionBuilder:
+    def builder(self) -> ReplacementBuilder:
         """A fresh builder for a rule's target."""
         return self._builder(self.opset)
 

@@ -19,7 +19,7 @@ from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import TensorType
 from graph_rewrite.operators.inference import TypeInferenceError
 from graph_rewrite.rewriting.patterns import Pattern
-from graph_rewrite.rewriting.replacement import Ref, Region
+from graph_rewrite.rewriting.replacement import Ref, Replacement
 from graph_rewrite.rewriting.rule import Refusal, Rule
 
 MOST_KEPT = 1 << 17
@@ -30,7 +30,7 @@ Operands = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A region to be put in. Values are numbered: the classes of the match, then constants, then what the nodes
+    """A replacement to be put in. Values are numbered: the classes of the match, then constants, then what the nodes
     compute; `ABSENT` where an operand is left out."""
 
     constants: tuple[Constant, ...]
@@ -99,15 +99,15 @@ def target_of(
     if known is not None:
         return known, site.classes, False
     match = EMatch(view, rule.pattern, found)
-    region = _region(egraph, rule, match, site)
+    replacement = _replacement(egraph, rule, match, site)
     classes = site.classes
     result: Target | Refusal
-    if isinstance(region, Refusal):
-        result = region
+    if isinstance(replacement, Refusal):
+        result = replacement
     else:
-        outer = sorted(region.externals() - set(classes))
+        outer = sorted(replacement.externals() - set(classes))
         classes = (*classes, *outer)
-        result = _numbered(egraph, region, classes)
+        result = _numbered(egraph, replacement, classes)
     if remember and not match.beyond and not match.private and classes == site.classes:
         if len(egraph.targets) >= MOST_KEPT:
             egraph.targets.clear()
@@ -115,7 +115,7 @@ def target_of(
     return result, classes, match.beyond
 
 
-def _region(egraph: EGraph, rule: Rule, match: EMatch, site: Site) -> Region | Refusal:
+def _replacement(egraph: EGraph, rule: Rule, match: EMatch, site: Site) -> Replacement | Refusal:
     builder = egraph.builder()
     try:
         refusal = rule.check(match, *match.refs)
@@ -135,17 +135,17 @@ def _region(egraph: EGraph, rule: Rule, match: EMatch, site: Site) -> Region | R
     return builder.finish(outputs)
 
 
-def _numbered(egraph: EGraph, region: Region, classes: Sequence[int]) -> Target:
+def _numbered(egraph: EGraph, replacement: Replacement, classes: Sequence[int]) -> Target:
     number = {cls: i for i, cls in enumerate(classes)}
-    refs = [ref for node in region.nodes for ref in node.inputs if ref is not None]
+    refs = [ref for node in replacement.nodes for ref in node.inputs if ref is not None]
     constants: dict[str, Constant] = {}
-    for ref in (*refs, *region.outputs):
+    for ref in (*refs, *replacement.outputs):
         if ref.external is None and ref.constant is not None:
             constants.setdefault(ref.constant.digest, ref.constant)
     places = {digest: len(classes) + i for i, digest in enumerate(constants)}
     first: list[int] = []
     made = len(classes) + len(constants)
-    for node in region.nodes:
+    for node in replacement.nodes:
         first.append(made)
         made += len(node.types)
 
@@ -162,11 +162,11 @@ def _numbered(egraph: EGraph, region: Region, classes: Sequence[int]) -> Target:
             table.application(node.op, node.domain, node.attrs, node.signature, len(node.types)),
             tuple(map(value, node.inputs)), node.types,
         )
-        for node in region.nodes
+        for node in replacement.nodes
     )  # fmt: skip
     leaves = dict.fromkeys(value(ref) for ref in refs if ref.external is not None)
-    computed = tuple(i for i, output in enumerate(region.outputs) if output.node >= 0)
-    return Target(tuple(constants.values()), nodes, tuple(map(value, region.outputs)), tuple(leaves), computed)
+    computed = tuple(i for i, output in enumerate(replacement.outputs) if output.node >= 0)
+    return Target(tuple(constants.values()), nodes, tuple(map(value, replacement.outputs)), tuple(leaves), computed)
 
 
 def insert(egraph: EGraph, target: Target, classes: Sequence[int], roots: Sequence[int]) -> bool:

@@ -58,8 +58,8 @@ class Latency:
         return self.status == "ok"
 
     @property
-    def sure(self) -> float:
-        """What the speed-up surely is: the lower end of its 95% interval. Of many measured graphs the one that seems
+    def lower_bound(self) -> float:
+        """The lower bound of the 95% confidence interval of the speed-up. Of many measured graphs the one that seems
         fastest is often the one with the widest."""
         return self.ci95[0]
 

@@ -27,7 +27,8 @@ _ERRORS_ONLY = 3
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """Provider (`cpu` or `cuda`), threads, optimisation level, and the optimisers of ONNX Runtime that are refused;
-    where the graph has operators of the blocked layout, the block of the CPUs that it runs on (`graph_rewrite.operators.nchwc`).
+    where the graph has operators of the blocked layout (`graph_rewrite.operators.nchwc`), the block of the CPUs that it
+    runs on.
 
     Raises ValueError for what ONNX Runtime would silently ignore, such as the name of an optimiser it has not.
     """

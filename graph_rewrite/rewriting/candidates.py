@@ -10,7 +10,7 @@ from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.ir.graph import Graph, Node, digest, text_digest
 from graph_rewrite.operators.inference import TypeInferenceError
 from graph_rewrite.rewriting.matching import Match
-from graph_rewrite.rewriting.replacement import Ref, Region, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, Replacement, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 
 
@@ -21,7 +21,7 @@ class Site:
     rule: Rule
     rule_index: int
     match: Match
-    region: Region
+    replacement: Replacement
     removed: tuple[Node, ...]
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -38,7 +38,7 @@ class Site:
     @cached_property
     def key(self) -> tuple[frozenset[int], str]:
         """Sites with equal keys lead to the same graph."""
-        return frozenset(node.id for node in self.removed), self.region.key
+        return frozenset(node.id for node in self.removed), self.replacement.key
 
     @cached_property
     def class_key(self) -> str:
@@ -50,24 +50,24 @@ class Site:
             texts.append(node.signature if node.id in gone else f"kept {node.signature}")
             texts += ["-" if value is None else str(types[value]) for value in node.inputs]
             texts += [str(types[value]) for value in node.outputs]
-        return text_digest([*texts, self.region.shape_key])
+        return text_digest([*texts, self.replacement.shape_key])
 
     @cached_property
     def description(self) -> str:
         before = " ".join(node.op for node in self.match.nodes)
-        after = " ".join(node.op for node in self.region.nodes) or "nothing"
+        after = " ".join(node.op for node in self.replacement.nodes) or "nothing"
         return f"{self.rule.name} at {site_name(self.match.graph, self.match)}: {before} -> {after}"
 
     def apply_to(self, editor: GraphEditor) -> bool:
         """Apply within an edit; False when an earlier part of the edit took the site away."""
         if any(editor.nodes.get(node.id) is not node for node in self.match.nodes):
             return False
-        if any(value not in editor.types for value in self.region.externals()):
+        if any(value not in editor.types for value in self.replacement.externals()):
             return False
         before = (editor.ranks[self.match.anchor.id], self.match.root_values)
         for node in self.removed:
             editor.remove(node)
-        _insert(editor, self.region, *before)
+        _insert(editor, self.replacement, *before)
         # What only the replaced nodes used, and interior nodes that two sites of a class shared.
         values = {v for node in self.match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
         editor.remove_dead(values)
@@ -83,7 +83,7 @@ def build_site(rule: Rule, index: int, match: Match) -> Site | Refusal:
     refusal = rule.check(match, *match.refs)
     if refusal is not None:
         return refusal
-    builder = RegionBuilder(match.opset)
+    builder = ReplacementBuilder(match.opset)
     try:
         result = rule.target(builder, match, *match.refs)
     except TypeInferenceError as error:
@@ -94,20 +94,20 @@ def build_site(rule: Rule, index: int, match: Match) -> Site | Refusal:
     for output, value in zip(outputs, match.root_values, strict=True):
         if output.type != match.graph.types[value]:
             return Refusal(f"the target gives {output.type}, the source {match.graph.types[value]}")
-    region = builder.finish(outputs)
-    removed = _removable(rule, match, region)
+    replacement = builder.finish(outputs)
+    removed = _removable(rule, match, replacement)
     if isinstance(removed, Refusal):
         return removed
     if _needs_name(match, outputs):
         return Refusal("an output or a subgraph knows the value by a name that what replaces it cannot bear")
-    if _unchanged(match, region, removed):
+    if _unchanged(match, replacement, removed):
         return Refusal("the target is what is there already")
-    return Site(rule, index, match, region, removed)
+    return Site(rule, index, match, replacement, removed)
 
 
-def _removable(rule: Rule, match: Match, region: Region) -> tuple[Node, ...] | Refusal:
+def _removable(rule: Rule, match: Match, replacement: Replacement) -> tuple[Node, ...] | Refusal:
     """Matched nodes that are dead once the roots are replaced."""
-    graph, roots, kept = match.graph, set(match.root_values), region.externals()
+    graph, roots, kept = match.graph, set(match.root_values), replacement.externals()
     live = graph.roots()
     if roots & kept:
         return Refusal("what replaces a value would read it: that would make a cycle")
@@ -153,9 +153,9 @@ def _is_captured(graph: Graph, value: int) -> bool:
     return any(graph.nodes[node_id].captures for node_id in graph.consumers.get(value, ()))
 
 
-def _unchanged(match: Match, region: Region, removed: tuple[Node, ...]) -> bool:
-    """Whether the region computes the roots by the operators that are there already."""
-    if sorted(node.signature for node in region.nodes) != sorted(node.signature for node in removed):
+def _unchanged(match: Match, replacement: Replacement, removed: tuple[Node, ...]) -> bool:
+    """Whether the replacement computes the roots by the operators that are there already."""
+    if sorted(node.signature for node in replacement.nodes) != sorted(node.signature for node in removed):
         return False
     constants, ranks = match.graph.constants, match.graph.ranks
     before: dict[int, Any] = {}
@@ -165,10 +165,10 @@ def _unchanged(match: Match, region: Region, removed: tuple[Node, ...]) -> bool:
         )
         before.update((value, (node.signature, sources, i)) for i, value in enumerate(node.outputs))
     after: dict[str, Any] = {}
-    for k, made in enumerate(region.nodes):
+    for k, made in enumerate(replacement.nodes):
         sources = tuple(_identity(ref, after) for ref in made.inputs)
         after.update((f"n{k}.{i}", (made.signature, sources, i)) for i in range(len(made.types)))
-    results = [_identity(output, after) for output in region.outputs]
+    results = [_identity(output, after) for output in replacement.outputs]
     return results == [before.get(value, value) for value in match.root_values]
 
 
@@ -181,14 +181,14 @@ def _identity(ref: Ref | None, made: dict[str, Any]) -> Any:
 
 
 def makes_cycle(graph: Graph | GraphEditor, site: Site) -> bool:
-    """Whether a site with several roots would make a cycle: an input of its region depends on what it computes.
+    """Whether a site with several roots would make a cycle: an input of its replacement depends on what it computes.
 
     Not part of the match: a rewrite elsewhere can make one root depend on the other.
     """
     targets = set(site.match.root_values)
     ranks, producer = graph.ranks, graph.producer
     floor = min(ranks[producer[value]] for value in targets) if isinstance(graph, Graph) else float("-inf")
-    stack, seen = list(site.region.externals() - targets), set()
+    stack, seen = list(site.replacement.externals() - targets), set()
     while stack:
         value = stack.pop()
         if value in targets:
@@ -200,16 +200,18 @@ def makes_cycle(graph: Graph | GraphEditor, site: Site) -> bool:
     return False
 
 
-def _insert(editor: GraphEditor, region: Region, rank: float, roots: tuple[int, ...]) -> None:
+def _insert(editor: GraphEditor, replacement: Replacement, rank: float, roots: tuple[int, ...]) -> None:
     made: dict[tuple[int, int], int] = {}
-    for output, value in zip(region.outputs, roots, strict=True):
+    for output, value in zip(replacement.outputs, roots, strict=True):
         if output.node >= 0 and (output.node, output.index) not in made:
             made[output.node, output.index] = value
     constants: dict[str, int] = {}
-    low = max((editor.ranks[editor.producer[v]] for v in region.externals() if v in editor.producer), default=rank - 1)
+    low = max(
+        (editor.ranks[editor.producer[v]] for v in replacement.externals() if v in editor.producer), default=rank - 1
+    )
     high = min((editor.ranks[c] for v in roots for c in editor.consumers.get(v, ())), default=max(rank, low) + 1)
-    step = (high - low) / (len(region.nodes) + 1)
-    for i, node in enumerate(region.nodes):
+    step = (high - low) / (len(replacement.nodes) + 1)
+    for i, node in enumerate(replacement.nodes):
         inputs = [_value_id(editor, ref, made, constants) for ref in node.inputs]
         outputs = []
         for index, type in enumerate(node.types):
@@ -217,7 +219,7 @@ def _insert(editor: GraphEditor, region: Region, rank: float, roots: tuple[int, 
                 made[i, index] = editor.new_value(type)
             outputs.append(made[i, index])
         editor.insert(node.op, node.domain, node.attrs, inputs, outputs, low + step * (i + 1), node.signature)
-    for output, value in zip(region.outputs, roots, strict=True):
+    for output, value in zip(replacement.outputs, roots, strict=True):
         target = _value_id(editor, output, made, constants)
         if target is not None and target != value:
             editor.replace_value(value, target)

@@ -165,7 +165,7 @@ _SILENT = frozenset({"annotation", "returns", "ctx", "kind", "type_comment", "ty
 
 
 def _is_silent(statement: ast.stmt) -> bool:
-    """Whether a statement is a docstring, or makes the graphs that the verifier looks at: neither is what a rule does."""
+    """Tell docstrings and the graphs that the verifier looks at from what a rule does."""
     if isinstance(statement, ast.FunctionDef) and statement.name == "cases":
         return True
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -119,11 +119,11 @@ def _doubtful(graph: Graph, sites: Iterable[Site]) -> dict[Site, None]:
 
 
 def _safe(graph: Graph, site: Site) -> bool:
-    """Whether all that the region reads is computed before any of the roots: then no rewrite elsewhere can make one
-    root depend on another without changing what the region reads."""
+    """Whether all that the replacement reads is computed before any of the roots: then no rewrite elsewhere can make
+    one root depend on another without changing what the replacement reads."""
     ranks, producer = graph.ranks, graph.producer
     first = min(ranks[producer[value]] for value in site.match.root_values)
-    return all(value not in producer or ranks[producer[value]] < first for value in site.region.externals())
+    return all(value not in producer or ranks[producer[value]] < first for value in site.replacement.externals())
 
 
 class Candidates(Sequence[Candidate]):

@@ -1,4 +1,4 @@
-"""Regions: the target side of a rule, built with types checked; constant parts become constants at once."""
+"""Replacements: the target side of a rule, built with types checked; constant parts become constants at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graph_rewrite.operators.inference import TypeInferenceError, infer
 
 @dataclass(slots=True, unsafe_hash=True)
 class Ref:
-    """A value as a rule sees it: `external` is its id in the graph (or e-class); else it is made in the region,
+    """A value as a rule sees it: `external` is its id in the graph (or e-class); else it is made in the replacement,
     or it is a constant. Not to be changed; but frozen it would take three times as long to make, and a listing makes
     ten thousand."""
 
@@ -67,7 +67,7 @@ class Ref:
 
 
 @dataclass(slots=True)
-class RegionNode:
+class ReplacementNode:
     """An operator to be inserted."""
 
     op: str
@@ -84,10 +84,10 @@ class RegionNode:
 
 
 @dataclass(frozen=True)
-class Region:
+class Replacement:
     """Operators in topological order, and a Ref per replaced root."""
 
-    nodes: tuple[RegionNode, ...]
+    nodes: tuple[ReplacementNode, ...]
     outputs: tuple[Ref, ...]
 
     @cached_property
@@ -110,7 +110,7 @@ class Region:
         return text_digest([*texts, "outputs", *map(_place, self.outputs)])
 
     def externals(self) -> set[int]:
-        """Ids of the graph's values that the region reads or returns."""
+        """Ids of the graph's values that the replacement reads or returns."""
         refs = [ref for node in self.nodes for ref in node.inputs if ref is not None]
         return {ref.external for ref in (*refs, *self.outputs) if ref.external is not None}
 
@@ -123,26 +123,26 @@ def _place(ref: Ref) -> str:
     return f"const{ref.type}{ref.constant.digest if ref.type.size == 1 else ''}"
 
 
-class RegionBuilder:
+class ReplacementBuilder:
     """`op` in a rule's target: `op.MatMul(x, w)` checks types and returns a Ref (a tuple with `_outputs` > 1).
 
     Operators over constants alone are folded: they cost nothing at run time.
     """
 
-    def __init__(self, opset: int, domain: str = "", shared: RegionBuilder | None = None) -> None:
+    def __init__(self, opset: int, domain: str = "", shared: ReplacementBuilder | None = None) -> None:
         self.opset, self._domain = opset, domain
-        self._nodes: list[RegionNode] = [] if shared is None else shared._nodes
+        self._nodes: list[ReplacementNode] = [] if shared is None else shared._nodes
         self._known: dict[tuple[Any, ...], tuple[Ref, ...]] = {} if shared is None else shared._known
 
     @property
-    def ms(self) -> RegionBuilder:
+    def ms(self) -> ReplacementBuilder:
         """Operators of ONNX Runtime's domain com.microsoft."""
-        return RegionBuilder(self.opset, "com.microsoft", self)
+        return ReplacementBuilder(self.opset, "com.microsoft", self)
 
     @property
-    def nchwc(self) -> RegionBuilder:
+    def nchwc(self) -> ReplacementBuilder:
         """Operators of ONNX Runtime's blocked layout (`graph_rewrite.operators.nchwc`)."""
-        return RegionBuilder(self.opset, "com.microsoft.nchwc", self)
+        return ReplacementBuilder(self.opset, "com.microsoft.nchwc", self)
 
     def constant(self, array: np.ndarray[Any, Any]) -> Ref:
         """A constant that holds `array`."""
@@ -192,13 +192,13 @@ class RegionBuilder:
             results = tuple([Ref(constant.type, constant=constant) for constant in constants])
         else:
             place = len(self._nodes)
-            self._nodes.append(RegionNode(op, domain, attrs, inputs, static, signature))
+            self._nodes.append(ReplacementNode(op, domain, attrs, inputs, static, signature))
             results = tuple([Ref(type, node=place, index=i) for i, type in enumerate(static)])
         self._known[key] = results
         return results
 
-    def finish(self, outputs: tuple[Ref, ...]) -> Region:
-        """The region that computes `outputs`, without what they don't need."""
+    def finish(self, outputs: tuple[Ref, ...]) -> Replacement:
+        """The replacement that computes `outputs`, without what they don't need."""
         needed: set[int] = set()
         stack = [ref.node for ref in outputs if ref.node >= 0]
         while stack:
@@ -207,7 +207,7 @@ class RegionBuilder:
                 needed.add(node)
                 stack.extend(ref.node for ref in self._nodes[node].inputs if ref is not None and ref.node >= 0)
         if len(needed) == len(self._nodes):
-            return Region(tuple(self._nodes), outputs)
+            return Replacement(tuple(self._nodes), outputs)
         place = {old: new for new, old in enumerate(sorted(needed))}
 
         def moved(ref: Ref | None) -> Ref | None:
@@ -219,8 +219,8 @@ class RegionBuilder:
         for old in sorted(needed):
             kept = self._nodes[old]
             inputs = tuple(moved(ref) for ref in kept.inputs)
-            nodes.append(RegionNode(kept.op, kept.domain, kept.attrs, inputs, kept.types, kept.signature))
-        return Region(tuple(nodes), tuple(ref if ref.node < 0 else moved(ref) or ref for ref in outputs))
+            nodes.append(ReplacementNode(kept.op, kept.domain, kept.attrs, inputs, kept.types, kept.signature))
+        return Replacement(tuple(nodes), tuple(ref if ref.node < 0 else moved(ref) or ref for ref in outputs))
 
 
 def _attr(value: Any) -> AttrValue:

@@ -232,11 +232,11 @@ class Rewriter:
                 found.append(built)
                 if built.several_roots:
                     # Whether the roots depend on each other is told from where these are computed.
-                    reads |= built.region.externals() - graph.constants.keys()
+                    reads |= built.replacement.externals() - graph.constants.keys()
         return _Tried(tuple(found), frozenset(reads))
 
     def _allows(self, site: Site) -> bool:
-        return self.domains is None or all(node.domain in self.domains for node in site.region.nodes)
+        return self.domains is None or all(node.domain in self.domains for node in site.replacement.nodes)
 
     def _plausible(self, graph: Graph, anchor: Node, reads: set[int]) -> Iterator[tuple[int, Rule]]:
         """Rules that the anchor's operator and what its inputs come from don't rule out, in their order."""

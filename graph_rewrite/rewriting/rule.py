@@ -12,7 +12,7 @@ from graph_rewrite.rewriting.patterns import Pattern, build_pattern
 
 if TYPE_CHECKING:
     from graph_rewrite.rewriting.matching import Match
-    from graph_rewrite.rewriting.replacement import RegionBuilder
+    from graph_rewrite.rewriting.replacement import ReplacementBuilder
 
 
 SIGNED_ZERO = "the sign of zero"
@@ -60,8 +60,8 @@ class Rule:
     shared_interior: ClassVar[bool] = False
     """Interior values may be used elsewhere; their nodes then stay."""
     lossy: ClassVar[frozenset[str]] = frozenset()
-    """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs of `graph_rewrite.soundness.floating.values` on which it
-    may differ. The certificate states it."""
+    """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs (`graph_rewrite.soundness.floating.values`) on which
+    it may differ. The certificate states it."""
 
     carried_by: ClassVar[tuple[str, ...]] = ()
     """Names of rules that carry on, through the operators around it, what this one begins, in a direction that comes to
@@ -105,7 +105,7 @@ class Rule:
         """Source graphs at which the rule applies, beside those that the verifier makes from the pattern."""
         return ()
 
-    def target(self, op: RegionBuilder, m: Match, *variables: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *variables: Any) -> Any:
         raise TypeError(f"rule {self.name} has no target: define target(self, op, m, ...)")
 
     def __repr__(self) -> str:

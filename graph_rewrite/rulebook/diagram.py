@@ -17,7 +17,7 @@ from graph_rewrite.ir.graph import AttrValue, Node, RawAttr
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.matching import Match, schema_default
 from graph_rewrite.rewriting.patterns import AttrVar, Maybe, Pattern, PatternNode, PatternOutput, PatternValue, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rulebook.drawing import Diagram, Operand, Step, draw, draw_both
 from graph_rewrite.terms.terms import INPUT, Param, Side, Substitution
@@ -94,7 +94,7 @@ def diagram_of_target(rule: Rule, match: Match) -> tuple[Diagram, set[str]]:
     """What the rule puts in place of a match, and the labels of the source's nodes that the drawing refers to."""
     recorder = _Recorder(match.opset)
     result = rule.target(recorder, match, *match.refs)
-    region = recorder.finish(result if isinstance(result, tuple) else (result,))
+    replacement = recorder.finish(result if isinstance(result, tuple) else (result,))
     names = _Names(match)
     steps: list[Step] = []
     numbers: dict[tuple[Any, ...], int] = {}
@@ -118,12 +118,12 @@ def diagram_of_target(rule: Rule, match: Match) -> tuple[Diagram, set[str]]:
             numbers[key] = len(steps) - 1
         return Operand(step=numbers[key], index=index)
 
-    for number, node in enumerate(region.nodes):
+    for number, node in enumerate(replacement.nodes):
         inputs = tuple(operand(ref) for ref in node.inputs)
         attrs = names.attrs(node.op, node.domain, node.attrs)
         steps.append(Step(names.operator(node.op, node.domain), inputs, attrs, len(node.types)))
         numbers["node", number] = len(steps) - 1
-    return Diagram(tuple(steps), tuple(operand(ref) for ref in region.outputs)), names.used
+    return Diagram(tuple(steps), tuple(operand(ref) for ref in replacement.outputs)), names.used
 
 
 def diagram_of_side(side: Side) -> Diagram:
@@ -139,7 +139,7 @@ def diagram_of_side(side: Side) -> Diagram:
     return Diagram(tuple(steps), tuple(operand(o.node, o.index) for o in side.outputs))
 
 
-class _Recorder(RegionBuilder):
+class _Recorder(ReplacementBuilder):
     """A builder that remembers, by digest, what folded constants were computed from."""
 
     def __init__(self, opset: int, domain: str = "", shared: _Recorder | None = None) -> None:
@@ -148,11 +148,11 @@ class _Recorder(RegionBuilder):
         self.made = {} if shared is None else shared.made
 
     @property
-    def ms(self) -> RegionBuilder:
+    def ms(self) -> ReplacementBuilder:
         return _Recorder(self.opset, "com.microsoft", self)
 
     @property
-    def nchwc(self) -> RegionBuilder:
+    def nchwc(self) -> ReplacementBuilder:
         return _Recorder(self.opset, "com.microsoft.nchwc", self)
 
     def apply(

@@ -24,8 +24,8 @@ _STANDARD = frozenset({"", "ai.onnx"})
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits that every result keeps. A graph beyond one is never timed and never chosen.
+class ResultLimits:
+    """ResultLimits that every result keeps. A graph beyond one is never timed and never chosen.
 
     Raises:
         ValueError: a limit that makes no sense.

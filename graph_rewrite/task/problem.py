@@ -27,7 +27,7 @@ from graph_rewrite.latency import (
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.rewriting.rewriter import Granularity, Rewriter
 from graph_rewrite.rules import rule_set
-from graph_rewrite.task.limits import Limits
+from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.models import Model, open_model
 from graph_rewrite.task.workspace import workspace
 
@@ -45,7 +45,7 @@ class Problem:
     meter: LatencyMeter
     deployment: Deployment
     workspace: Path
-    limits: Limits = field(default_factory=Limits)
+    limits: ResultLimits = field(default_factory=ResultLimits)
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[tuple[str, Plan | None], Latency] = field(default_factory=dict, repr=False)
@@ -140,7 +140,7 @@ def open_problem(
     rules: str = "default",
     meter: MeterSource | None = None,
     cached: bool = True,
-    limits: Limits | None = None,
+    limits: ResultLimits | None = None,
     clock: Clock = "wall",
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
@@ -164,7 +164,7 @@ def open_problem(
         measuring = _shared_meter(opened, deployment, folder, cached, clock)
     else:
         measuring = meter(opened, deployment, folder) if callable(meter) else meter
-    kept = limits if limits is not None else Limits()
+    kept = limits if limits is not None else ResultLimits()
     rewriter = _shared_rewriter(
         granularity, deployment_choices, rules, kept.allowed_domains(opened.original, deployment.provider)
     )

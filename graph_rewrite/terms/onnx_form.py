@@ -31,7 +31,7 @@ V = TypeVar("V")
 
 
 class Maker(Protocol[V]):
-    """Makes operators and constants; `RegionBuilder` is one."""
+    """Makes operators and constants; `ReplacementBuilder` is one."""
 
     def apply(
         self, op: str, domain: str, attrs: dict[str, Any], inputs: tuple[V | None, ...], outputs: int

@@ -12,7 +12,7 @@ from onnx import helper
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Scalar, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import SIGNED_ZERO, Refusal, Rule
 from graph_rewrite.rules.helpers.axes import apply_like, finite_reciprocal, is_float, operands, uniform
 
@@ -34,7 +34,7 @@ class Reassociate(_Elementwise):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return None if m.node("inner").op == m.node("outer").op else Refusal("a sum and a product don't associate")
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return apply_like(op, m, "outer", a, apply_like(op, m, "outer", b, c))
 
 
@@ -44,7 +44,7 @@ class Factor(_Elementwise):
     def source(self, op: PatternBuilder, a: Any, b: Any, c: Any) -> Any:
         return op.any_of({"Add", "Sub"})(op.Mul(a, c), op.Mul(b, c), _label="sum")
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.Mul(apply_like(op, m, "sum", a, b), c)
 
 
@@ -54,7 +54,7 @@ class Distribute(_Elementwise):
     def source(self, op: PatternBuilder, a: Any, b: Any, c: Any) -> Any:
         return op.Mul(op.any_of({"Add", "Sub"})(a, b, _label="sum"), c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return apply_like(op, m, "sum", op.Mul(a, c), op.Mul(b, c))
 
 
@@ -67,7 +67,7 @@ class FactorDivisor(_Elementwise):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return None if is_float(a) else Refusal("integer division rounds")
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.Div(apply_like(op, m, "sum", a, b), c)
 
 
@@ -85,7 +85,7 @@ class DivAsMul(_Elementwise):
             return Refusal("the elements are not floating-point numbers")
         return None if finite_reciprocal(c) else Refusal("1 / c overflows or is not known")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, c: Ref) -> Any:
         return op.Mul(x, op.Reciprocal(c))
 
 
@@ -95,7 +95,7 @@ class SubAsAdd(_Elementwise):
     def source(self, op: PatternBuilder, x: Any, c: Const) -> Any:
         return op.Sub(x, c)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, c: Ref) -> Any:
         return op.Add(x, op.Neg(c))
 
 
@@ -105,7 +105,7 @@ class AddOfNeg(_Elementwise):
     def source(self, op: PatternBuilder, x: Any, y: Any) -> Any:
         return op.Add(x, op.Neg(y))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref) -> Any:
         return op.Sub(x, y)
 
 
@@ -115,7 +115,7 @@ class SubOfNeg(_Elementwise):
     def source(self, op: PatternBuilder, x: Any, y: Any) -> Any:
         return op.Sub(x, op.Neg(y))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref) -> Any:
         return op.Add(x, y)
 
 
@@ -128,7 +128,7 @@ class SquareAsPow(_Elementwise):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return None if is_float(x) else Refusal("the elements are not floating-point numbers")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.Pow(x, _number(op, x, 2))
 
 
@@ -141,7 +141,7 @@ class PowAsProduct(_Elementwise):
     def check(self, m: Match, x: Ref, e: Ref) -> Refusal | None:
         return None if uniform(e) in (2, 3) else Refusal("the exponent is not 2 or 3")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, e: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, e: Ref) -> Any:
         square = op.Mul(x, x)
         return square if uniform(e) == 2 else op.Mul(square, x)
 
@@ -160,7 +160,7 @@ class PowAsRoot(_Elementwise):
     def check(self, m: Match, x: Ref, e: Ref) -> Refusal | None:
         return None if uniform(e) in (0.5, -0.5, -1) else Refusal("the exponent is not 1/2, -1/2 or -1")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, e: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, e: Ref) -> Any:
         exponent = uniform(e)
         root = x if exponent == -1 else op.Sqrt(x)
         return root if exponent == 0.5 else op.Reciprocal(root)
@@ -175,7 +175,7 @@ class DivOfOne(_Elementwise):
     def check(self, m: Match, one: Ref, x: Ref) -> Refusal | None:
         return None if uniform(one) == 1 else Refusal("the dividend is not 1")
 
-    def target(self, op: RegionBuilder, m: Match, one: Ref, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, one: Ref, x: Ref) -> Any:
         return op.Reciprocal(x)
 
 
@@ -185,7 +185,7 @@ class MulOfReciprocal(_Elementwise):
     def source(self, op: PatternBuilder, x: Any, y: Any) -> Any:
         return op.Mul(x, op.Reciprocal(y))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref) -> Any:
         return op.Div(x, y)
 
 
@@ -198,7 +198,7 @@ class MulAsHardSwish(_Elementwise):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return None if abs(m.attr("alpha") * 6 - 1) < 1e-6 else Refusal("alpha is not 1/6")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.HardSwish(x)
 
 
@@ -208,7 +208,7 @@ class HardSwishAsMul(_Elementwise):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.HardSwish(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.Mul(x, op.HardSigmoid(x, alpha=1 / 6, beta=0.5))
 
 
@@ -218,7 +218,7 @@ class AddsAsSum(_Elementwise):
     def source(self, op: PatternBuilder, a: Any, b: Any, c: Any) -> Any:
         return op.Add(op.Add(a, b, _label="inner"), c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.Sum(*operands(m, "inner"), c)
 
 
@@ -228,7 +228,7 @@ class AddToSum(_Elementwise):
     def source(self, op: PatternBuilder, xs: Values, c: Any) -> Any:
         return op.Add(op.Sum(xs), c)
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...], c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...], c: Ref) -> Any:
         return op.Sum(*xs, c)
 
 
@@ -238,14 +238,14 @@ class SumAsAdds(_Elementwise):
     def source(self, op: PatternBuilder, xs: Values) -> Any:
         return op.Sum(xs)
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...]) -> Any:
         total = xs[0]
         for x in xs[1:]:
             total = op.Add(total, x)
         return total
 
 
-def _number(op: RegionBuilder, x: Ref, value: float) -> Ref:
+def _number(op: ReplacementBuilder, x: Ref, value: float) -> Ref:
     """A scalar constant of the type of x's elements."""
     return op.constant(np.array(value, dtype=helper.tensor_dtype_to_np_dtype(x.dtype)))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import COMMUTATIVE, Const, Maybe, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import (
     BINARY,
@@ -33,7 +33,7 @@ class UnaryAfterConcat(_Elementwise):
     def source(self, op: PatternBuilder, xs: Values, rest: Values) -> Any:
         return op.any_of(UNARY)(op.Concat(xs, axis=op.attr("axis")), rest, _label="f")
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         return concat(op, [apply_like(op, m, "f", x, *rest) for x in xs], m.attr("axis"))
 
 
@@ -41,7 +41,7 @@ class _UnaryBeforeConcat(_Elementwise):
     def check(self, m: Match, *variables: Any) -> Refusal | None:
         return _one_function(m, variables[1::2])
 
-    def target(self, op: RegionBuilder, m: Match, *variables: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *variables: Any) -> Any:
         return apply_like(op, m, "f0", concat(op, variables[::2], m.attr("axis")), *variables[1])
 
 
@@ -68,7 +68,7 @@ class _UnaryAfterSplit(_Elementwise):
     def check(self, m: Match, x: Ref, sizes: Ref | None, *rests: tuple[Ref, ...]) -> Refusal | None:
         return _one_function(m, rests)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, sizes: Ref | None, *rests: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, sizes: Ref | None, *rests: tuple[Ref, ...]) -> Any:
         axis = m.attr("axis") % x.rank
         return split(op, apply_like(op, m, "f0", x, *rests[0]), sizes_of(m, "split", self.outputs, axis), axis)
 
@@ -102,7 +102,7 @@ class _UnaryBeforeSplit(_Elementwise):
         f = op.any_of(UNARY)(x, rest, _label="f")
         return op.Split(f, sizes, axis=op.attr("axis", 0), _outputs=self.outputs, _label="split")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], sizes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], sizes: Ref | None) -> Any:
         axis = m.attr("axis") % x.rank
         parts = split(op, x, sizes_of(m, "split", self.outputs, axis), axis)
         return tuple(apply_like(op, m, "f", part, *rest) for part in parts)
@@ -126,7 +126,7 @@ class UnaryBeforeSlice(_Elementwise):
     def source(self, op: PatternBuilder, x: Any, rest: Values, which: Values) -> Any:
         return op.any_of({"Slice", "Gather"})(op.any_of(UNARY)(x, rest, _label="f"), which, _label="slice")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], which: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], which: tuple[Ref, ...]) -> Any:
         return apply_like(op, m, "f", apply_like(op, m, "slice", x, *which), *rest)
 
 
@@ -136,7 +136,7 @@ class UnaryAfterSlice(_Elementwise):
     def source(self, op: PatternBuilder, x: Any, which: Values, rest: Values) -> Any:
         return op.any_of(UNARY)(op.any_of({"Slice", "Gather"})(x, which, _label="slice"), rest, _label="f")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, which: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, which: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         return apply_like(op, m, "slice", apply_like(op, m, "f", x, *rest), *which)
 
 
@@ -155,7 +155,7 @@ class BinaryAfterConcats(_Elementwise):
         alike = [x.shape[axis] for x in xs] == [y.shape[axis] for y in ys]
         return None if alike else Refusal("the operands are joined from parts of different sizes")
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...], ys: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...], ys: tuple[Ref, ...]) -> Any:
         return concat(op, [apply_like(op, m, "f", x, y) for x, y in zip(xs, ys, strict=True)], m.attr("left"))
 
 
@@ -169,7 +169,7 @@ class BinaryAfterConcat(_Elementwise):
     def check(self, m: Match, xs: tuple[Ref, ...], c: Ref) -> Refusal | None:
         return _spans(m, m.value("concat"), m.attr("axis"))
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...], c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...], c: Ref) -> Any:
         joined, parts, offset = m.value("concat"), [], 0
         axis = m.attr("axis") % joined.rank
         for x in xs:
@@ -196,7 +196,7 @@ class _ConstantsAfterSplit(_Elementwise):
         aligned = {_rank_shape(c, x.rank)[:axis] + _rank_shape(c, x.rank)[axis + 1 :] for c in constants}
         return None if len(aligned) == 1 else Refusal("the constants differ in shape")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, sizes: Ref | None, *constants: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, sizes: Ref | None, *constants: Ref) -> Any:
         axis = m.attr("axis") % x.rank
         parts = sizes_of(m, "split", self.outputs, axis)
         wide = []
@@ -250,7 +250,7 @@ def _rank_shape(c: Ref, rank: int) -> tuple[int, ...]:
     return (*(1,) * (rank - c.rank), *c.shape)
 
 
-def _part(op: RegionBuilder, c: Ref, rank: int, axis: int, wanted: range) -> Ref:
+def _part(op: ReplacementBuilder, c: Ref, rank: int, axis: int, wanted: range) -> Ref:
     """What a range of an axis of a value of `rank` axes meets of the operand c."""
     own = axis - (rank - c.rank)
     return c if own < 0 or c.shape[own] == 1 else take(op, c, {own: wanted})

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import apply_like, ints, reshape, uniform
 
@@ -24,7 +24,7 @@ class DropIdentity(_Elimination):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.Identity(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x
 
 
@@ -39,7 +39,7 @@ class DropDropout(_Elimination):
             return None
         return Refusal("training_mode is set" if training.is_const else "training_mode is decided at run time")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, ratio: Ref | None, training: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, ratio: Ref | None, training: Ref | None) -> Any:
         return x
 
 
@@ -49,7 +49,7 @@ class DropSingleOperand(_Elimination):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.any_of({"Concat", "Sum", "Mean", "Max", "Min"})(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x
 
 
@@ -62,7 +62,7 @@ class DropCast(_Elimination):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return None if m.attr("to") == x.dtype else Refusal("the element types differ")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x
 
 
@@ -80,7 +80,7 @@ class ComposeCasts(_Elimination):
         names = [TensorProto.DataType.Name(dtype).lower() for dtype in (m.attr("a"), x.dtype)]
         return Refusal(f"{names[0]} does not hold every {names[1]} exactly")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x if m.attr("b") == x.dtype else apply_like(op, m, "outer", x)
 
 
@@ -92,7 +92,7 @@ class _Neutral(_Elimination):
             return Refusal(f"the constant is not {self.neutral:g} everywhere")
         return None if m.root().shape == x.shape else Refusal("the constant broadcasts x to a larger shape")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, c: Ref) -> Any:
         return x
 
 
@@ -150,7 +150,7 @@ class DropPad(_Elimination):
     def check(self, m: Match, x: Ref, pads: Ref, value: Ref | None, axes: Ref | None) -> Refusal | None:
         return None if not any(ints(pads) or (1,)) else Refusal("the pads are not all 0")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, pads: Ref, value: Ref | None, axes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, pads: Ref, value: Ref | None, axes: Ref | None) -> Any:
         return x
 
 
@@ -163,7 +163,7 @@ class DropExpand(_Elimination):
     def check(self, m: Match, x: Ref, shape: Ref) -> Refusal | None:
         return None if m.root().shape == x.shape else Refusal("the shape grows")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, shape: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: Ref) -> Any:
         return x
 
 
@@ -180,7 +180,7 @@ class DropWhere(_Elimination):
         shape = x.shape if chosen else y.shape
         return None if m.root().shape == shape else Refusal("the result is broadcast to a larger shape")
 
-    def target(self, op: RegionBuilder, m: Match, condition: Ref, x: Ref, y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, condition: Ref, x: Ref, y: Ref) -> Any:
         return x if uniform(condition) else y
 
 
@@ -197,7 +197,7 @@ class DropPool(_Elimination):
             return Refusal("the kernel or the stride is larger than 1")
         return None if m.root().shape == x.shape else Refusal("the input is padded")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x
 
 
@@ -210,7 +210,7 @@ class DropReduce(_Elimination):
     def check(self, m: Match, x: Ref, axes: Ref | None) -> Refusal | None:
         return None if m.root().type.size == x.type.size else Refusal("the axes have more than one element")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, axes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, axes: Ref | None) -> Any:
         return reshape(op, x, m.root().shape)
 
 

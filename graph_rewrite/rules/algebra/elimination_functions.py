@@ -9,7 +9,7 @@ from onnx import helper
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import is_float, uniform
 
@@ -30,7 +30,7 @@ class DropInvolution(_Elimination):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return None if m.node("inner").op == m.node("outer").op else Refusal("the two functions differ")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x
 
 
@@ -44,7 +44,7 @@ class DropRepeated(_Elimination):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return None if m.node("inner").op == m.node("outer").op else Refusal("the two functions differ")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return m.value("inner")
 
 
@@ -55,7 +55,7 @@ class DropReluOfNonNegative(_Elimination):
         functions = {"Sigmoid", "HardSigmoid", "Softmax", "Softplus", "Exp", "Abs"}
         return op.Relu(op.any_of(functions)(x, _label="f"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return m.value("f")
 
 
@@ -73,7 +73,7 @@ class ClipAsRelu(_Elimination):
         largest = float(np.finfo(helper.tensor_dtype_to_np_dtype(x.dtype)).max)
         return None if high is None or high.scalar() >= largest else Refusal("there is an upper bound")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, low: Ref, high: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, low: Ref, high: Ref | None) -> Any:
         return op.Relu(x)
 
 
@@ -94,7 +94,7 @@ class ComposeClips(_Elimination):
         return None if a <= b and c <= d else Refusal("a lower bound is above the upper one")
 
     def target(
-        self, op: RegionBuilder, m: Match, x: Ref, inner: tuple[Ref, ...], low: Ref | None, high: Ref | None
+        self, op: ReplacementBuilder, m: Match, x: Ref, inner: tuple[Ref, ...], low: Ref | None, high: Ref | None
     ) -> Any:
         (a, b), (c, d) = self._inner(m, inner), _bounds(low, high)
         dtype = helper.tensor_dtype_to_np_dtype(x.dtype)

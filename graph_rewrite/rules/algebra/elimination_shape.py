@@ -6,7 +6,7 @@ from typing import Any
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Maybe, MaybeConst, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import (
     concat,
@@ -37,7 +37,7 @@ class DropTranspose(_Elimination):
         moves = permutation(m.attr("p"), x.rank) != tuple(range(x.rank))
         return Refusal("the permutation moves an axis") if moves else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x
 
 
@@ -49,7 +49,7 @@ class ComposeTransposes(_Elimination):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.Transpose(op.Transpose(x, perm=op.attr("p")), perm=op.attr("q"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         inner, outer = permutation(m.attr("p"), x.rank), permutation(m.attr("q"), x.rank)
         return transpose(op, x, [inner[axis] for axis in outer])
 
@@ -63,7 +63,7 @@ class DropReshape(_Elimination):
     def check(self, m: Match, x: Ref, shape: tuple[Ref, ...]) -> Refusal | None:
         return None if m.root().shape == x.shape else Refusal("the shape changes")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, shape: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: tuple[Ref, ...]) -> Any:
         return x
 
 
@@ -75,7 +75,7 @@ class ComposeReshapes(_Elimination):
     def source(self, op: PatternBuilder, x: Any, first: Values, second: Values) -> Any:
         return op.any_of(RESHAPES)(op.any_of(RESHAPES)(x, first), second)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, first: tuple[Ref, ...], second: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, first: tuple[Ref, ...], second: tuple[Ref, ...]) -> Any:
         return reshape(op, x, m.root().shape)
 
 
@@ -85,7 +85,7 @@ class AsReshape(_Elimination):
     def source(self, op: PatternBuilder, x: Any, axes: Values) -> Any:
         return op.any_of(RESHAPES - {"Reshape"})(x, axes)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, axes: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, axes: tuple[Ref, ...]) -> Any:
         return reshape(op, x, m.root().shape)
 
 
@@ -104,7 +104,7 @@ class _SplitOfConcat(_Elimination):
             return Refusal("Concat and Split work on different axes")
         return None if self._groups(m, xs) else Refusal("a part of the split lies across two operands")
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...], sizes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...], sizes: Ref | None) -> Any:
         return tuple(concat(op, group, m.attr("axis")) for group in self._groups(m, xs) or ())
 
     def _groups(self, m: Match, xs: tuple[Ref, ...]) -> list[list[Ref]] | None:
@@ -146,7 +146,7 @@ class _ConcatOfSplit(_Elimination):
             return None
         return Refusal("Concat and Split work on different axes")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, sizes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, sizes: Ref | None) -> Any:
         return x
 
 
@@ -173,7 +173,7 @@ class DropSlice(_Elimination):
             return Refusal("a step is not 1")
         return None if m.root().shape == x.shape else Refusal("the slice leaves something out")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *bounds: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *bounds: Ref | None) -> Any:
         return x
 
 
@@ -187,7 +187,7 @@ class ComposeSlices(_Elimination):
     ) -> Any:
         return op.Slice(op.Slice(x, s0, e0, a0, k0, _label="inner"), s1, e1, a1, k1)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *bounds: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *bounds: Any) -> Any:
         inner = slice_ranges(x, *bounds[:4])
         outer = slice_ranges(m.value("inner"), *bounds[4:])
         if isinstance(inner, Refusal):
@@ -211,7 +211,7 @@ class SliceOfConcat(_Elimination):
     ) -> Any:
         return op.Slice(op.Concat(xs, axis=op.attr("axis"), _label="concat"), starts, ends, axes, steps)
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...], *bounds: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...], *bounds: Any) -> Any:
         joined = m.value("concat")
         axis = m.attr("axis") % joined.rank
         ranges = slice_ranges(joined, *bounds)

@@ -18,7 +18,7 @@ from onnx import TensorProto
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Scalar
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import reshape, transpose
 
@@ -28,7 +28,7 @@ SPLIT_KEY = (0, 2, 3, 1)
 """From [batch, length, heads, size] to [batch, heads, size, length]."""
 
 
-def _fitted(op: RegionBuilder, mask: Ref | None, scores: tuple[int, ...]) -> Ref | Refusal | None:
+def _fitted(op: ReplacementBuilder, mask: Ref | None, scores: tuple[int, ...]) -> Ref | Refusal | None:
     """The mask with its last two axes in full, as ONNX Runtime's kernels demand."""
     if mask is None:
         return None
@@ -76,7 +76,7 @@ class _FuseHeads(_Fuse):
     def root_scaled(self, op: PatternBuilder, q: Any, k: Any, a: Any, b: Any) -> Any:
         return op.MatMul(op.Mul(q, a), op.Mul(op.Transpose(k, perm=op.attr("perm")), b))
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, *others: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, *others: Ref) -> Any:
         rank, perm, bound = q.rank, m.attr("perm"), _bound(m)
         if rank not in (3, 4) or perm is None or len(perm) != rank or v.rank != rank:
             return Refusal("query, key and value do not all have 3 or all have 4 axes")
@@ -164,7 +164,7 @@ class _FusePacked(_Fuse):
     def merge(self, op: PatternBuilder, scores: Any, v: Any, s3: Any, s4: Any) -> Any:
         return op.Reshape(op.Transpose(_weigh(op, scores, self.split(op, v, s3, "v")), perm=SPLIT), s4)
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, *others: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, *others: Ref) -> Any:
         shapes, bound = [m.value(label).shape for label in "qkv"], _bound(m)
         batch, length, heads, _ = shapes[0]
         if any((shape[0], shape[2]) != (batch, heads) for shape in shapes):

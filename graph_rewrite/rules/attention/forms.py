@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder, Scalar
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.attention.core import SPLIT, SPLIT_KEY
 from graph_rewrite.rules.helpers.axes import reshape
@@ -73,7 +73,7 @@ class PackAttention(_Form):
         heads = [op.Transpose(op.Reshape(x, shape, _label=label), perm=SPLIT) for x, shape, label in parts]
         return op.Reshape(op.Transpose(op.Attention(*heads, mask, _label="attention"), perm=SPLIT), s4)
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, *shapes: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, *shapes: Ref) -> Any:
         split = [m.value(label).shape for label in "qkv"]
         packed = (reshape(op, x, (b, t, h * d)) for x, (b, t, h, d) in zip((q, k, v), split, strict=True))
         heads = {"q_num_heads": split[0][2], "kv_num_heads": split[1][2]}
@@ -92,7 +92,7 @@ class UnpackAttention(_Form):
     def check(self, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Refusal | None:
         return None if q.rank == 3 else Refusal("the heads are an axis of their own already")
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Any:
         attrs = m.attrs("attention")
         heads = (attrs["q_num_heads"], attrs["kv_num_heads"], attrs["kv_num_heads"])
         split = (_split(op, x, count, SPLIT) for x, count in zip((q, k, v), heads, strict=True))
@@ -112,7 +112,7 @@ class ExpandAttention(_Form):
             return Refusal("several heads share a key")
         return _refuse_plain(m, q, k, mask)
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Any:
         scale, queries, keys = _scale(m, q), q.shape[-2], k.shape[-2]
         attrs, dtype = m.attrs("attention"), helper.tensor_dtype_to_np_dtype(q.dtype)
         packed = q.rank == 3
@@ -132,14 +132,14 @@ class ExpandAttention(_Form):
         return _merged(op, m, context) if packed else context
 
 
-def _split(op: RegionBuilder, x: Ref, heads: int, perm: tuple[int, ...]) -> Ref:
+def _split(op: ReplacementBuilder, x: Ref, heads: int, perm: tuple[int, ...]) -> Ref:
     """[batch, length, heads * size] with the axes of [batch, length, heads, size] permuted."""
     batch, length, hidden = x.shape
     result: Ref = op.Transpose(op.Reshape(x, op.ints(batch, length, heads, hidden // heads)), perm=perm)
     return result
 
 
-def _merged(op: RegionBuilder, m: Match, context: Ref) -> Ref:
+def _merged(op: ReplacementBuilder, m: Match, context: Ref) -> Ref:
     return reshape(op, op.Transpose(context, perm=SPLIT), m.root().shape)
 
 
@@ -159,7 +159,7 @@ class AttentionAsMultiHead(_Form):
             return Refusal("the runtimes differ in what is causal when queries and keys differ in number")
         return _refuse_plain(m, q, k, mask)
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Any:
         attrs = m.attrs("attention")
         bias = None
         if mask is not None:
@@ -184,7 +184,7 @@ class MultiHeadAsAttention(_Form):
             return Refusal("the runtimes differ in what is causal when queries and keys differ in number")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None) -> Any:
         attrs = m.attrs("attention")
         heads = attrs["num_heads"]
         return op.Attention(
@@ -204,7 +204,7 @@ class ProjectionBiasIntoMultiHead(_Form):
         fits = all(bias.shape == x.shape[-1:] and x.rank == 3 for x, bias in zip((q, k, v), biases, strict=True))
         return None if fits else Refusal("what is added is not one number per channel")
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, *biases: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, *biases: Ref) -> Any:
         return op.ms.MultiHeadAttention(q, k, v, op.Concat(*biases, axis=0), None, mask, **m.attrs("attention"))
 
 
@@ -218,7 +218,7 @@ class ProjectionBiasOutOfMultiHead(_Form):
         packed = all(x.rank == 3 for x in (q, k, v))
         return None if packed else Refusal("query, key and value are packed in one tensor")
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, bias: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, bias: Ref) -> Any:
         sizes = op.ints(*(x.shape[2] for x in (q, k, v)))
         parts = op.Split(bias, sizes, axis=0, _outputs=3)
         inputs = (op.Add(x, part) for x, part in zip((q, k, v), parts, strict=True))
@@ -234,7 +234,7 @@ class ScaleOfQueryIntoAttention(_Form):
     def check(self, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, a: Ref) -> Refusal | None:
         return None if a.scalar() > 0 else Refusal(f"Attention takes the root of the scale, not of {a.scalar()}")
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, a: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref | None, a: Ref) -> Any:
         return op.Attention(q, k, v, mask, **{**m.attrs("attention"), "scale": _scale(m, q) * a.scalar()})
 
 
@@ -253,7 +253,7 @@ class TransposeOfMergedBatch(_Form):
         split = (*x.shape[:-2], x.shape[-1], x.shape[-2])
         return None if m.root().shape == split else Refusal("the outer Reshape does not split the leading axes again")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, s1: Ref, s2: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, s1: Ref, s2: Ref) -> Any:
         axes = tuple(range(x.rank))
         return op.Transpose(x, perm=(*axes[:-2], axes[-1], axes[-2]))
 

@@ -10,7 +10,7 @@ from onnx import helper
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Scalar
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.attention.forms import additive, triangle
 
@@ -35,7 +35,7 @@ class DropOpenMask(_Mask):
             return Refusal("the mask is shorter than the keys")
         return Refusal("the mask changes scores") if np.any(additive(mask)) else None
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref) -> Any:
         return op.Attention(q, k, v, **m.attrs("attention"))
 
 
@@ -59,7 +59,7 @@ class CausalMaskAsFlag(_Mask):
             return Refusal("the mask is not 0 up to the diagonal and very negative above")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, mask: Ref) -> Any:
         return op.Attention(q, k, v, **{**m.attrs("attention"), "is_causal": 1})
 
 
@@ -69,7 +69,7 @@ class CausalFlagAsMask(_Mask):
     def source(self, op: PatternBuilder, q: Any, k: Any, v: Any) -> Any:
         return op.Attention(q, k, v, is_causal=1, _label="attention")
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref) -> Any:
         mask = triangle(q.shape[-2], k.shape[-2]).astype(helper.tensor_dtype_to_np_dtype(q.dtype))
         return op.Attention(q, k, v, op.constant(mask), **{**m.attrs("attention"), "is_causal": 0})
 
@@ -94,7 +94,7 @@ class SelectionAsMask(_Mask):
             return Refusal(f"what is not seen gets the score {c.scalar()}, which may still matter")
         return None if seen.numpy().any(axis=-1).all() else Refusal("a query sees nothing at all")
 
-    def target(self, op: RegionBuilder, m: Match, scores: Ref, seen: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, scores: Ref, seen: Ref, c: Ref) -> Any:
         dtype = helper.tensor_dtype_to_np_dtype(scores.dtype)
         mask = np.where(seen.numpy(), 0.0, c.scalar()).astype(dtype)
         return op.Softmax(op.Add(scores, op.constant(mask)), axis=-1)
@@ -115,7 +115,7 @@ class CausalAttentionInBlocks(_Mask):
             return Refusal("queries and keys differ in number")
         return Refusal(f"{length} queries do not make {BLOCKS} equal blocks") if length % BLOCKS or not length else None
 
-    def target(self, op: RegionBuilder, m: Match, q: Ref, k: Ref, v: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref) -> Any:
         axis, step = q.rank - 2, q.shape[-2] // BLOCKS
         attrs, dtype = m.attrs("attention"), helper.tensor_dtype_to_np_dtype(q.dtype)
         queries = op.Split(q, op.ints(*(step,) * BLOCKS), axis=axis, _outputs=BLOCKS)
@@ -128,7 +128,7 @@ class CausalAttentionInBlocks(_Mask):
         return op.Concat(*contexts, axis=axis)
 
 
-def _prefix(op: RegionBuilder, x: Ref, axis: int, end: int) -> Ref:
+def _prefix(op: ReplacementBuilder, x: Ref, axis: int, end: int) -> Ref:
     result: Ref = x if end == x.shape[axis] else op.Slice(x, op.ints(0), op.ints(end), op.ints(axis))
     return result
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import finite_reciprocal, is_float, reshape
 from graph_rewrite.rules.helpers.geometry import (
@@ -35,7 +35,7 @@ _PADDED = Refusal("the convolution pads its input with zeros, which the shift wo
 
 
 def _normalised(
-    op: RegionBuilder, x: Ref, w: Ref, b: Ref | None, factor: Ref, shift: Ref, attrs: Mapping[str, Any]
+    op: ReplacementBuilder, x: Ref, w: Ref, b: Ref | None, factor: Ref, shift: Ref, attrs: Mapping[str, Any]
 ) -> Ref:
     """Conv(x, w, b) * factor + shift, both per filter, as one convolution."""
     b = None if b is None else op.Mul(b, factor)
@@ -52,7 +52,7 @@ class FoldBatchNormAfterConv(_Convolution):
         y = op.Conv(x, w, b, _label="conv")
         return op.BatchNormalization(y, scale, bias, mean, var, epsilon=op.attr("epsilon", 1e-5), training_mode=0)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, *statistics: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, *statistics: Ref) -> Any:
         scale, bias, mean, var = statistics
         factor, shift = normalisation(op, scale, bias, mean, var, m.attr("epsilon"))
         return _normalised(op, x, w, b, factor, shift, m.attrs("conv"))
@@ -71,7 +71,7 @@ class FoldBatchNormAfterTwoConvs(_Convolution):
         return op.BatchNormalization(joined, scale, bias, mean, var, epsilon=op.attr("epsilon", 1e-5), training_mode=0)
 
     def target(
-        self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, y: Ref, v: Ref, c: Ref | None,
+        self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, y: Ref, v: Ref, c: Ref | None,
         *statistics: Ref,
     ) -> Any:  # fmt: skip
         scale, bias, mean, var = statistics
@@ -101,7 +101,16 @@ class FoldBatchNormBeforeConv(_Convolution):
         return None if conv_geometry(m.node("conv"), x, w).is_unpadded else _PADDED
 
     def target(
-        self, op: RegionBuilder, m: Match, x: Ref, scale: Ref, bias: Ref, mean: Ref, var: Ref, w: Ref, b: Ref | None
+        self,
+        op: ReplacementBuilder,
+        m: Match,
+        x: Ref,
+        scale: Ref,
+        bias: Ref,
+        mean: Ref,
+        var: Ref,
+        w: Ref,
+        b: Ref | None,
     ) -> Any:
         factor, shift = normalisation(op, scale, bias, mean, var, m.attr("epsilon"))
         group = m.attrs("conv").get("group", 1)
@@ -119,7 +128,7 @@ class BatchNormToMulAdd(_Convolution):
     def check(self, m: Match, x: Ref, *statistics: Ref) -> Refusal | None:
         return Refusal("the input has no channels") if x.rank < 2 else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *statistics: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *statistics: Ref) -> Any:
         scale, bias, mean, var = statistics
         factor, shift = normalisation(op, scale, bias, mean, var, m.attr("epsilon"))
         shape = (x.shape[1], *(1,) * (x.rank - 2))
@@ -139,7 +148,7 @@ class MulAddToBatchNorm(_Convolution):
             return Refusal("scale and shift are not given per channel")
         return _per_channel(x, s) or _per_channel(x, c)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, s: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, s: Ref, c: Ref) -> Any:
         channels = x.shape[1]
         zeros = op.constant(np.zeros(channels, dtype=numpy_dtype(x)))
         ones = op.constant(np.ones(channels, dtype=numpy_dtype(x)))
@@ -167,7 +176,7 @@ class FoldScaleAfterConv(_Convolution):
             return Refusal("1 / s overflows or is not known")
         return _per_channel(m.value("conv"), s)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Any:
         scaled = getattr(op, self.operator)
         b = None if b is None else scaled(b, as_scale(op, s))
         return op.Conv(x, scaled(w, per_filter(op, s, w)), b, **m.attrs("conv"))
@@ -188,7 +197,7 @@ class FoldShiftAfterConv(_Convolution):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None, c: Ref) -> Refusal | None:
         return _per_channel(m.value("conv"), c)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, c: Ref) -> Any:
         return op.Conv(x, w, joint_bias(op, b, as_vector(op, c, w.shape[0])), **m.attrs("conv"))
 
 
@@ -198,7 +207,7 @@ class ConvBiasToAdd(_Convolution):
     def source(self, op: PatternBuilder, x: Any, w: Any, b: Const) -> Any:
         return op.Conv(x, w, b, _label="conv")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
         return op.Add(op.Conv(x, w, **m.attrs("conv")), reshape(op, b, (w.shape[0], *(1,) * (w.rank - 2))))
 
 
@@ -213,7 +222,7 @@ class FoldScaleBeforeConv(_Convolution):
             return Refusal("the scale broadcasts the input")
         return _per_channel(x, s)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, s: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, s: Ref, w: Ref, b: Ref | None) -> Any:
         filters = times_input_channels(op, w, s, m.attrs("conv").get("group", 1))
         return op.Conv(x, filters, b, **m.attrs("conv"))
 
@@ -232,7 +241,7 @@ class FoldShiftBeforeConv(_Convolution):
             return _PADDED
         return _per_channel(x, c)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, c: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, c: Ref, w: Ref, b: Ref | None) -> Any:
         response = response_to(op, w, c, m.attrs("conv").get("group", 1))
         return op.Conv(x, w, joint_bias(op, b, response), **m.attrs("conv"))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import ints, reshape, slice_ranges, take, uniform
 from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry, joint_bias, response_to
@@ -40,7 +40,7 @@ class FoldPadIntoConv(_Chain):
         return Refusal("the padding is negative") if any(min(pair) < 0 for pair in amounts) else None
 
     def target(
-        self, op: RegionBuilder, m: Match, x: Ref, pads: Ref, value: Ref | None, axes: Ref | None, w: Ref,
+        self, op: ReplacementBuilder, m: Match, x: Ref, pads: Ref, value: Ref | None, axes: Ref | None, w: Ref,
         b: Ref | None,
     ) -> Any:  # fmt: skip
         own = conv_geometry(m.node("conv"), m.value("pad"), w)
@@ -84,7 +84,7 @@ class ComposeConvThenPointwise(_Chain):
             return Refusal("the outer convolution is not pointwise, or there are groups")
         return _inflated(w.shape[0] * (v.type.size // v.shape[0]), v, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref | None, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, v: Ref, a: Ref | None, w: Ref, b: Ref | None) -> Any:
         inner, outer = _geometries(m, x, v, w)
         mixing = reshape(op, w, w.shape[:2])
         product = op.MatMul(mixing, reshape(op, v, (v.shape[0], v.type.size // v.shape[0])))
@@ -116,7 +116,7 @@ class ComposePointwiseThenConv(_Chain):
             return Refusal("the outer convolution pads with zeros, where the inner one would give its bias")
         return _inflated(w.type.size // w.shape[1] * v.shape[1], v, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref | None, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, v: Ref, a: Ref | None, w: Ref, b: Ref | None) -> Any:
         outer = _geometries(m, x, v, w)[1]
         taps = w.type.size // (w.shape[0] * w.shape[1])
         mixing = op.Transpose(reshape(op, v, v.shape[:2]), perm=(1, 0))
@@ -144,7 +144,7 @@ class FoldResidualIntoConv(_Chain):
             return Refusal("no tap of the filters lies over the output's position")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own = conv_geometry(m.node("conv"), x, w)
         before = [pad // dilation for pad, dilation in zip(own.pads, own.dilations, strict=False)]
         after = [kernel - 1 - tap for kernel, tap in zip(own.kernel, before, strict=True)]
@@ -166,7 +166,7 @@ class StridedPointwiseConvToSlice(_Chain):
             return None
         return Refusal("not a pointwise convolution with a stride")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own = conv_geometry(m.node("conv"), x, w)
         ranges = {axis + 2: range(0, x.shape[axis + 2], stride) for axis, stride in enumerate(own.strides)}
         return op.Conv(take(op, x, ranges), w, b, **{**own.attrs(), "strides": (1,) * len(own.strides)})
@@ -194,8 +194,8 @@ class SliceToStridedPointwiseConv(_Chain):
         return None if regular else Refusal("the Slice does more than take every s-th position")
 
     def target(
-        self, op: RegionBuilder, m: Match, x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | None, w: Ref,
-        b: Ref | None,
+        self, op: ReplacementBuilder, m: Match, x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | None,
+        w: Ref, b: Ref | None,
     ) -> Any:  # fmt: skip
         own = conv_geometry(m.node("conv"), m.value("slice"), w)
         ranges = slice_ranges(x, starts, ends, axes, steps)

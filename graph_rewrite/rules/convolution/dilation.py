@@ -15,7 +15,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import permutation, reshape, take
 from graph_rewrite.rules.helpers.geometry import conv_geometry
@@ -31,14 +31,14 @@ class _Dilation(Rule):
     family = "dilation"
 
 
-def to_batch(op: RegionBuilder, x: Ref, d: int, e: int) -> Ref:
+def to_batch(op: ReplacementBuilder, x: Ref, d: int, e: int) -> Ref:
     """[N, C, H, W] as [d * e * N, C, H / d, W / e]: the remainders of rows by d and columns by e."""
     n, c, height, width = x.shape
     apart = op.Transpose(reshape(op, x, (n, c, height // d, d, width // e, e)), perm=TO_BATCH)
     return reshape(op, apart, (d * e * n, c, height // d, width // e))
 
 
-def from_batch(op: RegionBuilder, x: Ref, d: int, e: int) -> Ref:
+def from_batch(op: ReplacementBuilder, x: Ref, d: int, e: int) -> Ref:
     """What `to_batch` undoes."""
     n, c, height, width = x.shape
     apart = reshape(op, x, (d, e, n // (d * e), c, height, width))
@@ -69,7 +69,7 @@ class DilatedConvAsBatch(_Dilation):
             return Refusal("a Relu follows, which belongs to the batch")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own, shape = conv_geometry(m.node("conv"), x, w), m.root().shape
         d, e = (step if k > 1 else 1 for step, k in zip(own.dilations, own.kernel, strict=True))
         before, after = list(own.pads[:2]), list(own.pads[2:])
@@ -114,7 +114,7 @@ class BatchOfSpace(_Dilation):
             return Refusal("the two use different steps")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, s: Ref, t: Ref, u: Ref, v: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, s: Ref, t: Ref, u: Ref, v: Ref) -> Any:
         return x
 
     def cases(self) -> Iterator[Graph]:
@@ -146,7 +146,7 @@ class StridedConvAsDepth(_Dilation):
             return Refusal("the strides are 1 or differ")
         return Refusal("the kernel reads one remainder only") if max(own.kernel) == 1 else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own, shape = conv_geometry(m.node("conv"), x, w), m.root().shape
         s = own.strides[0]
         first = [-pad % s for pad in own.pads[:2]]

@@ -8,7 +8,7 @@ import numpy as np
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import reshape
 from graph_rewrite.rules.helpers.operands import numpy_dtype
@@ -37,7 +37,7 @@ class _MergeGroups(Rule):
         factor = self.factor(channels)
         return Refusal(f"{group} groups can't be merged by {factor}") if factor < 2 or group % factor else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         factor = self.factor(w.shape[1])
         filters, ones = w.shape[0] // m.attr("group"), (1,) * (w.rank - 2)
         # Filter f of group g reads group g alone: blocks of zeros for the other groups merged with it.

@@ -10,7 +10,7 @@ import numpy as np
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import split
 from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry, joint_bias
@@ -30,7 +30,7 @@ def _different(m: Match, x: Ref, filters: Sequence[Ref]) -> Refusal | None:
 
 
 def _merged(
-    op: RegionBuilder, m: Match, x: Ref, filters: Sequence[Ref], biases: Sequence[Ref | None]
+    op: ReplacementBuilder, m: Match, x: Ref, filters: Sequence[Ref], biases: Sequence[Ref | None]
 ) -> tuple[Ref, ...]:
     sizes = [w.shape[0] for w in filters]
     bias = None
@@ -52,7 +52,7 @@ class MergeTwoConvs(_Parallel):
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref | None, b2: Ref | None) -> Refusal | None:
         return _different(m, x, (w1, w2))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref | None, b2: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref | None, b2: Ref | None) -> Any:
         return _merged(op, m, x, (w1, w2), (b1, b2))
 
 
@@ -73,7 +73,7 @@ class MergeThreeConvs(_Parallel):
     def check(self, m: Match, x: Ref, *operands: Any) -> Refusal | None:
         return _different(m, x, operands[:3])
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *operands: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *operands: Any) -> Any:
         return _merged(op, m, x, operands[:3], operands[3:])
 
 
@@ -83,7 +83,7 @@ class _SeparateConvs(_Parallel):
             return Refusal("the Split is not along channels")
         return Refusal("the convolution has groups") if m.attrs("conv").get("group", 1) != 1 else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, sizes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, sizes: Ref | None) -> Any:
         channels = [m.root(i).shape[1] for i in range(len(m.root_values))]
         filters = parts(op, w, channels, axis=0)
         biases = [None] * len(channels) if b is None else parts(op, b, channels, axis=0)
@@ -126,7 +126,7 @@ class EnlargeKernel(_Parallel):
             return None
         return Refusal("no convolution of this input has a larger kernel that fits")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own = conv_geometry(m.node("conv"), x, w)
         goal = min(_larger_neighbours(m, x, w), key=lambda g: (np.prod(g.kernel), g.kernel, g.pads))
         before, after = _margins(own, goal)
@@ -183,7 +183,7 @@ class ConvOfConcat(_Parallel):
             return Refusal("the concatenation is not along channels")
         return Refusal("the convolution has groups") if m.attrs("conv").get("group", 1) != 1 else None
 
-    def target(self, op: RegionBuilder, m: Match, w: Ref, b: Ref | None, operands: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, w: Ref, b: Ref | None, operands: tuple[Ref, ...]) -> Any:
         filters = parts(op, w, [operand.shape[1] for operand in operands], axis=1)
         attrs = m.attrs("conv")
         total = op.Conv(operands[0], filters[0], b, **attrs)
@@ -209,7 +209,9 @@ class SumOfConvs(_Parallel):
             return Refusal("the convolutions differ in kernel, strides, dilations, pads or groups")
         return Refusal("the convolutions have groups") if first.group != 1 else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref, v: Ref, w: Ref, a: Ref | None, b: Ref | None) -> Any:
+    def target(
+        self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref, v: Ref, w: Ref, a: Ref | None, b: Ref | None
+    ) -> Any:
         label = "conv0"
         if not ordered(x, y):
             x, y, v, w, a, b, label = y, x, w, v, b, a, "conv1"
@@ -227,7 +229,7 @@ class SumOfConvsOfOneInput(_Parallel):
             return Refusal("the convolutions differ in filters, strides, dilations, pads or groups")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, w: Ref, a: Ref | None, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, v: Ref, w: Ref, a: Ref | None, b: Ref | None) -> Any:
         label = "conv0"
         if not ordered(v, w):
             v, w, a, b, label = w, v, b, a, "conv1"

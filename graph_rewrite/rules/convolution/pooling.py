@@ -17,7 +17,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import ints, is_float, reshape, slice_ranges
 from graph_rewrite.rules.helpers.geometry import conv_geometry, geometry
@@ -34,7 +34,7 @@ class GlobalAveragePoolToReduceMean(_Pooling):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.GlobalAveragePool(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.ReduceMean(x, op.ints(*range(2, x.rank)), keepdims=1)
 
 
@@ -52,7 +52,7 @@ class ReduceMeanToGlobalAveragePool(_Pooling):
             return Refusal("the mean is not over all spatial axes of an image")
         return Refusal("ONNX Runtime pools no doubles on the CPU") if x.dtype == TensorProto.DOUBLE else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, axes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, axes: Ref | None) -> Any:
         return reshape(op, op.GlobalAveragePool(x), m.root().shape)
 
 
@@ -68,7 +68,7 @@ class AveragePoolToGlobal(_Pooling):
             return Refusal("the window does not cover the image exactly")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.GlobalAveragePool(x)
 
 
@@ -91,7 +91,7 @@ class ReluAfterMaxPool(_Pooling):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return _border_windows(m, x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.Relu(op.MaxPool(x, **m.attrs("pool")))
 
 
@@ -104,7 +104,7 @@ class ReluBeforeMaxPool(_Pooling):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return _border_windows(m, x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.MaxPool(op.Relu(x), **m.attrs("pool"))
 
 
@@ -135,7 +135,7 @@ class ConvOfSubsampling(_Pooling):
             return Refusal("what is pooled is a Slice, which would stay: SubsamplingOfSliceAsConv takes both")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         inner, own = _picks(m, x), conv_geometry(m.node("conv"), m.value("pool"), w)
         if isinstance(inner, Refusal):
             return inner
@@ -156,7 +156,7 @@ class _SubsamplingOfSlice(_Pooling):
     # The other half of a factorised reduction, and the normalisation behind both.
     carried_by = ("FoldBatchNormAfterTwoConvs", "ConvOfSubsampling")
 
-    def picked(self, op: RegionBuilder, m: Match, x: Ref, ranges: Mapping[int, range]) -> Ref | Refusal:
+    def picked(self, op: ReplacementBuilder, m: Match, x: Ref, ranges: Mapping[int, range]) -> Ref | Refusal:
         """What a pool takes of a slice of an image, by a depthwise convolution."""
         strides = _picks(m, m.value("slice"))
         if isinstance(strides, Refusal):
@@ -188,7 +188,7 @@ class SubsamplingOfSliceAsConv(_SubsamplingOfSlice):
     def source(self, op: PatternBuilder, x: Any, starts: Const, ends: Const, axes: Maybe, steps: Maybe) -> Any:
         return _pool(op, op.Slice(x, starts, ends, axes, steps, _label="slice"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *bounds: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *bounds: Any) -> Any:
         ranges = slice_ranges(x, *bounds)
         return ranges if isinstance(ranges, Refusal) else self.picked(op, m, x, ranges)
 
@@ -215,7 +215,7 @@ class SubsamplingOfTwoSlicesAsConv(_SubsamplingOfSlice):
     ) -> Any:  # fmt: skip
         return _pool(op, op.Slice(op.Slice(x, s0, e0, a0, k0, _label="inner"), s1, e1, a1, k1, _label="slice"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *bounds: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *bounds: Any) -> Any:
         inner, outer = slice_ranges(x, *bounds[:4]), slice_ranges(m.value("inner"), *bounds[4:])
         if isinstance(inner, Refusal):
             return inner

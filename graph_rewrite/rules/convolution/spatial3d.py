@@ -19,7 +19,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.toom_cook import LARGEST_TILE, toom_cook
 from graph_rewrite.rules.convolution.winograd import BLOCK
@@ -55,13 +55,15 @@ class _Conv3d(Rule):
         """Why this form does not suit the geometry."""
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own, shape = conv_geometry(m.node("conv"), x, w), m.root().shape
         frames = _frames(op, m, x)
         result = self.frames(op, frames, own, w, b, shape)
         return op.Transpose(result, perm=TIME_FIRST)
 
-    def frames(self, op: RegionBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]) -> Ref:
+    def frames(
+        self, op: ReplacementBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]
+    ) -> Ref:
         """The result as frames [N, T', K, H', W'], of frames x; `shape` is that of the result as a clip."""
         raise NotImplementedError
 
@@ -90,7 +92,7 @@ _CASES = (
 """Batch, frames, kernel, attributes, and whether there is a bias."""
 
 
-def _frames(op: RegionBuilder, m: Match, x: Ref) -> Ref:
+def _frames(op: ReplacementBuilder, m: Match, x: Ref) -> Ref:
     """A clip [N, C, T, H, W] as frames [N, T, C, H, W]: what it is the Transpose of, or a Transpose."""
     node = m.producer(x)
     if node is not None and node.op == "Transpose" and tuple(node.attrs.get("perm", ())) == TIME_FIRST:
@@ -101,7 +103,7 @@ def _frames(op: RegionBuilder, m: Match, x: Ref) -> Ref:
     return frames
 
 
-def _extended(op: RegionBuilder, frames: Ref, before: int, after: int) -> Ref:
+def _extended(op: ReplacementBuilder, frames: Ref, before: int, after: int) -> Ref:
     """Frames with frames of zeros before and after."""
     if before == after == 0:
         return frames
@@ -109,7 +111,7 @@ def _extended(op: RegionBuilder, frames: Ref, before: int, after: int) -> Ref:
     return padded
 
 
-def _images(op: RegionBuilder, frames: Ref, chosen: range) -> Ref:
+def _images(op: ReplacementBuilder, frames: Ref, chosen: range) -> Ref:
     """Some frames as a batch of images [N * count, C, H, W]."""
     some = take(op, frames, {1: chosen})
     return reshape(op, some, (some.shape[0] * some.shape[1], *some.shape[2:]))
@@ -121,12 +123,12 @@ def _spatial(own: Geometry) -> dict[str, Any]:
     return {"kernel_shape": own.kernel[1:], "strides": own.strides[1:], "dilations": own.dilations[1:], "pads": pads}
 
 
-def _taps(op: RegionBuilder, w: Ref) -> list[Ref]:
+def _taps(op: ReplacementBuilder, w: Ref) -> list[Ref]:
     """Filters [K, C, T, R, S] as T filters of images."""
     return [reshape(op, take(op, w, {2: range(k, k + 1)}), (*w.shape[:2], *w.shape[3:])) for k in range(w.shape[2])]
 
 
-def _shifted(op: RegionBuilder, x: Ref, own: Geometry, count: int) -> list[Ref]:
+def _shifted(op: ReplacementBuilder, x: Ref, own: Geometry, count: int) -> list[Ref]:
     """Per tap along time, the images it sees for `count` frames of the result."""
     padded = _extended(op, x, own.pads[0], own.pads[3])
     stride, step = own.strides[0], own.dilations[0]
@@ -138,7 +140,9 @@ class Conv3dAsSum(_Conv3d):
     """Conv(x, w, b) of clips = the sum over taps k along time of Conv(x shifted by k frames, w[k]), of frames as
     images, w constant"""
 
-    def frames(self, op: RegionBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]) -> Ref:
+    def frames(
+        self, op: ReplacementBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]
+    ) -> Ref:
         attrs, images, filters = _spatial(own), _shifted(op, x, own, shape[2]), _taps(op, w)
         total = op.Conv(images[0], filters[0], b, **attrs)
         for image, part in zip(images[1:], filters[1:], strict=True):
@@ -158,7 +162,9 @@ class Conv3dAsStack(_Conv3d):
     """Conv(x, w, b) of clips = Conv(Concat of x shifted by k frames, Concat of w[k], b) for the taps k along time, of
     frames as images, w constant"""
 
-    def frames(self, op: RegionBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]) -> Ref:
+    def frames(
+        self, op: ReplacementBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]
+    ) -> Ref:
         image = concat(op, _shifted(op, x, own, shape[2]), axis=1)
         result = op.Conv(image, concat(op, _taps(op, w), axis=1), b, **_spatial(own))
         result = op.Relu(result) if self.relu else result
@@ -185,7 +191,9 @@ class _TemporalWinograd(_Conv3d):
             return Refusal(f"the channels do not fill blocks of {BLOCK}: the transforms would leave the blocked layout")
         return Refusal(f"fewer than {self.outputs} frames") if shape[2] < self.outputs else None
 
-    def frames(self, op: RegionBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]) -> Ref:
+    def frames(
+        self, op: ReplacementBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]
+    ) -> Ref:
         transform, m, time = toom_cook(self.outputs, own.kernel[0]), self.outputs, shape[2]
         count = -(-time // m)
         missing = m * count + own.kernel[0] - 1 - x.shape[1] - own.pads[0]
@@ -204,7 +212,7 @@ class _TemporalWinograd(_Conv3d):
         return take(op, joined, {1: range(time)})
 
 
-def _combination(op: RegionBuilder, images: list[Ref], row: tuple[Fraction, ...]) -> Ref:
+def _combination(op: ReplacementBuilder, images: list[Ref], row: tuple[Fraction, ...]) -> Ref:
     """A sum of images with these factors."""
     terms = sorted(((c != 1, k) for k, c in enumerate(row) if c), key=lambda term: term)
     total: Ref | None = None

@@ -21,7 +21,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.toom_cook import LARGEST_TILE, ToomCook, toom_cook
 from graph_rewrite.rules.convolution.winograd_steps import data_tiles, filter_tiles, result_images, side_by_side
@@ -87,7 +87,7 @@ class _Winograd(Rule):
         readers = m.consumers(result)
         return not self.relu and not m.is_output(result) and [node.op for node in readers] == ["Relu"]
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own, shape = conv_geometry(m.node("conv"), x, w), m.root().shape
         rows, columns = self.transforms(own.kernel)
         data = [[x]] if rows is None else [[part] for part in data_tiles(op, x, rows, 2, own.pads[0], shape[2])]

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.convolution.toom_cook import Matrix, ToomCook
 from graph_rewrite.rules.helpers.axes import reshape, take
 
 
-def data_tiles(op: RegionBuilder, x: Ref, transform: ToomCook, axis: int, pad: int, size: int) -> list[Ref]:
+def data_tiles(op: ReplacementBuilder, x: Ref, transform: ToomCook, axis: int, pad: int, size: int) -> list[Ref]:
     """B^T applied to every tile of x along `axis`, for `size` outputs: an image per product, with an element per tile.
 
     `pad` zeros stand before x; what its last tile lacks counts as zero.
@@ -41,7 +41,7 @@ def _on(axis: int, value: int, other: int) -> tuple[int, int]:
     return (value, other) if axis == 0 else (other, value)
 
 
-def _depthwise(op: RegionBuilder, x: Ref, taps: Sequence[Fraction], along: int = 0, **attrs: Any) -> Ref:
+def _depthwise(op: ReplacementBuilder, x: Ref, taps: Sequence[Fraction], along: int = 0, **attrs: Any) -> Ref:
     """Every channel of x convolved with the same taps, which are floats exactly, along an axis."""
     kernel = np.array([float(tap) for tap in taps], dtype=np.float32).reshape(1, 1, *_on(along, -1, 1))
     channels = x.shape[1]
@@ -50,7 +50,7 @@ def _depthwise(op: RegionBuilder, x: Ref, taps: Sequence[Fraction], along: int =
     return result
 
 
-def filter_tiles(op: RegionBuilder, w: Ref, rows: ToomCook | None, columns: ToomCook | None) -> list[list[Ref]]:
+def filter_tiles(op: ReplacementBuilder, w: Ref, rows: ToomCook | None, columns: ToomCook | None) -> list[list[Ref]]:
     """Filters of the products [K, C, r or 1, s or 1]: G w G^T, where G is integers over a denominator per row."""
     if rows is not None:
         above, below = _fractions(op, rows.filters)
@@ -64,7 +64,7 @@ def filter_tiles(op: RegionBuilder, w: Ref, rows: ToomCook | None, columns: Toom
     return [[take(op, line, {3: range(j, j + 1)}) for j in range(columns.tile)] for line in lines]
 
 
-def _fractions(op: RegionBuilder, matrix: Matrix) -> tuple[Ref, Ref]:
+def _fractions(op: ReplacementBuilder, matrix: Matrix) -> tuple[Ref, Ref]:
     """A matrix as integers, and a column of denominators. The division is left to the graph, where proofs read it
     exactly: 1/6 is no float."""
     below = [lcm(*(x.denominator for x in row)) for row in matrix]
@@ -73,7 +73,7 @@ def _fractions(op: RegionBuilder, matrix: Matrix) -> tuple[Ref, Ref]:
 
 
 def result_images(
-    op: RegionBuilder, products: Sequence[Ref], transform: ToomCook, relu: bool, fresh: bool = True
+    op: ReplacementBuilder, products: Sequence[Ref], transform: ToomCook, relu: bool, fresh: bool = True
 ) -> list[Ref]:
     """A^T applied to the products, and Relu: an image per output of a tile.
 
@@ -94,12 +94,12 @@ def result_images(
     return found
 
 
-def times(op: RegionBuilder, x: Ref, factor: Fraction) -> Ref:
+def times(op: ReplacementBuilder, x: Ref, factor: Fraction) -> Ref:
     """x times a number, as a depthwise convolution, to which a sum can be fused."""
     return _depthwise(op, x, [factor])
 
 
-def side_by_side(op: RegionBuilder, parts: Sequence[Ref]) -> Ref:
+def side_by_side(op: ReplacementBuilder, parts: Sequence[Ref]) -> Ref:
     """Images whose columns take turns: column q of part p is column m q + p of the result."""
     shape = parts[0].shape
     joined = op.Concat(*(reshape(op, part, (*shape, 1)) for part in parts), axis=4)

@@ -11,7 +11,7 @@ from onnx import helper
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Scalar
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.fusion.runtime_operators import refuse_kernel
 
@@ -29,7 +29,7 @@ class _Activation(Rule):
     family = "fusion"
 
 
-def _number(op: RegionBuilder, x: Ref, value: float) -> Ref:
+def _number(op: ReplacementBuilder, x: Ref, value: float) -> Ref:
     return op.constant(np.array(value, helper.tensor_dtype_to_np_dtype(x.dtype)))
 
 
@@ -44,7 +44,7 @@ class _FuseGelu(_Activation):
                 return Refusal(f"a constant is {ref.scalar():.7g} instead of {wanted:.7g}")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *scalars: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *scalars: Ref) -> Any:
         return op.Gelu(x, approximate=None if self.approximate == "none" else self.approximate)
 
 
@@ -136,7 +136,7 @@ class ExpandGelu(_Activation):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.Gelu(x, approximate="none")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         half, root, one = (_number(op, x, value) for value in (0.5, math.sqrt(2.0), 1.0))
         return op.Mul(op.Mul(x, half), op.Add(op.Erf(op.Div(x, root)), one))
 
@@ -147,7 +147,7 @@ class ExpandTanhGelu(_Activation):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.Gelu(x, approximate="tanh")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         half, cubic, slope, one = (_number(op, x, _CONSTANTS[name]) for name in ("half", "cubic", "slope", "one"))
         bent = op.Add(x, op.Mul(op.Mul(x, op.Mul(x, x)), cubic))
         return op.Mul(op.Mul(x, half), op.Add(op.Tanh(op.Mul(bent, slope)), one))
@@ -162,7 +162,7 @@ class GeluAsMicrosoft(_Activation):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return refuse_kernel(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.ms.Gelu(x)
 
 
@@ -172,7 +172,7 @@ class GeluFromMicrosoft(_Activation):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.ms.Gelu(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.Gelu(x)
 
 
@@ -185,7 +185,7 @@ class GeluAsFastGelu(_Activation):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return refuse_kernel(x) if x.rank else Refusal("FastGelu takes no scalar")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.ms.FastGelu(x)
 
 
@@ -198,7 +198,7 @@ class FuseQuickGelu(_Activation):
     def check(self, m: Match, x: Ref, c: Ref) -> Refusal | None:
         return refuse_kernel(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, c: Ref) -> Any:
         return op.ms.QuickGelu(x, alpha=c.scalar())
 
 
@@ -211,7 +211,7 @@ class FuseSilu(_Activation):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return refuse_kernel(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return op.ms.QuickGelu(x, alpha=1.0)
 
 
@@ -229,7 +229,7 @@ class QuickGeluAsScaledSilu(_Activation):
         alpha = m.attr("alpha")
         return Refusal(f"alpha is {alpha}") if alpha in (0.0, 1.0) or not math.isfinite(alpha) else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         alpha = m.attr("alpha")
         return op.Mul(op.ms.QuickGelu(op.Mul(x, _number(op, x, alpha)), alpha=1.0), _number(op, x, 1.0 / alpha))
 
@@ -240,7 +240,7 @@ class ExpandQuickGelu(_Activation):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.ms.QuickGelu(x, alpha=op.attr("alpha", 1.702))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         alpha = m.attr("alpha")
         return op.Mul(x, op.Sigmoid(x if alpha == 1.0 else op.Mul(x, _number(op, x, alpha))))
 

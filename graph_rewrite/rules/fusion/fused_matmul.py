@@ -8,7 +8,7 @@ import numpy as np
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Scalar
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.fusion.runtime_operators import refuse_kernel
 from graph_rewrite.rules.helpers.axes import permutation
@@ -19,7 +19,7 @@ class _FusedMatMul(Rule):
     family = "fusion"
 
 
-def _fused(op: RegionBuilder, a: Ref, b: Ref, alpha: float, trans_a: int, trans_b: int) -> Any:
+def _fused(op: ReplacementBuilder, a: Ref, b: Ref, alpha: float, trans_a: int, trans_b: int) -> Any:
     """FusedMatMul; attributes at their default are left out, so that equal nodes have equal signatures."""
     return op.ms.FusedMatMul(
         a, b, alpha=None if alpha == 1.0 else alpha, transA=trans_a or None, transB=trans_b or None
@@ -53,7 +53,7 @@ class FuseLeftTranspose(_FusedMatMul):
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
         return _refuse_transpose(m, a, b)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         return _fused(op, a, b, 1.0, 1, 0)
 
 
@@ -66,7 +66,7 @@ class FuseRightTranspose(_FusedMatMul):
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
         return _refuse_transpose(m, a, b)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         return _fused(op, a, b, 1.0, 0, 1)
 
 
@@ -79,7 +79,7 @@ class FuseScaledMatMul(_FusedMatMul):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return _refuse_scale(a, b, c.scalar())
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return _fused(op, a, b, c.scalar(), 0, 0)
 
 
@@ -92,7 +92,7 @@ class FuseDividedMatMul(_FusedMatMul):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return _refuse_scale(a, b, 1.0 / c.scalar() if c.scalar() else np.inf)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return _fused(op, a, b, 1.0 / c.scalar(), 0, 0)
 
 
@@ -105,7 +105,7 @@ class FuseLeftTransposeMore(_FusedMatMul):
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
         return _refuse_transpose(m, a, b)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         alpha, trans_a, trans_b = _attrs(m)
         return _fused(op, a, b, alpha, 1 - trans_a, trans_b)
 
@@ -119,7 +119,7 @@ class FuseRightTransposeMore(_FusedMatMul):
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
         return _refuse_transpose(m, a, b)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         alpha, trans_a, trans_b = _attrs(m)
         return _fused(op, a, b, alpha, trans_a, 1 - trans_b)
 
@@ -133,7 +133,7 @@ class FuseScaleMore(_FusedMatMul):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return _refuse_scale(a, b, c.scalar())
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         alpha, trans_a, trans_b = _attrs(m)
         return _fused(op, a, b, alpha * c.scalar(), trans_a, trans_b)
 
@@ -147,7 +147,7 @@ class SplitFusedMatMul(_FusedMatMul):
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
         return Refusal("an operand is a vector") if min(a.rank, b.rank) < 2 else None
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         alpha, trans_a, trans_b = _attrs(m)
         a = op.Transpose(a, perm=swapped(a.rank)) if trans_a else a
         b = op.Transpose(b, perm=swapped(b.rank)) if trans_b else b

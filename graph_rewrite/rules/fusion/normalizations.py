@@ -10,7 +10,7 @@ from onnx import helper
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder, Scalar
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import ints
 
@@ -20,7 +20,7 @@ class _Normalization(Rule):
     examples: ClassVar[Mapping[str, Sequence[float]]] = {"two": (2.0,)}
 
 
-def _number(op: RegionBuilder, x: Ref, value: float) -> Ref:
+def _number(op: ReplacementBuilder, x: Ref, value: float) -> Ref:
     return op.constant(np.array(value, helper.tensor_dtype_to_np_dtype(x.dtype)))
 
 
@@ -69,7 +69,7 @@ class FuseLayerNormalization(_Normalization):
         return _refuse_axes(x, (mean_axes, axes), two, gamma, beta)
 
     def target(
-        self, op: RegionBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref,
+        self, op: ReplacementBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref,
         beta: Ref,
     ) -> Any:  # fmt: skip
         return op.LayerNormalization(x, gamma, beta, axis=_first_axis(axes), epsilon=epsilon.scalar())
@@ -88,7 +88,7 @@ class FuseLayerNormalizationOfProduct(_Normalization):
         return _refuse_axes(x, (mean_axes, axes), None, gamma, beta)
 
     def target(
-        self, op: RegionBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, epsilon: Ref, gamma: Ref, beta: Ref
+        self, op: ReplacementBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, epsilon: Ref, gamma: Ref, beta: Ref
     ) -> Any:
         return op.LayerNormalization(x, gamma, beta, axis=_first_axis(axes), epsilon=epsilon.scalar())
 
@@ -103,7 +103,9 @@ class FusePlainLayerNormalization(_Normalization):
     def check(self, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref) -> Refusal | None:
         return _refuse_axes(x, (mean_axes, axes), two)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref) -> Any:
+    def target(
+        self, op: ReplacementBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref
+    ) -> Any:
         ones = np.ones(x.shape[_first_axis(axes) :], helper.tensor_dtype_to_np_dtype(x.dtype))
         return op.LayerNormalization(x, op.constant(ones), axis=_first_axis(axes), epsilon=epsilon.scalar())
 
@@ -120,7 +122,7 @@ class ScaleIntoLayerNormalization(_Normalization):
         fits = c.type.size == 1 or c.shape == gamma.shape
         return None if fits else Refusal("the factor does not have the shape of the scale")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, gamma: Ref, beta: Ref | None, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, gamma: Ref, beta: Ref | None, c: Ref) -> Any:
         factor = op.Reshape(c, op.ints()) if c.type.size == 1 else c
         bias = None if beta is None else op.Mul(beta, factor)
         return op.LayerNormalization(x, op.Mul(gamma, factor), bias, **m.attrs("norm"))
@@ -138,7 +140,7 @@ class BiasIntoLayerNormalization(_Normalization):
         fits = c.shape == gamma.shape and (beta is None or beta.shape == c.shape)
         return None if fits else Refusal("what is added does not have the shape of the scale")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, gamma: Ref, beta: Ref | None, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, gamma: Ref, beta: Ref | None, c: Ref) -> Any:
         return op.LayerNormalization(x, gamma, c if beta is None else op.Add(beta, c), **m.attrs("norm"))
 
 
@@ -148,7 +150,7 @@ class ExpandLayerNormalization(_Normalization):
     def source(self, op: PatternBuilder, x: Any, gamma: Any, beta: Maybe) -> Any:
         return op.LayerNormalization(x, gamma, beta, axis=op.attr("axis", -1), epsilon=op.attr("epsilon", 1e-5))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, gamma: Ref, beta: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, gamma: Ref, beta: Ref | None) -> Any:
         axes = op.ints(*range(m.attr("axis") % x.rank - x.rank, 0))
         d = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
         variance = op.ReduceMean(op.Mul(d, d), axes, keepdims=1)
@@ -167,7 +169,7 @@ class FuseRMSNormalization(_Normalization):
     def check(self, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Refusal | None:
         return _refuse_axes(x, (axes,), two, gamma)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Any:
         return op.RMSNormalization(x, gamma, axis=_first_axis(axes), epsilon=epsilon.scalar())
 
 
@@ -180,7 +182,7 @@ class FuseDividedRMSNormalization(_Normalization):
     def check(self, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Refusal | None:
         return _refuse_axes(x, (axes,), two, gamma)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Any:
         return op.RMSNormalization(x, gamma, axis=_first_axis(axes), epsilon=epsilon.scalar())
 
 
@@ -190,7 +192,7 @@ class ExpandRMSNormalization(_Normalization):
     def source(self, op: PatternBuilder, x: Any, gamma: Any) -> Any:
         return op.RMSNormalization(x, gamma, axis=op.attr("axis", -1), epsilon=op.attr("epsilon", 1e-5))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, gamma: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, gamma: Ref) -> Any:
         axes = op.ints(*range(m.attr("axis") % x.rank - x.rank, 0))
         mean = op.ReduceMean(op.Mul(x, x), axes, keepdims=1)
         return op.Mul(op.Div(x, op.Sqrt(op.Add(mean, _number(op, x, m.attr("epsilon"))))), gamma)
@@ -208,7 +210,7 @@ class FuseSoftmax(_Normalization):
         alike = found[0] == found[1] and len(found[0]) == 1
         return None if alike else Refusal("maximum and sum are not over one and the same axis")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, max_axes: Ref, axes: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, max_axes: Ref, axes: Ref) -> Any:
         return op.Softmax(x, axis=(ints(axes) or (-1,))[0] % x.rank)
 
 
@@ -218,7 +220,7 @@ class ExpandSoftmax(_Normalization):
     def source(self, op: PatternBuilder, x: Any) -> Any:
         return op.Softmax(x, axis=op.attr("axis", -1))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         axes = op.ints(m.attr("axis") % x.rank)
         e = op.Exp(op.Sub(x, op.ReduceMax(x, axes, keepdims=1)))
         return op.Div(e, op.ReduceSum(e, axes, keepdims=1))

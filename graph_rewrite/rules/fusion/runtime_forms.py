@@ -10,7 +10,7 @@ from typing import Any
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.operands import ordered
 
@@ -34,7 +34,7 @@ class ResidualAsSum(_RuntimeForm):
             return Refusal("no LayerNormalization follows")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref) -> Any:
         return op.Sum(x, y) if ordered(x, y) else op.Sum(y, x)
 
 
@@ -48,7 +48,7 @@ class BiasAsSum(_RuntimeForm):
         fits = w.rank == 2 and b.shape == w.shape[-1:]
         return None if fits else Refusal("what is added is not one number per column of a matrix")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
         return op.Sum(m.value("product"), b)
 
 

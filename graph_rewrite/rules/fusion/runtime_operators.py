@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder, Scalar
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.operands import ordered
 
@@ -57,7 +57,7 @@ class FuseSkipLayerNormalization(_Fusion):
     def check(self, m: Match, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Refusal | None:
         return _refuse_skip(m, "sum", x, skip)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Any:
         x, skip = _in_order(m.value("sum").shape, x, skip)
         return op.ms.SkipLayerNormalization(x, skip, gamma, beta, epsilon=m.attr("epsilon"))
 
@@ -76,7 +76,7 @@ class FuseSkipLayerNormalizationWithSum(_Fusion):
             return Refusal("nothing else needs the sum")
         return refusal
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Any:
         x, skip = _in_order(m.value("sum").shape, x, skip)
         results = op.ms.SkipLayerNormalization(x, skip, gamma, beta, epsilon=m.attr("epsilon"), _outputs=4)
         return results[0], results[3]
@@ -94,13 +94,17 @@ class FuseSkipLayerNormalizationWithBias(_Fusion):
             return Refusal("the bias is not one number per channel")
         return _refuse_skip(m, "sum", x, skip)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bias: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Any:
+    def target(
+        self, op: ReplacementBuilder, m: Match, x: Ref, bias: Ref, skip: Ref, gamma: Ref, beta: Ref | None
+    ) -> Any:
         if x.shape != m.value("sum").shape:
             x, skip = skip, x
         return op.ms.SkipLayerNormalization(x, skip, gamma, beta, bias, epsilon=m.attr("epsilon"))
 
 
-def _skip_layer_normalization(op: RegionBuilder, m: Match, x: Ref, skip: Ref, *rest: Ref | None) -> tuple[Ref, Ref]:
+def _skip_layer_normalization(
+    op: ReplacementBuilder, m: Match, x: Ref, skip: Ref, *rest: Ref | None
+) -> tuple[Ref, Ref]:
     gamma, beta, bias = rest
     total = op.Add(x if bias is None else op.Add(x, bias), skip)
     return op.LayerNormalization(total, gamma, beta, axis=-1, epsilon=m.attr("epsilon")), total
@@ -112,7 +116,7 @@ class SplitSkipLayerNormalization(_Fusion):
     def source(self, op: PatternBuilder, x: Any, skip: Any, gamma: Any, beta: Maybe, bias: Maybe) -> Any:
         return op.ms.SkipLayerNormalization(x, skip, gamma, beta, bias, epsilon=op.attr("epsilon", 1e-12))
 
-    def target(self, op: RegionBuilder, m: Match, *inputs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *inputs: Ref) -> Any:
         return _skip_layer_normalization(op, m, *inputs)[0]
 
 
@@ -125,7 +129,7 @@ class SplitSkipLayerNormalizationWithSum(_Fusion):
         )
         return results[0], results[3]
 
-    def target(self, op: RegionBuilder, m: Match, *inputs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *inputs: Ref) -> Any:
         return _skip_layer_normalization(op, m, *inputs)
 
 
@@ -140,7 +144,7 @@ class FuseBiasGelu(_Fusion):
             return Refusal("the bias is not one number per channel")
         return refuse_kernel(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bias: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bias: Ref) -> Any:
         return op.ms.BiasGelu(x, bias)
 
 
@@ -150,7 +154,7 @@ class SplitBiasGelu(_Fusion):
     def source(self, op: PatternBuilder, x: Any, bias: Any) -> Any:
         return op.ms.BiasGelu(x, bias)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bias: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bias: Ref) -> Any:
         return op.Gelu(op.Add(x, bias))
 
 
@@ -165,7 +169,7 @@ class FuseBiasFastGelu(_Fusion):
             return Refusal("the bias is not one number per channel")
         return refuse_kernel(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bias: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bias: Ref) -> Any:
         return op.ms.FastGelu(x, bias)
 
 
@@ -175,7 +179,7 @@ class SplitFastGelu(_Fusion):
     def source(self, op: PatternBuilder, x: Any, bias: Maybe) -> Any:
         return op.ms.FastGelu(x, bias)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bias: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bias: Ref | None) -> Any:
         return op.Gelu(x if bias is None else op.Add(x, bias), approximate="tanh")
 
 
@@ -185,7 +189,7 @@ class _FuseConv(_Fusion):
     def check(self, m: Match, *inputs: Ref) -> Refusal | None:
         return refuse_kernel(inputs[0])
 
-    def fuse(self, op: RegionBuilder, m: Match, *inputs: Ref | None, params: tuple[float, ...] = ()) -> Any:
+    def fuse(self, op: ReplacementBuilder, m: Match, *inputs: Ref | None, params: tuple[float, ...] = ()) -> Any:
         return op.ms.FusedConv(*inputs, **m.attrs("conv"), activation=self.activation, activation_params=params or None)
 
 
@@ -197,7 +201,7 @@ class FuseConvRelu(_FuseConv):
     def source(self, op: PatternBuilder, x: Any, w: Any, b: Maybe) -> Any:
         return op.Relu(op.Conv(x, w, b, _label="conv"))
 
-    def target(self, op: RegionBuilder, m: Match, *inputs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *inputs: Ref) -> Any:
         return self.fuse(op, m, *inputs)
 
 
@@ -209,7 +213,7 @@ class FuseConvSigmoid(_FuseConv):
     def source(self, op: PatternBuilder, x: Any, w: Any, b: Maybe) -> Any:
         return op.Sigmoid(op.Conv(x, w, b, _label="conv"))
 
-    def target(self, op: RegionBuilder, m: Match, *inputs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *inputs: Ref) -> Any:
         return self.fuse(op, m, *inputs)
 
 
@@ -221,7 +225,7 @@ class FuseConvTanh(_FuseConv):
     def source(self, op: PatternBuilder, x: Any, w: Any, b: Maybe) -> Any:
         return op.Tanh(op.Conv(x, w, b, _label="conv"))
 
-    def target(self, op: RegionBuilder, m: Match, *inputs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *inputs: Ref) -> Any:
         return self.fuse(op, m, *inputs)
 
 
@@ -233,7 +237,7 @@ class FuseConvLeakyRelu(_FuseConv):
     def source(self, op: PatternBuilder, x: Any, w: Any, b: Maybe) -> Any:
         return op.LeakyRelu(op.Conv(x, w, b, _label="conv"), alpha=op.attr("alpha", 0.01))
 
-    def target(self, op: RegionBuilder, m: Match, *inputs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *inputs: Ref) -> Any:
         return self.fuse(op, m, *inputs, params=(m.attr("alpha"),))
 
 
@@ -245,7 +249,7 @@ class FuseConvClip(_FuseConv):
     def source(self, op: PatternBuilder, x: Any, w: Any, b: Maybe, low: Scalar, high: Scalar) -> Any:
         return op.Clip(op.Conv(x, w, b, _label="conv"), low, high)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, low: Ref, high: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, low: Ref, high: Ref) -> Any:
         return self.fuse(op, m, x, w, b, params=(low.scalar(), high.scalar()))
 
 
@@ -261,7 +265,7 @@ class FuseConvAddRelu(_FuseConv):
         same = inputs[3].shape == m.value("conv").shape
         return refuse_kernel(inputs[0]) if same else Refusal("what is added is broadcast")
 
-    def target(self, op: RegionBuilder, m: Match, *inputs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *inputs: Ref) -> Any:
         return self.fuse(op, m, *inputs)
 
 
@@ -271,7 +275,7 @@ class SplitFusedConv(_Fusion):
     def source(self, op: PatternBuilder, x: Any, w: Any, b: Maybe, z: Maybe) -> Any:
         return op.ms.FusedConv(x, w, b, z, _label="conv")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, z: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, z: Ref | None) -> Any:
         attrs = m.attrs("conv")
         activation, params = attrs.pop("activation", ""), attrs.pop("activation_params", ())
         result = op.Conv(x, w, b, **attrs)

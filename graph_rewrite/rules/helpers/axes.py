@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.rewriting.matching import Match
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal
 
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16})
@@ -74,7 +74,7 @@ def inverse(perm: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def transpose(op: RegionBuilder, x: Ref, perm: Sequence[int]) -> Ref:
+def transpose(op: ReplacementBuilder, x: Ref, perm: Sequence[int]) -> Ref:
     """x with its axes permuted; x itself where nothing moves."""
     if tuple(perm) == tuple(range(x.rank)):
         return x
@@ -82,7 +82,7 @@ def transpose(op: RegionBuilder, x: Ref, perm: Sequence[int]) -> Ref:
     return result
 
 
-def reshape(op: RegionBuilder, x: Ref, shape: Sequence[int]) -> Ref:
+def reshape(op: ReplacementBuilder, x: Ref, shape: Sequence[int]) -> Ref:
     """x in a static shape; x itself where it has it."""
     if tuple(shape) == x.shape:
         return x
@@ -99,7 +99,7 @@ def stripped(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(dims)
 
 
-def concat(op: RegionBuilder, parts: Sequence[Ref], axis: int) -> Ref:
+def concat(op: ReplacementBuilder, parts: Sequence[Ref], axis: int) -> Ref:
     """Parts joined along an axis; a single part is itself."""
     if len(parts) == 1:
         return parts[0]
@@ -107,7 +107,7 @@ def concat(op: RegionBuilder, parts: Sequence[Ref], axis: int) -> Ref:
     return result
 
 
-def split(op: RegionBuilder, x: Ref, sizes: Sequence[int], axis: int) -> tuple[Ref, ...]:
+def split(op: ReplacementBuilder, x: Ref, sizes: Sequence[int], axis: int) -> tuple[Ref, ...]:
     """x in parts of the given sizes along an axis."""
     result: tuple[Ref, ...] = op.Split(x, op.ints(*sizes), axis=axis, _outputs=len(sizes))
     return result
@@ -123,7 +123,7 @@ def unary_key(m: Match, label: str, rest: Sequence[Ref]) -> tuple[object, ...]:
     return (m.node(label).signature, *(ref.constant.digest if ref.constant else ref.key for ref in rest))
 
 
-def apply_like(op: RegionBuilder, m: Match, label: str, *inputs: Ref | None) -> Ref:
+def apply_like(op: ReplacementBuilder, m: Match, label: str, *inputs: Ref | None) -> Ref:
     """The operator of the matched node with this label, with its attributes, on other inputs."""
     node = m.node(label)
     return op.apply(node.op, node.domain, dict(node.attrs), inputs, 1)[0]
@@ -154,7 +154,7 @@ def slice_ranges(x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | 
     return found
 
 
-def take(op: RegionBuilder, x: Ref, ranges: Mapping[int, range]) -> Ref:
+def take(op: ReplacementBuilder, x: Ref, ranges: Mapping[int, range]) -> Ref:
     """The slice of x with the given range of indices per axis; x itself where they are all there is."""
     used = {axis: r for axis, r in sorted(ranges.items()) if r != range(x.shape[axis])}
     if not used:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite.ir.graph import Node
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape
 from graph_rewrite.rules.helpers.operands import numpy_dtype
 
@@ -80,12 +80,12 @@ def _same_pads(
     return (*before, *after)
 
 
-def per_filter(op: RegionBuilder, scale: Ref, w: Ref) -> Ref:
+def per_filter(op: ReplacementBuilder, scale: Ref, w: Ref) -> Ref:
     """A scale of one element, or one per filter, in a shape that multiplies filters [N, C, ...]."""
     return reshape(op, scale, (scale.type.size, *(1,) * (w.rank - 1)))
 
 
-def times_input_channels(op: RegionBuilder, w: Ref, scale: Ref, group: int) -> Ref:
+def times_input_channels(op: ReplacementBuilder, w: Ref, scale: Ref, group: int) -> Ref:
     """Filters [N, C / group, ...] times a vector of one element per input channel, or of one element."""
     if scale.type.size == 1 or group == 1:
         scaled: Ref = op.Mul(w, reshape(op, scale, (1, scale.type.size, *(1,) * (w.rank - 2))))
@@ -96,7 +96,7 @@ def times_input_channels(op: RegionBuilder, w: Ref, scale: Ref, group: int) -> R
     return reshape(op, op.Mul(grouped, factors), w.shape)
 
 
-def response_to(op: RegionBuilder, w: Ref, constant: Ref, group: int) -> Ref:
+def response_to(op: ReplacementBuilder, w: Ref, constant: Ref, group: int) -> Ref:
     """What an unpadded convolution gives for an input that is constant per channel: a vector of one element per
     filter."""
     axes = op.ints(*range(1, w.rank))
@@ -104,7 +104,7 @@ def response_to(op: RegionBuilder, w: Ref, constant: Ref, group: int) -> Ref:
     return response
 
 
-def joint_bias(op: RegionBuilder, first: Ref | None, second: Ref | None) -> Ref | None:
+def joint_bias(op: ReplacementBuilder, first: Ref | None, second: Ref | None) -> Ref | None:
     """The sum of two biases that may be left out."""
     if first is None or second is None:
         return second if first is None else first
@@ -113,7 +113,7 @@ def joint_bias(op: RegionBuilder, first: Ref | None, second: Ref | None) -> Ref 
 
 
 def normalisation(
-    op: RegionBuilder, scale: Ref, bias: Ref, mean: Ref, variance: Ref, epsilon: float
+    op: ReplacementBuilder, scale: Ref, bias: Ref, mean: Ref, variance: Ref, epsilon: float
 ) -> tuple[Ref, Ref]:
     """BatchNormalization at inference as x * factor + shift; both are vectors of one element per channel."""
     deviation = op.Sqrt(op.Add(variance, op.constant(np.array(epsilon, dtype=numpy_dtype(variance)))))

@@ -11,7 +11,7 @@ from onnx import helper
 
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.rewriting.matching import Match
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape
 
 
@@ -28,7 +28,7 @@ def varies_along(ref: Ref, axis_from_right: int, size: int) -> bool:
     return ref.type.size == size and ref.rank >= axis_from_right and ref.shape[-axis_from_right] == size
 
 
-def as_vector(op: RegionBuilder, ref: Ref, size: int) -> Ref:
+def as_vector(op: ReplacementBuilder, ref: Ref, size: int) -> Ref:
     """A constant for which `varies_along` holds, as a vector of `size` elements."""
     if ref.type.size == size:
         return reshape(op, ref, (size,))
@@ -36,7 +36,7 @@ def as_vector(op: RegionBuilder, ref: Ref, size: int) -> Ref:
     return expanded
 
 
-def as_scale(op: RegionBuilder, ref: Ref) -> Ref:
+def as_scale(op: ReplacementBuilder, ref: Ref) -> Ref:
     """A constant for which `varies_along` holds, as a scalar or a vector."""
     return reshape(op, ref, () if ref.type.size == 1 else (ref.type.size,))
 
@@ -63,7 +63,7 @@ def ordered(first: Ref, second: Ref) -> bool:
     return (first.external or 0) <= (second.external or 0)
 
 
-def parts(op: RegionBuilder, weight: Ref, sizes: Sequence[int], axis: int) -> list[Ref]:
+def parts(op: ReplacementBuilder, weight: Ref, sizes: Sequence[int], axis: int) -> list[Ref]:
     """A constant cut along `axis`. Pieces that were concatenated before come back as they were, so that a merge
     and its inverse give the constants they started from."""
     axis %= weight.rank

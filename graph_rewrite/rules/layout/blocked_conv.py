@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.graph import Node, float32
 from graph_rewrite.operators.nchwc import ALIGNMENT, block_size, blocked_filters
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape
 from graph_rewrite.rules.helpers.geometry import geometry
 from graph_rewrite.rules.layout.blocked_image import BlockedImage, image_of
@@ -28,7 +28,7 @@ class ConvPlan:
     plain_input: bool
 
 
-def conv_plan(op: RegionBuilder, node: Node, x: tuple[int, ...], w: Ref) -> ConvPlan | None:
+def conv_plan(op: ReplacementBuilder, node: Node, x: tuple[int, ...], w: Ref) -> ConvPlan | None:
     """A Conv of an image of shape x and constant filters; None where the layout has no such convolution."""
     if len(x) != 4 or w.rank != 4 or w.dtype != TensorProto.FLOAT or unsuited(node, x, w):
         return None
@@ -60,7 +60,7 @@ def unsuited(node: Node, x: tuple[int, ...], w: Ref) -> str:
     return "" if whole else f"the groups do not fill blocks of {block}"
 
 
-def blocked_weights(op: RegionBuilder, w: Ref, group: int, channels: int) -> Ref:
+def blocked_weights(op: ReplacementBuilder, w: Ref, group: int, channels: int) -> Ref:
     """Filters in the order of the layout, as a constant expression: nothing is moved during search."""
 
     def apply(name: str, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Ref:
@@ -95,7 +95,7 @@ def fused_activation(node: Node, rest: Sequence[Ref | None]) -> dict[str, Any] |
     return None
 
 
-def scaled(op: RegionBuilder, name: str, x: BlockedImage, c: Ref, x_first: bool) -> Ref | None:
+def scaled(op: ReplacementBuilder, name: str, x: BlockedImage, c: Ref, x_first: bool) -> Ref | None:
     """A blocked value plus, minus or times a constant of one element per channel: a depthwise convolution of 1x1."""
     channels = x.dims[x.channels]
     axis = x.perm.index(x.channels)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from graph_rewrite.operators.nchwc import block_size
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape, take, transpose
 
 
@@ -49,20 +49,20 @@ def of_image(image: Ref, dims: Sequence[int], channels: int) -> BlockedImage:
     return BlockedImage(lambda: image, tuple(dims), channels, tuple(range(len(dims))))
 
 
-def enter(op: RegionBuilder, x: Ref, channels: int) -> BlockedImage | None:
+def enter(op: ReplacementBuilder, x: Ref, channels: int) -> BlockedImage | None:
     """A plain value blocked along an axis; None where that does not fill blocks."""
     if x.rank < 3 or x.shape[channels] % block_size():
         return None
     return of_image(op.nchwc.ReorderInput(reshape(op, x, _as_image(x.shape, channels))), x.shape, channels)
 
 
-def leave(op: RegionBuilder, x: BlockedImage) -> Ref:
+def leave(op: ReplacementBuilder, x: BlockedImage) -> Ref:
     """The plain value."""
     plain = op.nchwc.ReorderOutput(image_of(op, x), channels=x.dims[x.channels])
     return transpose(op, reshape(op, plain, x.dims), x.perm)
 
 
-def image_of(op: RegionBuilder, x: BlockedImage) -> Ref:
+def image_of(op: ReplacementBuilder, x: BlockedImage) -> Ref:
     """The memory as an image [outer, C, height, width]."""
     return reshape(op, x.make(), _as_image(x.dims, x.channels))
 
@@ -73,7 +73,7 @@ def _as_image(dims: tuple[int, ...], channels: int) -> tuple[int, ...]:
     return (math.prod(dims[:channels]), dims[channels], height, inner[-1] if inner else 1)
 
 
-def in_order(op: RegionBuilder, x: BlockedImage) -> BlockedImage:
+def in_order(op: ReplacementBuilder, x: BlockedImage) -> BlockedImage:
     """The same value with its axes in order in memory."""
     if x.is_in_order:
         return x
@@ -88,7 +88,7 @@ def transposed(x: BlockedImage, perm: Sequence[int]) -> BlockedImage:
     return replace(x, perm=tuple(x.perm[axis] for axis in perm))
 
 
-def reshaped(op: RegionBuilder, x: BlockedImage, shape: Sequence[int]) -> BlockedImage | None:
+def reshaped(op: ReplacementBuilder, x: BlockedImage, shape: Sequence[int]) -> BlockedImage | None:
     """Reshape; None where the channels are not an axis of their own any more."""
     y = in_order(op, x)
     before, count, inner = math.prod(y.dims[: y.channels]), y.dims[y.channels], math.prod(y.dims[y.channels + 1 :])
@@ -112,7 +112,7 @@ def _products(shape: Sequence[int]) -> set[int]:
     return {math.prod(shape[:axis]) for axis in range(len(shape))}
 
 
-def cut(op: RegionBuilder, x: BlockedImage, axis: int, kept: range) -> BlockedImage | None:
+def cut(op: ReplacementBuilder, x: BlockedImage, axis: int, kept: range) -> BlockedImage | None:
     """The elements of a range along an axis of the value; None where that cuts blocks."""
     place, block = x.perm[axis], block_size()
     if place == x.channels and (kept.step != 1 or kept.start % block or len(kept) % block or not kept):
@@ -121,7 +121,7 @@ def cut(op: RegionBuilder, x: BlockedImage, axis: int, kept: range) -> BlockedIm
     return _resized(x, take(op, memory, {along: kept}), place, len(kept))
 
 
-def split(op: RegionBuilder, x: BlockedImage, axis: int, sizes: Sequence[int]) -> list[BlockedImage] | None:
+def split(op: ReplacementBuilder, x: BlockedImage, axis: int, sizes: Sequence[int]) -> list[BlockedImage] | None:
     """Split along an axis of the value; None where that cuts blocks."""
     found, start = [], 0
     for n in sizes:
@@ -133,7 +133,7 @@ def split(op: RegionBuilder, x: BlockedImage, axis: int, sizes: Sequence[int]) -
     return found
 
 
-def join(op: RegionBuilder, parts: Sequence[BlockedImage], axis: int) -> BlockedImage | None:
+def join(op: ReplacementBuilder, parts: Sequence[BlockedImage], axis: int) -> BlockedImage | None:
     """Concat along an axis of the values; None where they don't lie alike."""
     if len({(x.channels, x.perm) for x in parts}) > 1:
         parts = [in_order(op, x) for x in parts]
@@ -147,7 +147,7 @@ def join(op: RegionBuilder, parts: Sequence[BlockedImage], axis: int) -> Blocked
 
 
 def padded(
-    op: RegionBuilder, x: BlockedImage, axis: int, before: int, after: int, value: Ref | None
+    op: ReplacementBuilder, x: BlockedImage, axis: int, before: int, after: int, value: Ref | None
 ) -> BlockedImage | None:
     """Pad along an axis of the value; None along the channels."""
     place = x.perm[axis]
@@ -160,7 +160,7 @@ def padded(
     return _resized(x, found, place, x.dims[place] + before + after)
 
 
-def _along(op: RegionBuilder, x: BlockedImage, place: int) -> tuple[Ref, int]:
+def _along(op: ReplacementBuilder, x: BlockedImage, place: int) -> tuple[Ref, int]:
     """The memory in a shape that has axis `place` of it as an axis of its own, and which one."""
     memory = x.make()
     return (memory, place) if _lies_as_it_is(x, place) else (reshape(op, memory, _three_axes(x, place)), 1)

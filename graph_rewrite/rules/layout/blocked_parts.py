@@ -17,7 +17,7 @@ from graph_rewrite.ir.graph import Graph, Node
 from graph_rewrite.operators.nchwc import block_size
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import pool_attrs, unsuited
 from graph_rewrite.rules.layout.blocked_image import keeps_channels
@@ -49,7 +49,7 @@ class PartInBlockedLayout(Rule):
             return Refusal("the part goes on")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, operands: tuple[Ref, ...]) -> Any:
         part = part_of(m)
         if not any(leaves_layout(node) for node in part):
             return Refusal("ONNX Runtime keeps the whole part in the layout by itself")

@@ -17,7 +17,7 @@ from graph_rewrite.ir.graph import Graph, Node
 from graph_rewrite.operators.nchwc import DOMAIN, plain_filters
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import fused_activation, unsuited
 from graph_rewrite.rules.layout.blocked_walk import BINARY_CARRIED, POOLS, UNARY_CARRIED, Walk, leaves_layout
@@ -46,7 +46,7 @@ class _Enters(_Blocked):
         reason = unsuited(m.node("conv"), x.shape, w)
         return Refusal(reason) if reason else None
 
-    def carried(self, op: RegionBuilder, m: Match) -> Any:
+    def carried(self, op: ReplacementBuilder, m: Match) -> Any:
         walk = Walk(op, m)
         for node in m.nodes:
             walk.carry(node)
@@ -68,7 +68,7 @@ class ConvInBlockedLayout(_Enters):
             return Refusal("an activation follows, which belongs into the convolution")
         return self.refusal(m, x, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         return self.carried(op, m)
 
 
@@ -82,7 +82,7 @@ class ConvActivationInBlockedLayout(_Enters):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
         return self.refusal(m, x, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         return self.carried(op, m)
 
 
@@ -96,7 +96,7 @@ class ResidualInBlockedLayout(_Enters):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Refusal | None:
         return self.refusal(m, x, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Any:
         return self.carried(op, m)
 
 
@@ -114,7 +114,7 @@ class BlockedConvToConv(_Blocked):
             return Refusal("the channels do not fill blocks")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         def apply(name: str, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Ref:
             refs = tuple(v if isinstance(v, Ref) else op.constant(v) for v in inputs)
             return op.apply(name, "", dict(attrs), refs, 1)[0]
@@ -132,7 +132,7 @@ class ActivationIntoBlockedConv(_Blocked):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref | None) -> Refusal | None:
         return Refusal("the convolution has an activation") if m.attrs("conv").get("activation") else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref | None) -> Any:
         fused = fused_activation(m.node("f"), ())
         return op.nchwc.Conv(x, w, b, s, **m.attrs("conv"), **(fused or {}))
 
@@ -148,7 +148,7 @@ class SumIntoBlockedConv(_Blocked):
             return Refusal("the convolution has an activation")
         return None if s.shape == m.root().shape == m.value("conv").shape else Refusal("one summand is broadcast")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, s: Ref) -> Any:
         return op.nchwc.Conv(x, w, b, s, **m.attrs("conv"))
 
 
@@ -164,7 +164,7 @@ class ReorderOutputThenInput(_Blocked):
         whole = m.value("plain").shape == x.shape == m.root().shape
         return None if whole else Refusal("the channels do not fill blocks: what fills them up is not kept")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x
 
 
@@ -179,7 +179,7 @@ class ReorderInputThenOutput(_Blocked):
     def check(self, m: Match, x: Ref) -> Refusal | None:
         return None if m.root().shape == x.shape else Refusal("channels of zeros are kept, or channels are cut off")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return x
 
 
@@ -192,11 +192,11 @@ class _Follows(_Blocked):
     def source(self, op: PatternBuilder, x: Any, rest: Values) -> Any:
         return op.any_of(self.operators)(op.nchwc.ReorderOutput(x), rest, _label="f")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *rest: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *rest: Any) -> Any:
         return _followed(op, m, m.node("f"))
 
 
-def _followed(op: RegionBuilder, m: Match, node: Node) -> Any:
+def _followed(op: ReplacementBuilder, m: Match, node: Node) -> Any:
     walk = Walk(op, m)
     for value in node.inputs:
         if value is not None and m.graph.types[value] is not None and _comes_out(m, m.ref(value)):
@@ -251,7 +251,7 @@ class ConcatInBlockedLayout(_Blocked):
     def check(self, m: Match, operands: tuple[Ref, ...]) -> Refusal | None:
         return None if any(_comes_out(m, x) for x in operands) else Refusal("no operand comes out of the layout")
 
-    def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, operands: tuple[Ref, ...]) -> Any:
         return _followed(op, m, m.node("f"))
 
 

@@ -17,7 +17,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Node
 from graph_rewrite.operators.nchwc import DOMAIN
 from graph_rewrite.rewriting.matching import Match
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import ints, permutation, reshape, slice_ranges
 from graph_rewrite.rules.layout import blocked_image as image
 from graph_rewrite.rules.layout.blocked_conv import conv_plan, fused_activation, pool_attrs, scaled
@@ -52,7 +52,7 @@ class _Waiting:
     attrs: Mapping[str, Any]
     made: Ref | None = None
 
-    def make(self, op: RegionBuilder) -> Ref:
+    def make(self, op: ReplacementBuilder) -> Ref:
         if self.made is None:
             self.made = op.nchwc.Conv(*self.inputs, **self.attrs)
         return self.made
@@ -65,7 +65,7 @@ class _Waiting:
 class Walk:
     """Carries the operators of a part, in topological order. `convolutions` counts those in the layout."""
 
-    def __init__(self, op: RegionBuilder, m: Match) -> None:
+    def __init__(self, op: ReplacementBuilder, m: Match) -> None:
         self.op, self.m = op, m
         self.convolutions = 0
         self._plain: dict[int, Ref] = {}

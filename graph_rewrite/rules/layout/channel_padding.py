@@ -16,7 +16,7 @@ import numpy as np
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.winograd import BLOCK
 from graph_rewrite.rules.helpers.axes import UNARY, apply_like, concat, ints, is_float, slice_ranges, take
@@ -53,11 +53,11 @@ def _keeps_first(m: Match, kept: Ref, x: Ref, bounds: Sequence[Ref]) -> bool:
     return whole and ranges.get(1) == range(kept.shape[1]) and kept.shape[1] > 0
 
 
-def _first(op: RegionBuilder, x: Ref, channels: int) -> Ref:
+def _first(op: ReplacementBuilder, x: Ref, channels: int) -> Ref:
     return take(op, x, {1: range(channels)})
 
 
-def _padded(op: RegionBuilder, x: Ref, axis: int, more: int, value: float = 0.0) -> Ref:
+def _padded(op: ReplacementBuilder, x: Ref, axis: int, more: int, value: float = 0.0) -> Ref:
     """A constant with `more` elements of `value` after its last along an axis."""
     if more == 0:
         return x
@@ -87,7 +87,7 @@ class PadConvChannels(_Padding):
             return Refusal(f"the filters fill blocks of {BLOCK}")
         return Refusal("padding would more than double the filters") if w.shape[0] * 2 < BLOCK else None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         more = -w.shape[0] % BLOCK
         b = None if b is None else _padded(op, b, 0, more)
         return _first(op, op.Conv(x, _padded(op, w, 0, more), b, **m.attrs("conv")), w.shape[0])
@@ -113,7 +113,7 @@ class ChannelSliceAfterUnary(_AfterSlice):
     def check(self, m: Match, x: Ref, bounds: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Refusal | None:
         return self.slice_of(m, x, bounds)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         return _first(op, apply_like(op, m, "f", x, *rest), m.root().shape[1])
 
 
@@ -127,7 +127,7 @@ class ChannelSliceAfterPool(_AfterSlice):
     def check(self, m: Match, x: Ref, bounds: tuple[Ref, ...]) -> Refusal | None:
         return self.slice_of(m, x, bounds)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...]) -> Any:
         return _first(op, apply_like(op, m, "f", x), m.root().shape[1])
 
 
@@ -146,7 +146,7 @@ class ChannelSlicesAfterBinary(_Padding):
             return Refusal("the operands differ in shape")
         return None if _keeps_first(m, left, x, s) and _keeps_first(m, right, y, t) else _FURTHER
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, s: tuple[Ref, ...], y: Ref, t: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, s: tuple[Ref, ...], y: Ref, t: tuple[Ref, ...]) -> Any:
         return _first(op, apply_like(op, m, "f", x, y), m.root().shape[1])
 
     def cases(self) -> Iterator[Graph]:
@@ -173,7 +173,7 @@ class ChannelSliceAfterBatchNorm(_AfterSlice):
     def check(self, m: Match, x: Ref, bounds: tuple[Ref, ...], *statistics: Ref) -> Refusal | None:
         return self.slice_of(m, x, bounds)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...], *statistics: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...], *statistics: Ref) -> Any:
         more = x.shape[1] - m.root().shape[1]
         padded = [_padded(op, v, 0, more, float(i == 3)) for i, v in enumerate(statistics)]
         return _first(op, op.BatchNormalization(x, *padded, **m.attrs("norm")), m.root().shape[1])
@@ -190,7 +190,7 @@ class ConvOfChannelSlice(_AfterSlice):
             return Refusal("the convolution has groups")
         return self.slice_of(m, x, bounds)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
         return op.Conv(x, _padded(op, w, 1, x.shape[1] - w.shape[1]), b, **m.attrs("conv"))
 
 
@@ -206,7 +206,7 @@ class DepthwiseConvOfChannelSlice(_AfterSlice):
             return Refusal("the convolution does not have one filter for every channel")
         return self.slice_of(m, x, bounds)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, bounds: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
         more = x.shape[1] - w.shape[0]
         b = None if b is None else _padded(op, b, 0, more)
         attrs = {**m.attrs("conv"), "group": x.shape[1]}
@@ -237,7 +237,7 @@ class ConvOfConcatOfChannelSlices(_OfConcat):
             return Refusal("the convolution has groups")
         return self.any_slice(m, operands)
 
-    def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, operands: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
         whole = [_whole(m, operand) or operand for operand in operands]
         pieces = parts(op, w, [operand.shape[1] for operand in operands], axis=1)
         filters = [_padded(op, v, 1, x.shape[1] - v.shape[1]) for v, x in zip(pieces, whole, strict=True)]
@@ -257,7 +257,7 @@ class FunctionOfConcatOfChannelSlices(_OfConcat):
     def check(self, m: Match, operands: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Refusal | None:
         return self.any_slice(m, operands)
 
-    def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, operands: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         results = []
         for operand in operands:
             y = apply_like(op, m, "f", _whole(m, operand) or operand, *rest)
@@ -281,7 +281,7 @@ class DepthwiseConvOfConcatOfChannelSlices(_OfConcat):
             return Refusal("the convolution does not have one filter for every channel")
         return self.any_slice(m, operands)
 
-    def target(self, op: RegionBuilder, m: Match, operands: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, operands: tuple[Ref, ...], w: Ref, b: Ref | None) -> Any:
         widths = [operand.shape[1] for operand in operands]
         biases = [None] * len(widths) if b is None else parts(op, b, widths, axis=0)
         results = []
@@ -347,7 +347,7 @@ class PadIntoPool(_Padding):
             return Refusal("the padding is as large as the window")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, pads: Ref, value: Ref | None, axes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, pads: Ref, value: Ref | None, axes: Ref | None) -> Any:
         return op.AveragePool(x, **{**m.attrs("pool"), "pads": _spatial_pads(x, pads, axes), "count_include_pad": 1})
 
 

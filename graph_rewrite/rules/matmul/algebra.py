@@ -11,7 +11,7 @@ import numpy as np
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import is_readable, permutation, reshape, transpose
 from graph_rewrite.rules.helpers.operands import ordered, swapped
@@ -47,7 +47,7 @@ class AssociateMatMulRight(_MatMul):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return vectors_refused(a, b, c) or _product_refused(b, c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.MatMul(a, op.MatMul(b, c))
 
 
@@ -60,7 +60,7 @@ class AssociateMatMulLeft(_MatMul):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return vectors_refused(a, b, c) or _product_refused(a, b)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.MatMul(op.MatMul(a, b), c)
 
 
@@ -73,7 +73,7 @@ class FactorLeftOperand(_MatMul):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return vectors_refused(a, b, c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.MatMul(a, op.Add(b, c) if ordered(b, c) else op.Add(c, b))
 
 
@@ -86,7 +86,7 @@ class FactorRightOperand(_MatMul):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return vectors_refused(a, b, c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.MatMul(op.Add(a, b) if ordered(a, b) else op.Add(b, a), c)
 
 
@@ -101,7 +101,7 @@ class DistributeOverRightSum(_MatMul):
             return Refusal("one summand is broadcast along the contracted axis")
         return vectors_refused(a, b, c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         b, c = (b, c) if ordered(b, c) else (c, b)
         return op.Add(op.MatMul(a, b), op.MatMul(a, c))
 
@@ -122,7 +122,7 @@ class DistributeOverLeftSum(_MatMul):
             return Refusal("one summand is broadcast along the contracted axis")
         return vectors_refused(c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         if b.rank == 1:
             # A constant row times a matrix stays a vector, the usual form of a bias.
             keep = b.is_const and c.is_const and c.rank == 2
@@ -131,7 +131,7 @@ class DistributeOverLeftSum(_MatMul):
         return op.Add(op.MatMul(a, c), op.MatMul(b, c))
 
 
-def _exchanged(op: RegionBuilder, x: Ref) -> Ref:
+def _exchanged(op: ReplacementBuilder, x: Ref) -> Ref:
     return transpose(op, x, swapped(x.rank))
 
 
@@ -146,7 +146,7 @@ class TransposedTimesConstant(_MatMul):
             return Refusal("the permutation is not an exchange of the last two axes")
         return vectors_refused(a, w)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, w: Ref) -> Any:
         return _exchanged(op, op.MatMul(_exchanged(op, w), a))
 
 
@@ -161,7 +161,7 @@ class ConstantTimesTransposed(_MatMul):
             return Refusal("the permutation is not an exchange of the last two axes")
         return vectors_refused(a, w)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, w: Ref) -> Any:
         return _exchanged(op, op.MatMul(a, _exchanged(op, w)))
 
 
@@ -185,7 +185,7 @@ class DropIdentityOnRight(_MatMul):
     def check(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
         return _not_identity(w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref) -> Any:
         return x
 
 
@@ -198,7 +198,7 @@ class DropIdentityOnLeft(_MatMul):
     def check(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
         return _not_identity(w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref) -> Any:
         return x
 
 

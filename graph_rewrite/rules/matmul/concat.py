@@ -6,7 +6,7 @@ from typing import Any
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.operands import ordered, parts
 from graph_rewrite.rules.matmul.algebra import vectors_refused
@@ -30,7 +30,7 @@ class MatMulOfRowConcat(_MatMulConcat):
             return Refusal("the right operand has batch axes and the concatenation is not along rows")
         return vectors_refused(c, *operands)
 
-    def target(self, op: RegionBuilder, m: Match, c: Ref, operands: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, c: Ref, operands: tuple[Ref, ...]) -> Any:
         rank = operands[0].rank
         from_right = m.attr("axis") % rank - rank
         results = [op.MatMul(operand, c) for operand in operands]
@@ -54,7 +54,7 @@ class RowConcatOfMatMuls(_MatMulConcat):
             return Refusal("the right operand has batch axes and the concatenation is not along rows")
         return vectors_refused(a, b, c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.MatMul(op.Concat(a, b, axis=m.attr("axis") % a.rank), c)
 
 
@@ -72,7 +72,7 @@ class ColumnConcatOfMatMuls(_MatMulConcat):
             return Refusal("the right operands differ in more than their columns")
         return vectors_refused(a, b, c)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.MatMul(a, op.Concat(b, c, axis=b.rank - 1))
 
 
@@ -89,7 +89,7 @@ class MatMulOfFeatureConcat(_MatMulConcat):
             return Refusal("the concatenation is not along the contracted axis of matrices")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, w: Ref) -> Any:
         upper, lower = parts(op, w, (a.shape[-1], b.shape[-1]), axis=0)
         return op.Add(op.MatMul(a, upper), op.MatMul(b, lower))
 
@@ -109,7 +109,7 @@ class SumOfMatMuls(_MatMulConcat):
             return Refusal("the left operands are constant or the same")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, v: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, v: Ref, w: Ref) -> Any:
         if not ordered(a, b):
             a, b, v, w = b, a, w, v
         return op.MatMul(op.Concat(a, b, axis=a.rank - 1), op.Concat(v, w, axis=0))

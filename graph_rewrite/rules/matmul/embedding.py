@@ -22,7 +22,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import apply_like, concat, in_order, is_float, split
 from graph_rewrite.rules.helpers.operands import as_scale, as_vector, varies_along
@@ -72,7 +72,7 @@ class MatMulOfLookup(_OfLookup):
     def check(self, m: Match, t: Ref, i: Ref, w: Ref) -> Refusal | None:
         return self.of_rows(m, t) or (None if w.rank == 2 else Refusal("the weight is not a matrix"))
 
-    def target(self, op: RegionBuilder, m: Match, t: Ref, i: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, t: Ref, i: Ref, w: Ref) -> Any:
         return _lookup(op, op.MatMul(t, w), i)
 
 
@@ -96,7 +96,7 @@ class NormOfLookup(_OfLookup):
             return Refusal("the normalisation runs over more than the last axis")
         return self.of_rows(m, t)
 
-    def target(self, op: RegionBuilder, m: Match, t: Ref, i: Ref, g: Ref, s: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, t: Ref, i: Ref, g: Ref, s: Ref | None) -> Any:
         node = m.node("norm")
         parameters = (t, g) if s is None else (t, g, s)
         return _lookup(op, op.apply(node.op, node.domain, {**node.attrs, "axis": -1}, parameters, 1)[0], i)
@@ -119,7 +119,7 @@ class ArithmeticOfLookup(_OfLookup):
             return Refusal("the constant varies along more than the columns")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, t: Ref, i: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, t: Ref, i: Ref, c: Ref) -> Any:
         return _lookup(op, apply_like(op, m, "f", *in_order(m, "f", m.value("rows"), t, as_scale(op, c))), i)
 
 
@@ -149,7 +149,7 @@ class _OfEmbedding(_Embedding):
         return None if any(not ref.is_const for _, ref in terms) else Refusal("nothing is looked up")
 
     def looked_up(
-        self, op: RegionBuilder, m: Match, e: Ref, g: Ref, s: Ref | None, *layers: tuple[Ref, Ref]
+        self, op: ReplacementBuilder, m: Match, e: Ref, g: Ref, s: Ref | None, *layers: tuple[Ref, Ref]
     ) -> tuple[Ref, ...]:
         """The linear layers of the normalised rows, and these."""
         widths = [w.shape[1] for w, _ in layers]
@@ -231,7 +231,7 @@ class LinearOfEmbedding(_OfEmbedding):
     def check(self, m: Match, e: Ref, g: Ref, s: Ref | None, w: Ref, b: Ref) -> Refusal | None:
         return self.refuse(m, e, g, s, (w, b))
 
-    def target(self, op: RegionBuilder, m: Match, e: Ref, g: Ref, s: Ref | None, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, e: Ref, g: Ref, s: Ref | None, w: Ref, b: Ref) -> Any:
         return self.looked_up(op, m, e, g, s, (w, b))
 
 
@@ -253,7 +253,7 @@ class ThreeLinearsOfEmbedding(_OfEmbedding):
     def check(self, m: Match, e: Ref, g: Ref, s: Ref | None, *w: Ref) -> Refusal | None:
         return self.refuse(m, e, g, s, *zip(w[::2], w[1::2], strict=True))
 
-    def target(self, op: RegionBuilder, m: Match, e: Ref, g: Ref, s: Ref | None, *w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, e: Ref, g: Ref, s: Ref | None, *w: Ref) -> Any:
         return self.looked_up(op, m, e, g, s, *zip(w[::2], w[1::2], strict=True))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import is_float, reshape, transpose
 from graph_rewrite.rules.helpers.operands import as_vector, numpy_dtype, varies_along
@@ -19,7 +19,7 @@ class _Gemm(Rule):
     family = "gemm"
 
 
-def _factor(op: RegionBuilder, value: Ref, factor: float) -> Ref:
+def _factor(op: ReplacementBuilder, value: Ref, factor: float) -> Ref:
     if factor == 1.0:
         return value
     scaled: Ref = op.Mul(value, op.constant(np.array(factor, dtype=numpy_dtype(value))))
@@ -35,7 +35,7 @@ class MatMulAddToGemm(_Gemm):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return _no_gemm(a) or _not_matrices(a, b)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         return op.Gemm(a, b, c)
 
 
@@ -48,7 +48,7 @@ class MatMulToGemm(_Gemm):
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
         return _no_gemm(a) or _not_matrices(a, b)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         return op.Gemm(a, b)
 
 
@@ -72,7 +72,7 @@ class GemmToMatMul(_Gemm):
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
         return _scaled_integers(m, a)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         return _product(op, m.attrs("gemm"), a, b)
 
 
@@ -86,7 +86,7 @@ class GemmToMatMulAdd(_Gemm):
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
         return _scaled_integers(m, a)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         attrs = m.attrs("gemm")
         return op.Add(_product(op, attrs, a, b), _factor(op, c, attrs.get("beta", 1.0)))
 
@@ -98,7 +98,7 @@ def _scaled_integers(m: Match, a: Ref) -> Refusal | None:
     return None
 
 
-def _product(op: RegionBuilder, attrs: dict[str, Any], a: Ref, b: Ref) -> Ref:
+def _product(op: ReplacementBuilder, attrs: dict[str, Any], a: Ref, b: Ref) -> Ref:
     a = transpose(op, a, (1, 0)) if attrs.get("transA", 0) else a
     b = transpose(op, b, (1, 0)) if attrs.get("transB", 0) else b
     alpha = attrs.get("alpha", 1.0)
@@ -120,7 +120,7 @@ class FoldGemmAttributes(_Gemm):
             return Refusal("nothing to fold: alpha and beta are 1 and the weight is not transposed")
         return _scaled_integers(m, a)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, w: Ref, c: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, w: Ref, c: Ref | None) -> Any:
         attrs = m.attrs("gemm")
         w = _factor(op, transpose(op, w, (1, 0)) if attrs.get("transB", 0) else w, attrs.get("alpha", 1.0))
         c = None if c is None else _factor(op, c, attrs.get("beta", 1.0))
@@ -144,7 +144,7 @@ class TransposeIntoGemmLeft(_TransposeIntoGemm):
     def source(self, op: PatternBuilder, a: Any, b: Any, c: MaybeConst) -> Any:
         return op.Gemm(op.Transpose(a, perm=op.attr("perm")), b, c, _label="gemm")
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref | None) -> Any:
         return op.Gemm(a, b, c, **self.flipped(m, "transA"))
 
 
@@ -154,7 +154,7 @@ class TransposeIntoGemmRight(_TransposeIntoGemm):
     def source(self, op: PatternBuilder, a: Any, b: Any, c: MaybeConst) -> Any:
         return op.Gemm(a, op.Transpose(b, perm=op.attr("perm")), c, _label="gemm")
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, c: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref | None) -> Any:
         return op.Gemm(a, b, c, **self.flipped(m, "transB"))
 
 
@@ -174,7 +174,7 @@ class LinearToGemm(_Gemm):
             return Refusal("the bias varies along more than the columns")
         return _no_gemm(x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
         rows = reshape(op, x, (math.prod(x.shape[:-1]), x.shape[-1]))
         return reshape(op, op.Gemm(rows, w, as_vector(op, b, w.shape[1])), (*x.shape[:-1], w.shape[1]))
 
@@ -198,7 +198,7 @@ class GemmToLinear(_Gemm):
             return Refusal("the bias varies along more than the columns")
         return _scaled_integers(m, x)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rows: Ref, w: Ref, b: Ref, shape: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rows: Ref, w: Ref, b: Ref, shape: Ref) -> Any:
         attrs = m.attrs("gemm")
         bias = as_vector(op, b, m.root().shape[-1])
         return op.Add(_product(op, attrs, x, w), _factor(op, bias, attrs.get("beta", 1.0)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import split
 from graph_rewrite.rules.helpers.operands import as_vector, has_bias, parts, varies_along
@@ -44,7 +44,7 @@ def _unequal_biases(weights: Sequence[Ref], biases: Sequence[Ref]) -> Refusal | 
     return _unequal_weights(weights)
 
 
-def _merged(op: RegionBuilder, x: Ref, weights: Sequence[Ref], biases: Sequence[Ref] = ()) -> tuple[Ref, ...]:
+def _merged(op: ReplacementBuilder, x: Ref, weights: Sequence[Ref], biases: Sequence[Ref] = ()) -> tuple[Ref, ...]:
     widths = [weight.shape[-1] for weight in weights]
     y = op.MatMul(x, op.Concat(*weights, axis=weights[0].rank - 1))
     if biases:
@@ -62,7 +62,7 @@ class MergeTwoMatMuls(_Merge):
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref) -> Refusal | None:
         return _plain_refused(m, (w1, w2))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w1: Ref, w2: Ref) -> Any:
         return _merged(op, x, (w1, w2))
 
 
@@ -75,7 +75,7 @@ class MergeThreeMatMuls(_Merge):
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref) -> Refusal | None:
         return _plain_refused(m, (w1, w2, w3))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref) -> Any:
         return _merged(op, x, (w1, w2, w3))
 
 
@@ -89,7 +89,7 @@ class MergeTwoBiasedMatMuls(_Merge):
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref, b2: Ref) -> Refusal | None:
         return _unequal_biases((w1, w2), (b1, b2))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref, b2: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, b1: Ref, b2: Ref) -> Any:
         return _merged(op, x, (w1, w2), (b1, b2))
 
 
@@ -108,7 +108,9 @@ class MergeThreeBiasedMatMuls(_Merge):
     def check(self, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, b3: Ref) -> Refusal | None:
         return _unequal_biases((w1, w2, w3), (b1, b2, b3))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, b3: Ref) -> Any:
+    def target(
+        self, op: ReplacementBuilder, m: Match, x: Ref, w1: Ref, w2: Ref, w3: Ref, b1: Ref, b2: Ref, b3: Ref
+    ) -> Any:
         return _merged(op, x, (w1, w2, w3), (b1, b2, b3))
 
 
@@ -125,7 +127,7 @@ class MergeMatMulsSharedRight(_Merge):
             return Refusal("the left operands differ in more than their rows")
         return vectors_refused(w)
 
-    def target(self, op: RegionBuilder, m: Match, w: Ref, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, w: Ref, a: Ref, b: Ref) -> Any:
         y = op.MatMul(op.Concat(a, b, axis=a.rank - 2), w)
         return split(op, y, (a.shape[-2], b.shape[-2]), axis=y.rank - 2)
 
@@ -142,7 +144,7 @@ class _Separate(_Parallel):
                 return Refusal("the bias varies along more than the columns")
         return vectors_refused(x, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, *others: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, *others: Ref | None) -> Any:
         widths = [m.root(i).shape[-1] for i in range(len(m.root_values))]
         products = [op.MatMul(x, weight) for weight in parts(op, w, widths, axis=-1)]
         if len(others) < 2 or others[1] is None:

@@ -15,7 +15,7 @@ from onnx import TensorProto
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import apply_like, is_float, reshape
 from graph_rewrite.rules.helpers.geometry import conv_geometry
@@ -29,25 +29,25 @@ class _Layout(Rule):
     family = "layout"
 
 
-def to_channels(op: RegionBuilder, x: Ref) -> Ref:
+def to_channels(op: ReplacementBuilder, x: Ref) -> Ref:
     """[..., C] as an image [1, C, 1, L], L rows."""
     rows = reshape(op, x, (1, 1, math.prod(x.shape[:-1]), x.shape[-1]))
     image: Ref = op.Transpose(rows, perm=TO_CHANNELS)
     return image
 
 
-def from_channels(op: RegionBuilder, image: Ref, shape: tuple[int, ...]) -> Ref:
+def from_channels(op: ReplacementBuilder, image: Ref, shape: tuple[int, ...]) -> Ref:
     """[1, C, 1, L] as rows [..., C] of the given shape."""
     return reshape(op, op.Transpose(image, perm=FROM_CHANNELS), shape)
 
 
-def _pointwise(op: RegionBuilder, image: Ref, w: Ref, b: Ref | None) -> Ref:
+def _pointwise(op: ReplacementBuilder, image: Ref, w: Ref, b: Ref | None) -> Ref:
     bias = None if b is None else as_vector(op, b, w.shape[1])
     result: Ref = op.Conv(image, as_filters(op, w), bias, kernel_shape=(1, 1))
     return result
 
 
-def as_filters(op: RegionBuilder, w: Ref) -> Ref:
+def as_filters(op: ReplacementBuilder, w: Ref) -> Ref:
     """A matrix [C, N] as 1x1 filters [N, C, 1, 1]."""
     return reshape(op, op.Transpose(w, perm=(1, 0)), (w.shape[1], w.shape[0], 1, 1))
 
@@ -80,7 +80,7 @@ class MatMulToPointwiseConv(_Layout):
             return Refusal("the product has a constant bias, which belongs into the convolution")
         return _not_linear(x, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref) -> Any:
         return from_channels(op, _pointwise(op, to_channels(op, x), w, None), m.root().shape)
 
 
@@ -94,7 +94,7 @@ class LinearToPointwiseConv(_Layout):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref) -> Refusal | None:
         return _not_linear(x, w, b)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
         return from_channels(op, _pointwise(op, to_channels(op, x), w, b), m.root().shape)
 
 
@@ -113,7 +113,7 @@ class FeedForwardToPointwiseConvs(_Layout):
     def check(self, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Refusal | None:
         return _not_linear(x, v, a) or _not_linear(x, w, b)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
         hidden = apply_like(op, m, "f", _pointwise(op, to_channels(op, x), v, a))
         return from_channels(op, _pointwise(op, hidden, w, b), m.root().shape)
 
@@ -133,7 +133,7 @@ class ResidualInChannels(_Layout):
         alike = r.shape == m.root().shape == m.value("rows").shape
         return None if alike else Refusal("one summand is broadcast")
 
-    def target(self, op: RegionBuilder, m: Match, y: Ref, shape: Ref, r: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, y: Ref, shape: Ref, r: Ref) -> Any:
         return from_channels(op, op.Add(y, to_channels(op, r)), m.root().shape)
 
 
@@ -153,12 +153,12 @@ class PointwiseConvToLinear(_Layout):
             return Refusal("the last Reshape does not restore the leading axes")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rows: Ref, w: Ref, b: Ref | None, shape: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rows: Ref, w: Ref, b: Ref | None, shape: Ref) -> Any:
         y = op.MatMul(x, _matrix(op, w))
         return y if b is None else op.Add(y, b)
 
 
-def _matrix(op: RegionBuilder, w: Ref) -> Ref:
+def _matrix(op: ReplacementBuilder, w: Ref) -> Ref:
     """1x1 filters [N, C, 1, ...] as the matrix [C, N]."""
     matrix: Ref = op.Transpose(reshape(op, w, w.shape[:2]), perm=(1, 0))
     return matrix
@@ -174,7 +174,7 @@ class PointwiseConvToChannelsLast(_Layout):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
         return _not_dense_pointwise(m, x, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         y = op.MatMul(op.Transpose(x, perm=(0, *range(2, x.rank), 1)), _matrix(op, w))
         y = y if b is None else op.Add(y, b)
         return op.Transpose(y, perm=(0, x.rank - 1, *range(1, x.rank - 1)))
@@ -190,7 +190,7 @@ class PointwiseConvToMatMul(_Layout):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
         return _not_dense_pointwise(m, x, w)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         positions = reshape(op, x, (*x.shape[:2], math.prod(x.shape[2:])))
         y = op.MatMul(reshape(op, w, w.shape[:2]), positions)
         y = y if b is None else op.Add(y, reshape(op, b, (w.shape[0], 1)))
@@ -219,7 +219,7 @@ class MatMulOfPositionsToConv(_Layout):
             return Refusal("the last Reshape does not restore the positions")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, positions: Ref, w: Ref, shape: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, positions: Ref, w: Ref, shape: Ref) -> Any:
         ones = (1,) * (x.rank - 2)
         return op.Conv(x, reshape(op, w, (*w.shape, *ones)), kernel_shape=ones)
 
@@ -238,7 +238,7 @@ class DropReshapeAroundMatMul(_Layout):
             return Refusal("the Reshapes do more than merge and restore leading axes")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rows: Ref, w: Ref, shape: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rows: Ref, w: Ref, shape: Ref) -> Any:
         return op.MatMul(x, w)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import apply_like, is_float, reshape
 from graph_rewrite.rules.helpers.operands import as_vector, varies_along
@@ -61,17 +61,17 @@ def _not_over_last(m: Match, name: str, *parameters: Ref | None) -> Refusal | No
     return None
 
 
-def rows(op: RegionBuilder, x: Ref) -> Ref:
+def rows(op: ReplacementBuilder, x: Ref) -> Ref:
     """[..., C] as [L, C]."""
     return reshape(op, x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def _gemm(op: RegionBuilder, x: Ref, w: Ref, b: Ref) -> Ref:
+def _gemm(op: ReplacementBuilder, x: Ref, w: Ref, b: Ref) -> Ref:
     result: Ref = op.Gemm(x, w, as_vector(op, b, w.shape[1]))
     return result
 
 
-def _normalised(op: RegionBuilder, m: Match, name: str, y: Ref, x: Ref, scale: Ref, shift: Ref | None) -> Ref:
+def _normalised(op: ReplacementBuilder, m: Match, name: str, y: Ref, x: Ref, scale: Ref, shift: Ref | None) -> Ref:
     node = m.node(f"{name} norm")
     total = apply_like(op, m, f"{name} sum", y, x)
     attrs = {**node.attrs, "axis": -1}
@@ -84,7 +84,9 @@ def _attend(op: PatternBuilder, x: Any, mask: Any, weights: Sequence[Any]) -> An
     return _linear(op, op.Attention(*heads, mask, _label="attention"), wo, bo)
 
 
-def _attended(op: RegionBuilder, m: Match, x: Ref, lead: tuple[int, ...], mask: Ref | None, w: Sequence[Ref]) -> Ref:
+def _attended(
+    op: ReplacementBuilder, m: Match, x: Ref, lead: tuple[int, ...], mask: Ref | None, w: Sequence[Ref]
+) -> Ref:
     """The attention layer up to its last product, of rows x that are [*lead, C] in truth."""
     heads = (reshape(op, _gemm(op, x, w[i], w[i + 1]), (*lead, w[i].shape[1])) for i in (0, 2, 4))
     context = op.Attention(*heads, mask, **m.attrs("attention"))
@@ -105,7 +107,7 @@ class AttentionLayerAsRows(_Rows):
         *weights, g, s = refs
         return _not_rows(x, *_pairs(weights)) or _not_over_last(m, "first", g, s)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, mask: Ref | None, *refs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, mask: Ref | None, *refs: Ref) -> Any:
         *weights, g, s = refs
         start = rows(op, x)
         y = _attended(op, m, start, x.shape[:-1], mask, weights)
@@ -133,7 +135,9 @@ class FeedForwardAsRows(_Rows):
     def check(self, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref, g: Ref, s: Ref | None) -> Refusal | None:
         return _not_rows(x, (v, a), (w, b)) or _not_over_last(m, "second", g, s)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref, g: Ref, s: Ref | None) -> Any:
+    def target(
+        self, op: ReplacementBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref, g: Ref, s: Ref | None
+    ) -> Any:
         start = rows(op, x)
         y = _gemm(op, apply_like(op, m, "f", _gemm(op, start, v, a)), w, b)
         return reshape(op, _normalised(op, m, "second", y, start, g, s), x.shape)
@@ -162,7 +166,7 @@ class EncoderLayerAsRows(_Rows):
             or _not_over_last(m, "second", h, t)
         )
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, mask: Ref | None, *refs: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, mask: Ref | None, *refs: Ref) -> Any:
         weights, (g, s, v, a, w, b, h, t) = refs[:8], refs[8:]
         start = rows(op, x)
         y = _attended(op, m, start, x.shape[:-1], mask, weights)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Scalar
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import finite_reciprocal, is_float, reshape
 from graph_rewrite.rules.helpers.operands import as_scale, varies_along
@@ -49,7 +49,7 @@ class FoldScaleAfterMatMul(_Scale):
     def check(self, m: Match, x: Ref, w: Ref, s: Ref) -> Refusal | None:
         return vectors_refused(x, w) or _columns_refused(w, s) or self.inexact(x, s)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, s: Ref) -> Any:
         return op.MatMul(x, self.scaled(op, w, as_scale(op, s)))
 
 
@@ -68,7 +68,7 @@ class FoldScaleThroughBias(_Scale):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref, s: Ref) -> Refusal | None:
         return vectors_refused(x, w) or _columns_refused(w, s) or self.inexact(x, s)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref, s: Ref) -> Any:
         s = as_scale(op, s)
         return op.Add(op.MatMul(x, self.scaled(op, w, s)), self.scaled(op, b, s))
 
@@ -91,7 +91,7 @@ class FoldScaleBeforeMatMul(_Scale):
             return Refusal("the scale varies along more than the contracted axis")
         return refusal
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, s: Ref) -> Any:
         return op.MatMul(x, self.scaled(op, w, reshape(op, s, (s.type.size, 1))))
 
 
@@ -120,7 +120,7 @@ class MoveScaleToLeftOperand(_ScalarMotion):
     def source(self, op: PatternBuilder, a: Any, b: Any, s: Scalar) -> Any:
         return op.Mul(op.MatMul(a, b), s)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
         return op.MatMul(op.Mul(a, as_scale(op, s)), b)
 
 
@@ -130,7 +130,7 @@ class MoveScaleFromLeftOperand(_ScalarMotion):
     def source(self, op: PatternBuilder, a: Any, b: Any, s: Scalar) -> Any:
         return op.MatMul(op.Mul(a, s), b)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
         return op.Mul(op.MatMul(a, b), as_scale(op, s))
 
 
@@ -140,7 +140,7 @@ class MoveScaleToRightOperand(_ScalarMotion):
     def source(self, op: PatternBuilder, a: Any, b: Any, s: Scalar) -> Any:
         return op.Mul(op.MatMul(a, b), s)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
         return op.MatMul(a, op.Mul(b, as_scale(op, s)))
 
 
@@ -150,7 +150,7 @@ class MoveScaleFromRightOperand(_ScalarMotion):
     def source(self, op: PatternBuilder, a: Any, b: Any, s: Scalar) -> Any:
         return op.MatMul(a, op.Mul(b, s))
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, s: Ref) -> Any:
         return op.Mul(op.MatMul(a, b), as_scale(op, s))
 
 
@@ -168,7 +168,7 @@ class FoldScoreScaleIntoProjection(_Scale):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref, shape: Ref, k: Ref, s: Ref) -> Refusal | None:
         return self.inexact(x, s)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref, shape: Ref, k: Ref, s: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref, shape: Ref, k: Ref, s: Ref) -> Any:
         s = as_scale(op, s)
         queries = op.Add(op.MatMul(x, self.scaled(op, w, s)), self.scaled(op, b, s))
         heads = op.Reshape(queries, shape, **m.attrs("reshape"))

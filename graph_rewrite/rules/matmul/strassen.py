@@ -26,7 +26,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.winograd import BLOCK
 from graph_rewrite.rules.convolution.winograd_steps import times
@@ -62,12 +62,12 @@ class _Strassen(Rule):
                 return Refusal("the bias varies along more than the columns")
         return None
 
-    def first(self, op: RegionBuilder, x: Ref, w: Ref, b: Ref | None) -> Blocks:
+    def first(self, op: ReplacementBuilder, x: Ref, w: Ref, b: Ref | None) -> Blocks:
         """x w + b, x [..., C], as blocks of channels [1, N, 1, L]."""
         rows = reshape(op, x, (math.prod(x.shape[:-1]), x.shape[-1]))
         return _product(op, _quarters(op, rows, self.levels), as_filters(op, w), b, _of_rows, op.Sub)
 
-    def second(self, op: RegionBuilder, x: Blocks, w: Ref, b: Ref | None) -> Blocks:
+    def second(self, op: ReplacementBuilder, x: Blocks, w: Ref, b: Ref | None) -> Blocks:
         """x w + b, x and the result blocks of channels. A difference is a sum with a convolution, which stays in ONNX
         Runtime's blocked layout as Sub does not."""
 
@@ -77,7 +77,7 @@ class _Strassen(Rule):
 
         return _product(op, x, as_filters(op, w), b, _of_channels, minus)
 
-    def restored(self, op: RegionBuilder, m: Match, x: Blocks) -> Ref:
+    def restored(self, op: ReplacementBuilder, m: Match, x: Blocks) -> Ref:
         """The result in the shape that it had."""
         shape = m.root().shape
         return reshape(op, _joined(op, x, math.prod(shape[:-1])), shape)
@@ -100,7 +100,7 @@ class _Strassen(Rule):
         raise NotImplementedError
 
 
-def _quarters(op: RegionBuilder, x: Ref, levels: int) -> Blocks:
+def _quarters(op: ReplacementBuilder, x: Ref, levels: int) -> Blocks:
     """A matrix [L, C] cut into blocks; halves of an odd number of rows share one."""
     if levels == 0:
         return x
@@ -122,7 +122,7 @@ def _each(function: Callable[..., Ref], *blocks: Blocks) -> Blocks:
 
 
 def _product(
-    op: RegionBuilder, x: Blocks, w: Ref, b: Ref | None, multiply: Callable[..., Ref], minus: Callable[..., Ref],
+    op: ReplacementBuilder, x: Blocks, w: Ref, b: Ref | None, multiply: Callable[..., Ref], minus: Callable[..., Ref],
     total: Blocks | None = None,
 ) -> Blocks:  # fmt: skip
     """x w + b + total, where `multiply` and `minus` compute x w + b and x - y of blocks; w are filters [N, C, 1, 1]."""
@@ -158,16 +158,16 @@ def _product(
     return found if total is None else plus(found, total)
 
 
-def _of_channels(op: RegionBuilder, x: Ref, w: Ref, b: Ref | None) -> Ref:
+def _of_channels(op: ReplacementBuilder, x: Ref, w: Ref, b: Ref | None) -> Ref:
     result: Ref = op.Conv(x, w, b, kernel_shape=(1, 1))
     return result
 
 
-def _of_rows(op: RegionBuilder, x: Ref, w: Ref, b: Ref | None) -> Ref:
+def _of_rows(op: ReplacementBuilder, x: Ref, w: Ref, b: Ref | None) -> Ref:
     return _of_channels(op, to_channels(op, x), w, b)
 
 
-def _joined(op: RegionBuilder, x: Blocks, rows: int) -> Ref:
+def _joined(op: ReplacementBuilder, x: Blocks, rows: int) -> Ref:
     """Blocks of channels [1, N, 1, L] as a matrix [rows, N]."""
     if isinstance(x, Ref):
         return from_channels(op, x, (x.shape[3], x.shape[1]))
@@ -176,7 +176,7 @@ def _joined(op: RegionBuilder, x: Blocks, rows: int) -> Ref:
     return concat(op, [upper, take(op, lower, {0: range(rows % 2, half)})], 0)
 
 
-def _side_by_side(op: RegionBuilder, pair: tuple[Blocks, ...], rows: int) -> Ref:
+def _side_by_side(op: ReplacementBuilder, pair: tuple[Blocks, ...], rows: int) -> Ref:
     """The left and the right half of a matrix [rows, N], joined while they are channels where they can be."""
     images = [block for block in pair if isinstance(block, Ref)]
     if images:
@@ -196,7 +196,7 @@ class StrassenLinear(_Strassen):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref) -> Refusal | None:
         return self.refuse(x, (w, b))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
         return self.restored(op, m, self.first(op, x, w, as_vector(op, b, w.shape[1])))
 
     def text(self, number: int) -> str:
@@ -216,7 +216,7 @@ class StrassenMatMul(_Strassen):
             return Refusal("the product has a constant bias, which belongs into the convolution")
         return self.refuse(x, (w, None))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, w: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref) -> Any:
         return self.restored(op, m, self.first(op, x, w, None))
 
     def text(self, number: int) -> str:
@@ -236,7 +236,7 @@ class StrassenFeedForward(_Strassen):
     def check(self, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Refusal | None:
         return self.refuse(x, (v, a), (w, b))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
         hidden = _each(lambda part: apply_like(op, m, "f", part), self.first(op, x, v, as_vector(op, a, v.shape[1])))
         return self.restored(op, m, self.second(op, hidden, w, as_vector(op, b, w.shape[1])))
 

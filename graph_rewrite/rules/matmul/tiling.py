@@ -14,7 +14,7 @@ import numpy as np
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import apply_like, concat, operands, split
 from graph_rewrite.rules.helpers.operands import varies_along
@@ -56,7 +56,7 @@ class _Tiled(Rule):
                 w=rng.standard_normal((3, 2)).astype(np.float32), b=rng.standard_normal(2).astype(np.float32),
             )  # fmt: skip
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref, w: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref, w: Ref, b: Ref) -> Any:
         x, y = operands(m, "sum")
         axis = self._axis(x, y, m.value("f"))
         assert axis is not None  # by `check`
@@ -109,7 +109,7 @@ class SoftmaxOfTiles(Rule):
         same = m.attr("axis") % rank == m.attr("over") % rank
         return Refusal("the Softmax runs along the axis of the Concat") if same else None
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...]) -> Any:
         return concat(op, [apply_like(op, m, "f", x) for x in xs], m.attr("axis"))
 
 

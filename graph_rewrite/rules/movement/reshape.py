@@ -6,7 +6,7 @@ from typing import Any
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.algebra.elimination_shape import RESHAPES
 from graph_rewrite.rules.helpers.axes import (
@@ -34,7 +34,7 @@ class ReshapeAfterUnary(_Movement):
     def source(self, op: PatternBuilder, x: Any, shape: Values, rest: Values) -> Any:
         return op.any_of(UNARY)(op.any_of(RESHAPES)(x, shape), rest, _label="f")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, shape: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         return reshape(op, apply_like(op, m, "f", x, *rest), m.root().shape)
 
 
@@ -44,7 +44,7 @@ class ReshapeBeforeUnary(_Movement):
     def source(self, op: PatternBuilder, x: Any, rest: Values, shape: Values) -> Any:
         return op.any_of(RESHAPES)(op.any_of(UNARY)(x, rest, _label="f"), shape)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], shape: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], shape: tuple[Ref, ...]) -> Any:
         return apply_like(op, m, "f", reshape(op, x, m.root().shape), *rest)
 
 
@@ -59,7 +59,7 @@ class ReshapesAfterBinary(_Movement):
         alike = x.shape == y.shape and m.value("left").shape == m.value("right").shape
         return None if alike else Refusal("the operands differ in shape")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref, s: tuple[Ref, ...], t: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref, s: tuple[Ref, ...], t: tuple[Ref, ...]) -> Any:
         return reshape(op, apply_like(op, m, "f", x, y), m.root().shape)
 
 
@@ -73,7 +73,7 @@ class ReshapeAfterBinary(_Movement):
     def check(self, m: Match, x: Ref, shape: tuple[Ref, ...], y: Ref) -> Refusal | None:
         return _stays(y, m.value("reshape").shape, x.shape, m.root().shape)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, shape: tuple[Ref, ...], y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: tuple[Ref, ...], y: Ref) -> Any:
         operand = reshape(op, y, stripped(y.shape))
         return reshape(op, apply_like(op, m, "f", *in_order(m, "f", m.value("reshape"), x, operand)), m.root().shape)
 
@@ -87,7 +87,7 @@ class ReshapeBeforeBinary(_Movement):
     def check(self, m: Match, x: Ref, y: Ref, shape: tuple[Ref, ...]) -> Refusal | None:
         return _stays(y, x.shape, m.root().shape, m.value("f").shape)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref, shape: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref, shape: tuple[Ref, ...]) -> Any:
         moved, operand = reshape(op, x, m.root().shape), reshape(op, y, stripped(y.shape))
         return apply_like(op, m, "f", *in_order(m, "f", x, moved, operand))
 
@@ -101,7 +101,7 @@ class ReshapesBeforeBinary(_Movement):
     def check(self, m: Match, x: Ref, y: Ref, shape: tuple[Ref, ...]) -> Refusal | None:
         return None if x.shape == y.shape else Refusal("the operands differ in shape")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref, shape: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref, shape: tuple[Ref, ...]) -> Any:
         return apply_like(op, m, "f", *(reshape(op, operand, m.root().shape) for operand in (x, y)))
 
 
@@ -116,7 +116,7 @@ class ReshapeAfterNormalisation(_Movement):
     def check(self, m: Match, x: Ref, shape: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Refusal | None:
         return _keeps_last(m, m.root().shape, x.shape)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, shape: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         return reshape(op, _normalise(op, m, x, rest, m.root().rank), m.root().shape)
 
 
@@ -131,7 +131,7 @@ class ReshapeBeforeNormalisation(_Movement):
     def check(self, m: Match, x: Ref, rest: tuple[Ref, ...], shape: tuple[Ref, ...]) -> Refusal | None:
         return _keeps_last(m, x.shape, m.root().shape)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], shape: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], shape: tuple[Ref, ...]) -> Any:
         return _normalise(op, m, reshape(op, x, m.root().shape), rest, x.rank)
 
 
@@ -145,7 +145,7 @@ class TransposeAsReshape(_Movement):
         moved = [axis for axis in permutation(m.attr("p"), x.rank) if x.shape[axis] != 1]
         return None if moved == sorted(moved) else Refusal("axes that hold more than one element change places")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref) -> Any:
         return reshape(op, x, m.root().shape)
 
 
@@ -161,7 +161,7 @@ class ReshapeAsTranspose(_Movement):
             return Refusal("the axes with more than one element are not the same")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, shape: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: Ref) -> Any:
         ones = iter([axis for axis, dim in enumerate(x.shape) if dim == 1])
         others = iter([axis for axis, dim in enumerate(x.shape) if dim != 1])
         return transpose(op, x, [next(ones if dim == 1 else others) for dim in m.root().shape])
@@ -173,7 +173,7 @@ class ReshapeAfterTranspose(_Movement):
     def source(self, op: PatternBuilder, x: Any, shape: Values) -> Any:
         return op.any_of(RESHAPES)(op.Transpose(x, perm=op.attr("p"), _label="t"), shape)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, shape: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: tuple[Ref, ...]) -> Any:
         perm = permutation(m.attr("p"), x.rank)
         blocks = _aligned(m.value("t").shape, m.root().shape)
         if blocks is None or len(blocks) < 2:
@@ -198,7 +198,7 @@ class TransposeAfterReshape(_Movement):
     def source(self, op: PatternBuilder, x: Any, shape: Values) -> Any:
         return op.Transpose(op.any_of(RESHAPES)(x, shape, _label="r"), perm=op.attr("q"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, shape: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: tuple[Ref, ...]) -> Any:
         middle = m.value("r")
         blocks = _aligned(x.shape, middle.shape)
         if blocks is None or len(blocks) < 2:
@@ -231,7 +231,7 @@ def _keeps_last(m: Match, before: Shape, after: Shape) -> Refusal | None:
     return None
 
 
-def _normalise(op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], rank: int) -> Ref:
+def _normalise(op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], rank: int) -> Ref:
     """The matched normalisation, which worked on `rank` axes, on x; its axis counted from the end."""
     node = m.node("f")
     return op.apply(node.op, node.domain, {**node.attrs, "axis": m.attr("axis") % rank - rank}, (x, *rest), 1)[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Maybe, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import concat, ints, reshape, sizes_of, slice_ranges, split, take, uniform
 
@@ -27,7 +27,7 @@ class FlattenConcatFirst(_Structure):
     def check(self, m: Match, inner: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Refusal | None:
         return _one_axis(m, inner[0].rank)
 
-    def target(self, op: RegionBuilder, m: Match, inner: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, inner: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         return concat(op, (*inner, *rest), m.attr("axis"))
 
 
@@ -42,7 +42,7 @@ class FlattenConcatSecond(_Structure):
     def check(self, m: Match, a: Ref, inner: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Refusal | None:
         return _one_axis(m, a.rank)
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, inner: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, inner: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         return concat(op, (a, *inner, *rest), m.attr("axis"))
 
 
@@ -55,7 +55,7 @@ class NestConcatFirst(_Structure):
     def check(self, m: Match, a: Ref, b: Ref, rest: tuple[Ref, ...]) -> Refusal | None:
         return None if rest else Refusal("there are only two operands")
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref, rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, rest: tuple[Ref, ...]) -> Any:
         return concat(op, (concat(op, (a, b), m.attr("axis")), *rest), m.attr("axis"))
 
 
@@ -68,7 +68,7 @@ class NestConcatLast(_Structure):
     def check(self, m: Match, a: Ref, rest: tuple[Ref, ...]) -> Refusal | None:
         return None if len(rest) > 1 else Refusal("there are only two operands")
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, rest: tuple[Ref, ...]) -> Any:
         return concat(op, (a, concat(op, rest, m.attr("axis"))), m.attr("axis"))
 
 
@@ -88,7 +88,7 @@ class _SplitOfSplit(_Structure):
         same = m.attr("axis") % x.rank == m.attr("inner") % x.rank
         return None if same else Refusal("the two Splits work on different axes")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, sizes: Ref | None, inner: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, sizes: Ref | None, inner: Ref | None) -> Any:
         axis = m.attr("axis") % x.rank
         all_sizes = list(sizes_of(m, "outer", 2, axis))
         all_sizes[self.place : self.place + 1] = sizes_of(m, "inner", 2, axis)
@@ -111,7 +111,7 @@ class SplitOfSplitLast(_SplitOfSplit):
 class _SlicesAsSplit(_Structure):
     symmetric = True
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *bounds: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *bounds: Any) -> Any:
         taken: list[tuple[int, range]] = []
         for i in range(0, len(bounds), 4):
             part = _one_range(x, *bounds[i : i + 4])
@@ -157,7 +157,7 @@ class _SplitAsSlices(_Structure):
     def source(self, op: PatternBuilder, x: Any, sizes: Maybe) -> Any:
         return op.Split(x, sizes, axis=op.attr("axis", 0), _outputs=self.outputs, _label="split")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, sizes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, sizes: Ref | None) -> Any:
         axis, parts, offset = m.attr("axis") % x.rank, [], 0
         for size in sizes_of(m, "split", self.outputs, axis):
             parts.append(take(op, x, {axis: range(offset, offset + size)}))
@@ -183,7 +183,7 @@ class GatherAsSlice(_Structure):
     def source(self, op: PatternBuilder, x: Any, indices: Any) -> Any:
         return op.Gather(x, indices, axis=op.attr("axis", 0))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, indices: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, indices: Ref) -> Any:
         wanted, axis = ints(indices), m.attr("axis") % x.rank
         dim = x.shape[axis]
         if not wanted or not dim:
@@ -206,7 +206,7 @@ class ConcatOfSlices(_Structure):
     ) -> Any:  # fmt: skip
         return op.Concat(op.Slice(x, s0, e0, a0, k0), op.Slice(x, s1, e1, a1, k1), rest, axis=op.attr("axis"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, *variables: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, *variables: Any) -> Any:
         *bounds, rest = variables
         axis = m.attr("axis") % x.rank
         first, second = slice_ranges(x, *bounds[:4]), slice_ranges(x, *bounds[4:])
@@ -234,7 +234,7 @@ class ComposePads(_Structure):
 
     def target(
         self,
-        op: RegionBuilder,
+        op: ReplacementBuilder,
         m: Match,
         x: Ref,
         p: Ref,

@@ -6,7 +6,7 @@ from typing import Any
 
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import Maybe, PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import (
     BINARY,
@@ -38,7 +38,7 @@ class TransposeAfterUnary(_Movement):
     def source(self, op: PatternBuilder, x: Any, rest: Values) -> Any:
         return op.any_of(UNARY)(op.Transpose(x, perm=op.attr("p")), rest, _label="f")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
         return transpose(op, apply_like(op, m, "f", x, *rest), permutation(m.attr("p"), x.rank))
 
 
@@ -48,7 +48,7 @@ class TransposeBeforeUnary(_Movement):
     def source(self, op: PatternBuilder, x: Any, rest: Values) -> Any:
         return op.Transpose(op.any_of(UNARY)(x, rest, _label="f"), perm=op.attr("p"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
         return apply_like(op, m, "f", transpose(op, x, permutation(m.attr("p"), x.rank)), *rest)
 
 
@@ -65,7 +65,7 @@ class TransposesAfterBinary(_Movement):
         same = permutation(m.attr("p"), x.rank) == permutation(m.attr("q"), x.rank)
         return None if same else Refusal("the permutations differ")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref) -> Any:
         return transpose(op, apply_like(op, m, "f", x, y), permutation(m.attr("p"), x.rank))
 
 
@@ -80,7 +80,7 @@ class TransposeAfterBinary(_Movement):
             return Refusal("the other operand is not constant and not single")
         return _fits(c, x.rank)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, c: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, c: Ref) -> Any:
         perm = permutation(m.attr("p"), x.rank)
         moved = _permuted(op, c, inverse(perm))
         return transpose(op, apply_like(op, m, "f", *in_order(m, "f", m.value("t"), x, moved)), perm)
@@ -95,7 +95,7 @@ class TransposeBeforeBinary(_Movement):
     def check(self, m: Match, x: Ref, y: Ref) -> Refusal | None:
         return _fits(x, m.root().rank) or _fits(y, m.root().rank)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref) -> Any:
         perm = permutation(m.attr("p"), m.root().rank)
         return apply_like(op, m, "f", _permuted(op, x, perm), _permuted(op, y, perm))
 
@@ -107,7 +107,7 @@ class TransposesAfterConcat(_Movement):
         parts = (op.Transpose(part, perm=op.attr("p")) for part in (x, y))
         return op.Concat(*parts, axis=op.attr("axis"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref) -> Any:
         perm = permutation(m.attr("p"), x.rank)
         return transpose(op, concat(op, (x, y), perm[m.attr("axis")]), perm)
 
@@ -119,7 +119,7 @@ class TransposesAfterConcat3(_Movement):
         parts = (op.Transpose(part, perm=op.attr("p")) for part in (x, y, z))
         return op.Concat(*parts, axis=op.attr("axis"))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, y: Ref, z: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref, z: Ref) -> Any:
         perm = permutation(m.attr("p"), x.rank)
         return transpose(op, concat(op, (x, y, z), perm[m.attr("axis")]), perm)
 
@@ -130,7 +130,7 @@ class TransposeBeforeConcat(_Movement):
     def source(self, op: PatternBuilder, xs: Values) -> Any:
         return op.Transpose(op.Concat(xs, axis=op.attr("axis")), perm=op.attr("p"))
 
-    def target(self, op: RegionBuilder, m: Match, xs: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, xs: tuple[Ref, ...]) -> Any:
         rank = xs[0].rank
         perm = permutation(m.attr("p"), rank)
         return concat(op, [transpose(op, x, perm) for x in xs], inverse(perm)[m.attr("axis") % rank])
@@ -143,7 +143,7 @@ class _TransposeAfterSplit(_Movement):
         moved = op.Transpose(x, perm=op.attr("p"))
         return op.Split(moved, sizes, axis=op.attr("axis", 0), _outputs=self.outputs, _label="split")
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, sizes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, sizes: Ref | None) -> Any:
         perm, axis = permutation(m.attr("p"), x.rank), m.attr("axis") % x.rank
         parts = split(op, x, sizes_of(m, "split", self.outputs, axis), perm[axis])
         return tuple(transpose(op, part, perm) for part in parts)
@@ -168,7 +168,7 @@ class _TransposesBeforeSplit(_Movement):
         parts = op.Split(x, sizes, axis=op.attr("axis", 0), _outputs=self.outputs, _label="split")
         return tuple(op.Transpose(part, perm=op.attr("p")) for part in parts)
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, sizes: Ref | None) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, sizes: Ref | None) -> Any:
         perm, axis = permutation(m.attr("p"), x.rank), m.attr("axis") % x.rank
         parts = sizes_of(m, "split", self.outputs, axis)
         return split(op, transpose(op, x, perm), parts, inverse(perm)[axis])
@@ -197,7 +197,7 @@ class TransposeAfterNormalisation(_Movement):
     def check(self, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Refusal | None:
         return _keeps_axes(m, permutation(m.attr("p"), x.rank))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
         perm = permutation(m.attr("p"), x.rank)
         return transpose(op, _normalise(op, m, x, rest, perm), perm)
 
@@ -213,7 +213,7 @@ class TransposeBeforeNormalisation(_Movement):
     def check(self, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Refusal | None:
         return _keeps_axes(m, permutation(m.attr("p"), x.rank))
 
-    def target(self, op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
         perm = permutation(m.attr("p"), x.rank)
         return _normalise(op, m, transpose(op, x, perm), rest, inverse(perm))
 
@@ -228,7 +228,7 @@ class MatMulOfTransposes(_Movement):
         swaps = _swaps_last(m.attr("p"), b.rank) and _swaps_last(m.attr("q"), a.rank)
         return None if swaps else Refusal("a permutation does more than exchange the last two axes")
 
-    def target(self, op: RegionBuilder, m: Match, b: Ref, a: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, b: Ref, a: Ref) -> Any:
         product = op.MatMul(a, b)
         return transpose(op, product, _last_swapped(product.rank))
 
@@ -246,7 +246,7 @@ class TransposeOfMatMul(_Movement):
             return Refusal("the permutation does more than exchange the last two axes")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, a: Ref, b: Ref) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         return op.MatMul(*(transpose(op, operand, _last_swapped(operand.rank)) for operand in (b, a)))
 
 
@@ -257,7 +257,7 @@ def _fits(y: Ref, rank: int) -> Refusal | None:
     return Refusal("an operand of lower rank is not constant")
 
 
-def _permuted(op: RegionBuilder, y: Ref, perm: tuple[int, ...]) -> Ref:
+def _permuted(op: ReplacementBuilder, y: Ref, perm: tuple[int, ...]) -> Ref:
     """An operand that broadcasts to permuted axes as `y` did before; for operands that `_fits`."""
     rank = len(perm)
     if y.rank == rank:
@@ -276,7 +276,7 @@ def _keeps_axes(m: Match, perm: tuple[int, ...]) -> Refusal | None:
     return None if kept else Refusal("the normalised axes do not stay the last ones")
 
 
-def _normalise(op: RegionBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], axes: tuple[int, ...]) -> Ref:
+def _normalise(op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], axes: tuple[int, ...]) -> Ref:
     """The matched normalisation on x, its axis k turned into `axes[k]` and counted from the end if it was."""
     node, rank = m.node("f"), len(axes)
     axis = axes[m.attr("axis") % rank]

@@ -20,7 +20,7 @@ from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import (
     Pattern,
 )
-from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import is_float
 from graph_rewrite.rules.helpers.operands import numpy_dtype
@@ -151,7 +151,7 @@ class SubstitutionRule(Rule):
                 return Refusal("a product of constants may underflow in half precision")
         return None
 
-    def target(self, op: RegionBuilder, m: Match, *variables: Any) -> Any:
+    def target(self, op: ReplacementBuilder, m: Match, *variables: Any) -> Any:
         found = self._types(m)
         if isinstance(found, Refusal):
             return found

@@ -99,10 +99,10 @@ def test_training_keeps_the_limits(tmp_path: Path, open_tower: OpenTower, monkey
     from agents.ppo.trainer import TrainingOptions, env_arguments
     from envs import GraphRewriteEnv
     from graph_rewrite.ir.graph import Graph
-    from graph_rewrite.task.limits import Limits
+    from graph_rewrite.task.limits import ResultLimits
     from tests.envs.fakes import count_operators
 
-    class NothingChanges(Limits):
+    class NothingChanges(ResultLimits):
         def violation(self, original: Graph, graph: Graph) -> str:
             return "" if graph.hash == original.hash else "it is another graph"
 

@@ -26,7 +26,7 @@ from graph_rewrite.latency.windows.window_meter import Difference
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.matmul.embedding import LinearOfEmbedding
-from graph_rewrite.task.limits import Limits
+from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
 from tests.agents.toys import RULES, chain_problem, costs_of_all, graph_cost
 
@@ -436,7 +436,7 @@ def test_growth_beyond_the_limit_is_left_out(tmp_path: Path) -> None:
     from agents.regional.assembly import within_limits
 
     @dataclass(frozen=True)
-    class Never(Limits):
+    class Never(ResultLimits):
         def violation(self, original: Graph, graph: Graph) -> str:
             return "" if graph.hash == original.hash else "too large"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from envs.graph_rewrite.footprint import KINDS, SUMMARISED, site_footprint
-from envs.graph_rewrite.observation import Limits, choose, observe
+from envs.graph_rewrite.observation import ObservationLimits, choose, observe
 from graph_rewrite import Candidate, Graph, Rewriter
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.rewriting.listing import Candidates
@@ -30,7 +30,7 @@ def candidates(graph: Graph, name: str) -> list[Candidate]:
 def test_only_large_regions_are_summarised(graph: Graph, name: str) -> None:
     site = candidates(graph, name)[0].site
     mark = site_footprint(site)
-    assert mark.inserted == len(site.region.nodes)
+    assert mark.inserted == len(site.replacement.nodes)
     assert (mark.inserted > SUMMARISED) == WINOGRAD[name]
     if WINOGRAD[name]:
         assert len(mark.part("rows")) - 1 <= KINDS
@@ -58,7 +58,7 @@ def test_totals_are_those_of_the_whole_region(graph: Graph) -> None:
     mark, after = site_footprint(candidate.site), candidate.apply()
     assert mark.grown == mark.inserted - len(candidate.site.removed)
     assert len(graph.nodes) + mark.grown == len(after.nodes)
-    limits = Limits(max_candidates=4, max_nodes=2048, max_edges=4096)
+    limits = ObservationLimits(max_candidates=4, max_nodes=2048, max_edges=4096)
     choices = choose(graph, Candidates(graph, [candidate]), limits)
     features = observe(choices, np.ones(5, bool), [0.0] * 8, limits)["candidate_features"]
     assert features[0, 6] == pytest.approx(mark.inserted / 16)
@@ -68,5 +68,5 @@ def test_a_graph_that_would_outgrow_the_limits_is_cut_although_its_summary_fits(
     candidate = candidates(graph, "Winograd4x4")[0]
     shown, inserted = len(site_footprint(candidate.site).part("rows")), site_footprint(candidate.site).inserted
     assert shown < 100 < inserted
-    assert choose(graph, Candidates(graph, [candidate]), Limits(4, 100, 4096)).cut == 1
-    assert choose(graph, Candidates(graph, [candidate]), Limits(4, inserted + 1, 4096)).cut == 0
+    assert choose(graph, Candidates(graph, [candidate]), ObservationLimits(4, 100, 4096)).cut == 1
+    assert choose(graph, Candidates(graph, [candidate]), ObservationLimits(4, inserted + 1, 4096)).cut == 0

@@ -61,7 +61,7 @@ def check_invariants(env: GraphRewriteEnv, observation: Observation) -> None:
     assert [names[k].split("::")[1] for k in op[: len(graph.nodes)]] == [node.op for node in graph.order()]
     for k, candidate in enumerate(env.candidates):
         own = np.flatnonzero(owner == k + 1)
-        inserted = candidate.sites[0].region.nodes if candidate.sites else ()
+        inserted = candidate.sites[0].replacement.nodes if candidate.sites else ()
         assert op[own[0]] == CANDIDATE
         assert [names[i].split("::")[1] for i in op[own[1:]]] == [node.op for node in inserted]
         assert rule_vocabulary()[observation["candidate_rule"][k]] in (candidate.rule, "<unknown>")

@@ -1,4 +1,4 @@
-"""Limits of results: graphs beyond them are never timed, and never chosen."""
+"""ResultLimits of results: graphs beyond them are never timed, and never chosen."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from graph_rewrite import Graph, Rewriter, load
 from graph_rewrite.ir.constants import from_array
 from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.latency import Deployment
-from graph_rewrite.task.limits import ERROR_BUDGET, FREE_BYTES, Limits
+from graph_rewrite.task.limits import ERROR_BUDGET, FREE_BYTES, ResultLimits
 from graph_rewrite.task.problem import Problem
 from tests.envs.fakes import OperatorCountMeter, count_operators
 from tests.graph_rewrite.sample_models import parsed, weights
@@ -50,14 +50,14 @@ def with_weights(graph: Graph, factor: float) -> Graph:
 class TestSize:
     def test_growth_within_the_limit_passes_and_beyond_it_does_not(self, problem: Problem) -> None:
         original = problem.model.original
-        limits = Limits(size_growth=4.0)
+        limits = ResultLimits(size_growth=4.0)
         assert limits.violation(original, original) == ""
         assert limits.violation(original, with_weights(original, 2.9)) == ""
         assert "--max-size-growth" in limits.violation(original, with_weights(original, 3.2))
 
     def test_small_models_may_grow_by_a_megabyte(self, problem: Problem) -> None:
         original = problem.model.original
-        limits = Limits(size_growth=1.0)
+        limits = ResultLimits(size_growth=1.0)
         assert FREE_BYTES == SIZE * SIZE * 4
         assert limits.violation(original, with_weights(original, 0.9)) == ""
         assert limits.violation(original, with_weights(original, 1.1))
@@ -73,38 +73,38 @@ class TestSize:
     @pytest.mark.parametrize("growth", [0.5, float("nan"), float("inf")])
     def test_senseless_limits_are_refused(self, growth: float) -> None:
         with pytest.raises(ValueError, match="size growth"):
-            Limits(size_growth=growth)
+            ResultLimits(size_growth=growth)
 
 
 class TestStandardOperators:
     def test_rewriter_offers_no_foreign_operators(self, problem: Problem) -> None:
         graph = problem.model.graph
-        domains = Limits(standard_ops_only=True).allowed_domains(graph)
+        domains = ResultLimits(standard_ops_only=True).allowed_domains(graph)
         free = Rewriter(granularity="site").sites(graph)
-        assert any(node.domain for site in free for node in site.region.nodes)
+        assert any(node.domain for site in free for node in site.replacement.nodes)
         kept = Rewriter(granularity="site", domains=domains).sites(graph)
         assert kept
-        assert not any(node.domain for site in kept for node in site.region.nodes)
-        assert {site.key for site in kept} == {s.key for s in free if not any(n.domain for n in s.region.nodes)}
+        assert not any(node.domain for site in kept for node in site.replacement.nodes)
+        assert {site.key for site in kept} == {s.key for s in free if not any(n.domain for n in s.replacement.nodes)}
 
     def test_the_blocked_layout_is_offered_on_the_cpu_alone(self, problem: Problem) -> None:
         graph = problem.model.graph
-        assert Limits().allowed_domains(graph) is None
-        elsewhere = Limits().allowed_domains(graph, "cuda")
+        assert ResultLimits().allowed_domains(graph) is None
+        elsewhere = ResultLimits().allowed_domains(graph, "cuda")
         assert elsewhere is not None
         assert "com.microsoft" in elsewhere
         assert "com.microsoft.nchwc" not in elsewhere
-        assert "com.microsoft.nchwc" not in (Limits(standard_ops_only=True).allowed_domains(graph) or ())
+        assert "com.microsoft.nchwc" not in (ResultLimits(standard_ops_only=True).allowed_domains(graph) or ())
 
     def test_a_result_with_foreign_operators_is_never_timed(self, problem: Problem) -> None:
         graph = problem.model.graph
         foreign = next(
-            c for c in Rewriter().candidates(graph) for s in c.sites if any(n.domain for n in s.region.nodes)
+            c for c in Rewriter().candidates(graph) for s in c.sites if any(n.domain for n in s.replacement.nodes)
         )
-        strict = Limits(standard_ops_only=True)
+        strict = ResultLimits(standard_ops_only=True)
         assert "com.microsoft" in strict.violation(problem.model.original, foreign.apply())
         assert strict.violation(foreign.apply(), foreign.apply()) == ""
-        assert Limits().violation(problem.model.original, foreign.apply()) == ""
+        assert ResultLimits().violation(problem.model.original, foreign.apply()) == ""
 
 
 class TestErrorBudget:
@@ -126,22 +126,22 @@ class TestErrorBudget:
         kept = conclude(search, "test")
         assert kept.is_original
         assert "differs by" in kept.message
-        problem.limits = Limits(error_budget=1e-2)
+        problem.limits = ResultLimits(error_budget=1e-2)
         found = conclude(search, "test")
         assert found.graph.hash == wrong.hash
         assert 1e-4 < found.max_rel_error < 1e-2
 
     def test_default_is_the_budget_or_what_rounding_explains(self, problem: Problem, tmp_path: Path) -> None:
         cpu = Deployment("cpu")
-        assert 0.0 < Limits().tolerance(problem.model.original, cpu) <= ERROR_BUDGET
-        assert Limits(error_budget=1e-6).tolerance(problem.model.original, cpu) == 1e-6
+        assert 0.0 < ResultLimits().tolerance(problem.model.original, cpu) <= ERROR_BUDGET
+        assert ResultLimits(error_budget=1e-6).tolerance(problem.model.original, cpu) == 1e-6
         onnx.save(parsed("(float16[2] x) => (float16[2] y) { y = Neg(x) }"), tmp_path / "half.onnx")
-        assert Limits().tolerance(load(tmp_path / "half.onnx"), cpu) > ERROR_BUDGET
+        assert ResultLimits().tolerance(load(tmp_path / "half.onnx"), cpu) > ERROR_BUDGET
 
     @pytest.mark.parametrize("budget", [0.0, -1.0, 1.0, float("nan")])
     def test_senseless_budgets_are_refused(self, budget: float) -> None:
         with pytest.raises(ValueError, match="error budget"):
-            Limits(error_budget=budget)
+            ResultLimits(error_budget=budget)
 
 
 def test_flags_reach_the_problem(problem: Problem) -> None:
@@ -149,5 +149,5 @@ def test_flags_reach_the_problem(problem: Problem) -> None:
         model=problem.model.uri, provider="cpu", max_size_growth=2.0, error_budget=1e-3, standard_ops_only=True
     )
     opened = arguments.open(arguments.load(), cached=False)
-    assert opened.limits == Limits(2.0, 1e-3, True)
+    assert opened.limits == ResultLimits(2.0, 1e-3, True)
     assert opened.rewriter.domains == {"", "ai.onnx"}

@@ -150,7 +150,9 @@ def run_python(code: str, temporary: Path) -> subprocess.CompletedProcess[str]:
 
 def start_and_wait(temporary: Path) -> tuple[Path, subprocess.Popen[str]]:
     """A process that has made a workspace and sleeps."""
-    code = "import time; from graph_rewrite.task.workspace import workspace; print(workspace(), flush=True); time.sleep(60)"
+    code = (
+        "import time; from graph_rewrite.task.workspace import workspace as w; print(w(), flush=True); time.sleep(60)"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code], env=environment(temporary), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         text=True,

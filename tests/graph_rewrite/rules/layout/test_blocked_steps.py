@@ -210,9 +210,9 @@ def moves() -> st.SearchStrategy[list[tuple[str, int, int]]]:
 @given(moves())
 def test_moves_of_blocked_values_are_those_of_plain_ones(steps):
     """Entering, moving and leaving gives what moving the plain value does."""
-    from graph_rewrite.rewriting.replacement import Ref, RegionBuilder
+    from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 
-    op = RegionBuilder(23)
+    op = ReplacementBuilder(23)
     plain = np.arange(2 * BLOCK * 4 * 6, dtype=np.float32).reshape(2, BLOCK, 4, 6)
     x: Any = enter(op, op.constant(plain), 1)
     assert isinstance(x, BlockedImage)
