@@ -1,8 +1,8 @@
 """What one agent makes of the models of the zoo, end to end: `python -m benchmarks.end_to_end [--models vgg19 csrnet]`.
 
 The same agent and budget for every model; what is reported is the confirming measurement of `agents.core.conclude`,
-taken anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so that
-an interrupted run can go on with --resume; with --again what is in it is measured anew. With --clock cpu (one thread
+taken anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so
+that an interrupted run can go on with --resume; with --again what is in it is measured anew. With --clock cpu (one thread
 only) times are those of the thread itself, which tell models apart on a machine that runs other things as well; the
 file says which clock it was.
 """

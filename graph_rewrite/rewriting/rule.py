@@ -60,7 +60,7 @@ class Rule:
     shared_interior: ClassVar[bool] = False
     """Interior values may be used elsewhere; their nodes then stay."""
     lossy: ClassVar[frozenset[str]] = frozenset()
-    """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs (`graph_rewrite.soundness.floating.values`) on which
+    """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs (`soundness.floating.values`) on which
     it may differ. The certificate states it."""
 
     carried_by: ClassVar[tuple[str, ...]] = ()
