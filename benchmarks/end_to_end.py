@@ -2,9 +2,9 @@
 
 The same agent and budget for every model; what is reported is the confirming measurement of `agents.core.conclude`,
 taken anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so
-that an interrupted run can go on with --resume; with --again what is in it is measured anew. With --clock cpu (one thread
-only) times are those of the thread itself, which tell models apart on a machine that runs other things as well; the
-file says which clock it was.
+that an interrupted run can go on with --resume; with --again what is in it is measured anew. With --clock cpu (one
+thread only) times are those of the thread itself, which tell models apart on a machine that runs other things as
+well; the file says which clock it was.
 """
 
 from __future__ import annotations
