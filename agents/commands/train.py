@@ -17,7 +17,8 @@ from agents.core.base import Budget, OptimizationResult
 from agents.core.config import Config
 from agents.ppo.agent import PPOAgent
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
-from agents.ppo.trainer import Progress, Trainer, TrainingOptions
+from agents.ppo.progress import TrainingProgress
+from agents.ppo.trainer import Trainer, TrainingOptions
 from agents.reporting.progress import deployment_table, results_table, rewrites_table, search_display, training_display
 from agents.reporting.runs import new_run, result_entry, write_config, write_json, write_optimized
 from graph_rewrite.task.problem import Problem
@@ -91,7 +92,7 @@ def train(arguments: TrainArguments, console: Console) -> int:
 
 def _learn(
     arguments: TrainArguments, config: Config, run: Path, resume: Checkpoint | None, console: Console
-) -> tuple[Progress, Checkpoint]:
+) -> tuple[TrainingProgress, Checkpoint]:
     training_uri = arguments.uri(config, dict(config.training.model))
     options = TrainingOptions(
         training_uri, arguments.provider, arguments.threads, not arguments.fixed_deployment, arguments.shapes(),
@@ -143,7 +144,7 @@ def _plain_arguments(arguments: TrainArguments) -> dict[str, Any]:
     }
 
 
-def _summary(uri: str, problem: Problem, entry: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def _summary(uri: str, problem: Problem, entry: dict[str, Any], progress: TrainingProgress) -> dict[str, Any]:
     return {
         "model": uri,
         "provider": problem.deployment.provider,

@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl
 import yaml
 
 from agents.core.paths import configs
-from agents.ppo.encoder import EncoderConfig
 from graph_rewrite.rewriting.rewriter import Granularity
 
 
@@ -33,6 +32,24 @@ class EnvConfig:
     max_candidates: int = 256
     max_nodes: int = 2048
     max_edges: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """The graph encoder of a policy (`agents.ppo.encoder`)."""
+
+    hidden: int = 64
+    """Width of node embeddings."""
+    layers: int = 3
+    """Number k of graph attention layers; the paper has 5 (appendix A)."""
+    attention_heads: int = 4
+    """Heads per attention layer; `hidden` is divided among them."""
+    pooling: str = "mean"
+    """How nodes are aggregated: `sum` as in equation 8, or `mean`, which carries over to other depths."""
+    bidirectional: bool = True
+    """Also pass messages against the direction of the data, so that a node sees who reads its result."""
+    residual: bool = True
+    """Add each attention layer's input to its output."""
 
 
 @dataclass(frozen=True, slots=True)

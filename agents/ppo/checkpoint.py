@@ -15,8 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from agents.core.config import EnvConfig
-from agents.ppo.encoder import EncoderConfig
+from agents.core.config import EncoderConfig, EnvConfig
 
 FORMAT = 1
 WEIGHTS, DESCRIPTION, OPTIMIZER = "policy.safetensors", "policy.json", "optimizer.safetensors"

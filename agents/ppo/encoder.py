@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,23 +11,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv
 
-
-@dataclass(frozen=True, slots=True)
-class EncoderConfig:
-    """Sizes of the encoder."""
-
-    hidden: int = 64
-    """Width of node embeddings."""
-    layers: int = 3
-    """Number k of graph attention layers; the paper has 5 (appendix A)."""
-    attention_heads: int = 4
-    """Heads per attention layer; `hidden` is divided among them."""
-    pooling: str = "mean"
-    """How nodes are aggregated: `sum` as in equation 8, or `mean`, which carries over to other depths."""
-    bidirectional: bool = True
-    """Also pass messages against the direction of the data, so that a node sees who reads its result."""
-    residual: bool = True
-    """Add each attention layer's input to its output."""
+from agents.core.config import EncoderConfig
 
 
 class GraphEncoder(BaseFeaturesExtractor):

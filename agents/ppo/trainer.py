@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from agents.ppo.checkpoint import (
     save_checkpoint,
 )
 from agents.ppo.policy import CandidatePolicy
+from agents.ppo.progress import TrainingProgress
 from envs import GraphRewriteEnv
 from envs.graph_rewrite.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
@@ -52,20 +53,6 @@ class TrainingOptions:
     tensorboard_log: Path | None = None
     limits: ResultLimits | None = None
     """What every graph keeps: one beyond a limit ends an episode like one that cannot be run."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """How training stands; handed to the progress display at every step."""
-
-    timesteps: int = 0
-    seconds: float = 0.0
-    episodes: int = 0
-    mean_reward: float = 0.0
-    best_speedup: float = 1.0
-    """Of the best path: measured with care, not the best of many quick measurements."""
-    curve: list[tuple[int, float, float]] = field(default_factory=list)
-    """(timesteps, mean episode reward of the last 20, best speed-up so far) per finished episode."""
 
 
 SCREEN_IN_TRAINING = Plan(instances=3, min_pairs=3, target_ci_width=0.03, budget_s=0.12)
@@ -119,7 +106,7 @@ class Trainer:
         self, options: TrainingOptions, config: Config, checkpoint_folder: Path, resume: Checkpoint | None = None
     ) -> None:
         self.options, self.config, self.folder = options, config, checkpoint_folder
-        self.progress = Progress()
+        self.progress = TrainingProgress()
         # Returns are percentages of a latency, up to about 50: unscaled, the value loss would drown the policy's
         # gradient in the shared encoder. Observations are scaled already.
         self.env = VecNormalize(self._vectorised(), norm_obs=False, gamma=config.ppo.gamma)
@@ -135,7 +122,7 @@ class Trainer:
         if resume is not None:
             self._resume(resume)
 
-    def run(self, on_step: Callable[[Progress], None] | None = None) -> Progress:
+    def run(self, on_step: Callable[[TrainingProgress], None] | None = None) -> TrainingProgress:
         """Train until `total_timesteps` or `seconds` are reached; KeyboardInterrupt passes through after a save."""
         callbacks: list[BaseCallback] = [_TrainingCallback(self, on_step)]
         if self.config.training.eval_freq > 0:
@@ -197,7 +184,7 @@ class Trainer:
 
 
 class _TrainingCallback(BaseCallback):
-    def __init__(self, trainer: Trainer, display: Callable[[Progress], None] | None) -> None:
+    def __init__(self, trainer: Trainer, display: Callable[[TrainingProgress], None] | None) -> None:
         super().__init__()
         self._trainer, self._display = trainer, display
         self._start = time.monotonic()

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from agents.core.base import Search
-from agents.ppo.trainer import Progress as TrainingProgress
+from agents.ppo.progress import TrainingProgress
 
 EVERY = 30.0
 """Seconds between lines of progress where the console is no terminal."""

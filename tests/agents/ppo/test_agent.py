@@ -8,10 +8,9 @@ import torch
 from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.core.base import Budget
-from agents.core.config import Config, EnvConfig
+from agents.core.config import Config, EncoderConfig, EnvConfig
 from agents.ppo.agent import PPOAgent, acting_env
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_checkpoint, save_checkpoint
-from agents.ppo.encoder import EncoderConfig
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from envs.graph_rewrite.observation import feature_sizes

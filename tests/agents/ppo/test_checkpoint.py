@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agents.core.config import EnvConfig
+from agents.core.config import EncoderConfig, EnvConfig
 from agents.ppo.checkpoint import (
     CheckpointError,
     PolicyDescription,
@@ -16,7 +16,6 @@ from agents.ppo.checkpoint import (
     load_optimizer,
     save_checkpoint,
 )
-from agents.ppo.encoder import EncoderConfig
 
 
 @pytest.fixture

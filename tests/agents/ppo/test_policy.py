@@ -8,10 +8,9 @@ import pytest
 import torch
 from stable_baselines3.common.utils import ConstantSchedule
 
-from agents.core.config import Config
+from agents.core.config import Config, EncoderConfig
 from agents.ppo.agent import acting_env, restore_policy
 from agents.ppo.checkpoint import load_checkpoint, save_checkpoint
-from agents.ppo.encoder import EncoderConfig
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import PolicyDescription, policy_arguments
 from envs import GraphRewriteEnv

@@ -128,7 +128,7 @@ def test_fork_and_restore(make_egraph_env: MakeEGraphEnv) -> None:
 
 
 def test_maskable_ppo_learns_on_it(make_egraph_env: MakeEGraphEnv) -> None:
-    from agents.ppo.encoder import EncoderConfig
+    from agents.core.config import EncoderConfig
     from agents.ppo.policy import CandidatePolicy
     from envs.vocabulary import operator_vocabulary, rule_vocabulary
 
