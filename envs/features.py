@@ -16,7 +16,9 @@ import onnx
 from numpy.typing import NDArray
 
 from envs.vocabulary import CANDIDATE, operator_index
-from graph_rewrite.ir.graph import Graph, Node, TensorType, edit_of
+from graph_rewrite.ir.graph import Graph, edit_of
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.rewriting.replacement import ReplacementNode
 
 NODE_FEATURES = (

@@ -7,7 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graph_rewrite.ir.graph import Graph, Node, TensorType
+    from graph_rewrite.ir.graph import Graph
+    from graph_rewrite.ir.node import Node
+    from graph_rewrite.ir.tensor_type import TensorType
     from graph_rewrite.onnx_files.loading import ModelLoadError, load
     from graph_rewrite.onnx_files.saving import save
     from graph_rewrite.rewriting.candidates import Candidate, Site

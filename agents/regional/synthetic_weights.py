@@ -11,7 +11,9 @@ import numpy as np
 from onnx import helper
 
 from graph_rewrite.ir.constants import EAGER_SIZE, Constant
-from graph_rewrite.ir.graph import Graph, TensorType, digest
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.hashing import digest
+from graph_rewrite.ir.tensor_type import TensorType
 
 LARGEST = 1 << 24
 """Elements above which a weight stays what it is where that needs no computing."""

@@ -11,8 +11,11 @@ from collections.abc import Mapping
 
 from graph_rewrite.egraph.core import ABSENT, EGraph
 from graph_rewrite.egraph.operators import Operator
+from graph_rewrite.ir.attributes import operator_signature
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import Graph, Node, TensorType, consumers_of, operator_signature
+from graph_rewrite.ir.graph import Graph, consumers_of
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.normalise import is_repeatable
 
 Choice = Mapping[int, int]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from graph_rewrite.egraph.operators import CONSTANT, Operator, OperatorTable
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import TensorType
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.rewriting.replacement import ReplacementBuilder
 
 if TYPE_CHECKING:

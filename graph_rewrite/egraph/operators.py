@@ -8,7 +8,7 @@ from typing import Literal
 
 import onnx
 
-from graph_rewrite.ir.graph import AttrValue
+from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.rewriting.patterns import COMMUTATIVE
 
 Kind = Literal["operator", "constant", "input", "output"]

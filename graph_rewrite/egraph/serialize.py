@@ -16,8 +16,8 @@ from typing import Any
 from graph_rewrite.egraph.core import EGraph
 from graph_rewrite.egraph.costs import NodeCost, cost_of, unit_cost
 from graph_rewrite.egraph.extract import CostedEGraph
+from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import AttrValue, RawAttr
 from graph_rewrite.system.atomic_files import replace_file
 
 

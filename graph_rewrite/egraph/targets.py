@@ -16,8 +16,8 @@ from graph_rewrite.egraph.core import ABSENT, EGraph
 from graph_rewrite.egraph.operators import Operator
 from graph_rewrite.egraph.view import Ambiguous, EMatch, Found, GraphView
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import TensorType
-from graph_rewrite.operators.inference import TypeInferenceError
+from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.rewriting.patterns import Pattern
 from graph_rewrite.rewriting.replacement import Ref, Replacement
 from graph_rewrite.rewriting.rule import Refusal, Rule

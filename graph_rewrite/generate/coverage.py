@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph_rewrite.ir.editor import GraphEditor
-from graph_rewrite.ir.graph import Graph, Node, digest
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.hashing import digest
+from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.normalise import normalise
 from graph_rewrite.rewriting.patterns import COMMUTATIVE
 from graph_rewrite.rewriting.replacement import Ref

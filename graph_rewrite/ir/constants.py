@@ -7,18 +7,17 @@ are computed when a graph is measured or saved, and kept while anything refers t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir
 from onnx_ir.serde import TensorProtoTensor
 
-if TYPE_CHECKING:
-    from graph_rewrite.ir.graph import TensorType
+from graph_rewrite.ir.tensor_type import TensorType
 
 EAGER_SIZE = 4096
 """Expressions up to this many elements are evaluated at once, so that equal contents get equal digests."""
@@ -26,7 +25,11 @@ EAGER_SIZE = 4096
 
 @dataclass(frozen=True, slots=True)
 class ConstantExpression:
-    """Output `index` of the `outputs` of an operator whose inputs are all constants."""
+    """Output `index` of the `outputs` of an operator whose inputs are all constants.
+
+    `evaluate` computes the elements of a constant that has this expression. Whoever builds the expression hands it in,
+    since constants know no operator's semantics.
+    """
 
     op: str
     domain: str
@@ -34,7 +37,8 @@ class ConstantExpression:
     inputs: tuple[Constant | None, ...]
     index: int
     opset: int
-    outputs: int = 1
+    outputs: int
+    evaluate: Callable[[Constant], np.ndarray[Any, Any]]
 
 
 class Constant:
@@ -75,9 +79,9 @@ class Constant:
             if self.is_small:
                 self._array = array
             return array
-        from graph_rewrite.operators.folding import evaluate_constant
-
-        self._array = evaluate_constant(self)
+        if self.expression is None:
+            raise ValueError(f"{self!r} has no elements and no expression that gives them")
+        self._array = self.expression.evaluate(self)
         return self._array
 
     @property
@@ -90,8 +94,6 @@ class Constant:
 
 def from_array(array: np.ndarray[Any, Any]) -> Constant:
     """A constant that holds `array`."""
-    from graph_rewrite.ir.graph import TensorType
-
     array = np.asarray(array)
     type = TensorType(int(onnx_ir.DataType.from_numpy(array.dtype)), tuple(array.shape))
     return Constant(type, _content_digest(type, array), array=array)
@@ -105,8 +107,6 @@ def from_ints(values: tuple[int, ...]) -> Constant:
 
 def from_tensor(tensor: onnx_ir.TensorProtocol) -> Constant:
     """A constant backed by a tensor of a model file; large tensors stay where they are."""
-    from graph_rewrite.ir.graph import TensorType
-
     shape = tuple(int(dim) for dim in tensor.shape)  # type: ignore[arg-type]
     type = TensorType(int(tensor.dtype), shape)
     return Constant(type, None, tensor=tensor)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import AttrValue, Graph, GraphDelta, Node, TensorType, topological_ranks
+from graph_rewrite.ir.graph import Graph, GraphDelta
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.ordering import topological_ranks
+from graph_rewrite.ir.tensor_type import TensorType
 
 
 class GraphEditor:

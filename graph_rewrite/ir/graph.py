@@ -7,144 +7,17 @@ A graph is immutable by convention: `GraphEditor` makes a new one out of it in t
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import numpy as np
 import onnx
 
-from graph_rewrite.ir.attribute_defaults import is_default
+from graph_rewrite.ir.attributes import operator_signature
 from graph_rewrite.ir.constants import Constant
-
-AttrValue = Any  # int, float, str, bytes, tuple of int, float or str, Constant, or RawAttr
-
-
-class TensorType(NamedTuple):
-    """Element type (`onnx.TensorProto.DataType`) and static shape of a value. A tuple, as it is part of the keys of
-    most memos."""
-
-    dtype: int
-    shape: tuple[int, ...]
-
-    @property
-    def rank(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        size = 1
-        for dim in self.shape:
-            size *= dim
-        return size
-
-    def __str__(self) -> str:
-        return _type_text(self.dtype, self.shape)
-
-
-@cache
-def _type_text(dtype: int, shape: tuple[int, ...]) -> str:
-    return f"{onnx.TensorProto.DataType.Name(dtype).lower()}[{','.join(map(str, shape))}]"
-
-
-@dataclass(frozen=True, slots=True)
-class RawAttr:
-    """An attribute kept bit by bit: subgraphs, sparse tensors, references, type protos."""
-
-    data: bytes
-
-    def proto(self) -> onnx.AttributeProto:
-        parsed: onnx.AttributeProto = onnx.AttributeProto.FromString(self.data)
-        return parsed
-
-
-def digest(*parts: object) -> str:
-    """A stable 128-bit hexadecimal digest of strings and other values with a faithful `repr`."""
-    return text_digest([part if isinstance(part, str) else repr(part) for part in parts])
-
-
-def text_digest(texts: Iterable[str]) -> str:
-    """`digest` of strings alone."""
-    return hashlib.blake2b(("\x1f".join(texts) + "\x1f").encode(), digest_size=16).hexdigest()
-
-
-def _attr_token(value: AttrValue) -> str:
-    if isinstance(value, Constant):
-        return f"tensor:{value.digest}"
-    if isinstance(value, RawAttr):
-        return f"raw:{hashlib.blake2b(value.data, digest_size=16).hexdigest()}"
-    return f"{type(value).__name__}:{value!r}"
-
-
-class Node:
-    """One operator application. `proto` is the node as loaded (kept for what we don't model), `opaque` forbids rules.
-
-    `captures` are names that subgraphs of an opaque node read from outside; the values they stand for are the last
-    of its `inputs`, so that order, cycles and consumers take them into account.
-    """
-
-    __slots__ = ("attrs", "captures", "domain", "id", "inputs", "op", "opaque", "outputs", "proto", "signature")
-
-    def __init__(
-        self,
-        id: int,
-        op: str,
-        inputs: Sequence[int | None],
-        outputs: Sequence[int],
-        attrs: Mapping[str, AttrValue] | None = None,
-        domain: str = "",
-        proto: onnx.NodeProto | None = None,
-        opaque: bool = False,
-        signature: str | None = None,
-        captures: Sequence[str] = (),
-    ) -> None:
-        self.id, self.op, self.domain = id, op, domain
-        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        self.attrs: Mapping[str, AttrValue] = dict(attrs or {})
-        self.proto, self.opaque, self.captures = proto, opaque, tuple(captures)
-        self.signature = signature or operator_signature(op, domain, self.attrs)
-
-    def with_inputs(self, inputs: Sequence[int | None]) -> Node:
-        return Node(
-            self.id, self.op, inputs, self.outputs, self.attrs, self.domain, self.proto, self.opaque, self.signature,
-            self.captures,
-        )  # fmt: skip
-
-    def __repr__(self) -> str:
-        return f"Node({self.id}: {self.op}{list(self.inputs)} -> {list(self.outputs)})"
-
-
-def application_hash(signature: str, outputs: int, inputs: Iterable[str]) -> str:
-    """Digest of an operator applied to inputs with these digests; output `i` then has the digest `<digest>:<i>`."""
-    return hashlib.blake2b("|".join((signature, str(outputs), *inputs)).encode(), digest_size=16).hexdigest()
-
-
-def operator_signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
-    """Digest of operator and attributes, without inputs and outputs. A default that is spelled out changes nothing."""
-    # Not floats: 0.0 and -0.0 are equal, and so are 1 and 1.0.
-    if not all(map(_is_plain, attrs.values())):
-        return _signature(op, domain, attrs)
-    key = (op, domain, *attrs.items())
-    known = _SIGNATURES.get(key)
-    if known is None:
-        known = _SIGNATURES[key] = _signature(op, domain, attrs)
-    return known
-
-
-def _signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
-    told = sorted(name for name, value in attrs.items() if not is_default(op, domain, name, value))
-    return digest(op, domain, *(f"{name}={_attr_token(attrs[name])}" for name in told))
-
-
-def _is_plain(value: AttrValue) -> bool:
-    kind = type(value)
-    return kind is int or kind is str or (kind is tuple and all(type(item) is int for item in value))
-
-
-_SIGNATURES: dict[tuple[object, ...], str] = {}
+from graph_rewrite.ir.hashing import application_hash, digest
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +172,7 @@ class Graph:
 
     def with_disabled_optimizers(self, names: Iterable[str]) -> Graph:
         """The same graph with another set of refused runtime optimisers."""
-        from graph_rewrite.ir.editor import GraphEditor
-
-        editor = GraphEditor(self)
-        editor.disabled_optimizers = frozenset(names)
-        graph, _ = editor.finish()
-        return graph
+        return replace(self, disabled_optimizers=frozenset(names), memo={})
 
 
 def edit_of(graph: Graph) -> tuple[Graph, GraphDelta] | None:
@@ -321,36 +189,3 @@ def consumers_of(nodes: Iterable[Node]) -> dict[int, tuple[int, ...]]:
             if value is not None:
                 found.setdefault(value, []).append(node.id)
     return {value: tuple(readers) for value, readers in found.items()}
-
-
-def topological_ranks(graph: Graph) -> dict[int, float]:
-    """Ranks 0, 1, 2, ... by Kahn's algorithm, smallest id first among the ready nodes.
-
-    Raises:
-        ValueError: when the graph has a cycle.
-    """
-    import heapq
-
-    missing: dict[int, int] = {}
-    for node in graph.nodes.values():
-        missing[node.id] = len({graph.producer[v] for v in node.inputs if v in graph.producer})
-    ready = [node_id for node_id, count in missing.items() if count == 0]
-    heapq.heapify(ready)
-    ranks: dict[int, float] = {}
-    while ready:
-        node_id = heapq.heappop(ready)
-        ranks[node_id] = float(len(ranks))
-        successors = {c for value in graph.nodes[node_id].outputs for c in graph.consumers.get(value, ())}
-        for consumer in successors:
-            missing[consumer] -= 1
-            if missing[consumer] == 0:
-                heapq.heappush(ready, consumer)
-    if len(ranks) != len(graph.nodes):
-        stuck = sorted(set(graph.nodes) - set(ranks))[:5]
-        raise ValueError(f"the graph has a cycle through nodes {[graph.nodes[n].op for n in stuck]}")
-    return ranks
-
-
-def float32(value: float) -> float:
-    """The nearest float32, as a Python float: ONNX stores float attributes so."""
-    return float(np.float32(value))

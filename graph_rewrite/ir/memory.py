@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import onnx_ir
 
 from graph_rewrite.ir.constants import Constant, nbytes
-from graph_rewrite.ir.graph import Graph, TensorType
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.tensor_type import TensorType
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import AttrValue, Graph, Node, RawAttr, TensorType
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.latency import Measurable, OperatorSpec
 from graph_rewrite.latency.operator_spec import ValueType
 

@@ -11,10 +11,14 @@ import onnx
 import onnx.parser
 from onnx import helper, numpy_helper
 
+from graph_rewrite.ir.attributes import AttrValue, float32, operator_signature
 from graph_rewrite.ir.constants import Constant, from_array
-from graph_rewrite.ir.graph import AttrValue, Graph, Node, TensorType, consumers_of, float32, operator_signature
+from graph_rewrite.ir.graph import Graph, consumers_of
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import load
-from graph_rewrite.operators.inference import TypeInferenceError, infer
+from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.standard_types import TypeInferenceError
 
 Array = np.ndarray[Any, Any]
 OPSET = 23

@@ -14,11 +14,17 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto
 
+from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant, from_tensor
-from graph_rewrite.ir.graph import AttrValue, Graph, Node, RawAttr, TensorType, consumers_of, digest, topological_ranks
+from graph_rewrite.ir.graph import Graph, consumers_of
+from graph_rewrite.ir.hashing import digest
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.ordering import topological_ranks
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensor, inline_nested, is_external
 from graph_rewrite.onnx_files.subgraphs import captured_names, opaque_signature
-from graph_rewrite.operators.inference import TypeInferenceError, infer
+from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.standard_types import TypeInferenceError
 
 __all__ = ["ModelLoadError", "infer_types", "load", "static_type"]
 

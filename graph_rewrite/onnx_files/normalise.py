@@ -12,11 +12,14 @@ import onnx
 
 from graph_rewrite.ir.constants import Constant, from_array, nbytes
 from graph_rewrite.ir.editor import GraphEditor
-from graph_rewrite.ir.graph import Graph, Node, TensorType
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.opset import ConversionError, convert_opset
 from graph_rewrite.operators import contrib, nchwc
 from graph_rewrite.operators.folding import fold
-from graph_rewrite.operators.inference import TypeInferenceError, infer
+from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.standard_types import TypeInferenceError
 
 INTERNAL_OPSET = 23
 """The first with `Attention`. Models in a newer one stay there."""

@@ -18,10 +18,12 @@ from onnx import version_converter
 
 from graph_rewrite.ir.constants import from_tensor, tensor_proto
 from graph_rewrite.ir.editor import GraphEditor
-from graph_rewrite.ir.graph import Graph, Node
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.loading import attribute_value
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
-from graph_rewrite.operators.inference import TypeInferenceError, infer, make_node
+from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.standard_types import TypeInferenceError, make_node
 
 _SHOWN = 256
 """Constants up to this many elements are shown to the converter: shapes, axes, scales."""

@@ -13,10 +13,12 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from graph_rewrite.ir.constants import Constant, chunks, nbytes, tensor_proto
-from graph_rewrite.ir.graph import Graph, Node, TensorType
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import static_type
 from graph_rewrite.onnx_files.subgraphs import inner_names
-from graph_rewrite.operators.inference import attribute_proto
+from graph_rewrite.operators.standard_types import attribute_proto
 from graph_rewrite.system.atomic_files import replace_file
 
 INLINE_TOTAL = 256 << 20

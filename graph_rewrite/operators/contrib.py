@@ -6,13 +6,24 @@ each with ONNX Runtime itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from graph_rewrite.ir.graph import AttrValue, TensorType
+from graph_rewrite.ir.attributes import AttrValue
+from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.functions import (
+    attention,
+    gelu,
+    gelu_by_tanh,
+    layer_norm,
+    merge_heads,
+    sigmoid,
+    split_heads,
+)
+from graph_rewrite.operators.standard_semantics import run_standard
+from graph_rewrite.operators.standard_types import TypeInferenceError, infer_standard
 
 DOMAIN = "com.microsoft"
 Array = np.ndarray[Any, Any]
@@ -23,8 +34,6 @@ def infer(
     op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None], outputs: int
 ) -> tuple[TensorType | None, ...]:
     """Output types of a contrib operator; None where they are not known."""
-    from graph_rewrite.operators.inference import TypeInferenceError
-
     rule = _TYPES.get(op)
     if rule is None or not inputs or inputs[0] is None:
         return (None,) * outputs
@@ -60,7 +69,7 @@ def _same_as_first(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
 
 def _skip_layer_norm_types(attrs: Attrs, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
     total = types[0]
-    statistic = type(total)(total.dtype, (*total.shape[:-1], 1))
+    statistic = TensorType(total.dtype, (*total.shape[:-1], 1))
     return (total, statistic, statistic, total)
 
 
@@ -79,12 +88,10 @@ def _fused_matmul_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
         raise ValueError("transposed batches are not modelled")
     a = _swapped(types[0].shape) if attrs.get("transA", 0) else types[0].shape
     b = _swapped(types[1].shape) if attrs.get("transB", 0) else types[1].shape
-    return type(types[0])(types[0].dtype, _matmul_shape(a, b))
+    return TensorType(types[0].dtype, _matmul_shape(a, b))
 
 
 def _fused_conv_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
-    from graph_rewrite.operators.inference import infer as infer_standard
-
     plain = {k: v for k, v in attrs.items() if k not in ("activation", "activation_params")}
     found = infer_standard("Conv", "", plain, [(t, None) for t in types[:2]], 1, 22)[0]
     if found is None:
@@ -98,46 +105,24 @@ def _mha_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
         raise ValueError("query, key and value must have rank 3")
     if query.shape[2] % attrs["num_heads"]:
         raise ValueError(f"hidden size {query.shape[2]} is not a multiple of {attrs['num_heads']} heads")
-    return type(query)(query.dtype, (*query.shape[:2], types[2].shape[2]))
-
-
-def erf(x: Array) -> Array:
-    """The error function, element by element."""
-    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
-
-
-def sigmoid(x: Array) -> Array:
-    """The logistic function; does not overflow."""
-    result: Array = 0.5 * (1.0 + np.tanh(0.5 * x))
-    return result
+    return TensorType(query.dtype, (*query.shape[:2], types[2].shape[2]))
 
 
 def _gelu(attrs: Attrs, x: Array) -> Array:
-    result: Array = x * 0.5 * (1.0 + erf(x / math.sqrt(2.0)))
-    return result
+    return gelu(x)
 
 
 def _bias_gelu(attrs: Attrs, x: Array, bias: Array) -> Array:
-    return _gelu(attrs, x + bias)
+    return gelu(x + bias)
 
 
 def _fast_gelu(attrs: Attrs, x: Array, bias: Array | None = None) -> Array:
-    x = x if bias is None else x + bias
-    result: Array = 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
-    return result
+    return gelu_by_tanh(x if bias is None else x + bias)
 
 
 def _quick_gelu(attrs: Attrs, x: Array) -> Array:
     result: Array = x * sigmoid(attrs.get("alpha", 1.702) * x)
     return result
-
-
-def layer_norm(x: Array, scale: Array, bias: Array | None, epsilon: float, axis: int = -1) -> Array:
-    """LayerNormalization over the axes from `axis` on."""
-    axes = tuple(range(axis % x.ndim, x.ndim))
-    centred = x - x.mean(axis=axes, keepdims=True)
-    result: Array = centred / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + epsilon) * scale
-    return result if bias is None else result + bias
 
 
 def _skip_layer_norm(
@@ -167,53 +152,11 @@ _ACTIVATIONS: dict[str, Callable[..., Array]] = {
 
 
 def _fused_conv(attrs: Attrs, x: Array, w: Array, b: Array | None = None, z: Array | None = None) -> Array:
-    from graph_rewrite.operators.evaluation import run_operator
-
     plain = {k: v for k, v in attrs.items() if k not in ("activation", "activation_params")}
-    result = run_operator("Conv", "", plain, [x, w, b], 22)[0]
+    result = run_standard("Conv", "", plain, [x, w, b], 22)[0]
     result = result if z is None else result + z
     activation = attrs.get("activation", "")
     return _ACTIVATIONS[activation](result, *attrs.get("activation_params", ())) if activation else result
-
-
-def split_heads(x: Array, heads: int) -> Array:
-    """[batch, length, hidden] -> [batch, heads, length, hidden / heads]."""
-    batch, length, hidden = x.shape
-    return x.reshape(batch, length, heads, hidden // heads).transpose(0, 2, 1, 3)
-
-
-def merge_heads(x: Array) -> Array:
-    """[batch, heads, length, size] -> [batch, length, heads * size]."""
-    batch, heads, length, size = x.shape
-    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
-
-
-def softmax(x: Array, axis: int = -1) -> Array:
-    """Softmax along one axis."""
-    if not x.size:
-        return x
-    weights = np.exp(x - x.max(axis=axis, keepdims=True))
-    result: Array = weights / weights.sum(axis=axis, keepdims=True)
-    return result
-
-
-def attention(
-    query: Array, key: Array, value: Array, bias: Array | None, scale: float | None, causal: bool, softcap: float = 0.0
-) -> Array:
-    """softmax(scale * query key^T + bias) value over [batch, heads, length, size]; `scale` is 1/sqrt(size) by default.
-
-    With `causal`, query i sees keys 0 to i. A query that sees no key at all gives zeros, as ONNX's `Attention` has it.
-    """
-    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = query @ np.swapaxes(key, -1, -2) * scale
-    scores = np.tanh(scores / softcap) * softcap if softcap else scores
-    scores = scores if bias is None else scores + bias
-    if causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
-    blind = np.isneginf(scores).all(axis=-1, keepdims=True)
-    weights = np.where(blind, 0.0, softmax(np.where(blind, 0.0, scores)))
-    result: Array = (weights @ value).astype(query.dtype)
-    return result
 
 
 def _multi_head_attention(

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import TensorProto
-from onnx.reference import ReferenceEvaluator
 
-from graph_rewrite.ir.graph import AttrValue, Graph
+from graph_rewrite.ir.attributes import AttrValue
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators import contrib, nchwc
-from graph_rewrite.operators.inference import make_node
+from graph_rewrite.operators.standard_semantics import run_standard
 
 Array = np.ndarray[Any, Any]
-_EVALUATORS: dict[tuple[Any, ...], ReferenceEvaluator] = {}
 
 
 def run_operator(
@@ -32,16 +28,7 @@ def run_operator(
         return contrib.run(op, attrs, inputs)
     if domain == nchwc.DOMAIN:
         return nchwc.run(op, attrs, inputs)
-    direct: Any = _DIRECT.get(op) if op != "Softmax" or opset >= 13 else _softmax_of_rows
-    if direct is not None and _is_direct(op, inputs, outputs, opset):
-        return [np.asarray(direct(attrs, *inputs))]
-    node = make_node(op, domain, attrs, [None if a is None else f"i{k}" for k, a in enumerate(inputs)], outputs)
-    key = (node.SerializeToString(), opset)
-    evaluator = _EVALUATORS.get(key)
-    if evaluator is None:
-        evaluator = _EVALUATORS[key] = ReferenceEvaluator(_as_model(node, opset))
-    feeds = {f"i{k}": array for k, array in enumerate(inputs) if array is not None}
-    return [np.asarray(array) for array in evaluator.run(None, feeds)]
+    return run_standard(op, domain, attrs, inputs, opset, outputs)
 
 
 def run_graph(graph: Graph, feeds: Mapping[str, Array], float64: bool = True) -> list[Array]:
@@ -86,13 +73,6 @@ def run_values(
     return values
 
 
-def _as_model(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:
-    untyped = [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(node.input) if name]
-    outputs = [onnx.ValueInfoProto(name=name) for name in node.output]
-    graph = onnx.helper.make_graph([node], "operator", untyped, outputs)
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
-
-
 def widen(array: Array, float64: bool = True) -> Array:
     """With `float64` an array of narrower floating-point numbers in double, else the array itself."""
     return array.astype(np.float64) if float64 and array.dtype in (np.float16, np.float32) else array
@@ -102,119 +82,3 @@ def _widen_attrs(op: str, attrs: Mapping[str, AttrValue]) -> Mapping[str, AttrVa
     if op == "Cast" and attrs.get("to") in (TensorProto.FLOAT, TensorProto.FLOAT16):
         return {**attrs, "to": TensorProto.DOUBLE}
     return attrs
-
-
-def _reshape(attrs: Mapping[str, AttrValue], data: Array, shape: Array) -> Array:
-    target = [int(dim) for dim in shape]
-    if not attrs.get("allowzero", 0):
-        target = [data.shape[i] if dim == 0 else dim for i, dim in enumerate(target)]
-    return data.reshape(target)
-
-
-def _is_direct(op: str, inputs: Sequence[Array | None], outputs: int, opset: int) -> bool:
-    """Whether the shortcut in `_DIRECT` covers this use of the operator."""
-    if op == "Attention":
-        return outputs == 1 and len(inputs) <= 4 and opset < 25  # no cache; opset 25 has windows
-    if op == "MaxPool":
-        return outputs == 1 and inputs[0] is not None and inputs[0].dtype.kind in "fiu"
-    return outputs == 1
-
-
-def _gelu(attrs: Mapping[str, AttrValue], x: Array) -> Array:
-    return contrib.run("FastGelu" if attrs.get("approximate") == "tanh" else "Gelu", {}, [x])[0]
-
-
-def _softmax_of_rows(attrs: Mapping[str, AttrValue], x: Array) -> Array:
-    """Softmax before opset 13, over all axes from `axis` on together; the reference evaluator has the new one alone."""
-    rows = x.reshape(math.prod(x.shape[: attrs.get("axis", 1) % x.ndim]), -1)
-    return contrib.softmax(rows).reshape(x.shape)
-
-
-def _max_pool(attrs: Mapping[str, AttrValue], x: Array) -> Array:
-    """MaxPool over any number of spatial axes; the reference evaluator fails on some of its attributes together."""
-    kernel, sizes = attrs["kernel_shape"], x.shape[2:]
-    rank, mode = len(kernel), attrs.get("auto_pad", "NOTSET")
-    strides, dilations = attrs.get("strides", (1,) * rank), attrs.get("dilations", (1,) * rank)
-    pads = attrs.get("pads", (0,) * (2 * rank)) if mode == "NOTSET" else (0,) * (2 * rank)
-    before, counts = list(pads[:rank]), []
-    for i, (size, k, stride, dilation) in enumerate(zip(sizes, kernel, strides, dilations, strict=True)):
-        span = (k - 1) * dilation + 1
-        if mode.startswith("SAME"):
-            counts.append(-(-size // stride))
-            total = max((counts[-1] - 1) * stride + span - size, 0)
-            before[i] = total // 2 if mode == "SAME_UPPER" else total - total // 2
-            continue
-        room = size + before[i] + pads[rank + i] - span
-        count = (-(-room // stride) if attrs.get("ceil_mode", 0) else room // stride) + 1
-        # A window must not start in the padding at the end.
-        counts.append(count - (attrs.get("ceil_mode", 0) and (count - 1) * stride >= size + before[i]))
-    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    reach = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(counts, strides, kernel, dilations, strict=True)]
-    room_after = [max(r - b - size, 0) for r, b, size in zip(reach, before, sizes, strict=True)]
-    padded = np.pad(x, [(0, 0), (0, 0), *zip(before, room_after, strict=True)], constant_values=least)
-    taps = []
-    for offset in itertools.product(*map(range, kernel)):
-        starts = [o * d for o, d in zip(offset, dilations, strict=True)]
-        steps = zip(starts, counts, strides, strict=True)
-        taps.append(padded[:, :, *(slice(start, start + (n - 1) * s + 1, s) for start, n, s in steps)])
-    result: Array = np.max(taps, axis=0)
-    return result
-
-
-def _layer_normalization(attrs: Mapping[str, AttrValue], x: Array, scale: Array, bias: Array | None = None) -> Array:
-    # `stash_type` only names the precision of the statistics; here everything has that of x, or better.
-    return contrib.layer_norm(x, scale, bias, attrs.get("epsilon", 1e-5), attrs.get("axis", -1))
-
-
-def _rms_normalization(attrs: Mapping[str, AttrValue], x: Array, scale: Array) -> Array:
-    axes = tuple(range(attrs.get("axis", -1) % x.ndim, x.ndim))
-    mean_square = np.mean(x * x, axis=axes, keepdims=True)
-    result: Array = x / np.sqrt(mean_square + attrs.get("epsilon", 1e-5)) * scale
-    return result
-
-
-def _attention(
-    attrs: Mapping[str, AttrValue], query: Array, key: Array, value: Array, mask: Array | None = None
-) -> Array:
-    """Without a cache; [batch, heads, length, size], or [batch, length, hidden] with the numbers of heads given."""
-    packed = query.ndim == 3
-    if packed:
-        query = contrib.split_heads(query, attrs["q_num_heads"])
-        key, value = (contrib.split_heads(x, attrs["kv_num_heads"]) for x in (key, value))
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = np.repeat(key, groups, axis=1), np.repeat(value, groups, axis=1)
-    if mask is not None and mask.dtype == np.bool_:
-        mask = np.where(mask, 0.0, -np.inf).astype(query.dtype)
-    if mask is not None and mask.shape[-1] < key.shape[2]:
-        missing = [(0, 0)] * (mask.ndim - 1) + [(0, key.shape[2] - mask.shape[-1])]
-        mask = np.pad(mask, missing, constant_values=-np.inf)
-    result = contrib.attention(
-        query, key, value, mask, attrs.get("scale"), bool(attrs.get("is_causal", 0)), attrs.get("softcap", 0.0)
-    )
-    return contrib.merge_heads(result) if packed else result
-
-
-# The reference evaluator takes about 100 us per call, and down-casts or loops over elements in some operators; these
-# are the ones that weights pass through, and those of transformers.
-_DIRECT: dict[str, Any] = {
-    "Transpose": lambda attrs, x: np.asarray(np.transpose(x, attrs.get("perm")), order="C"),
-    "Reshape": _reshape,
-    "Concat": lambda attrs, *xs: np.concatenate(xs, axis=attrs["axis"]),
-    "MatMul": lambda attrs, a, b: np.matmul(a, b),
-    "Mul": lambda attrs, a, b: a * b,
-    "Add": lambda attrs, a, b: a + b,
-    "Sub": lambda attrs, a, b: a - b,
-    "Identity": lambda attrs, x: x,
-    "MaxPool": _max_pool,
-    # The reference evaluator drops an axis where there is one spatial axis alone.
-    "GlobalMaxPool": lambda attrs, x: x.max(axis=tuple(range(2, x.ndim)), keepdims=True),
-    "Softsign": lambda attrs, x: x / (1 + np.abs(x)),
-    "Sigmoid": lambda attrs, x: contrib.sigmoid(x),
-    "Softmax": lambda attrs, x: contrib.softmax(x, attrs.get("axis", -1)),
-    "Erf": lambda attrs, x: contrib.erf(x),
-    "Gelu": _gelu,
-    "LayerNormalization": _layer_normalization,
-    "RMSNormalization": _rms_normalization,
-    "Attention": _attention,
-}

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from graph_rewrite.errors import InvalidRewriteError
+from graph_rewrite.ir.attributes import AttrValue, operator_signature
 from graph_rewrite.ir.constants import Constant, ConstantExpression, from_array, from_ints
-from graph_rewrite.ir.graph import AttrValue, TensorType, digest, operator_signature
+from graph_rewrite.ir.hashing import digest
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.evaluation import run_operator
 
 _KNOWN: weakref.WeakValueDictionary[tuple[str, tuple[int, ...]], Constant] = weakref.WeakValueDictionary()
@@ -42,7 +45,9 @@ def fold(
         key = _digest(signature, names, index, len(types), type, opset)
         known = _KNOWN.get((key, origins))
         if known is None:
-            expression = ConstantExpression(op, domain, dict(attrs), tuple(inputs), index, opset, len(types))
+            expression = ConstantExpression(
+                op, domain, dict(attrs), tuple(inputs), index, opset, len(types), evaluate_constant
+            )
             known = Constant(type, key, expression=expression)
             if known.is_small and all(constant is None or constant.is_small for constant in inputs):
                 known = from_array(evaluate_constant(known))
@@ -71,7 +76,7 @@ def evaluate_constant(constant: Constant) -> np.ndarray[Any, Any]:
     array = np.asarray(results[expression.index])
     wanted = constant.type
     if tuple(array.shape) != wanted.shape:
-        raise ValueError(f"{expression.op} over constants gave shape {array.shape}, expected {wanted.shape}")
+        raise InvalidRewriteError(f"{expression.op} over constants gave shape {array.shape}, expected {wanted.shape}")
     return array
 
 

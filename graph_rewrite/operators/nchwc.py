@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-if TYPE_CHECKING:
-    from graph_rewrite.ir.graph import AttrValue, TensorType
+from graph_rewrite.ir.attributes import AttrValue
+from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.standard_semantics import run_standard
+from graph_rewrite.operators.standard_types import TypeInferenceError, infer_standard
 
 DOMAIN = "com.microsoft.nchwc"
 ALIGNMENT = 4
@@ -80,8 +81,6 @@ def infer(
     Raises:
         TypeInferenceError: the operator refuses these inputs, or the CPU has no blocked layout.
     """
-    from graph_rewrite.operators.inference import TypeInferenceError
-
     if op not in _OPERATORS or not inputs or inputs[0] is None:
         return (None,) * outputs
     if not block_size():
@@ -103,12 +102,12 @@ def _type(op: str, attrs: Mapping[str, AttrValue], x: TensorType, inputs: Sequen
     if op == "ReorderInput":
         if channels % ALIGNMENT:
             raise ValueError(f"{channels} channels are no multiple of {ALIGNMENT}")
-        return type(x)(x.dtype, (x.shape[0], -(-channels // block) * block, *x.shape[2:]))
+        return TensorType(x.dtype, (x.shape[0], -(-channels // block) * block, *x.shape[2:]))
     if op == "ReorderOutput":
         kept = attrs.get("channels", 0)
         if channels % block or not channels - block < kept <= channels:
             raise ValueError(f"{kept} of {channels} channels in blocks of {block}")
-        return type(x)(x.dtype, (x.shape[0], kept, *x.shape[2:]))
+        return TensorType(x.dtype, (x.shape[0], kept, *x.shape[2:]))
     if channels % block and not (op == "Conv" and channels < block):
         raise ValueError(f"{channels} channels do not fill blocks of {block}")
     found = _plain_type(op, attrs, inputs)
@@ -118,8 +117,6 @@ def _type(op: str, attrs: Mapping[str, AttrValue], x: TensorType, inputs: Sequen
 
 
 def _plain_type(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None]) -> TensorType:
-    from graph_rewrite.operators.inference import infer as infer_standard
-
     plain = {name: value for name, value in attrs.items() if name not in _FUSED}
     entries = [None if t is None else (t, None) for t in (inputs[:2] if op == "Conv" else inputs[:1])]
     found = infer_standard(op, "", plain, entries, 1, OPSET)[0]
@@ -144,10 +141,9 @@ def run(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Array | None])
     Raises:
         NotImplementedError: for an operator that is not modelled.
     """
-    from graph_rewrite.operators.evaluation import run_operator
 
     def apply(op: str, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Array:
-        return run_operator(op, "", attrs, inputs, OPSET)[0]
+        return run_standard(op, "", attrs, inputs, OPSET)[0]
 
     return [np.asarray(expand(op, attrs, inputs, apply))]
 
@@ -235,8 +231,3 @@ def _activated(attrs: Mapping[str, AttrValue], x: Any, apply: Apply) -> Any:
 
 def _ints(*values: int) -> Array:
     return np.array(values, dtype=np.int64)
-
-
-def uses_blocks(model: onnx.ModelProto) -> bool:
-    """Whether a model has operators of the blocked layout."""
-    return any(node.domain == DOMAIN for node in model.graph.node)

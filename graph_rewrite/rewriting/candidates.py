@@ -7,8 +7,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 from graph_rewrite.ir.editor import GraphEditor
-from graph_rewrite.ir.graph import Graph, Node, digest, text_digest
-from graph_rewrite.operators.inference import TypeInferenceError
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.hashing import digest, text_digest
+from graph_rewrite.ir.node import Node
+from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.replacement import Ref, Replacement, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule

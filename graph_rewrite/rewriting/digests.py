@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from graph_rewrite.ir.graph import digest
+from graph_rewrite.ir.hashing import digest
 
 PACKAGE = "graph_rewrite.rules"
 Symbol = tuple[str, str]

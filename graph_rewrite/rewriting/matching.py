@@ -14,7 +14,8 @@ from typing import Any
 
 import onnx
 
-from graph_rewrite.ir.graph import Graph, Node
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.patterns import (
     AttrVar,
     Pattern,

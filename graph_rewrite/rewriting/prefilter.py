@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from graph_rewrite.ir.graph import Graph, Node
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.patterns import Const, Pattern, PatternNode, PatternOutput
 
 DEPTH = 2

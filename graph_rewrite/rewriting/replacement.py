@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from graph_rewrite.ir.attributes import AttrValue, float32, operator_signature
 from graph_rewrite.ir.constants import Constant, from_array, from_ints
-from graph_rewrite.ir.graph import AttrValue, TensorType, float32, operator_signature, text_digest
+from graph_rewrite.ir.hashing import text_digest
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.folding import fold
-from graph_rewrite.operators.inference import TypeInferenceError, infer
+from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.standard_types import TypeInferenceError
 
 
 @dataclass(slots=True, unsafe_hash=True)

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from graph_rewrite.ir.graph import Graph, GraphDelta, Node, edit_of
+from graph_rewrite.ir.graph import Graph, GraphDelta, edit_of
+from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.candidates import Candidate, Site, build_site, makes_cycle, site_name
 from graph_rewrite.rewriting.deployment_choices import deployment_choices
 from graph_rewrite.rewriting.listing import Candidates, Listing, listing_of

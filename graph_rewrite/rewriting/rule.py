@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from graph_rewrite.ir.graph import Graph, digest
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.hashing import digest
 from graph_rewrite.rewriting.patterns import Pattern, build_pattern
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import Any
 
 from onnx import TensorProto
 
+from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import AttrValue, Node, RawAttr
+from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.matching import Match, schema_default
 from graph_rewrite.rewriting.patterns import AttrVar, Maybe, Pattern, PatternNode, PatternOutput, PatternValue, Values

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import onnx
 
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import Graph, Node, TensorType, application_hash, consumers_of, digest
+from graph_rewrite.ir.graph import Graph, consumers_of
+from graph_rewrite.ir.hashing import application_hash, digest
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.latency.windows.thin import thin
 
 MARGIN = 3

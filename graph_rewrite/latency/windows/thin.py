@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from graph_rewrite.ir.constants import Constant, from_ints
-from graph_rewrite.ir.graph import Graph, TensorType, consumers_of
+from graph_rewrite.ir.graph import Graph, consumers_of
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.folding import fold
 
 TRAFFIC = 1 << 18

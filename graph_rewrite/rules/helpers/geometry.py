@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_rewrite.ir.graph import Node
+from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape
 from graph_rewrite.rules.helpers.operands import numpy_dtype

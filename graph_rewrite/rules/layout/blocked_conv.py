@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Node, float32
+from graph_rewrite.ir.attributes import float32
+from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import ALIGNMENT, block_size, blocked_filters
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape

@@ -13,7 +13,8 @@ from typing import Any
 
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph, Node
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import block_size
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Values

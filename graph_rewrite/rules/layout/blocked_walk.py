@@ -14,7 +14,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Node
+from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import DOMAIN
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder

@@ -15,7 +15,8 @@ from typing import Any
 
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph, digest
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.hashing import digest
 from graph_rewrite.rewriting.matching import Match
 from graph_rewrite.rewriting.patterns import (
     Pattern,

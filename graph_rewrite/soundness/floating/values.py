@@ -11,7 +11,8 @@ import numpy as np
 from onnx import helper
 
 from graph_rewrite.delivery.equivalence import index_ranges
-from graph_rewrite.ir.graph import Graph, TensorType
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.tensor_type import TensorType
 
 Array = np.ndarray[Any, Any]
 Reading = Literal["strict", "finite", "report"]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto, helper
 
-from graph_rewrite.ir.graph import TensorType, float32
+from graph_rewrite.ir.attributes import float32
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.rewriting.matching import schema_default
 from graph_rewrite.rewriting.patterns import AttrVar, Const, Maybe, MaybeConst, PatternNode, Scalar, Values, Var
 

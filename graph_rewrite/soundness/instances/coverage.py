@@ -8,7 +8,8 @@ from typing import Any
 
 import onnx
 
-from graph_rewrite.ir.graph import Graph, TensorType
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.tensor_type import TensorType
 
 _LISTED = 16
 """So many different values of an attribute are listed; of more, only their number."""

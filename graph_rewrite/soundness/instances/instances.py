@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.operators.inference import TypeInferenceError
+from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.patterns import build_pattern
 from graph_rewrite.rewriting.rewriter import Rewriter

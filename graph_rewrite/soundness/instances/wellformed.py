@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graph_rewrite.ir.graph import TensorType
+from graph_rewrite.ir.tensor_type import TensorType
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape | None]

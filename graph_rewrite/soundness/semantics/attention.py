@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.operators.contrib import merge_heads, split_heads
+from graph_rewrite.operators.functions import merge_heads, split_heads
 from graph_rewrite.soundness.domains.prime_field import Array, Unsupported
 from graph_rewrite.soundness.semantics.algebra import product
 from graph_rewrite.soundness.semantics.evaluation import Call

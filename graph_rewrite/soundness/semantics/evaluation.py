@@ -9,8 +9,10 @@ from fractions import Fraction
 import numpy as np
 from onnx import TensorProto, helper
 
+from graph_rewrite.ir.attributes import AttrValue, float32
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import AttrValue, Graph, TensorType, float32
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.evaluation import run_operator
 from graph_rewrite.soundness.domains.prime_field import Array, Domain, NeedsIntegers, Unsupported
 from graph_rewrite.soundness.domains.readings import HALF, SINGLE, Reading, root

@@ -468,7 +468,7 @@ class TestStandIns:
 
         graph = self.window()
         assert any(c.expression is not None and c.type.size > 4096 for c in graph.constants.values())
-        monkeypatch.setattr(fold, "evaluate_constant", lambda constant: pytest.fail("a weight was computed"))
+        monkeypatch.setattr(fold, "run_operator", lambda *args: pytest.fail("a weight was computed"))
         for value, constant in with_stand_ins(graph).constants.items():
             assert constant.type == graph.constants[value].type
             if constant.type.size > 4096:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graph_rewrite.ir.graph import operator_signature
+from graph_rewrite.ir.attributes import operator_signature
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.rewriting.rewriter import Rewriter
 from graph_rewrite.rules import find_rule

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from graph_rewrite import Graph, Rewriter, load
 from graph_rewrite.ir.editor import GraphEditor
-from graph_rewrite.ir.graph import TensorType, topological_ranks
+from graph_rewrite.ir.ordering import topological_ranks
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.saving import to_proto
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.sample_models import parsed, weights

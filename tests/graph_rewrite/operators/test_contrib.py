@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import TensorType
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators import contrib
 from graph_rewrite.operators.evaluation import run_graph
-from graph_rewrite.operators.inference import TypeInferenceError
+from graph_rewrite.operators.standard_types import TypeInferenceError
 from tests.graph_rewrite.rules.checking import model, random_feeds, run_onnxruntime
 
 X = "float[2,5,8]"

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto
 
 from graph_rewrite.ir.constants import EAGER_SIZE, Constant, chunks, from_array, nbytes, tensor_proto
-from graph_rewrite.ir.graph import TensorType
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.folding import evaluate_constant, fold
 
 OPSET = 23

@@ -9,10 +9,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from graph_rewrite.ir.attributes import RawAttr
 from graph_rewrite.ir.constants import Constant, from_array
-from graph_rewrite.ir.graph import RawAttr, TensorType
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import attribute_value, static_type
-from graph_rewrite.operators.inference import TypeInferenceError, attribute_proto, infer, make_node
+from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.standard_types import TypeInferenceError, attribute_proto, make_node
 
 FLOAT = TensorProto.FLOAT
 

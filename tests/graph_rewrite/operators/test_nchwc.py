@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import TensorType
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.operators import nchwc
 from graph_rewrite.operators.evaluation import run_graph, run_operator
-from graph_rewrite.operators.inference import TypeInferenceError
+from graph_rewrite.operators.standard_types import TypeInferenceError
 from tests.graph_rewrite.rules.checking import random_feeds, run_onnxruntime, weights
 
 BLOCK = nchwc.block_size()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_rewrite import Graph, Rewriter, Rule, load
-from graph_rewrite.ir.graph import Node
+from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.normalise import normalise
 from graph_rewrite.rewriting.patterns import Const, Values, build_pattern
 from graph_rewrite.rewriting.prefilter import PatternIndex

@@ -8,7 +8,7 @@ import pytest
 from graph_rewrite import Refusal, Rule, TensorType
 from graph_rewrite.onnx_files.assembly import Assembly, model
 from graph_rewrite.operators.evaluation import run_graph
-from graph_rewrite.operators.inference import TypeInferenceError
+from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.rewriting.patterns import Const, Values
 from graph_rewrite.rules import find_rule, registered_rules
 from graph_rewrite.soundness.instances import instances as module

@@ -1,0 +1,47 @@
+"""Nodes: applications of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from graph_rewrite.ir.attributes import AttrValue, operator_signature
+
+
+class Node:
+    """One operator application. `proto` is the node as loaded (kept for what we don't model), `opaque` forbids rules.
+
+    `captures` are names that subgraphs of an opaque node read from outside; the values they stand for are the last
+    of its `inputs`, so that order, cycles and consumers take them into account.
+    """
+
+    __slots__ = ("attrs", "captures", "domain", "id", "inputs", "op", "opaque", "outputs", "proto", "signature")
+
+    def __init__(
+        self,
+        id: int,
+        op: str,
+        inputs: Sequence[int | None],
+        outputs: Sequence[int],
+        attrs: Mapping[str, AttrValue] | None = None,
+        domain: str = "",
+        proto: onnx.NodeProto | None = None,
+        opaque: bool = False,
+        signature: str | None = None,
+        captures: Sequence[str] = (),
+    ) -> None:
+        self.id, self.op, self.domain = id, op, domain
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.attrs: Mapping[str, AttrValue] = dict(attrs or {})
+        self.proto, self.opaque, self.captures = proto, opaque, tuple(captures)
+        self.signature = signature or operator_signature(op, domain, self.attrs)
+
+    def with_inputs(self, inputs: Sequence[int | None]) -> Node:
+        return Node(
+            self.id, self.op, inputs, self.outputs, self.attrs, self.domain, self.proto, self.opaque, self.signature,
+            self.captures,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"Node({self.id}: {self.op}{list(self.inputs)} -> {list(self.outputs)})"
