@@ -27,8 +27,8 @@ from rich.table import Table
 from graph_rewrite.latency import OPTIMIZERS, Deployment, Effort
 from graph_rewrite.latency.windows.cut import Cut, NotCuttable, cuts
 from graph_rewrite.latency.windows.window_meter import Difference, RegionalMeter
-from graph_rewrite.rewriting.rewriter import Rewriter
 from graph_rewrite.rules import rule_set
+from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.task.models import Model, open_model
 from graph_rewrite.task.problem import ort_meter
 

@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from graph_rewrite.ir.tensor_type import TensorType
     from graph_rewrite.onnx_files.loading import ModelLoadError, load
     from graph_rewrite.onnx_files.saving import save
-    from graph_rewrite.rewriting.candidates import Candidate, Site
-    from graph_rewrite.rewriting.rewriter import Rewriter
+    from graph_rewrite.rewriting.candidates import Candidate
     from graph_rewrite.rewriting.rule import Refusal, Rule
+    from graph_rewrite.rewriting.sites import Site
     from graph_rewrite.rules import all_rules
+    from graph_rewrite.rules.rewriter import Rewriter
 
 _HOMES = {
-    "Candidate": "rewriting.candidates", "Site": "rewriting.candidates", "Graph": "ir.graph", "Node": "ir.graph",
+    "Candidate": "rewriting.candidates", "Site": "rewriting.sites", "Graph": "ir.graph", "Node": "ir.graph",
     "TensorType": "ir.graph",
     "ModelLoadError": "onnx_files.loading", "load": "onnx_files.loading", "save": "onnx_files.saving",
-    "Rewriter": "rewriting.rewriter",
+    "Rewriter": "rules.rewriter",
     "Refusal": "rewriting.rule", "Rule": "rewriting.rule", "all_rules": "rules",
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import yaml
 
 from agents.core.paths import configs
-from graph_rewrite.rewriting.rewriter import Granularity
+from graph_rewrite.rewriting.enumerator import Granularity
 
 
 @dataclass(frozen=True, slots=True)

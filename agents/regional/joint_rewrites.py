@@ -9,8 +9,9 @@ from agents.core.base import Action, Search, Visit, action_of
 from agents.regional.gains import Effects
 from agents.regional.sites import MOST_SITES, Step, take
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.rewriting.candidates import Candidate, Site
+from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.rewriting.sites import Site
 
 WORST = -0.5
 """Share of its window's time that a rule may lose by itself to be tried everywhere: what it costs may cancel."""

@@ -16,7 +16,7 @@ from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows.cut import Cut, shape_key
 from graph_rewrite.latency.windows.thin import thin
 from graph_rewrite.latency.windows.window_meter import Difference
-from graph_rewrite.rewriting.candidates import Site
+from graph_rewrite.rewriting.sites import Site
 
 WORTH = 0.002
 """Share of the model's latency below which what a region may still gain is not looked for."""
@@ -257,7 +257,7 @@ class Screen:
         if not first:
             self.effects.record(_Try(state).keys, max(share - max(state.share, 0.0), 0.0))
         site = entry.sites[0]
-        error = max(state.error, float(getattr(site.rule, "error_growth", 0.0)))
+        error = max(state.error, site.rule.error_growth)
         reached = _State(
             spot, after, (*state.steps, Step(site.class_key, site.rule.name, site.rule.family)), share, error
         )

@@ -9,8 +9,9 @@ from agents.core.base import Action, Search, action_of
 from agents.regional.roofline import estimated_seconds
 from graph_rewrite.ir.graph import Graph, edit_of
 from graph_rewrite.latency.windows.cut import shape_key, window
-from graph_rewrite.rewriting.candidates import Candidate, Site
-from graph_rewrite.rewriting.rewriter import Rewriter
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.rewriting.sites import Site
+from graph_rewrite.rules.rewriter import Rewriter
 
 SEEN = 12
 """Sites of a class, spread over the model, whose surroundings are compared for finding the usual ones."""

@@ -20,7 +20,7 @@ from envs.graph_rewrite.replay import episode_state, replay_episode
 from envs.reward import ILLEGAL_ACTION_REWARD, RewardContext, RewardFunction, XRLflowReward
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.rewriting.rewriter import Granularity
+from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import MeterSource, Problem, open_problem
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from envs.features import DIGEST_MODULUS, NODES, SHAPES, node_record, node_records
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.rewriting.candidates import Candidate, Site
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.rewriting.sites import Site
 
 PARTS = {"rows": 1, "inner": 3, "boundary": 3, "removed": 2}
 """What a footprint lists, and of how many numbers each consists.

@@ -23,8 +23,8 @@ from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, REGION, SHAPES, n
 from envs.graph_rewrite.footprint import WIDTHS, Footprint, footprint, graph_footprint, site_footprint
 from envs.vocabulary import NO_OP, PADDING, operator_vocabulary, rule_indices, rule_vocabulary
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.rewriting.candidates import Candidate, Site
-from graph_rewrite.rewriting.listing import Candidates
+from graph_rewrite.rewriting.candidates import Candidate, Candidates
+from graph_rewrite.rewriting.sites import Site
 
 CANDIDATE_FEATURES = (
     "sites", "site", "class", "deployment", "no_op", "removed", "inserted", "flops_change", "bytes_change", "legal",

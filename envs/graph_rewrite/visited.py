@@ -12,9 +12,9 @@ from envs.features import DIGEST_MODULUS, NODES, node_records
 from envs.graph_rewrite.footprint import Footprint
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import application_hash
-from graph_rewrite.rewriting.candidates import Candidate, Site
-from graph_rewrite.rewriting.listing import Candidates
+from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from graph_rewrite.rewriting.replacement import Ref
+from graph_rewrite.rewriting.sites import Site
 
 
 class _Visited(NamedTuple):

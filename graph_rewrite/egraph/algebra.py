@@ -13,7 +13,7 @@ from onnx import TensorProto
 from graph_rewrite.egraph.core import EGraph
 from graph_rewrite.ir.attributes import AttrValue, operator_signature
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Pattern, PatternBuilder, Value, Var
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder, ReplacementNode
 from graph_rewrite.rewriting.rule import Rule

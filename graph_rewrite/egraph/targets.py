@@ -14,10 +14,11 @@ from typing import Any
 
 from graph_rewrite.egraph.core import ABSENT, EGraph
 from graph_rewrite.egraph.operators import Operator
-from graph_rewrite.egraph.view import Ambiguous, EMatch, Found, GraphView
+from graph_rewrite.egraph.view import EMatch, Found, GraphView
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.operators.standard_types import TypeInferenceError
+from graph_rewrite.rewriting.building import build_replacement
+from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.patterns import Pattern
 from graph_rewrite.rewriting.replacement import Ref, Replacement
 from graph_rewrite.rewriting.rule import Refusal, Rule
@@ -90,7 +91,7 @@ def _bound(egraph: EGraph, pattern: Pattern, found: Found, number: dict[int, int
 
 
 def target_of(
-    view: GraphView, rule: Rule, found: Found, site: Site, remember: bool = True
+    view: GraphView, rule: Rule, found: Found, site: Site, remember: bool = True, faults: RuleFaults | None = None
 ) -> tuple[Target | Refusal, tuple[int, ...], bool]:
     """What the rule makes of a match: the target or why there is none, the classes that its numbers stand for, and
     whether the rule looked beyond its pattern."""
@@ -99,7 +100,8 @@ def target_of(
     if known is not None:
         return known, site.classes, False
     match = EMatch(view, rule.pattern, found)
-    replacement = _replacement(egraph, rule, match, site)
+    roots = [egraph.type_of(cls) for cls in site.roots]
+    replacement = build_replacement(rule, egraph.builder(), match, roots, faults)
     classes = site.classes
     result: Target | Refusal
     if isinstance(replacement, Refusal):
@@ -113,26 +115,6 @@ def target_of(
             egraph.targets.clear()
         egraph.targets[site.key] = result
     return result, classes, match.beyond
-
-
-def _replacement(egraph: EGraph, rule: Rule, match: EMatch, site: Site) -> Replacement | Refusal:
-    builder = egraph.builder()
-    try:
-        refusal = rule.check(match, *match.refs)
-        if refusal is not None:
-            return refusal
-        result = rule.target(builder, match, *match.refs)
-    except Ambiguous as error:
-        return Refusal(str(error))
-    except TypeInferenceError as error:
-        return Refusal(f"the target has no valid types: {error}")
-    if isinstance(result, Refusal):
-        return result
-    outputs: tuple[Ref, ...] = result if isinstance(result, tuple) else (result,)
-    for output, cls in zip(outputs, site.roots, strict=True):
-        if output.type != egraph.type_of(cls):
-            return Refusal(f"the target gives {output.type}, the source {egraph.type_of(cls)}")
-    return builder.finish(outputs)
 
 
 def _numbered(egraph: EGraph, replacement: Replacement, classes: Sequence[int]) -> Target:

@@ -12,16 +12,17 @@ from functools import cached_property
 from typing import Any, cast
 
 from graph_rewrite.egraph.core import EGraph
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Pattern, PatternNode
 from graph_rewrite.rewriting.replacement import Ref
 
 
-class Ambiguous(Exception):
+class Ambiguous(InvalidRewriteError):
     """A condition asked about something that differs between the members of an e-class."""
 
 

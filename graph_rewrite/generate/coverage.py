@@ -21,9 +21,9 @@ from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.normalise import normalise
 from graph_rewrite.rewriting.patterns import COMMUTATIVE
 from graph_rewrite.rewriting.replacement import Ref
-from graph_rewrite.rewriting.rewriter import Rewriter
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules.helpers.geometry import geometry
+from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.terms.canonical import differs_by_fusion, is_connected
 from graph_rewrite.terms.conditions import Derivation, condition_holds, derive
 from graph_rewrite.terms.onnx_form import build_graph, scalar_inputs, weight_inputs

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.rewriting.candidates import Candidate, Site, makes_cycle
+from graph_rewrite.rewriting.sites import Site, makes_cycle
 
 Place = tuple[int, float, int, int]
 """(rule, rank of the anchor, anchor, number among the rule's matches there): the order of sites."""
@@ -124,67 +123,6 @@ def _safe(graph: Graph, site: Site) -> bool:
     ranks, producer = graph.ranks, graph.producer
     first = min(ranks[producer[value]] for value in site.match.root_values)
     return all(value not in producer or ranks[producer[value]] < first for value in site.replacement.externals())
-
-
-class Candidates(Sequence[Candidate]):
-    """The candidates of a graph: choices and classes made already, sites turned into candidates when asked for.
-
-    Args:
-        graph: whose candidates they are.
-        head: those that come first, as they are.
-        sites: those that follow, one candidate each.
-    """
-
-    def __init__(self, graph: Graph, head: Sequence[Candidate], sites: Sequence[Site] = ()) -> None:
-        self._graph, self._head, self._sites = graph, head, sites
-        self._made: dict[int, Candidate] = {}
-        self._all: list[Candidate] | None = None
-
-    @property
-    def head(self) -> Sequence[Candidate]:
-        """The candidates that come first: deployment choices and classes."""
-        return self._head
-
-    @property
-    def sites(self) -> Sequence[Site]:
-        """The sites of the candidates after those."""
-        return self._sites
-
-    @property
-    def rules(self) -> list[str]:
-        """Name of the rule or deployment choice of each."""
-        return [candidate.rule for candidate in self._head] + [site.rule.name for site in self._sites]
-
-    def __len__(self) -> int:
-        return len(self._head) + len(self._sites)
-
-    @overload
-    def __getitem__(self, index: int) -> Candidate: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Candidate]: ...
-
-    def __getitem__(self, index: int | slice) -> Candidate | list[Candidate]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if index < 0:
-            index += len(self)
-        if 0 <= index < len(self._head):
-            return self._head[index]
-        made = self._made.get(index)
-        if made is None:
-            if not 0 <= index < len(self):
-                raise IndexError(f"there are {len(self)} candidates")
-            made = self._made[index] = Candidate("site", self._graph, (self._sites[index - len(self._head)],))
-        return made
-
-    def __iter__(self) -> Iterator[Candidate]:
-        if self._all is None:
-            self._all = [self[i] for i in range(len(self))]
-        return iter(self._all)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} candidates>"
 
 
 def listing_of(graph: Graph, found: Iterable[tuple[Site, ...]]) -> Listing:

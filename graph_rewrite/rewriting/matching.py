@@ -8,14 +8,14 @@ edit exactly the affected anchors are matched again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import onnx
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
+from graph_rewrite.rewriting.match import Bindings, Match
 from graph_rewrite.rewriting.patterns import (
     AttrVar,
     Pattern,
@@ -25,103 +25,12 @@ from graph_rewrite.rewriting.patterns import (
     Scalar,
     Var,
 )
-from graph_rewrite.rewriting.replacement import Ref
 
 MOST_SIBLINGS = 32
 """Of more operators that hang together by one value, each is matched with so many, those that were made next before
 and after it: of hundreds there would be tens of thousands of pairs."""
 _MISSING = object()
 Goal = tuple[PatternValue | None, int | None]
-
-
-@dataclass(slots=True)
-class Bindings:
-    """What a partial match has bound; cheap to copy."""
-
-    variables: dict[str, Any] = field(default_factory=dict)
-    nodes: dict[PatternNode, Node] = field(default_factory=dict)
-    attrs: dict[str, Any] = field(default_factory=dict)
-
-    def copy(self) -> Bindings:
-        return Bindings(dict(self.variables), dict(self.nodes), dict(self.attrs))
-
-
-class Match:
-    """An occurrence of a pattern. `m.attr(name)`, `m.node(label)`, `m.value(label)`; variables come as `Ref`s."""
-
-    def __init__(self, graph: Graph, pattern: Pattern, bindings: Bindings, reads: set[int]) -> None:
-        self.graph, self.pattern, self._bindings, self._reads = graph, pattern, bindings, reads
-        self.refs: tuple[Any, ...] = tuple([self._ref_of(bindings.variables[var.name]) for var in pattern.variables])
-        """A Ref per variable (None for an input left out, a tuple for `Values`)."""
-
-    @cached_property
-    def nodes(self) -> tuple[Node, ...]:
-        """Matched nodes, in the order of the pattern."""
-        return tuple(self._bindings.nodes[p] for p in self.pattern.nodes)
-
-    @property
-    def anchor(self) -> Node:
-        return self._bindings.nodes[self.pattern.anchor]
-
-    @property
-    def opset(self) -> int:
-        return self.graph.opset
-
-    def attr(self, name: str) -> Any:
-        """The attribute bound as `op.attr(name)`."""
-        return self._bindings.attrs[name]
-
-    def node(self, label: str) -> Node:
-        """The node matched by the pattern node with this label."""
-        return next(self._bindings.nodes[p] for p in self.pattern.nodes if p.label == label)
-
-    def attrs(self, label: str) -> dict[str, Any]:
-        """A copy of the attributes of the node with this label."""
-        return dict(self.node(label).attrs)
-
-    def value(self, label: str, index: int = 0) -> Ref:
-        """An output of the node with this label."""
-        return self.ref(self.node(label).outputs[index])
-
-    def root(self, index: int = 0) -> Ref:
-        """The value that root `index` of the pattern computes."""
-        return self.ref(self.root_values[index])
-
-    @cached_property
-    def root_values(self) -> tuple[int, ...]:
-        return tuple(self._bindings.nodes[root.node].outputs[root.index] for root in self.pattern.roots)
-
-    def ref(self, value: int) -> Ref:
-        """A value of the graph as a Ref. It must have a static type."""
-        type = self.graph.types[value]
-        if type is None:
-            raise ValueError(f"value {value} has no static type")
-        return Ref(type, external=value, constant=self.graph.constants.get(value))
-
-    def producer(self, ref: Ref) -> Node | None:
-        """The node behind a value, for conditions that look beyond the pattern."""
-        if ref.external is None:
-            return None
-        self._reads.add(ref.external)
-        return self.graph.node_of(ref.external)
-
-    def consumers(self, ref: Ref) -> tuple[Node, ...]:
-        """The nodes that read a value, for conditions that look beyond the pattern."""
-        if ref.external is None:
-            return ()
-        self._reads.add(ref.external)
-        return tuple(self.graph.nodes[n] for n in dict.fromkeys(self.graph.consumers.get(ref.external, ())))
-
-    def is_output(self, ref: Ref) -> bool:
-        """Whether a value is an output of the graph, or pinned by an opaque subgraph."""
-        if ref.external is not None:
-            self._reads.add(ref.external)
-        return ref.external in self.graph.roots()
-
-    def _ref_of(self, bound: Any) -> Any:
-        if bound is None:
-            return None
-        return tuple(self.ref(v) for v in bound) if isinstance(bound, tuple) else self.ref(bound)
 
 
 class Matcher:

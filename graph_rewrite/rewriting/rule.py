@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
+from graph_rewrite.rewriting.digests import code_digest
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Pattern, build_pattern
-
-if TYPE_CHECKING:
-    from graph_rewrite.rewriting.matching import Match
-    from graph_rewrite.rewriting.replacement import ReplacementBuilder
-
+from graph_rewrite.rewriting.replacement import ReplacementBuilder
 
 SIGNED_ZERO = "the sign of zero"
 """In `Rule.lossy`: a zero of the other sign may come out, and after it the opposite infinity."""
@@ -64,6 +62,9 @@ class Rule:
     """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs (`soundness.floating.values`) on which
     it may differ. The certificate states it."""
 
+    error_growth: ClassVar[float] = 0.0
+    """Largest rounding error that one application adds, relative to the output's scale, where it is well above that of
+    the operators replaced."""
     carried_by: ClassVar[tuple[str, ...]] = ()
     """Names of rules that carry on, through the operators around it, what this one begins, in a direction that comes to
     an end: a search may apply them as long as they match. Where it begins pays only with where it ends."""
@@ -91,8 +92,6 @@ class Rule:
     def digest(self) -> str:
         """Identifies the rule by its code, that of its bases and of the helpers they use, so that a certificate can
         tell that it changed."""
-        from graph_rewrite.rewriting.digests import code_digest
-
         bases = tuple(kind for kind in type(self).__mro__[1:] if issubclass(kind, Rule) and kind is not Rule)
         return digest(self.name, code_digest(type(self), bases))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, Pattern, Scalar, Values
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rulebook.diagram import choices, drawing, example, instance_note

@@ -91,8 +91,8 @@ def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _explain(command: Explain) -> None:
-    from graph_rewrite.rewriting.rewriter import Rewriter
     from graph_rewrite.rules import all_rules, find_rule
+    from graph_rewrite.rules.rewriter import Rewriter
     from graph_rewrite.task.models import open_model
 
     rules = [find_rule(name) for name in command.rule] or all_rules()

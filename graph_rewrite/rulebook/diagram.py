@@ -16,7 +16,8 @@ from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.rewriting.matching import Match, schema_default
+from graph_rewrite.rewriting.match import Match
+from graph_rewrite.rewriting.matching import schema_default
 from graph_rewrite.rewriting.patterns import AttrVar, Maybe, Pattern, PatternNode, PatternOutput, PatternValue, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Rule

@@ -105,11 +105,18 @@ def certified(origin: str = BY_HAND) -> frozenset[str]:
     return frozenset(file.stem for file in files if file.name != "index.json" and "certificates" not in _parse(file))
 
 
-def write(certificates: Iterable[Certificate], *, retire: Iterable[tuple[str, str]] = ()) -> list[Path]:
-    """Write certificates and bring the index up to date; those of other rules stay, those in `retire`, by name and
-    origin, go.
+def write(
+    certificates: Iterable[Certificate], registered: Iterable[Rule], *, retire: Iterable[tuple[str, str]] = ()
+) -> list[Path]:
+    """Write certificates and bring the index up to date.
 
-    Returns the files written. Each is replaced as a whole, so that a reader sees the old one or the new one.
+    Args:
+        certificates: what to write; certificates of other rules stay.
+        registered: all rules written by hand, for the index.
+        retire: name and origin of each rule whose certificate goes.
+
+    Returns:
+        The files written. Each is replaced as a whole, so that a reader sees the old one or the new one.
     """
     found = list(certificates)
     gone = dict(retire)
@@ -130,7 +137,7 @@ def write(certificates: Iterable[Certificate], *, retire: Iterable[tuple[str, st
     # From the files, not from the index before: another process may have written, or a merge left an older index.
     files = (file for file in FOLDER.glob("*.json") if file.name != "index.json")
     digests = {entry["rule"]: entry["digest"] for file in files for entry in _entries(_parse(file))}
-    index = {"format": FORMAT, **_certified_modules(digests), "rules": dict(sorted(digests.items()))}
+    index = {"format": FORMAT, **_certified_modules(digests, registered), "rules": dict(sorted(digests.items()))}
     replace_file(FOLDER / "index.json", json.dumps(index, indent=1) + "\n")
     _index.cache_clear()
     return [*by_file, FOLDER / "index.json"]
@@ -167,12 +174,10 @@ def _complaint(missing: Sequence[Rule], stale: Sequence[Rule]) -> str:
     return f"rule {rule.name} {what}{more}: rewritegym rules verify {chosen} --write"
 
 
-def _certified_modules(digests: Mapping[str, str]) -> dict[str, Any]:
-    """Modules that rules written by hand come from, and their digest; none while any of these rules is not certified as
-    it is now."""
-    from graph_rewrite.rules import registered_rules
-
-    valid = all(digests.get(rule.name) == rule.digest for rule in registered_rules())
+def _certified_modules(digests: Mapping[str, str], registered: Iterable[Rule]) -> dict[str, Any]:
+    """Return the modules that rules written by hand come from, and their digest; none while any of these rules is not
+    certified as it is now."""
+    valid = all(digests.get(rule.name) == rule.digest for rule in registered)
     modules = modules_read() if valid else []
     return {"modules": modules, "code": modules_digest(modules)}
 

@@ -25,8 +25,9 @@ from graph_rewrite.latency import (
     unblocked_time,
 )
 from graph_rewrite.onnx_files.saving import materialize
-from graph_rewrite.rewriting.rewriter import Granularity, Rewriter
+from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.rules import rule_set
+from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.models import Model, open_model
 from graph_rewrite.task.workspace import workspace

@@ -16,7 +16,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Scalar
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule

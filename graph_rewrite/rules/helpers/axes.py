@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal
 

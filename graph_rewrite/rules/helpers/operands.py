@@ -10,7 +10,7 @@ import numpy as np
 from onnx import helper
 
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape
 

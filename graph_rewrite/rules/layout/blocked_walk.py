@@ -16,7 +16,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import DOMAIN
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import ints, permutation, reshape, slice_ranges
 from graph_rewrite.rules.layout import blocked_image as image

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule

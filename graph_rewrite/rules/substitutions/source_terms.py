@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import (
     Const,
     Maybe,

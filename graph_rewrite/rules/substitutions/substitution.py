@@ -17,7 +17,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
-from graph_rewrite.rewriting.matching import Match
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import (
     Pattern,
 )

@@ -21,9 +21,9 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.patterns import build_pattern
-from graph_rewrite.rewriting.rewriter import Rewriter
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules import registered_rules
+from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.soundness.instances.application import DeadEnd
 from graph_rewrite.soundness.instances.choices import Chooser
 from graph_rewrite.soundness.instances.sources import Source

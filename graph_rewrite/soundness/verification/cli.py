@@ -22,6 +22,7 @@ from rich.text import Text
 
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules import certification as certificates
+from graph_rewrite.rules import registered_rules
 from graph_rewrite.rules.certification import BY_HAND, Certificate
 from graph_rewrite.system.cpu_count import available_cores
 
@@ -90,10 +91,10 @@ def verify_rules(command: Verify) -> int:
                 outcome = replace(outcome, problem="")
             found.append(outcome)
             if len(pending) == _BATCH:
-                certificates.write(pending)
+                certificates.write(pending, registered_rules())
                 pending.clear()
     if command.write:
-        certificates.write(pending, retire=_retired(found, command))
+        certificates.write(pending, registered_rules(), retire=_retired(found, command))
     if command.json:
         print(json.dumps([_entry(outcome) for outcome in found], indent=1))
     else:

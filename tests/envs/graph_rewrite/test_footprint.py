@@ -9,7 +9,7 @@ from envs.graph_rewrite.footprint import KINDS, SUMMARISED, site_footprint
 from envs.graph_rewrite.observation import ObservationLimits, choose, observe
 from graph_rewrite import Candidate, Graph, Rewriter
 from graph_rewrite.onnx_files.assembly import model
-from graph_rewrite.rewriting.listing import Candidates
+from graph_rewrite.rewriting.candidates import Candidates
 from graph_rewrite.rules import find_rule
 
 WINOGRAD = {"WinogradRows2": False, "Winograd4x4": True}

@@ -14,8 +14,7 @@ from envs import GraphRewriteEnv
 from envs.graph_rewrite.footprint import footprint, site_footprint
 from envs.graph_rewrite.visited import VisitedGraphs, fingerprint
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.rewriting.listing import Candidates
+from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import problem_of, write_parallel
 from tests.strategies import models

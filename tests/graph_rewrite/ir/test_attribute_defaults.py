@@ -8,8 +8,8 @@ import pytest
 
 from graph_rewrite.ir.attributes import operator_signature
 from graph_rewrite.onnx_files.assembly import model
-from graph_rewrite.rewriting.rewriter import Rewriter
 from graph_rewrite.rules import find_rule
+from graph_rewrite.rules.rewriter import Rewriter
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from graph_rewrite import load
 from graph_rewrite.latency import OperatorCostMeter
 from graph_rewrite.latency.graph_operators import operators_of
 from graph_rewrite.onnx_files.loading import load as load_model
-from graph_rewrite.rewriting.rewriter import Rewriter
+from graph_rewrite.rules.rewriter import Rewriter
 from tests.envs.fakes import write_tower
 
 

@@ -9,7 +9,8 @@ import onnx
 import pytest
 
 from graph_rewrite import Graph, load
-from graph_rewrite.rewriting.matching import Match, Matcher
+from graph_rewrite.rewriting.match import Match
+from graph_rewrite.rewriting.matching import Matcher
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, Scalar, Values, build_pattern
 from graph_rewrite.rewriting.prefilter import PatternIndex
 from tests.graph_rewrite import sample_models
@@ -250,7 +251,7 @@ class TestMatch:
         assert producer is not None
         assert producer.op == "Relu"
         assert match.producer(x) is None
-        assert {inner.external, x.external} <= match._reads, "what was asked is what the match depends on"
+        assert {inner.external, x.external} <= match.reads, "what was asked is what the match depends on"
 
 
 def test_a_pattern_must_compute_something() -> None:

@@ -10,8 +10,9 @@ from graph_rewrite import Candidate, Graph, Rewriter, load
 from graph_rewrite.onnx_files.normalise import normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.operators.evaluation import run_graph
-from graph_rewrite.rewriting.candidates import Site, build_site
+from graph_rewrite.rewriting.building import build_site
 from graph_rewrite.rewriting.matching import Matcher
+from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.rules import all_rules
 from tests.invariants import (
     assert_enumeration_is_fresh,

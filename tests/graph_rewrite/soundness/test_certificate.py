@@ -57,45 +57,45 @@ class TestFiles:
     def test_a_certificate_survives_its_file(self, folder: Path) -> None:
         rule = AbsTwice()
         made = certified(rule)
-        write([made])
+        write([made], registered_rules())
         assert load("AbsTwice") == made
         assert holds(rule)
         assert made.rule == "AbsTwice"
         assert made.instances == made.methods["floating-point"] == 2
 
     def test_deriving_it_again_gives_the_same_bytes(self, folder: Path) -> None:
-        write([certified(AbsTwice())])
+        write([certified(AbsTwice())], registered_rules())
         first = {file.name: file.read_bytes() for file in folder.iterdir()}
-        write([certified(AbsTwice())])
+        write([certified(AbsTwice())], registered_rules())
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == first
         assert set(first) == {"AbsTwice.json", "index.json"}
 
     def test_rules_of_a_set_share_a_file(self, folder: Path) -> None:
         made = [replace(certified(AbsTwice()), rule=name, origin="taso") for name in ("B", "A")]
-        write(made)
+        write(made, registered_rules())
         assert load("A", "taso") == made[1]
-        write([replace(made[0], rule="C")], retire=[("B", "taso")])
+        write([replace(made[0], rule="C")], registered_rules(), retire=[("B", "taso")])
         assert certificate.certified("taso") == {"A", "C"}
         assert set(json.loads((folder / "index.json").read_text())["rules"]) == {"A", "C"}
         assert {file.name for file in folder.iterdir()} == {"taso.json", "index.json"}
 
     def test_an_index_of_another_time_is_made_anew(self, folder: Path) -> None:
         made = certified(AbsTwice())
-        write([made])
+        write([made], registered_rules())
         older = (folder / "index.json").read_bytes()
-        write([replace(made, rule="Other", origin="taso")])
+        write([replace(made, rule="Other", origin="taso")], registered_rules())
         newer = (folder / "index.json").read_bytes()
         (folder / "index.json").write_bytes(older)
-        write([])
+        write([], registered_rules())
         assert (folder / "index.json").read_bytes() == newer != older
 
     def test_a_retired_rule_has_no_file(self, folder: Path) -> None:
-        write([certified(AbsTwice())])
-        write([], retire=[("AbsTwice", "hand")])
+        write([certified(AbsTwice())], registered_rules())
+        write([], registered_rules(), retire=[("AbsTwice", "hand")])
         assert [file.name for file in folder.iterdir()] == ["index.json"]
 
     def test_a_failure_leaves_what_was_there(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        write([certified(AbsTwice())])
+        write([certified(AbsTwice())], registered_rules())
         before = {file.name: file.read_bytes() for file in folder.iterdir()}
 
         def broken(*paths: Any) -> None:
@@ -103,7 +103,7 @@ class TestFiles:
 
         monkeypatch.setattr(os, "replace", broken)
         with pytest.raises(OSError, match="no space left"):
-            write([certified(AbsTwice(), seed=1)])
+            write([certified(AbsTwice(), seed=1)], registered_rules())
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
 
     @pytest.mark.parametrize(("text", "message"), [
@@ -123,19 +123,19 @@ class TestRegistry:
             require([AbsTwice()])
 
     def test_a_changed_rule_is_refused(self, folder: Path) -> None:
-        write([certified(AbsTwice(), digest="of other code")])
+        write([certified(AbsTwice(), digest="of other code")], registered_rules())
         assert not holds(AbsTwice())
         with pytest.raises(UncertifiedRuleError, match="AbsTwice has changed since it was certified"):
             require([AbsTwice()])
 
     def test_a_changed_rule_is_refused_although_another_was_certified_since(self, folder: Path) -> None:
         rules = registered_rules()[:2]
-        write([certified(rules[0], digest="of other code"), certified(rules[1])])
+        write([certified(rules[0], digest="of other code"), certified(rules[1])], registered_rules())
         with pytest.raises(UncertifiedRuleError, match=f"{rules[0].name} has changed"):
             require(rules)
 
     def test_a_certified_rule_passes(self, folder: Path) -> None:
-        write([certified(AbsTwice())])
+        write([certified(AbsTwice())], registered_rules())
         require([AbsTwice()])
 
     def test_a_rewriter_takes_rules_of_the_users_own(self, folder: Path) -> None:

@@ -10,7 +10,7 @@ from graph_rewrite.latency.windows import thin as thinning
 from graph_rewrite.latency.windows.cut import cuts
 from graph_rewrite.latency.windows.thin import thin
 from graph_rewrite.onnx_files.assembly import model, named_in
-from graph_rewrite.rewriting.rewriter import Rewriter
+from graph_rewrite.rules.rewriter import Rewriter
 from tests.graph_rewrite.latency.windows.test_cut import random_feeds, run
 
 Feeds = dict[str, np.ndarray]  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""All candidates of a graph: every rule at every place, incrementally after a rewrite, in a deterministic order."""
+"""Enumeration of candidates: every rule at every node, incrementally after a rewrite, in a deterministic order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Literal
 
 from graph_rewrite.ir.graph import Graph, GraphDelta, edit_of
 from graph_rewrite.ir.node import Node
-from graph_rewrite.rewriting.candidates import Candidate, Site, build_site, makes_cycle, site_name
+from graph_rewrite.rewriting.building import build_site
+from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from graph_rewrite.rewriting.deployment_choices import deployment_choices
-from graph_rewrite.rewriting.listing import Candidates, Listing, listing_of
+from graph_rewrite.rewriting.faults import RuleFaults
+from graph_rewrite.rewriting.listing import Listing, listing_of
 from graph_rewrite.rewriting.matching import Matcher
 from graph_rewrite.rewriting.prefilter import index_of
 from graph_rewrite.rewriting.rule import Refusal, Rule
+from graph_rewrite.rewriting.sites import Site, makes_cycle, site_name
 from graph_rewrite.system.garbage_collector import no_garbage_collection
 
 Granularity = Literal["site", "class", "both"]
@@ -41,38 +44,37 @@ class _State:
         return tuple(site for tried in self.tried.get(anchor, {}).values() for site in tried.sites)
 
 
-class Rewriter:
-    """Enumerates candidates.
+class Enumerator:
+    """Enumerates the candidates of graphs by given rules; `graph_rewrite.Rewriter` knows default rules.
 
     Args:
-        rules: the rules, in the order in which candidates are listed; all registered ones by default.
+        rules: the rules, in the order in which candidates are listed.
         granularity: offer a rule per `site`, per `class` of sites (same rule, same local structure and shapes), or
             `both`.
         deployment: offer to refuse or to keep ONNX Runtime's optimisers.
         domains: domains of operators that a rewrite may bring in; any by default.
+        faults: collects exceptions that rules raise; by default they go through.
     """
 
     def __init__(
         self,
-        rules: Iterable[Rule] | None = None,
+        rules: Iterable[Rule],
         granularity: Granularity = "both",
         deployment: bool = True,
         domains: frozenset[str] | None = None,
+        faults: RuleFaults | None = None,
     ) -> None:
         if granularity not in ("site", "class", "both"):
             raise ValueError(f"granularity must be 'site', 'class' or 'both', not {granularity!r}")
-        if rules is None:
-            from graph_rewrite.rules import all_rules
-
-            rules = all_rules()
-        # Not id(self): what a dead Rewriter left in a graph's memo would pass for a new one's.
+        # Not id(self): what a dead Enumerator left in a graph's memo would pass for a new one's.
         self._identity = object()
         self.rules: tuple[Rule, ...] = tuple(rules)
         self.granularity: Granularity = granularity
         self.deployment = deployment
         self.domains = domains
+        self.faults = faults
         self._index = index_of(tuple(rule.pattern for rule in self.rules))
-        self._narrowed: dict[frozenset[str], Rewriter] = {}
+        self._narrowed: dict[frozenset[str], Enumerator] = {}
         self._hidden: dict[str, bool] = {}
 
     def candidates(self, graph: Graph) -> Candidates:
@@ -100,7 +102,7 @@ class Rewriter:
         narrowed = self._narrowed.get(wanted)
         if narrowed is None:
             kept = [rule for rule in self.rules if rule.name in wanted]
-            narrowed = self._narrowed[wanted] = Rewriter(kept, self.granularity, False, self.domains)
+            narrowed = self._narrowed[wanted] = Enumerator(kept, self.granularity, False, self.domains, self.faults)
         return [c for c in narrowed.candidates(graph) if not self._is_hidden(graph, c.site)]
 
     def _is_hidden(self, graph: Graph, site: Site) -> bool:
@@ -126,7 +128,7 @@ class Rewriter:
         for node in graph.order():
             for index, rule in self._plausible(graph, node, set()):
                 for match in Matcher(graph, rule.pattern, set(), rule.symmetric).at(node):
-                    built = build_site(rule, index, match)
+                    built = build_site(rule, index, match, self.faults)
                     if isinstance(built, Site) and not self._allows(built):
                         built = Refusal("it brings in operators of a domain that is not allowed")
                     elif isinstance(built, Site) and built.several_roots and makes_cycle(graph, built):
@@ -228,7 +230,7 @@ class Rewriter:
         reads: set[int] = set()
         found: list[Site] = []
         for match in Matcher(graph, rule.pattern, reads, rule.symmetric).at(node):
-            built = build_site(rule, index, match)
+            built = build_site(rule, index, match, self.faults)
             if isinstance(built, Site) and self._allows(built):
                 found.append(built)
                 if built.several_roots:

@@ -1,0 +1,155 @@
+"""Building of sites: a rule's condition and target are run at a match, and what they give is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from graph_rewrite.errors import InvalidRewriteError
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.standard_types import TypeInferenceError
+from graph_rewrite.rewriting.faults import RuleFaults
+from graph_rewrite.rewriting.match import Match
+from graph_rewrite.rewriting.replacement import Ref, Replacement, ReplacementBuilder
+from graph_rewrite.rewriting.rule import Refusal, Rule
+from graph_rewrite.rewriting.sites import Site
+
+
+def build_replacement(
+    rule: Rule, builder: ReplacementBuilder, match: Match, roots: Iterable[TensorType | None], faults: RuleFaults | None
+) -> Replacement | Refusal:
+    """Run a rule's `check` and `target` at a match. Graphs and e-graphs share this function.
+
+    Args:
+        rule: the rule whose pattern is matched.
+        builder: an empty builder; it becomes `op` in the target.
+        match: the match, over a graph or an e-graph.
+        roots: types of the values to be replaced, in the order of the pattern's roots.
+        faults: collects exceptions that the rule raises; with None they go through, with a note that names the rule.
+
+    Returns:
+        The replacement, or a Refusal where the condition fails or the target has no valid types.
+    """
+    try:
+        refusal = rule.check(match, *match.refs)
+        if refusal is not None:
+            return refusal
+        result = rule.target(builder, match, *match.refs)
+        if isinstance(result, Refusal):
+            return result
+        outputs: tuple[Ref, ...] = result if isinstance(result, tuple) else (result,)
+        for output, wanted in zip(outputs, roots, strict=True):
+            if output.type != wanted:
+                return Refusal(f"the target gives {output.type}, the source {wanted}")
+        return builder.finish(outputs)
+    except TypeInferenceError as error:
+        return Refusal(f"the target has no valid types: {error}")
+    except InvalidRewriteError as error:
+        return Refusal(str(error))
+    except Exception as error:
+        # Anything else is a bug in the rule: see `RuleFaults`.
+        if faults is None:
+            error.add_note(f"This exception comes from the code of rule {rule.name}.")
+            raise
+        faults.record(rule.name, error)
+        return Refusal(f"the rule has a bug: {type(error).__name__}: {error}")
+
+
+def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None = None) -> Site | Refusal:
+    """Check a match and build what replaces it.
+
+    Returns:
+        The site, or a Refusal where the condition fails, types do not fit, values are used outside the match, or
+        nothing would change.
+    """
+    types = match.graph.types
+    replacement = build_replacement(
+        rule, ReplacementBuilder(match.opset), match, [types[value] for value in match.root_values], faults
+    )
+    if isinstance(replacement, Refusal):
+        return replacement
+    removed = _removable(rule, match, replacement)
+    if isinstance(removed, Refusal):
+        return removed
+    if _needs_name(match, replacement.outputs):
+        return Refusal("an output or a subgraph knows the value by a name that what replaces it cannot bear")
+    if _unchanged(match, replacement, removed):
+        return Refusal("the target is what is there already")
+    return Site(rule, index, match, replacement, removed)
+
+
+def _removable(rule: Rule, match: Match, replacement: Replacement) -> tuple[Node, ...] | Refusal:
+    """Matched nodes that are dead once the roots are replaced."""
+    graph, roots, kept = match.graph, set(match.root_values), replacement.externals()
+    live = graph.roots()
+    if roots & kept:
+        return Refusal("what replaces a value would read it: that would make a cycle")
+    removed: dict[int, Node] = {}
+    pending = sorted(match.nodes, key=lambda node: -graph.ranks[node.id])
+    for node in pending:
+        is_root = any(value in roots for value in node.outputs)
+        dead = True
+        for value in node.outputs:
+            if value in roots:
+                continue
+            match.record_read(value)
+            used = value in live or value in kept or any(c not in removed for c in graph.consumers.get(value, ()))
+            dead = dead and not used
+        if dead:
+            removed[node.id] = node
+        elif is_root:
+            return Refusal(f"another output of {node.op} is used elsewhere")
+        elif not rule.shared_interior and not any(v in kept for v in node.outputs):
+            return Refusal(f"the result of the inner {node.op} is used elsewhere")
+    return tuple(removed.values())
+
+
+def _needs_name(match: Match, outputs: tuple[Ref, ...]) -> bool:
+    """Whether a root would become a second name of another value that a subgraph or an output needs: a saved model
+    would get it by an Identity, so nothing would be gained."""
+    graph = match.graph
+    for output, value in zip(outputs, match.root_values, strict=True):
+        if output.node >= 0:
+            continue
+        match.record_read(value)
+        if _is_captured(graph, value):
+            return True
+        if value in graph.roots() and output.external is not None:
+            match.record_read(output.external)
+            named = output.external in graph.roots() or output.external in graph.stored
+            if named or output.external in graph.inputs or _is_captured(graph, output.external):
+                return True
+    return False
+
+
+def _is_captured(graph: Graph, value: int) -> bool:
+    return any(graph.nodes[node_id].captures for node_id in graph.consumers.get(value, ()))
+
+
+def _unchanged(match: Match, replacement: Replacement, removed: tuple[Node, ...]) -> bool:
+    """Whether the replacement computes the roots by the operators that are there already."""
+    if sorted(node.signature for node in replacement.nodes) != sorted(node.signature for node in removed):
+        return False
+    constants, ranks = match.graph.constants, match.graph.ranks
+    before: dict[int, Any] = {}
+    for node in sorted(removed, key=lambda node: ranks[node.id]):
+        sources = tuple(
+            None if v is None else constants[v].digest if v in constants else before.get(v, v) for v in node.inputs
+        )
+        before.update((value, (node.signature, sources, i)) for i, value in enumerate(node.outputs))
+    after: dict[str, Any] = {}
+    for k, made in enumerate(replacement.nodes):
+        sources = tuple(_identity(ref, after) for ref in made.inputs)
+        after.update((f"n{k}.{i}", (made.signature, sources, i)) for i in range(len(made.types)))
+    results = [_identity(output, after) for output in replacement.outputs]
+    return results == [before.get(value, value) for value in match.root_values]
+
+
+def _identity(ref: Ref | None, made: dict[str, Any]) -> Any:
+    if ref is None:
+        return None
+    if ref.constant is not None:
+        return ref.constant.digest
+    return ref.external if ref.external is not None else made[ref.key]

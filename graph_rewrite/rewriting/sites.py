@@ -1,0 +1,144 @@
+"""Sites: valid applications of rules in one graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from graph_rewrite.ir.editor import GraphEditor
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.hashing import text_digest
+from graph_rewrite.ir.node import Node
+from graph_rewrite.rewriting.match import Match
+from graph_rewrite.rewriting.replacement import Ref, Replacement
+from graph_rewrite.rewriting.rule import Rule
+
+
+@dataclass(eq=False)
+class Site:
+    """One valid application of a rule: what it removes and what it puts in its place."""
+
+    rule: Rule
+    rule_index: int
+    match: Match
+    replacement: Replacement
+    removed: tuple[Node, ...]
+    memo: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def anchor(self) -> int:
+        """Id of the node where the match starts."""
+        return self.match.anchor.id
+
+    @cached_property
+    def several_roots(self) -> bool:
+        """Whether the rule replaces several values at once, which can make a cycle."""
+        return len(self.match.root_values) > 1
+
+    @cached_property
+    def key(self) -> tuple[frozenset[int], str]:
+        """Sites with equal keys lead to the same graph."""
+        return frozenset(node.id for node in self.removed), self.replacement.key
+
+    @cached_property
+    def class_key(self) -> str:
+        """Equal for the same rule at places with the same local structure and shapes, that is, where the same operators
+        on the same types go and come."""
+        types, gone = self.match.graph.types, {node.id for node in self.removed}
+        texts = [self.rule.name]
+        for node in self.match.nodes:
+            texts.append(node.signature if node.id in gone else f"kept {node.signature}")
+            texts += ["-" if value is None else str(types[value]) for value in node.inputs]
+            texts += [str(types[value]) for value in node.outputs]
+        return text_digest([*texts, self.replacement.shape_key])
+
+    @cached_property
+    def description(self) -> str:
+        before = " ".join(node.op for node in self.match.nodes)
+        after = " ".join(node.op for node in self.replacement.nodes) or "nothing"
+        return f"{self.rule.name} at {site_name(self.match.graph, self.match)}: {before} -> {after}"
+
+    def apply_to(self, editor: GraphEditor) -> bool:
+        """Apply within an edit; False when an earlier part of the edit took the site away."""
+        if any(editor.nodes.get(node.id) is not node for node in self.match.nodes):
+            return False
+        if any(value not in editor.types for value in self.replacement.externals()):
+            return False
+        before = (editor.ranks[self.match.anchor.id], self.match.root_values)
+        for node in self.removed:
+            editor.remove(node)
+        _insert(editor, self.replacement, *before)
+        # What only the replaced nodes used, and interior nodes that two sites of a class shared.
+        values = {v for node in self.match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
+        editor.remove_dead(values)
+        editor.forget(values)
+        return True
+
+
+def makes_cycle(graph: Graph | GraphEditor, site: Site) -> bool:
+    """Whether a site with several roots would make a cycle: an input of its replacement depends on what it computes.
+
+    Not part of the match: a rewrite elsewhere can make one root depend on the other.
+    """
+    targets = set(site.match.root_values)
+    ranks, producer = graph.ranks, graph.producer
+    floor = min(ranks[producer[value]] for value in targets) if isinstance(graph, Graph) else float("-inf")
+    stack, seen = list(site.replacement.externals() - targets), set()
+    while stack:
+        value = stack.pop()
+        if value in targets:
+            return True
+        node_id = producer.get(value)
+        if node_id is not None and node_id not in seen and ranks[node_id] >= floor:
+            seen.add(node_id)
+            stack.extend(v for v in graph.nodes[node_id].inputs if v is not None)
+    return False
+
+
+def _insert(editor: GraphEditor, replacement: Replacement, rank: float, roots: tuple[int, ...]) -> None:
+    made: dict[tuple[int, int], int] = {}
+    for output, value in zip(replacement.outputs, roots, strict=True):
+        if output.node >= 0 and (output.node, output.index) not in made:
+            made[output.node, output.index] = value
+    constants: dict[str, int] = {}
+    low = max(
+        (editor.ranks[editor.producer[v]] for v in replacement.externals() if v in editor.producer), default=rank - 1
+    )
+    high = min((editor.ranks[c] for v in roots for c in editor.consumers.get(v, ())), default=max(rank, low) + 1)
+    step = (high - low) / (len(replacement.nodes) + 1)
+    for i, node in enumerate(replacement.nodes):
+        inputs = [_value_id(editor, ref, made, constants) for ref in node.inputs]
+        outputs = []
+        for index, type in enumerate(node.types):
+            if (i, index) not in made:
+                made[i, index] = editor.new_value(type)
+            outputs.append(made[i, index])
+        editor.insert(node.op, node.domain, node.attrs, inputs, outputs, low + step * (i + 1), node.signature)
+    for output, value in zip(replacement.outputs, roots, strict=True):
+        target = _value_id(editor, output, made, constants)
+        if target is not None and target != value:
+            editor.replace_value(value, target)
+            editor.forget((value,))
+
+
+def _value_id(
+    editor: GraphEditor, ref: Ref | None, made: dict[tuple[int, int], int], constants: dict[str, int]
+) -> int | None:
+    if ref is None:
+        return None
+    if ref.external is not None:
+        return ref.external
+    if ref.constant is not None:
+        if ref.constant.digest not in constants:
+            constants[ref.constant.digest] = editor.new_value(ref.type, ref.constant)
+        return constants[ref.constant.digest]
+    return made[ref.node, ref.index]
+
+
+def site_name(graph: Graph, match: Match) -> str:
+    """A name a person can find in the model: the node's own, or that of the value it computes."""
+    node = match.anchor
+    if node.proto is not None and node.proto.name:
+        return node.proto.name
+    return graph.names.get(node.outputs[0], f"#{node.id}")

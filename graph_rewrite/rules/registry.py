@@ -1,0 +1,135 @@
+"""The registry: which rules there are, in which sets, and in which order they are listed."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from functools import cache
+
+from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.rules.certification import require
+from graph_rewrite.rules.substitutions.rule_files import shipped_rules
+
+FAMILIES = (
+    # A whole part in one step: long lists are cut at their end, where it would be lost among sites.
+    "layout.blocked_parts",
+    "algebra.elimination",
+    "algebra.elimination_functions",
+    "algebra.elimination_shape",
+    "movement.transpose",
+    "movement.reshape",
+    "algebra.elementwise",
+    "algebra.elementwise_concat",
+    "movement.structure",
+    "matmul.algebra",
+    "matmul.concat",
+    "matmul.parallel",
+    "matmul.scale",
+    "matmul.gemm",
+    "matmul.pointwise",
+    "matmul.rows",
+    "matmul.strassen",
+    "matmul.embedding",
+    "matmul.tiling",
+    "convolution.absorption",
+    "convolution.chain",
+    "convolution.parallel",
+    "convolution.groups",
+    "convolution.winograd",
+    "convolution.spatial3d",
+    "convolution.dilation",
+    "layout.channel_padding",
+    "convolution.pooling",
+    "attention.core",
+    "attention.forms",
+    "attention.masks",
+    "fusion.runtime_forms",
+    "fusion.runtime_operators",
+    "fusion.fused_matmul",
+    "fusion.normalizations",
+    "fusion.activations",
+    "layout.blocked_steps",
+)
+"""Modules of rules, in the order in which candidates are listed."""
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every registered rule, in a fixed order: by family, then as its module lists them in `RULES`.
+
+    Raises:
+        UncertifiedRuleError: a rule has no certificate, or has changed since it was certified.
+        ValueError: two rules have the same name.
+    """
+    rules = registered_rules()
+    require(rules)
+    return rules
+
+
+@cache
+def registered_rules() -> tuple[Rule, ...]:
+    """The rules of `all_rules`, whether or not they have valid certificates: what `rules verify` looks at.
+
+    Raises:
+        ValueError: two rules have the same name.
+    """
+    found: list[Rule] = []
+    for family in FAMILIES:
+        module = importlib.import_module(f"graph_rewrite.rules.{family}")
+        found.extend(rule() for rule in module.RULES)
+    names = [rule.name for rule in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"two rules are called {twice[0]}")
+    return tuple(found)
+
+
+RULE_SETS = ("default", "generated", "taso")
+"""Names of rule sets: written by hand, generated, imported from TASO's file. `all` is all of them."""
+
+
+@cache
+def rule_set(names: str = "default") -> tuple[Rule, ...]:
+    """The rules of one set or of several, separated by commas, in the order of `RULE_SETS`.
+
+    Raises:
+        UncertifiedRuleError: a rule has no certificate, or has changed since it was certified.
+        ValueError: an unknown set, or two rules of the same name.
+    """
+    wanted = {name.strip() for name in names.split(",")}
+    unknown = sorted(wanted - {*RULE_SETS, "all"})
+    if unknown:
+        raise ValueError(f"there is no rule set {unknown[0]!r}; there are {', '.join(RULE_SETS)} and all")
+    found: list[Rule] = []
+    for name in RULE_SETS:
+        if name in wanted or "all" in wanted:
+            found.extend(registered_rules() if name == "default" else shipped_rules(name))
+    require(found)
+    seen: set[str] = set()
+    for rule in found:
+        if rule.name in seen:
+            raise ValueError(f"two rules are called {rule.name}")
+        seen.add(rule.name)
+    return tuple(found)
+
+
+def families() -> dict[str, list[Rule]]:
+    """Rules by family."""
+    grouped: dict[str, list[Rule]] = {}
+    for rule in all_rules():
+        grouped.setdefault(rule.family, []).append(rule)
+    return grouped
+
+
+def find_rule(name: str) -> Rule:
+    """The rule of this name, from any set.
+
+    Raises:
+        KeyError: no such rule; the message names close ones.
+    """
+    known = {rule.name: rule for rule in rule_set("all")}
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=3)
+        hint = f"; did you mean {', '.join(close)}?" if close else ""
+        raise KeyError(f"there is no rule {name!r}{hint}")
+    return known[name]
