@@ -6,7 +6,8 @@ import pytest
 
 from graph_rewrite import zoo
 from graph_rewrite.operators.nchwc import block_size
-from tests.golden.states import BLOCK, SMALL, STATES, recorded, states_of
+from tests.golden.states import BLOCK, STATES, recorded, states_of
+from tests.small_models import SMALL
 
 
 def test_every_model_of_the_zoo_is_recorded() -> None:
