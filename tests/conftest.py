@@ -1,4 +1,4 @@
-"""What every test needs: one thread per process, reproducible examples, and a cache that is not the user's."""
+"""Set up every test session: one thread per process, reproducible examples, and a cache apart from the user's."""
 
 import ctypes
 import os
@@ -9,11 +9,11 @@ import tempfile
 import hypothesis
 import pytest
 
-# Read once, when NumPy, PyTorch or ONNX Runtime is imported, which no line above does. Test processes run side by side.
+# NumPy, PyTorch and ONNX Runtime read this when they are imported, so it is set before any of them. Test processes
+# run side by side, one thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell starts what it puts into the background deaf to Ctrl-C, and programs hand that on to those they start; some
-# tests interrupt theirs.
+# A shell's background jobs ignore SIGINT, and so do the processes they start. Some tests interrupt their own processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -25,7 +25,7 @@ _OWN_CACHE = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives the session a cache of its own unless the caller chose one.
+    """Give the session a cache of its own unless the caller chose one.
 
     pytest-xdist starts its workers after this, with this environment: they share the folder, so a model is
     exported once per session and not once per worker. Only the process that made the folder removes it.
@@ -46,7 +46,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _cuda_device_answers() -> bool:
-    """Asks the driver, since ONNX Runtime lists its CUDA provider on machines without a device as well."""
+    """Ask the driver: ONNX Runtime lists its CUDA provider on machines without a device as well."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -1,4 +1,4 @@
-"""What must hold of every graph, however it came about."""
+"""Invariants of every graph, whatever made it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def assert_well_formed(graph: Graph) -> None:
-    """Indices agree with the nodes, every value has one source, ranks are topological, types are what is inferred."""
+    """Check that indices agree with nodes, values have one source, ranks are topological, and types are as inferred."""
     producer = {value: node.id for node in graph.nodes.values() for value in node.outputs}
     assert len(producer) == sum(len(node.outputs) for node in graph.nodes.values()), "a value has two producers"
     assert graph.producer == producer
@@ -42,13 +42,13 @@ def assert_well_formed(graph: Graph) -> None:
 
 
 def assert_nothing_dead(graph: Graph) -> None:
-    """Something needs every node: true of a normalised graph, and of what rewrites make of it."""
+    """Check that something needs every node, as in a normalised graph and in every rewritten one."""
     for node in graph.nodes.values():
         assert any(graph.consumers.get(value) or value in graph.outputs for value in node.outputs), f"{node} is dead"
 
 
 def assert_types_inferred(graph: Graph) -> None:
-    """The types of all values are what inference from the inputs on gives."""
+    """Check that the types of all values are those that inference gives, from the inputs on."""
     types = {value: graph.types[value] for value in (*graph.inputs, *graph.stored)}
     for value, constant in graph.constants.items():
         types[value] = constant.type
@@ -67,7 +67,7 @@ def assert_types_inferred(graph: Graph) -> None:
 def assert_same_outputs(
     expected: list[Array], graph: Graph, feeds: Mapping[str, Array], rtol: float, what: str
 ) -> None:
-    """Outputs by the reference semantics in float64, relative to the scale of each output."""
+    """Compare outputs by the reference semantics in float64, relative to the scale of each output."""
     for i, (before, after) in enumerate(zip(expected, run_graph(graph, feeds), strict=True)):
         assert before.shape == after.shape, f"{what}: output {i} has shape {after.shape}, not {before.shape}"
         scale = float(np.max(np.abs(before), initial=1e-3))
@@ -76,7 +76,7 @@ def assert_same_outputs(
 
 
 def forgotten(graph: Graph) -> Graph:
-    """The same graph without what was computed about it."""
+    """Return the same graph with an empty memo."""
     return replace(graph, memo={})
 
 
@@ -85,7 +85,7 @@ def keys(candidates: Iterable[Candidate]) -> list[str]:
 
 
 def assert_enumeration_is_fresh(rewriter: Rewriter, graph: Graph) -> None:
-    """What incremental enumeration lists is what enumeration from scratch lists, in the same order."""
+    """Check that incremental enumeration lists the same candidates, in the same order, as enumeration from scratch."""
     fresh = Rewriter(rewriter.rules, rewriter.granularity, rewriter.deployment).candidates(forgotten(graph))
     found = rewriter.candidates(graph)
     if keys(found) != keys(fresh):
@@ -95,7 +95,7 @@ def assert_enumeration_is_fresh(rewriter: Rewriter, graph: Graph) -> None:
 
 
 def snapshot(graph: Graph) -> tuple[object, ...]:
-    """All that a graph says, to tell later whether it was changed."""
+    """Return all contents of a graph, to tell later whether it was changed."""
     return (
         {i: (n, n.op, n.inputs, n.outputs, dict(n.attrs)) for i, n in graph.nodes.items()},
         dict(graph.types), dict(graph.constants), dict(graph.producer), dict(graph.consumers), dict(graph.ranks),

@@ -1,4 +1,4 @@
-"""The smallest variants of the zoo's models that keep every kind of block."""
+"""Smallest variants of the zoo's models that keep every kind of block."""
 
 SMALL: dict[str, dict[str, int]] = {
     "bert": {"layers": 2, "hidden": 32, "heads": 2, "seq_len": 16, "vocab": 100, "positions": 32},

@@ -1,5 +1,6 @@
-"""Hypothesis strategies: small random ONNX models made of what the rules look for, with shared values and several
-outputs, and the same models under other names and in other orders.
+"""Hypothesis strategies for small random ONNX models, and for the same models renamed or reordered.
+
+The models are made of the operators that rules match, with shared values and several outputs.
 
     @given(model=models())
     def test_something(model: onnx.ModelProto) -> None: ...
@@ -25,13 +26,16 @@ OPSET = 23
 
 @st.composite
 def models(draw: Any, max_blocks: int = 5) -> onnx.ModelProto:
-    """A valid model in opset 23 with one or two inputs of rank 3 or 4, all values of one floating-point type, and
-    every result that nothing reads among its outputs. Small, and shrinks well."""
+    """Draw a valid model in opset 23 that is small and shrinks well.
+
+    It has one or two inputs of rank 3 or 4. All values have one floating-point type. Every result that nothing reads is
+    an output.
+    """
     return random_model(Drawn(draw), draw(st.integers(0, 2**16)), draw(st.integers(1, max_blocks)))
 
 
 def varied_models(max_blocks: int = 8) -> st.SearchStrategy[onnx.ModelProto]:
-    """The same kind of models, larger and more varied, but without shrinking."""
+    """Draw models of the same kind, larger and more varied, but without shrinking."""
 
     def make(seed: int) -> onnx.ModelProto:
         chooser = Seeded(seed)
@@ -42,7 +46,7 @@ def varied_models(max_blocks: int = 8) -> st.SearchStrategy[onnx.ModelProto]:
 
 
 def random_model(chooser: Chooser, seed: int, count: int) -> onnx.ModelProto:
-    """A model of `count` blocks; `seed` is that of its weights."""
+    """Return a model of `count` blocks, with weights by `seed`."""
     net = Net(chooser, np.random.default_rng(seed), chooser.choose((np.float32, np.float64)))
     image = net.flip()
     shape: Shape = (BATCH, net.choose((2, 4)), 3, 4) if image else (BATCH, net.choose((2, 3)), 4)
@@ -76,7 +80,7 @@ def finish(net: Net, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.Mode
 
 
 def feeds_for(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """Normal numbers for every input."""
+    """Return normal numbers for every input."""
     rng = np.random.default_rng(seed)
     feeds = {}
     for info in model.graph.input:
@@ -87,7 +91,7 @@ def feeds_for(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray[Any
 
 
 def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same model with other names for nodes, inner values and initializers; inputs and outputs keep theirs."""
+    """Return the same model with other names for nodes, initializers and values that are neither input nor output."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     kept = {info.name for info in (*copy.graph.input, *copy.graph.output)}
@@ -106,7 +110,7 @@ def renamed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @st.composite
 def reordered(draw: Any, model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same model with its nodes in another topological order and its initializers shuffled."""
+    """Draw the same model with its nodes in another topological order and its initializers shuffled."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))

@@ -1,4 +1,4 @@
-"""The house as a whole: what is imported when, what is installed, and which package may import which."""
+"""Packaging: public names, commands, the wheel, dependencies, and the contracts between packages."""
 
 import ast
 import importlib.metadata
@@ -94,7 +94,7 @@ class TestWheel:
     @pytest.fixture(scope="class")
     @staticmethod
     def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """A wheel of this tree, built from a copy so that nothing is left behind in it."""
+        """Build a wheel of this tree, from a copy so that the tree stays clean."""
         folder = tmp_path_factory.mktemp("wheel")
         source = folder / "source"
         source.mkdir()
@@ -196,7 +196,7 @@ def shipped_files() -> Iterator[Path]:
 
 
 def imported_modules(path: Path) -> set[str]:
-    """Top-level names that a file imports anywhere in it, less the standard library's and our own."""
+    """Return the top-level names that a file imports anywhere, less the standard library's and our own."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -218,7 +218,7 @@ class TestImportContracts:
 
     @pytest.fixture
     def tree(self, tmp_path: Path) -> Path:
-        """The same contracts over empty packages."""
+        """Return a folder with the same contracts over empty packages."""
         for package in (*PACKAGES, "graph_rewrite/zoo"):
             (tmp_path / package).mkdir()
             (tmp_path / package / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""Three states of every zoo model, as digests: what a change of the code's structure must leave as it is.
+"""Digests of three states of every zoo model, which a change of the code's structure must not change.
 
     python -m tests.golden.states --write        # the small variants, which the tests compare
     python -m tests.golden.states --full         # the published sizes, compared with the recorded ones; minutes
@@ -36,7 +36,7 @@ BLOCK = 16
 
 STATES = 3
 _SHARES = (1 / 3, 2 / 3)
-"""Which legal candidate leads to the next state: its place in the list, as a share of the list's length."""
+"""Positions of the candidates that lead to the next states, as shares of the list of legal candidates."""
 
 
 class _NeverAsked:
@@ -58,7 +58,7 @@ class _NeverAsked:
 
 
 def states_of(name: str, parameters: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Records of three states of a model: as normalised, and after one and two rewrites."""
+    """Return the records of three states of a model: as normalised, and after one and two rewrites."""
     with tempfile.TemporaryDirectory() as folder:
         path = _with_plain_weights(zoo.export(name, **parameters), Path(folder))
         env = GraphRewriteEnv(
@@ -114,7 +114,7 @@ def _digest(data: bytes) -> str:
 
 
 def recorded(full: bool = False) -> dict[str, list[dict[str, Any]]]:
-    """The records in the file, by model."""
+    """Return the records in the file, by model."""
     found: dict[str, list[dict[str, Any]]] = json.loads(_file(full).read_text("utf-8"))
     return found
 

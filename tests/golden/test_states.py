@@ -1,4 +1,4 @@
-"""Candidates, keys, hashes and observations of all zoo models are what they were when they were recorded."""
+"""Compare candidates, keys, hashes and observations of all zoo models with the recorded ones."""
 
 from __future__ import annotations
 

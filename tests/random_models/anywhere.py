@@ -30,7 +30,7 @@ def with_constant(net: Net, x: str) -> list[str]:
 
 
 def neutral(net: Net, x: str) -> list[str]:
-    """Operators that do nothing."""
+    """Append an operator that changes nothing."""
     shape = net.shapes[x]
     kind = net.choose(
         ["Identity", "Add", "Mul", "Div", "Sub", "Dropout", "Reshape", "Transpose", "Cast", "Expand", "Slice"]
@@ -51,7 +51,7 @@ def neutral(net: Net, x: str) -> list[str]:
 
 
 def constant_chain(net: Net, x: str) -> list[str]:
-    """Operators over constants alone, and the shape of a value, as exporters leave them."""
+    """Append operators over constants alone or over a value's shape, as exporters leave them."""
     shape = net.shapes[x]
     if net.flip():
         return [net.node("Reshape", [x, net.node("Shape", [x], (len(shape),))], shape)]
@@ -81,7 +81,7 @@ def concat_split(net: Net, x: str) -> list[str]:
 
 
 def three_ways(net: Net, x: str) -> list[str]:
-    """Concat of three, Split into three, with something in between."""
+    """Append a Concat of three values and a Split into three, with other operators between them."""
     shape, axis = net.shapes[x], 1 if len(net.shapes[x]) == 4 else len(net.shapes[x]) - 1
     parts = [net.node(net.choose(["Neg", "Tanh"]), [x], shape) if net.flip() else x for _ in range(3)]
     wide = (*shape[:axis], 3 * shape[axis], *shape[axis + 1 :])
@@ -95,7 +95,7 @@ def three_ways(net: Net, x: str) -> list[str]:
 
 
 def slices(net: Net, x: str) -> list[str]:
-    """Parts of a value, and the value put together of them again."""
+    """Append two Slices of a value and the Concat that restores it."""
     shape, axis = net.shapes[x], len(net.shapes[x]) - 1
     half = (*shape[:-1], shape[-1] // 2)
     rest = (*shape[:-1], shape[-1] - half[-1])
@@ -109,7 +109,7 @@ def slices(net: Net, x: str) -> list[str]:
 
 
 def powers(net: Net, x: str) -> list[str]:
-    """Squares, roots, quotients, of positive numbers."""
+    """Append squares, roots or quotients of positive numbers."""
     shape = net.shapes[x]
     positive = net.node("Add", [net.node("Abs", [x], shape), net.scalar(1.0)], shape)
     kind = net.choose(["square", "Pow", "Sqrt", "Reciprocal", "Div", "factor", "Silu", "QuickGelu", "HardSwish"])
@@ -142,7 +142,7 @@ def clips(net: Net, x: str) -> list[str]:
 
 
 def sums(net: Net, x: str) -> list[str]:
-    """Nested sums, differences and negations."""
+    """Append nested sums, differences and negations."""
     shape = net.shapes[x]
     a, b = net.partner(shape, x), net.partner(shape, x)
     kind = net.choose(["Sum", "nested", "minus", "Where"])

@@ -1,4 +1,4 @@
-"""Blocks for values of shape [batch, channels, height, width]: what convolutional networks are made of."""
+"""Blocks of convolutional networks, for values of shape [batch, channels, height, width]."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def convolution(net: Net, x: str) -> list[str]:
 
 
 def parallel_convolutions(net: Net, x: str) -> list[str]:
-    """A fire module: parallel convolutions of one input, joined or added."""
+    """Append a fire module: parallel convolutions of one input, joined or added."""
     shape = net.shapes[x]
     parts = [_convolve(net, x, shape[1], kernel) for kernel in (1, net.choose([1, 3]))]
     if net.flip():
@@ -58,7 +58,7 @@ def pooling(net: Net, x: str) -> list[str]:
 
 
 def convolution_tail(net: Net, x: str) -> list[str]:
-    """What follows a convolution: scale, shift, residual connection, activation."""
+    """Append a convolution with scale, shift, residual connection and activation."""
     shape = net.shapes[x]
     y = _convolve(net, x, shape[1], net.choose([1, 3]))
     for op in net.choose([["Mul"], ["Add"], ["Div", "Add"], []]):
@@ -72,7 +72,7 @@ def convolution_tail(net: Net, x: str) -> list[str]:
 
 
 def before_convolution(net: Net, x: str) -> list[str]:
-    """Padding, scale or shift of what is convolved, and two convolutions in a row."""
+    """Append a convolution of a padded, scaled or shifted value, or two convolutions in a row."""
     shape = net.shapes[x]
     kind = net.choose(["Pad", "Mul", "Add", "Conv", "BatchNormalization"])
     if kind == "Pad":
@@ -93,7 +93,7 @@ def before_convolution(net: Net, x: str) -> list[str]:
 
 
 def global_pooling(net: Net, x: str) -> list[str]:
-    """A gate per channel."""
+    """Append a gate per channel, computed by global pooling."""
     shape = net.shapes[x]
     narrow = (*shape[:2], 1, 1)
     if net.flip():
@@ -104,7 +104,7 @@ def global_pooling(net: Net, x: str) -> list[str]:
 
 
 def strided(net: Net, x: str) -> list[str]:
-    """A pointwise convolution of every second pixel, of which every pixel is then used again."""
+    """Append a strided pointwise convolution whose mean is added to its input."""
     shape = net.shapes[x]
     half = (*shape[:2], (shape[2] + 1) // 2, (shape[3] + 1) // 2)
     weight = net.weight(shape[1], shape[1], 1, 1)

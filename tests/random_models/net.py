@@ -1,4 +1,4 @@
-"""A random model while it is being made."""
+"""Builder of random models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 class Chooser(Protocol):
-    """Where decisions come from."""
+    """Source of the decisions that a random model needs."""
 
     def choose(self, options: Sequence[Any]) -> Any: ...
 
@@ -38,7 +38,7 @@ class Drawn:
 
 
 class Seeded:
-    """Decisions by a seed, which spread wider than Hypothesis's."""
+    """Decisions by a seeded generator, which spread wider than Hypothesis's."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -52,7 +52,7 @@ class Seeded:
 
 @dataclass
 class Net:
-    """A model on its way: values by name and shape, where its decisions and its weights come from."""
+    """Model under construction: its nodes, its values by name and shape, and the sources of decisions and weights."""
 
     chooser: Chooser
     rng: np.random.Generator
@@ -67,13 +67,14 @@ class Net:
         return self.nodes_with(op, inputs, [shape], **attrs)[0]
 
     def nodes_with(self, op: str, inputs: Sequence[str], shapes: Sequence[Shape], **attrs: Any) -> list[str]:
+        """Append a node with results of these shapes."""
         names = [f"v{len(self.shapes) + i}" for i in range(len(shapes))]
         self.nodes.append(helper.make_node(op, list(inputs), names, f"n{len(self.nodes)}", **attrs))
         self.shapes.update(zip(names, shapes, strict=True))
         return names
 
     def weight(self, *shape: int, scale: float | None = None) -> str:
-        """Normal numbers, scaled so that sums over the first axes keep unit size; sometimes an earlier weight again."""
+        """Add normal numbers, scaled so that sums over the first axes keep unit size, or return an earlier weight."""
         fan = float(np.prod(shape[:-1])) if scale is None else 1.0
         array = self.rng.standard_normal(shape) * (scale or 1.0) / np.sqrt(max(fan, 1.0))
         known = [t.name for t in self.initializers if tuple(t.dims) == shape and t.name.startswith("w")]
@@ -99,15 +100,15 @@ class Net:
         return self.chooser.choose(options)
 
     def pick(self, rank: int) -> str | None:
-        """A value of this rank that is in reach."""
+        """Return a value of this rank that blocks may read, if there is one."""
         options = [name for name in self.live if len(self.shapes[name]) == rank]
         return self.choose(options) if options else None
 
     def partner(self, shape: Shape, *others: str) -> str:
-        """Another value of the same shape, or a new one of that shape computed from `others`."""
+        """Return a value of this shape that blocks may read, or else the first of `others`."""
         options = [name for name in self.live if self.shapes[name] == shape]
         return self.choose(options) if options else others[0]
 
 
 Block = Callable[[Net, str], list[str]]
-"""Appends operators that read the given value; returns the values that later blocks may read."""
+"""Function that appends operators which read the given value and returns the values that later blocks may read."""

@@ -1,4 +1,4 @@
-"""Blocks for values of shape [batch, length, width]: what transformers are made of."""
+"""Blocks of transformers, for values of shape [batch, length, width]."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def parallel_matmuls(net: Net, x: str) -> list[str]:
 
 
 def product_sums(net: Net, x: str) -> list[str]:
-    """Sums of products with a common factor, on either side."""
+    """Append a sum of products with a common factor on either side."""
     shape = net.shapes[x]
     other, w = net.partner(shape, x), net.weight(shape[-1], shape[-1])
     a = net.node("MatMul", [x, w], shape)
@@ -94,7 +94,7 @@ def layer_norm(net: Net, x: str) -> list[str]:
 
 
 def gelu(net: Net, x: str) -> list[str]:
-    """Gelu as exporters write it out."""
+    """Append Gelu as exporters write it out."""
     shape = net.shapes[x]
     if net.flip():
         x = net.node("Add", [x, net.weight(shape[-1], scale=0.5)], shape)
@@ -127,7 +127,7 @@ def attention(net: Net, x: str) -> list[str]:
 
 
 def feed_forward(net: Net, x: str) -> list[str]:
-    """Two linear layers with an activation between them, and the residual connection."""
+    """Append two linear layers with an activation between them and a residual connection."""
     shape = net.shapes[x]
     inner = linear(net, x, 2 * shape[-1])
     inner = net.node(net.choose(["Gelu", "Relu"]), [inner], net.shapes[inner])
@@ -136,7 +136,7 @@ def feed_forward(net: Net, x: str) -> list[str]:
 
 
 def written_out_norm(net: Net, x: str) -> list[str]:
-    """LayerNormalization, RMSNormalization or Softmax as the operators that exporters write for them."""
+    """Append the operators that exporters write for LayerNormalization, RMSNormalization or Softmax."""
     shape = net.shapes[x]
     narrow = (*shape[:-1], 1)
     last = net.ints(-1)
@@ -156,7 +156,7 @@ def written_out_norm(net: Net, x: str) -> list[str]:
 
 
 def tanh_gelu(net: Net, x: str) -> list[str]:
-    """Gelu by its tanh approximation, as written out or as an attribute."""
+    """Append Gelu's tanh approximation, written out or as an attribute."""
     shape = net.shapes[x]
     if net.flip():
         return [net.node("Gelu", [x], shape, approximate="tanh")]
@@ -167,7 +167,7 @@ def tanh_gelu(net: Net, x: str) -> list[str]:
 
 
 def fused_attention(net: Net, x: str) -> list[str]:
-    """Opset 23's Attention, with a mask or without."""
+    """Append opset 23's Attention, with or without a mask."""
     shape = net.shapes[x]
     if shape[-1] % HEADS:
         return unary(net, x)
@@ -181,7 +181,7 @@ def fused_attention(net: Net, x: str) -> list[str]:
 
 
 def transposed_products(net: Net, x: str) -> list[str]:
-    """Products with transposed operands, and with the unit matrix."""
+    """Append products with transposed operands or with the unit matrix."""
     batch, length, width = net.shapes[x]
     if net.flip():
         unit = net.constant(np.eye(width, dtype=net.dtype))
