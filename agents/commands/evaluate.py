@@ -101,7 +101,7 @@ def _run_agent(
 ) -> dict[str, Any]:
     with search_display(console, agent.name) as update:
         result = agent.optimize(problem, budget, seed=seed, progress=update)
-    path = write_optimized(result, problem, run / f"{file_name(agent.name)}-{seed}.onnx")
+    path = write_optimized(result, run / f"{file_name(agent.name)}-{seed}.onnx")
     entry = result_entry(result, problem, path)
     entry["seed"] = seed
     # Not part of the search, so not charged to it.

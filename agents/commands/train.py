@@ -80,13 +80,14 @@ def train(arguments: TrainArguments, console: Console) -> int:
     console.print(f"run folder {run}", soft_wrap=True, markup=False)
     progress, checkpoint = _learn(arguments, config, run, resume, console)
     result = _optimise(arguments, config, checkpoint, problem, console)
-    optimized = write_optimized(result, problem, run / "optimized.onnx")
+    optimized = write_optimized(result, run / "optimized.onnx")
     entry = result_entry(result, problem, optimized)
     write_json(run / "result.json", _summary(uri, problem, entry, progress))
     console.print(results_table(f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s)", [entry]))
     console.print(deployment_table([entry]))
     console.print(rewrites_table(entry) if result.actions else result.message)
-    console.print(f"optimised model {optimized}, checkpoint {checkpoint.path}", soft_wrap=True, markup=False)
+    where = "none" if optimized is None else str(optimized)
+    console.print(f"optimised model {where}, checkpoint {checkpoint.path}", soft_wrap=True, markup=False)
     return 0
 
 

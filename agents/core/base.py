@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, unblocked_time
 from graph_rewrite.rewriting.candidates import Candidate
@@ -190,22 +191,33 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class OptimizationResult:
-    """A checked result. When nothing is surely faster, `graph` is the original and the speed-up exactly 1.0."""
+    """The outcome of a search with the file that holds it. When nothing is surely faster, `graph` is the original and
+    the speed-up exactly 1.0."""
 
     agent: str
     graph: Graph
     latency: Latency
     actions: tuple[Action, ...]
+    checked: CheckedModel
+    """The saved graph, as it was compared with the original; only `checked.write_to` makes a result's file."""
     improvements: tuple[Improvement, ...]
     """Every graph that was the best so far by screening, in order."""
     measurements: int
     applications: int
     seconds: float
-    verified: bool
-    max_rel_error: float
     message: str = ""
     growth: tuple[Growth, ...] = ()
     """How the e-graph was built, rule by rule; empty for agents without one."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the saved file agrees with the original, opened as it will be deployed."""
+        return self.checked.outcome.ok
+
+    @property
+    def max_rel_error(self) -> float:
+        """Largest difference of any output from the original's, relative to the output's scale."""
+        return self.checked.outcome.max_rel_error
 
     @property
     def trajectory(self) -> tuple[tuple[float, int, float], ...]:
@@ -214,6 +226,7 @@ class OptimizationResult:
 
     @property
     def is_original(self) -> bool:
+        """Whether the original is kept."""
         return not self.actions
 
     @property

@@ -1,11 +1,17 @@
-"""How every search ends: the most promising graphs measured with care, the winner checked, or else the original."""
+"""The end of every search: measure the most promising graphs with care, save and check the winner or the original."""
 
 from __future__ import annotations
 
-from agents.core.base import OptimizationResult, Search, Visit
-from graph_rewrite.delivery.equivalence import Equivalence, equivalent
+from pathlib import Path
+
+from agents.core.base import Action, OptimizationResult, Search, Visit
+from graph_rewrite.delivery.deployed import deployment_of
+from graph_rewrite.delivery.equivalence import Equivalence, default_tolerance, equivalent
+from graph_rewrite.delivery.ship import CheckedModel, checked_model
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE, Latency
 from graph_rewrite.onnx_files.saving import materialize
+from graph_rewrite.task.problem import Problem
 
 FINALISTS = 3
 """How many of the best screened graphs are measured with full effort: by the lower ends of their intervals."""
@@ -17,34 +23,57 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     """Measure the best few with full effort and return the fastest that is surely faster and equal in its outputs.
 
     What is reported of the winner is measured anew: its lead among many is partly luck. Where other load blurs the
-    first measurements so much that none is surely faster, that second and longer one of the best decides.
+    first measurements so much that none is surely faster, that second and longer one of the best decides. The winner is
+    saved, and that file is compared with the original; so is a copy of the original where nothing wins.
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.seconds
+
+    def result(
+        graph: Graph, latency: Latency, actions: tuple[Action, ...], checked: CheckedModel, message: str
+    ) -> OptimizationResult:
+        return OptimizationResult(
+            agent, graph, latency, actions, checked, improvements, search.measurements, search.applications, seconds,
+            message, tuple(search.growth),
+        )  # fmt: skip
+
     measured = [(visit, problem.measure(visit.graph, "full")) for visit in _finalists(search)]
     rejected = []
-    ranked = _ranked(search, measured)
-    sure = [visit for visit, first in ranked if surely_faster(first)]
-    # One alone: of several doubtful ones some would pass by luck.
-    doubtful = [visit for visit, first in ranked[:1] if first.ok and first.speedup > 1.0 + MARGIN]
-    for visit in sure or doubtful:
+    for visit in _promising(search, measured):
         latency = problem.confirm(visit.graph, JUDGE)
         if not surely_faster(latency):
             rejected.append("the fastest was not confirmed by a second measurement")
             continue
-        check = check_outputs(search, visit)
-        if check.ok:
-            return OptimizationResult(
-                agent, visit.graph, latency, visit.actions, improvements, search.measurements, search.applications,
-                seconds, True, check.max_rel_error, check.message, tuple(search.growth),
-            )  # fmt: skip
-        rejected.append(check.message)
-    reason = "; ".join(rejected) or "nothing was surely faster"
-    ms = _original_ms(measured, search)
-    return OptimizationResult(
-        agent, problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), improvements, search.measurements,
-        search.applications, seconds, True, 0.0, f"the original is kept: {reason}", tuple(search.growth),
-    )  # fmt: skip
+        checked = _saved(problem, visit.graph)
+        if checked.outcome.ok:
+            return result(visit.graph, latency, visit.actions, checked, checked.outcome.message)
+        rejected.append(checked.outcome.message)
+    original = problem.model.original
+    ms, checked = _original_ms(measured, search), _saved(problem, original)
+    message = f"the original is kept: {'; '.join(rejected) or 'nothing was surely faster'}"
+    if not checked.outcome.ok:
+        message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
+    return result(original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
+
+
+def _promising(search: Search, measured: list[tuple[Visit, Latency]]) -> list[Visit]:
+    """Measured graphs that are worth a confirming measurement, in its order."""
+    ranked = _ranked(search, measured)
+    sure = [visit for visit, first in ranked if surely_faster(first)]
+    # One alone: of several doubtful ones some would pass by luck.
+    return sure or [visit for visit, first in ranked[:1] if first.ok and first.speedup > 1.0 + MARGIN]
+
+
+def _saved(problem: Problem, graph: Graph) -> CheckedModel:
+    """Save a graph and compare that file with the original, as it will be opened."""
+    model = problem.model
+    tolerance = problem.limits.tolerance(model.original, problem.deployment)
+    if graph is model.original:
+        # A tighter limit than rounding explains is for rewrites; the runtime's own optimisers need not keep it.
+        tolerance = max(tolerance, default_tolerance(graph, problem.deployment))
+    return checked_model(
+        graph, _original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance
+    )
 
 
 def _finalists(search: Search) -> list[Visit]:
@@ -73,15 +102,21 @@ def surely_faster(latency: Latency) -> bool:
 
 
 def check_outputs(search: Search, visit: Visit) -> Equivalence:
-    """Original without any optimisation against the optimised model as it will be deployed."""
+    """Compare a graph of a search with the original, from a file that shares its weights with other candidates.
+
+    For searches that leave out rewrites which round too much; results are compared as they are saved.
+    """
     problem = search.problem
-    model = problem.model
-    # The file itself, unless it leaves shapes open that were fixed for this problem.
-    original = materialize(model.original, problem.workspace) if model.shapes else model.path
+    deployment = deployment_of(visit.graph, problem.deployment)
+    tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     optimised = materialize(visit.graph, problem.workspace)
-    deployment = problem.deployment.with_disabled(visit.graph.disabled_optimizers)
-    tolerance = problem.limits.tolerance(model.original, problem.deployment)
-    return equivalent(original, optimised, deployment, tolerance=tolerance)
+    return equivalent(_original_file(problem), optimised, deployment, tolerance=tolerance)
+
+
+def _original_file(problem: Problem) -> Path:
+    """The original as a file: the user's own, unless it leaves shapes open that were fixed for this problem."""
+    model = problem.model
+    return materialize(model.original, problem.workspace) if model.shapes else model.path
 
 
 def _original_ms(measured: list[tuple[Visit, Latency]], search: Search) -> float:

@@ -13,9 +13,7 @@ import yaml
 
 from agents.core.base import OptimizationResult
 from agents.core.config import Config
-from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, sidecar_of
 from graph_rewrite.ir.memory import memory_of
-from graph_rewrite.onnx_files.saving import save
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.task.problem import Problem
 
@@ -53,21 +51,19 @@ def write_json(path: Path, values: object) -> None:
     replace_file(path, json.dumps(values, indent=2) + "\n")
 
 
-def write_optimized(result: OptimizationResult, problem: Problem, path: Path) -> Path:
-    """The optimised model with its deployment in `metadata_props` and in a JSON file beside it.
+def write_optimized(result: OptimizationResult, path: Path) -> Path | None:
+    """Write the file of a result as it was checked, with its deployment in `metadata_props` and in a JSON file beside
+    it; None where the check failed, which happens only to originals that disagree with themselves, such as models that
+    draw random numbers.
 
-    When the result is the original, the file is a copy of it, deployed plainly.
+    Raises:
+        UnverifiedModelError: the saved file changed after it was checked.
     """
-    deployment = deployment_of(result.graph, problem.deployment)
-    text = json.dumps(deployment.to_json(), sort_keys=True)
-    save(result.graph, path, {METADATA_KEY: text})
-    replace_file(sidecar_of(path), text + "\n")
-    return path
+    return result.checked.write_to(path) if result.verified else None
 
 
 def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path | None) -> dict[str, Any]:
     """One entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes."""
-    deployment = deployment_of(result.graph, problem.deployment)
     return {
         "agent": result.agent,
         "speedup": result.latency.speedup,
@@ -80,7 +76,7 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "rewrites": [
             {"rule": a.rule, "description": a.description, "sites": a.count, "key": a.key} for a in result.actions
         ],
-        "deployment": deployment.to_json(),
+        "deployment": result.checked.deployment.to_json(),
         "onnx_path": None if onnx_path is None else str(onnx_path),
         "message": result.message,
         "trajectory": [list(point) for point in result.trajectory],

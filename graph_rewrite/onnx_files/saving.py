@@ -63,7 +63,7 @@ def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str]
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data, outdated = _free_data_file(path), _data_files_of(path)
+    data, outdated = free_data_file(path), _data_files_of(path)
     total = sum(nbytes(constant) for constant in (*graph.constants.values(), *graph.stored.values()))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         model_file, data_file = Path(folder, "model"), Path(folder, "data")
@@ -86,7 +86,8 @@ def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str]
     return path
 
 
-def _free_data_file(path: Path) -> Path:
+def free_data_file(path: Path) -> Path:
+    """A name for the weights of the model `path` that no file beside it has yet."""
     names = itertools.chain([f"{path.name}.data"], (f"{path.name}.{n}.data" for n in itertools.count(1)))
     return next(file for file in map(path.with_name, names) if not file.exists())
 

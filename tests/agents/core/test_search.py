@@ -13,6 +13,7 @@ import pytest
 from agents.core.base import Action, Budget, Search, Visit
 from agents.core.conclude import _finalists, conclude
 from agents.core.registry import make_agent
+from agents.reporting.runs import write_optimized
 from graph_rewrite import Graph
 from graph_rewrite.latency import BaselineError, Latency, MachineLock
 from graph_rewrite.task.problem import Problem
@@ -78,16 +79,21 @@ def test_the_original_is_returned_where_nothing_is_surely_faster(open_tower: Ope
     assert "original is kept" in result.message
 
 
-def test_wrong_results_are_never_returned(open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_results_are_never_returned(
+    open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from graph_rewrite.delivery.equivalence import Equivalence
 
     def unequal(*args: Any, **options: Any) -> Equivalence:
         return Equivalence(False, 0.5, 1e-4, "output 0 differs by 0.5")
 
-    monkeypatch.setattr("agents.core.conclude.equivalent", unequal)
+    monkeypatch.setattr("graph_rewrite.delivery.ship.equivalent", unequal)
     result = make_agent("greedy").optimize(open_tower(), Budget(measurements=30, seconds=60.0))
     assert result.is_original
     assert "output 0 differs" in result.message
+    assert not result.verified
+    assert write_optimized(result, tmp_path / "optimized.onnx") is None
+    assert not (tmp_path / "optimized.onnx").exists()
 
 
 def test_graphs_already_measured_by_another_agent_cost_the_same(open_tower: OpenTower) -> None:

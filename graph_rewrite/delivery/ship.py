@@ -1,0 +1,135 @@
+"""Hand over a model file: save it, compare that very file with the original as it will be opened, put it in place.
+
+Nothing else writes a result, so that what a user gets is what was compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, sidecar_of
+from graph_rewrite.delivery.equivalence import Equivalence, equivalent
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Deployment
+from graph_rewrite.onnx_files.saving import free_data_file, save
+from graph_rewrite.system.atomic_files import replace_file
+
+_MODEL, _DATA = "model.onnx", "model.onnx.data"
+_CHUNK = 1 << 20
+
+
+class UnverifiedModelError(RuntimeError):
+    """A model was to be handed over that does not agree with the original, or whose file changed after the comparison.
+    Nothing is written then."""
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedModel:
+    """A saved model and the outcome of comparing that very file with the original.
+
+    The file lies in a folder of its own, which is removed together with this object.
+    """
+
+    path: Path
+    deployment: Deployment
+    """The deployment that is recorded in the file, with which it was compared."""
+    outcome: Equivalence
+    digests: Mapping[str, str]
+    """SHA-256 of the files as they were compared, by name: the model, and its weights where they lie beside it."""
+
+    def write_to(self, path: Path) -> Path:
+        """Copy the compared file to `path`, its weights (if they lie beside it) to `<name>.data`, and its deployment to
+        a JSON file beside it. Every byte is compared with what was verified while it is copied.
+
+        Raises:
+            UnverifiedModelError: the comparison failed, or the file is not the one that was compared.
+        """
+        if not self.outcome.ok:
+            raise UnverifiedModelError(f"{path} is not written, it was not verified: {self.outcome.message}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        model = b"".join(self._verified(_MODEL))
+        if _DATA in self.digests:
+            data = free_data_file(path)
+            replace_file(data, self._verified(_DATA))
+            model = self._relocated(model, data.name)
+        replace_file(path, model)
+        replace_file(sidecar_of(path), _text(self.deployment) + "\n")
+        return path
+
+    def _verified(self, name: str) -> Iterator[bytes]:
+        """Read a file in chunks; raise at its end where it is not what was compared."""
+        digest = hashlib.sha256()
+        with self.path.with_name(name).open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+                yield chunk
+        if digest.hexdigest() != self.digests[name]:
+            raise UnverifiedModelError(f"{self.path.with_name(name)} changed after it was verified; nothing is written")
+
+    def _relocated(self, model: bytes, data: str) -> bytes:
+        """The model with its weights in the file `data`, and nothing else changed."""
+        moved = _with_location(model, data)
+        if hashlib.sha256(_with_location(moved, _DATA)).hexdigest() != self.digests[_MODEL]:
+            raise UnverifiedModelError("the model cannot be told where its weights lie without changing more of it")
+        return moved
+
+
+def checked_model(
+    graph: Graph,
+    original: str | os.PathLike[str],
+    deployment: Deployment,
+    *,
+    workspace: Path,
+    tolerance: float | None = None,
+) -> CheckedModel:
+    """Save a graph with its deployment, and compare that file with the file `original` as `equivalent` does, opened
+    with the deployment that is recorded in it.
+
+    Args:
+        deployment: provider and threads; optimisers that the graph refuses are added.
+        workspace: folder for the saved file, until it is written elsewhere.
+        tolerance: largest error of an output relative to its scale; by default what rounding explains.
+    """
+    workspace.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="checked-", dir=workspace))
+    path = save(graph, folder / _MODEL, {METADATA_KEY: _text(deployment_of(graph, deployment))})
+    digests = {file.name: _digest(file) for file in sorted(folder.iterdir())}
+    recorded = recorded_deployment(path)
+    checked = CheckedModel(path, recorded, equivalent(original, path, recorded, tolerance=tolerance), digests)
+    weakref.finalize(checked, _remove, folder, os.getpid())
+    return checked
+
+
+def _text(deployment: Deployment) -> str:
+    return json.dumps(deployment.to_json(), sort_keys=True)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _with_location(model: bytes, data: str) -> bytes:
+    proto = onnx.ModelProto.FromString(model)
+    for tensor in proto.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = data
+    moved: bytes = proto.SerializeToString(deterministic=True)
+    return moved
+
+
+def _remove(folder: Path, owner: int) -> None:
+    # A forked process holds a copy of the object, and must leave the file to its owner.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
