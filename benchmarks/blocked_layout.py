@@ -25,10 +25,10 @@ from benchmarks.families import CANCEL, Arguments, compare
 from benchmarks.families import RESULTS as FORMS
 from graph_rewrite import Graph, Rewriter, Rule, save
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.latency.statistics import estimate
 from graph_rewrite.operators.nchwc import DOMAIN, block_size
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rules import registered_rules
+from graph_rewrite.runtime import estimate
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.task.models import open_model
 

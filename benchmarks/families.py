@@ -23,16 +23,12 @@ import tyro
 
 from benchmarks import transformer_layers
 from graph_rewrite import Graph, Rewriter, save
-from graph_rewrite.delivery.equivalence import index_ranges
-from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.latency.feeds import FeedSpec
-from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.statistics import Block, estimate
-from graph_rewrite.latency.timing import Runner, repeats_for, time_block
 from graph_rewrite.onnx_files.assembly import model
+from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.rules import registered_rules
 from graph_rewrite.rules.layout.channel_padding import PadConvChannels
+from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, Runner, estimate, repeats_for, time_block
 from graph_rewrite.system.atomic_files import replace_file
 
 RESULTS = Path(__file__).parent / "results" / "families.json"

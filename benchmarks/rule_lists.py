@@ -21,13 +21,9 @@ import tyro
 from agents.core.config import load_config, model_uri
 from benchmarks.blocked_layout import applied
 from graph_rewrite import Graph, save
-from graph_rewrite.delivery.equivalence import index_ranges
-from graph_rewrite.latency.deployment import Deployment
-from graph_rewrite.latency.feeds import FeedSpec
-from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.statistics import Block, Estimate, estimate
-from graph_rewrite.latency.timing import Runner, repeats_for, time_block
+from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.rules import registered_rules
+from graph_rewrite.runtime import Block, Deployment, Estimate, FeedSpec, Plan, Runner, estimate, repeats_for, time_block
 from graph_rewrite.task.models import open_model
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from graph_rewrite.latency.optimizers import OPTIMIZERS
 from graph_rewrite.rules import rule_set
+from graph_rewrite.runtime import OPTIMIZERS
 
 PADDING = 0
 """Index of padding, in both vocabularies."""

@@ -10,8 +10,8 @@ import onnxruntime
 from google.protobuf.message import DecodeError
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency.deployment import Deployment, open_session
 from graph_rewrite.operators import nchwc
+from graph_rewrite.runtime import Deployment, open_session
 
 METADATA_KEY = "rewritegym.deployment"
 """Entry of an ONNX model's `metadata_props` that holds its deployment as JSON."""

@@ -6,9 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +15,12 @@ from typing import Any
 
 from onnx import TensorProto
 
-import graph_rewrite
-from graph_rewrite.delivery.comparison import Finding
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency.deployment import Deployment
-from graph_rewrite.latency.feeds import FeedSpec
 from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.runtime import Deployment, FeedSpec
+from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
+from graph_rewrite.runtime.ort_worker.comparison import Finding
 
 TIMEOUT_S = 900.0
 """For opening both models and running each on all inputs."""
@@ -39,7 +37,6 @@ _PRECISION: dict[int, tuple[float, float]] = {
 # ONNX Runtime multiplies float32 matrices on CUDA in TF32, with 10 bits of mantissa.
 _TF32 = (2.0**-11, 4.0)
 _FREE_DEPTH = 8
-_FORWARDED = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,28 +126,6 @@ def depth(graph: Graph) -> int:
     return max(longest.values(), default=0)
 
 
-def index_ranges(graph: Graph) -> dict[str, tuple[int, int]]:
-    """Range (low, high), high exclusive, of inputs that select entries of a table: token ids, positions, types."""
-    ranges: dict[str, tuple[int, int]] = {}
-    for value in graph.inputs:
-        if sizes := _table_sizes(graph, value):
-            ranges[graph.names[value]] = (0, min(sizes))
-    return ranges
-
-
-def _table_sizes(graph: Graph, value: int) -> list[int]:
-    sizes: list[int] = []
-    for node_id in dict.fromkeys(graph.consumers.get(value, ())):
-        node = graph.nodes[node_id]
-        if node.op in _FORWARDED and node.inputs[0] == value:
-            sizes.extend(_table_sizes(graph, node.outputs[0]))
-        elif node.op in ("Gather", "GatherElements") and node.inputs[1] == value and node.inputs[0] is not None:
-            table = graph.types[node.inputs[0]]
-            if table is not None:
-                sizes.append(table.shape[node.attrs.get("axis", 0)])
-    return sizes
-
-
 def _feed_specs(graph: Graph, seeds: int, given: FeedSpec | None) -> list[FeedSpec]:
     if given is not None and given.npz is not None:
         return [given]
@@ -165,15 +140,11 @@ class _ComparisonError(RuntimeError):
 
 
 def _compare_in_process(request: Mapping[str, object]) -> list[Finding]:
-    # -P keeps modules in the current directory from shadowing ours; our own package is found as we found it.
-    home = str(Path(graph_rewrite.__file__).resolve().parents[1])
-    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with tempfile.TemporaryDirectory(prefix="rewritegym-verify-") as folder:
         report = Path(folder, "findings")
-        command = [sys.executable, "-P", "-m", "graph_rewrite.delivery.comparison", json.dumps(request), str(report)]
+        command = leaf_command("ort_worker.comparison", [json.dumps(request), str(report)])
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=TIMEOUT_S)
+            ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise _ComparisonError(f"no end after {TIMEOUT_S:g} s ({_last_stage(report)})") from error
         messages = _messages(report)
@@ -184,7 +155,7 @@ def _compare_in_process(request: Mapping[str, object]) -> list[Finding]:
         if "error" in last:
             raise _ComparisonError(f"{stage}: {last['error']}")
         words = " / ".join(ended.stderr.strip().splitlines()[-3:])
-        raise _ComparisonError(f"{stage}: ONNX Runtime crashed ({_ending(ended.returncode)}) {words}".strip())
+        raise _ComparisonError(f"{stage}: ONNX Runtime crashed ({describe_exit(ended.returncode)}) {words}".strip())
 
 
 def _messages(report: Path) -> list[dict[str, Any]]:
@@ -194,15 +165,6 @@ def _messages(report: Path) -> list[dict[str, Any]]:
 def _last_stage(report: Path) -> str:
     stages = [str(message["stage"]) for message in _messages(report) if "stage" in message]
     return stages[-1] if stages else "start"
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exit status {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
 
 
 def _judge(findings: Sequence[Finding], tolerance: float) -> Equivalence:

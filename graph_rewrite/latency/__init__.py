@@ -1,31 +1,30 @@
 """Latency: meters that tell how fast a graph is compared with the one it came from.
 
-`OrtMeter` times whole models in ONNX Runtime, in a worker process; `OperatorCostMeter` sums up operators as TASO does.
-Importing this package loads neither onnx nor PyTorch: the worker process lives in it.
+`OrtMeter` times whole models in ONNX Runtime, in a worker process; `OperatorCostMeter` sums up operators as TASO does;
+`windows.RegionalMeter` times only what differs between two graphs.
 """
 
-from graph_rewrite.latency.base import (
-    BaselineError,
-    Effort,
-    Latency,
-    LatencyMeter,
-    Materialize,
-    Measurable,
-    Status,
-)
+from graph_rewrite.latency.base import BaselineError, Effort, Latency, LatencyMeter, Materialize, Measurable
 from graph_rewrite.latency.cache import MeasurementCache, default_cache_path
-from graph_rewrite.latency.client import WorkerStartError
-from graph_rewrite.latency.deployment import Deployment, open_session
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.latency.feeds import FeedSpec
 from graph_rewrite.latency.lock import LockTimeout, MachineLock, default_lock_path, unblocked_time
 from graph_rewrite.latency.noise import machine_report
 from graph_rewrite.latency.operator_cost import OperatorCost, OperatorCostMeter
 from graph_rewrite.latency.operator_spec import OperatorSpec, ValueType
-from graph_rewrite.latency.optimizers import OPTIMIZERS
 from graph_rewrite.latency.ort_meter import Clock, OrtMeter
-from graph_rewrite.latency.plan import FULL, JUDGE, SCREEN, Plan
 from graph_rewrite.latency.provider import Provider, ProviderError, resolve_provider
+from graph_rewrite.runtime import (
+    FULL,
+    JUDGE,
+    OPTIMIZERS,
+    SCREEN,
+    Deployment,
+    FeedSpec,
+    Plan,
+    Status,
+    WorkerStartError,
+    open_session,
+)
 
 __all__ = [
     "FULL",

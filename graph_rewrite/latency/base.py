@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
+from graph_rewrite.runtime import Status
+
 Effort = Literal["screen", "full"]
-Status = Literal["ok", "crash", "hang", "oom", "error"]
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Small ONNX models that the meters make themselves. Imported where needed: the worker must start without onnx.
+"""Small ONNX models that the meters make themselves.
 
 Weights are written as ConstantOfShape, which ONNX Runtime folds into a constant when it opens the model and then
 packs like any other weight; so the files stay small, whatever the weights' size.

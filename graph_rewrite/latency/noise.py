@@ -13,14 +13,11 @@ from typing import Any
 
 import onnxruntime as ort
 
-from graph_rewrite.latency.client import WorkerClient, WorkerFailure
-from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.device import cpu_flags, cpu_model, gpu_model
-from graph_rewrite.latency.feeds import FeedSpec
 from graph_rewrite.latency.lock import MachineLock
-from graph_rewrite.latency.plan import Plan
+from graph_rewrite.latency.models import matmul_model, noise_model
 from graph_rewrite.latency.provider import resolve_provider
-from graph_rewrite.latency.statistics import Block, estimate, log_ratios
+from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, estimate, log_ratios
 
 _SIZE = 1024
 _PEAK_PLAN = Plan(min_pairs=5, max_pairs=40, warmup=2, target_ci_width=0.0, budget_s=0.5)
@@ -58,8 +55,6 @@ def _versions() -> dict[str, str]:
 
 
 def _peak_gflops(worker: WorkerClient, folder: Path) -> float:
-    from graph_rewrite.latency.models import matmul_model
-
     path = folder / "matmul.onnx"
     path.write_bytes(matmul_model(_SIZE, constant=True).SerializeToString())
     samples = _ask(worker, {"kind": "time", "candidate": _side(path, Deployment()), **_shared(_PEAK_PLAN)})["samples"]
@@ -67,8 +62,6 @@ def _peak_gflops(worker: WorkerClient, folder: Path) -> float:
 
 
 def _noise(worker: WorkerClient, folder: Path, deployment: Deployment) -> dict[str, Any]:
-    from graph_rewrite.latency.models import noise_model
-
     path = folder / "noise.onnx"
     path.write_bytes(noise_model().SerializeToString())
     side = _side(path, deployment)

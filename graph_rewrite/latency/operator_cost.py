@@ -19,23 +19,19 @@ from typing import Any, Self
 
 import onnxruntime as ort
 
-from graph_rewrite.latency.base import BaselineError, Effort, Latency, Measurable, Status
+from graph_rewrite.latency.base import BaselineError, Effort, Latency, Measurable
 from graph_rewrite.latency.cache import MeasurementCache
-from graph_rewrite.latency.client import WorkerClient, WorkerFailure
-from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.latency.feeds import FeedSpec
 from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.latency.models import operator_model
 from graph_rewrite.latency.operator_spec import OperatorSpec
-from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.statistics import median_standard_error
+from graph_rewrite.runtime import Deployment, FeedSpec, Plan, Status, WorkerClient, WorkerFailure, median_standard_error
 
 # Hundreds of operators are timed for one search: a few milliseconds each.
 OPERATOR_PLAN = Plan(min_pairs=3, max_pairs=20, warmup=1, target_ci_width=0.1, budget_s=0.03)
 
-# Of onnx.TensorProto.DataType, which this module must not import: FLOAT, and all (U)INT8 to (U)INT64.
-_FLOAT = 1
-_INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
+_FLOAT = 1  # onnx.TensorProto.FLOAT
+_INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})  # onnx.TensorProto.INT8 to INT64 and UINT8 to UINT64
 _NOTHING = OperatorSpec("Identity", "", {}, ((_FLOAT, (1,)),), ((_FLOAT, (1,)),), opset=16)
 _LEAST_MS = 1e-4  # no operator is dispatched in less; keeps ratios finite
 _Z = 1.96
@@ -189,9 +185,6 @@ class OperatorCostMeter:
         return net
 
     def _time(self, spec: OperatorSpec) -> OperatorCost:
-        # Imported here because onnx is slow to load and this package must stay light for the worker.
-        from graph_rewrite.latency.models import operator_model
-
         name = f"{spec.domain}::{spec.op}" if spec.domain else spec.op
         with self._lock:
             path = self.workspace / f"operator-{spec.key[:32]}.onnx"

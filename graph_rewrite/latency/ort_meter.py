@@ -16,14 +16,10 @@ import onnxruntime as ort
 
 from graph_rewrite.latency.base import BaselineError, Effort, Latency, Materialize, Measurable
 from graph_rewrite.latency.cache import MeasurementCache
-from graph_rewrite.latency.client import WorkerClient, WorkerFailure
-from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.latency.feeds import FeedSpec
 from graph_rewrite.latency.lock import MachineLock
-from graph_rewrite.latency.plan import FULL, SCREEN, Plan
-from graph_rewrite.latency.statistics import Block, estimate
-from graph_rewrite.latency.wire import Message
+from graph_rewrite.runtime import FULL, SCREEN, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, estimate
+from graph_rewrite.runtime.ort_worker.wire import Message
 
 _TO_MS = 1e3
 

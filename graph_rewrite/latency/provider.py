@@ -9,7 +9,8 @@ from typing import Literal
 
 import onnxruntime as ort
 
-from graph_rewrite.latency.client import WorkerClient, WorkerFailure
+from graph_rewrite.latency.models import matmul_model
+from graph_rewrite.runtime import WorkerClient, WorkerFailure
 
 Provider = Literal["cpu", "cuda"]
 
@@ -42,9 +43,6 @@ def _cuda_fault() -> str:
     """Why CUDA does not work here; empty when it does."""
     if "CUDAExecutionProvider" not in ort.get_available_providers():
         return "this onnxruntime has no CUDA provider (install onnxruntime-gpu)"
-    # Imported here because only this function builds models, and onnx is slow to load.
-    from graph_rewrite.latency.models import matmul_model
-
     with tempfile.TemporaryDirectory(prefix="rewritegym-") as folder, WorkerClient() as worker:
         path = Path(folder) / "matmul.onnx"
         path.write_bytes(matmul_model(64, constant=False).SerializeToString())

@@ -13,18 +13,17 @@ of `graph_rewrite.soundness` both read that.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import onnxruntime as ort
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.standard_semantics import run_standard
 from graph_rewrite.operators.standard_types import TypeInferenceError, infer_standard
+from graph_rewrite.runtime import block_size as block_size  # also for those who ask about this layout
 
 DOMAIN = "com.microsoft.nchwc"
 ALIGNMENT = 4
@@ -47,25 +46,6 @@ class Shaped(Protocol):
 
 Apply = Callable[[str, Mapping[str, Any], Sequence[Any]], Any]
 """Applies one of ONNX's operators: name, attributes, inputs (values, integer arrays, or None)."""
-
-
-@functools.cache
-def block_size() -> int:
-    """Channels in a block on this CPU, as ONNX Runtime has it; 0 where it has no blocked layout here."""
-    node = helper.make_node("ReorderInput", ["x"], ["y"], domain=DOMAIN)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, ALIGNMENT, 1, 1])
-    graph = helper.make_graph([node], "block", [x], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
-    imports = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)]
-    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    try:
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        found: int = session.run(None, {"x": np.zeros((1, ALIGNMENT, 1, 1), np.float32)})[0].shape[1]
-    except Exception:  # ONNX Runtime raises its own classes, which differ from version to version
-        return 0
-    return found if found > 1 else 0
 
 
 def is_modelled(op: str) -> bool:

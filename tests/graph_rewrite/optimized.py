@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 
 from graph_rewrite import Graph, save
-from graph_rewrite.latency.deployment import Deployment
+from graph_rewrite.runtime import Deployment
 
 
 def optimized_ops(graph: Graph, refused: Iterable[str] = ()) -> Counter[str]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from graph_rewrite.latency.client import WorkerClient, WorkerFailure
-from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.windows.cut import shape_key
 from graph_rewrite.onnx_files.external_data import ModelLoadError
 from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.runtime import Deployment, WorkerClient, WorkerFailure
 
 
 def run_alike(worker: WorkerClient, paths: Iterable[Path], deployment: Deployment) -> bool:

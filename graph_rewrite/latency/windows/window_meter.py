@@ -18,21 +18,17 @@ from typing import Any, Literal, Protocol, Self
 import onnx
 import onnxruntime as ort
 
-from graph_rewrite.delivery.equivalence import index_ranges
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
-from graph_rewrite.latency.base import Effort, Latency, Measurable, Status
+from graph_rewrite.latency.base import Effort, Latency, Measurable
 from graph_rewrite.latency.cache import MeasurementCache
-from graph_rewrite.latency.client import WorkerClient, WorkerFailure
-from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.latency.feeds import FeedSpec
 from graph_rewrite.latency.lock import MachineLock, unblocked_time
-from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.statistics import Block, estimate
 from graph_rewrite.latency.windows.cut import MARGIN, Cut, NotCuttable, cuts
 from graph_rewrite.latency.windows.identical import run_alike
 from graph_rewrite.onnx_files.saving import materialize
+from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, Status, WorkerClient, WorkerFailure, estimate
 
 BATCH = Plan(instances=4, min_instances=4, min_pairs=3, max_pairs=12, warmup=1, target_ci_width=0.0, budget_s=0.4)
 """What is timed before asking again whether it is enough: fresh sessions, few pairs each, since sessions differ."""

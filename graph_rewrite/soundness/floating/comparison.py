@@ -22,10 +22,10 @@ from onnx import TensorProto
 
 from graph_rewrite.delivery.equivalence import default_tolerance, depth
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.operators.evaluation import outputs_of, run_values
 from graph_rewrite.rewriting.rule import SIGNED_ZERO
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.soundness.floating.elements import Comparison, compare_arrays, is_float, magnitude
 from graph_rewrite.soundness.floating.values import KINDS, Kind, feeds
 

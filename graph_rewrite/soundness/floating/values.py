@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from onnx import helper
 
-from graph_rewrite.delivery.equivalence import index_ranges
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.input_ranges import index_ranges
 
 Array = np.ndarray[Any, Any]
 Reading = Literal["strict", "finite", "report"]

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 from graph_rewrite import Rewriter, load, save
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, session, sidecar_of
-from graph_rewrite.latency.deployment import Deployment
 from graph_rewrite.operators import nchwc
 from graph_rewrite.rules.layout.blocked_parts import PartInBlockedLayout
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.soundness.cases.blocked import cases_of
 
 DEPLOYMENT = Deployment(threads=2, optimization_level="extended", disabled_optimizers=frozenset({"GeluFusionL2"}))
@@ -117,7 +117,7 @@ def test_a_model_of_the_blocked_layout_records_the_block(blocked: Path) -> None:
 def test_a_cpu_with_another_block_refuses_it(blocked: Path, monkeypatch: pytest.MonkeyPatch, other: int, words: str):
     if other == nchwc.block_size():
         pytest.skip("this is the CPU's own block")
-    monkeypatch.setattr("graph_rewrite.operators.nchwc.block_size", lambda: other)
+    monkeypatch.setattr("graph_rewrite.runtime.ort_worker.deployment.block_size", lambda: other)
     with pytest.raises(RuntimeError, match=rf"blocked\.onnx has operators.*{words}.*--standard-ops-only"):
         session(blocked)
 

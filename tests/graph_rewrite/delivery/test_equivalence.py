@@ -12,10 +12,10 @@ import pytest
 from onnx import helper, numpy_helper
 
 from graph_rewrite import ModelLoadError, load
-from graph_rewrite.delivery.comparison import Finding, compare_values, is_constant
-from graph_rewrite.delivery.equivalence import Equivalence, _judge, default_tolerance, depth, equivalent, index_ranges
-from graph_rewrite.latency.deployment import Deployment
-from graph_rewrite.latency.feeds import FeedSpec
+from graph_rewrite.delivery.equivalence import Equivalence, _judge, default_tolerance, depth, equivalent
+from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.runtime import Deployment, FeedSpec
+from graph_rewrite.runtime.ort_worker.comparison import Finding, compare_values, is_constant
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.sample_models import parsed, weights
 

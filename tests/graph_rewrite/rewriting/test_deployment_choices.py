@@ -2,8 +2,8 @@
 
 import pytest
 
-from graph_rewrite.latency.optimizers import OPTIMIZERS
 from graph_rewrite.rewriting.deployment_choices import _CHOICES, deployment_choices
+from graph_rewrite.runtime import OPTIMIZERS
 from tests.graph_rewrite.optimized import optimized_ops
 from tests.graph_rewrite.rules.checking import model, weights
 

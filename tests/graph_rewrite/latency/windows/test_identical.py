@@ -10,15 +10,12 @@ import onnx
 import pytest
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency.client import WorkerClient
-from graph_rewrite.latency.deployment import Deployment
-from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.statistics import Block
 from graph_rewrite.latency.windows.cut import Cut
 from graph_rewrite.latency.windows.identical import run_alike
 from graph_rewrite.latency.windows.window_meter import CLEAR, Difference, RegionalMeter
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.onnx_files.saving import materialize
+from graph_rewrite.runtime import Block, Deployment, Plan, WorkerClient
 
 BODY = "(float[64,64] x) => (y) {{ a = Relu(x) {} }}"
 TURNED = "b = Transpose<perm=[1,0]>(a) c = Transpose<perm=[1,0]>(b) y = MatMul(c, w)"

@@ -11,13 +11,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Literal, Self
 
-import graph_rewrite
-from graph_rewrite.latency.base import Status
-from graph_rewrite.latency.wire import Message, read_message, write_message
+from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
+from graph_rewrite.runtime.ort_worker.wire import Message, read_message, write_message
+
+Status = Literal["ok", "crash", "hang", "oom", "error"]
+"""How a request ended: `ok`, or what went wrong."""
 
 _START_TIMEOUT_S = 120.0  # importing onnxruntime from a cold disk, on a busy machine
 _END_TIMEOUT_S = 10.0  # from closing its pipe to being gone; writing a core file takes a while
@@ -42,15 +43,11 @@ class _Process:
     """One running worker, with threads that drain its pipes (portable, and no pipe can fill up and block it)."""
 
     def __init__(self, memory_limit_mb: int | None) -> None:
-        command = [sys.executable, "-P", "-m", "graph_rewrite.latency.worker", "--parent", str(os.getpid())]
+        arguments = ["--parent", str(os.getpid())]
         if memory_limit_mb is not None:
-            command += ["--memory-limit-mb", str(memory_limit_mb)]
-        # -P keeps modules in the current directory from shadowing ours; our own package is found as we found it.
-        home = str(Path(graph_rewrite.__file__).resolve().parents[1])
-        paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        pipe = subprocess.PIPE
-        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, bufsize=0)
+            arguments += ["--memory-limit-mb", str(memory_limit_mb)]
+        command, pipe = leaf_command("ort_worker", arguments), subprocess.PIPE
+        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=leaf_environment(), bufsize=0)
         self.messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self.printed: deque[str] = deque(maxlen=_STDERR_LINES)
         stdin, stdout, stderr = self.popen.stdin, self.popen.stdout, self.popen.stderr
@@ -209,16 +206,7 @@ class WorkerClient:
             return WorkerFailure("oom", phase, f"the worker was killed, most likely for want of memory{told}")
         if "bad_alloc" in words:
             return WorkerFailure("oom", phase, f"the worker ran out of memory{told}")
-        return WorkerFailure("crash", phase, f"the worker crashed with {_ending(code)}{told}")
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exit status {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
+        return WorkerFailure("crash", phase, f"the worker crashed with {describe_exit(code)}{told}")
 
 
 def _make_client(timeout_s: float, memory_limit_mb: int | None) -> WorkerClient:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, median
 
-from graph_rewrite.latency.plan import Plan
+from .plan import Plan
 
 INSTANCE_SD = 0.01
 """Prior standard deviation, between session instances, of the log ratio of two identical models.

@@ -1,4 +1,4 @@
-"""The process that runs models: `python -m graph_rewrite.latency.worker`, started and fed by `WorkerClient`.
+"""The process that runs models: `python -m ort_worker`, started and fed by `WorkerClient`.
 
 A model that crashes, hangs or exhausts this process costs one request, never the trainer. Requests are plain values
 (paths, numbers, deployments), so a worker could serve them from anywhere that sees the files. For every request the
@@ -30,13 +30,13 @@ from typing import BinaryIO
 import numpy as np
 import onnxruntime as ort
 
-from graph_rewrite.latency.deployment import Deployment, open_session
-from graph_rewrite.latency.feeds import FeedSpec
-from graph_rewrite.latency.optimizers import active_in_log, registered_in_log
-from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.statistics import Block, is_enough
-from graph_rewrite.latency.timing import Clock, Runner, repeats_for, time_alone, time_block
-from graph_rewrite.latency.wire import Message, read_message, write_message
+from .deployment import Deployment, open_session
+from .feeds import FeedSpec
+from .optimizers import active_in_log, registered_in_log
+from .plan import Plan
+from .statistics import Block, is_enough
+from .timing import Clock, Runner, repeats_for, time_alone, time_block
+from .wire import Message, read_message, write_message
 
 FAULT_VARIABLE = "REWRITEGYM_WORKER_FAULT"
 
@@ -248,7 +248,3 @@ def main(arguments: list[str] | None = None) -> None:
         _limit_memory(options.memory_limit_mb)
     with suppress(BrokenPipeError):  # the parent is gone and with it whoever wanted the reply
         Worker(requests, replies).serve()
-
-
-if __name__ == "__main__":
-    main()

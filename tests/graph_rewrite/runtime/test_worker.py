@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from graph_rewrite.latency import Deployment, FeedSpec, Plan, WorkerStartError
-from graph_rewrite.latency.client import WorkerClient, WorkerFailure
-from graph_rewrite.latency.optimizers import TRANSFORMERS
+from graph_rewrite.runtime import WorkerClient, WorkerFailure
+from graph_rewrite.runtime.leaf_process import leaf_environment
+from graph_rewrite.runtime.ort_worker.optimizers import TRANSFORMERS
 
 ROOT = Path(__file__).resolve().parents[3]
 HELLO = {"kind": "hello"}
@@ -52,11 +53,12 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_importing_the_package_stays_light() -> None:
-    """The worker imports it each time that it starts."""
-    code = "import sys, graph_rewrite.latency.worker; print(sorted({'onnx', 'torch', 'gymnasium'} & set(sys.modules)))"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+def test_the_worker_is_a_leaf() -> None:
+    """It starts with numpy and onnxruntime alone, whatever the rest of the project imports."""
+    foreign = "{'onnx', 'torch', 'gymnasium', 'graph_rewrite'}"
+    code = f"import sys, ort_worker.worker, ort_worker.comparison; print(sorted({foreign} & set(sys.modules)))"
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, env=leaf_environment(), capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -139,7 +141,7 @@ def test_a_hung_worker_ends_with_its_parent(good: Path, tmp_path: Path) -> None:
     bad = tmp_path / "endless.onnx"
     bad.write_bytes(good.read_bytes())
     code = (
-        "import sys, json; from graph_rewrite.latency.client import WorkerClient; client = WorkerClient();"
+        "import sys, json; from graph_rewrite.runtime import WorkerClient; client = WorkerClient();"
         "print(client.request({'kind': 'hello'})['pid'], flush=True); client.request(json.loads(sys.argv[1]))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "REWRITEGYM_WORKER_FAULT": "hang:endless"}

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.statistics import estimate
-from graph_rewrite.latency.timing import LONG_S, repeats_for, time_alone, time_block, warm_up
+from graph_rewrite.runtime.ort_worker.plan import Plan
+from graph_rewrite.runtime.ort_worker.statistics import estimate
+from graph_rewrite.runtime.ort_worker.timing import LONG_S, repeats_for, time_alone, time_block, warm_up
 
 
 class Clock:

@@ -11,7 +11,8 @@ from typing import Any, Self
 
 import onnxruntime as ort
 
-from graph_rewrite.latency.optimizers import OPTIMIZERS
+from .blocked_layout import block_size
+from .optimizers import OPTIMIZERS
 
 # ORT_ENABLE_LAYOUT is left out: it is newer than the oldest runtime that we support and is `all` less float16 passes.
 _LEVELS = {
@@ -129,11 +130,8 @@ def open_session(
     Raises RuntimeError where the provider is `cuda` and ONNX Runtime fell back to the CPU, which it does silently; and
     where the deployment names the block of another kind of CPU.
     """
-    if deployment.nchwc_block:
-        from graph_rewrite.operators.nchwc import block_size  # imports onnx, which a worker does without otherwise
-
-        if deployment.nchwc_block != block_size():
-            raise RuntimeError(_other_block(os.fspath(path), deployment.nchwc_block, block_size()))
+    if deployment.nchwc_block and deployment.nchwc_block != block_size():
+        raise RuntimeError(_other_block(os.fspath(path), deployment.nchwc_block, block_size()))
     if deployment.provider == "cuda":
         # Finds the CUDA and cuDNN libraries that came as Python packages.
         ort.preload_dlls()

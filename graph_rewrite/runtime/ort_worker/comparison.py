@@ -1,4 +1,4 @@
-"""Runs two models on the same inputs and compares what they give: `python -m graph_rewrite.delivery.comparison`,
+"""Runs two models on the same inputs and compares what they give: `python -m ort_worker.comparison`,
 started by `graph_rewrite.delivery.equivalence` as a process of its own, because a model may crash ONNX Runtime.
 
 Arguments: a request (JSON) and a file for the findings, one JSON object per line: `{"stage": ...}` as each begins,
@@ -18,8 +18,8 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from graph_rewrite.latency.deployment import Deployment, open_session
-from graph_rewrite.latency.feeds import Feeds, FeedSpec, ModelInput, make_feeds
+from .deployment import Deployment, open_session
+from .feeds import Feeds, FeedSpec, ModelInput, make_feeds
 
 Array = NDArray[Any]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_rewrite.latency.plan import FULL, SCREEN, Plan
-from graph_rewrite.latency.statistics import (
+from graph_rewrite.runtime.ort_worker.plan import FULL, SCREEN, Plan
+from graph_rewrite.runtime.ort_worker.statistics import (
     INSTANCE_SD,
     Block,
     block_is_precise,

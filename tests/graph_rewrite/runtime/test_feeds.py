@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph_rewrite.latency.feeds import FeedSpec, ModelInput, make_feeds
+from graph_rewrite.runtime.ort_worker.feeds import FeedSpec, ModelInput, make_feeds
 
 IDS = ModelInput("input_ids", "tensor(int64)", (1, 64))
 MASK = ModelInput("attention_mask", "tensor(int64)", (1, 64))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 import onnxruntime as ort
 
-from graph_rewrite.latency.deployment import Deployment, open_session
-from graph_rewrite.latency.feeds import FeedSpec, ModelInput, make_feeds
-from graph_rewrite.latency.plan import Plan
-from graph_rewrite.latency.statistics import Block, block_is_precise, median_standard_error
-from graph_rewrite.system.garbage_collector import no_garbage_collection
+from .deployment import Deployment, open_session
+from .feeds import FeedSpec, ModelInput, make_feeds
+from .plan import Plan
+from .statistics import Block, block_is_precise, median_standard_error
 
 Run = Callable[[], None]
 Clock = Callable[[], float]
@@ -98,7 +99,7 @@ def time_block(
     """
     times: tuple[list[float], list[float]] = ([], [])
     started = clock()
-    with no_garbage_collection():
+    with _no_garbage_collection():
         while len(times[0]) < plan.max_pairs:
             for side in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
                 times[side].append(_time(baseline if side == 0 else candidate, repeats, clock))
@@ -117,7 +118,7 @@ def time_alone(run: Run, plan: Plan, repeats: int, clock: Clock = perf_counter) 
     """Seconds per run of one model, sample by sample, within the limits that the plan sets for one block."""
     samples: list[float] = []
     started = clock()
-    with no_garbage_collection():
+    with _no_garbage_collection():
         while len(samples) < plan.max_pairs:
             samples.append(_time(run, repeats, clock))
             if len(samples) < plan.min_pairs:
@@ -134,3 +135,15 @@ def _time(run: Run, repeats: int, clock: Clock) -> float:
     for _ in range(repeats):
         run()
     return (clock() - started) / repeats
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Keep the collector of cycles from running inside a timed run. This leaf cannot import `graph_rewrite.system`."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_rewrite.latency.wire import read_message, write_message
+from graph_rewrite.runtime.ort_worker.wire import read_message, write_message
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -1,0 +1,29 @@
+"""Ranges of a graph's integer inputs that index tables."""
+
+from __future__ import annotations
+
+from graph_rewrite.ir.graph import Graph
+
+_FORWARDED = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def index_ranges(graph: Graph) -> dict[str, tuple[int, int]]:
+    """Range (low, high), high exclusive, of inputs that select entries of a table: token ids, positions, types."""
+    ranges: dict[str, tuple[int, int]] = {}
+    for value in graph.inputs:
+        if sizes := _table_sizes(graph, value):
+            ranges[graph.names[value]] = (0, min(sizes))
+    return ranges
+
+
+def _table_sizes(graph: Graph, value: int) -> list[int]:
+    sizes: list[int] = []
+    for node_id in dict.fromkeys(graph.consumers.get(value, ())):
+        node = graph.nodes[node_id]
+        if node.op in _FORWARDED and node.inputs[0] == value:
+            sizes.extend(_table_sizes(graph, node.outputs[0]))
+        elif node.op in ("Gather", "GatherElements") and node.inputs[1] == value and node.inputs[0] is not None:
+            table = graph.types[node.inputs[0]]
+            if table is not None:
+                sizes.append(table.shape[node.attrs.get("axis", 0)])
+    return sizes

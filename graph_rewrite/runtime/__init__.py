@@ -1,0 +1,38 @@
+"""Running models in ONNX Runtime: deployments, inputs, timing, and a worker process that a faulty model cannot harm.
+
+`ort_worker` is what both ends of the pipe share, and the worker itself. It imports numpy, onnxruntime and its own
+modules only, and is started as a top-level package, so a worker starts without loading the rest of this project.
+"""
+
+from graph_rewrite.runtime.client import Status, WorkerClient, WorkerFailure, WorkerStartError
+from graph_rewrite.runtime.ort_worker.blocked_layout import block_size
+from graph_rewrite.runtime.ort_worker.deployment import Deployment, open_session
+from graph_rewrite.runtime.ort_worker.feeds import FeedSpec
+from graph_rewrite.runtime.ort_worker.optimizers import OPTIMIZERS
+from graph_rewrite.runtime.ort_worker.plan import FULL, JUDGE, SCREEN, Plan
+from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
+from graph_rewrite.runtime.ort_worker.timing import Runner, repeats_for, time_block
+
+__all__ = [
+    "FULL",
+    "JUDGE",
+    "OPTIMIZERS",
+    "SCREEN",
+    "Block",
+    "Deployment",
+    "Estimate",
+    "FeedSpec",
+    "Plan",
+    "Runner",
+    "Status",
+    "WorkerClient",
+    "WorkerFailure",
+    "WorkerStartError",
+    "block_size",
+    "estimate",
+    "log_ratios",
+    "median_standard_error",
+    "open_session",
+    "repeats_for",
+    "time_block",
+]

@@ -1,0 +1,5 @@
+"""Start the measurement worker: `python -m ort_worker`."""
+
+from .worker import main
+
+main()
