@@ -7,18 +7,17 @@ changes no observation; row numbers themselves never leave the process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from math import log2, prod
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from envs.vocabulary import CANDIDATE, operator_index
 from graph_rewrite.ir.graph import Graph, edit_of
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.work import estimate_flops, tensor_bytes
 from graph_rewrite.rewriting.replacement import ReplacementNode
 
 NODE_FEATURES = (
@@ -39,11 +38,6 @@ SHAPE_SCALE = 4096.0
 
 DIGEST_MODULUS = 2**64
 """Digests of nodes are added up modulo this."""
-
-_PRODUCTS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInteger", "QLinearMatMul", "MatMulNBits"})
-_CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvInteger", "NhwcConv"})
-_ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
-_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 Operator = Node | ReplacementNode
 Input = tuple[TensorType | None, bool] | None
@@ -100,8 +94,8 @@ class NodeTable:
     ) -> int:
         types = tuple(None if entry is None else entry[0] for entry in inputs)
         first = outputs[0] if outputs else None
-        constant = float(sum(_nbytes(entry[0]) for entry in inputs if entry is not None and entry[1]))
-        moved = float(sum(map(_nbytes, (*types, *outputs)))) - constant
+        constant = float(sum(tensor_bytes(entry[0]) for entry in inputs if entry is not None and entry[1]))
+        moved = float(sum(map(tensor_bytes, (*types, *outputs)))) - constant
         flops = estimate_flops(node, types, outputs)
         sizes = (first.size if first is not None else 0, first.rank if first is not None else 0)
         features = [
@@ -202,35 +196,9 @@ def node_record(graph: Graph, node: Node) -> NodeRecord:
     return row, values, tuple(SHAPES.row(types.get(v)) for v in values)
 
 
-def estimate_flops(node: Operator, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]) -> float:
-    """Floating-point operations: multiply-adds count 2; where no formula applies, one per element of the outputs."""
-    elements = float(sum(type.size for type in outputs if type is not None))
-    first, second, third = (*inputs, None, None, None)[:3]
-    if first is None or second is None:
-        return elements
-    if node.op in _PRODUCTS and first.rank >= 2:
-        return 2.0 * elements * first.shape[-2 if node.attrs.get("transA", 0) else -1]
-    if node.op in _CONVOLUTIONS:
-        return 2.0 * elements * prod(second.shape[1:])
-    if node.op == "ConvTranspose":
-        return 2.0 * first.size * prod(second.shape[1:])
-    if node.op in _ATTENTIONS and second.rank > 2:
-        return 2.0 * (first.size + elements) * second.shape[-2]
-    if node.op in _RECURRENT and third is not None and first.rank == 3:
-        return 2.0 * (second.size + third.size) * prod(first.shape[:2])
-    return elements
-
-
 def _four_dimensions(shape: tuple[int, ...] | None) -> list[float]:
     dims = list(shape or ())
     if len(dims) > EDGE_FEATURES:
         split = len(dims) - EDGE_FEATURES + 1
         dims = [prod(dims[:split]), *dims[split:]]
     return [0.0] * (EDGE_FEATURES - len(dims)) + [dim / SHAPE_SCALE for dim in dims]
-
-
-@cache
-def _nbytes(type: TensorType | None) -> int:
-    if type is None or type.dtype == onnx.TensorProto.STRING:
-        return 0
-    return type.size * int(onnx.helper.tensor_dtype_to_np_dtype(type.dtype).itemsize)

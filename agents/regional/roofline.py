@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envs.features import estimate_flops
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
+from graph_rewrite.operators.work import estimate_flops
 
 FLOPS = 6e10
 """Floating-point operations per second of a convolution or matrix product on one core."""

@@ -21,6 +21,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.operator_sets import POOLS
 from graph_rewrite.operators.standard_semantics import run_standard
 from graph_rewrite.operators.standard_types import TypeInferenceError, infer_standard
 from graph_rewrite.runtime import block_size as block_size  # also for those who ask about this layout
@@ -30,8 +31,7 @@ ALIGNMENT = 4
 """ReorderInput and ReorderOutput move channels in fours."""
 OPSET = 22
 """Version of ONNX's operators that `expand` is written in."""
-_POOLS = frozenset({"MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"})
-_OPERATORS = _POOLS | {"ReorderInput", "ReorderOutput", "Conv"}
+_OPERATORS = POOLS | {"ReorderInput", "ReorderOutput", "Conv"}
 _FUSED = ("activation", "activation_params")
 
 Array = np.ndarray[Any, Any]
@@ -142,7 +142,7 @@ def expand(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Any], apply
     if op == "ReorderOutput":
         plain = _plain(x, apply)
         return apply("Slice", {}, [plain, _ints(0), _ints(attrs["channels"]), _ints(1)])
-    if op in _POOLS:
+    if op in POOLS:
         return _blocked(apply(op, attrs, [_plain(x, apply)]), apply)
     w, bias, total = (*inputs[1:], None, None)[:3]
     plain = {name: value for name, value in attrs.items() if name not in _FUSED}

@@ -1,10 +1,10 @@
 """What a rule's code is: its class, and all of the rules' package that the class refers to by name.
 
 A certificate holds for the code it was made for. The digest covers the syntax of the rule's class and its bases, and of
-every function, class and constant at the top level of `graph_rewrite.rules` (and of the rule's own module) that they
-name, and so on. It does not cover what computes nothing: docstrings, annotations, comments, formatting, and the module
-in which a definition stands. Matcher, types and reference semantics are not covered either: `make verify-rules` derives
-all certificates again when those change.
+every function, class and constant that they name at the top level of `graph_rewrite.rules`, of
+`graph_rewrite.operators.operator_sets`, or of the rule's own module, and so on. It does not cover what computes
+nothing: docstrings, annotations, comments, formatting, and the module in which a definition stands. Matcher, types and
+reference semantics are not covered either: `make verify-rules` derives all certificates again when those change.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from graph_rewrite.ir.hashing import digest
 
 PACKAGE = "graph_rewrite.rules"
+OPERATOR_SETS = "graph_rewrite.operators.operator_sets"
 Symbol = tuple[str, str]
 """Module and name of a definition."""
 
@@ -75,7 +76,7 @@ def code_digest(kind: type, bases: tuple[type, ...]) -> str:
 
 def modules_read() -> list[str]:
     """Modules of the rules' package that digests computed so far come from."""
-    return sorted(name for name in _READ if name.startswith(f"{PACKAGE}."))
+    return sorted(name for name in _READ if _is_covered(name))
 
 
 def modules_digest(names: Iterable[str]) -> str:
@@ -98,7 +99,7 @@ def _module(name: str) -> _Module:
     definitions: dict[str, list[_Definition]] = {}
     imports: dict[str, Symbol] = {}
     for statement in ast.parse(text).body:
-        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(PACKAGE):
+        if isinstance(statement, ast.ImportFrom) and _is_covered(statement.module or ""):
             imports |= {alias.asname or alias.name: (str(statement.module), alias.name) for alias in statement.names}
         for defined in _defined(statement):
             definitions.setdefault(defined, []).append(_definition(statement))
@@ -111,8 +112,13 @@ def _module(name: str) -> _Module:
     return _Module(merged, imports)
 
 
+def _is_covered(module: str) -> bool:
+    """Tell whether digests read the definitions of a module that rules import."""
+    return module.startswith(f"{PACKAGE}.") or module == OPERATOR_SETS
+
+
 def _file_of(name: str) -> str | None:
-    if not name.startswith(f"{PACKAGE}."):
+    if not _is_covered(name):
         return None
     file = Path(__file__).resolve().parents[2].joinpath(*name.split(".")).with_suffix(".py")
     return str(file) if file.exists() else None

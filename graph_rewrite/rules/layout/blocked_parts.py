@@ -16,13 +16,14 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import block_size
+from graph_rewrite.operators.operator_sets import POOLS
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import pool_attrs, unsuited
 from graph_rewrite.rules.layout.blocked_image import keeps_channels
-from graph_rewrite.rules.layout.blocked_walk import CARRIED, POOLS, Walk, leaves_layout
+from graph_rewrite.rules.layout.blocked_walk import CARRIED, Walk, leaves_layout
 from graph_rewrite.soundness.cases.blocked import cases_of
 
 FEWEST = 2

@@ -16,12 +16,13 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import DOMAIN, plain_filters
+from graph_rewrite.operators.operator_sets import POOLS
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import fused_activation, unsuited
-from graph_rewrite.rules.layout.blocked_walk import BINARY_CARRIED, POOLS, UNARY_CARRIED, Walk, leaves_layout
+from graph_rewrite.rules.layout.blocked_walk import BINARY_CARRIED, UNARY_CARRIED, Walk, leaves_layout
 from graph_rewrite.soundness.cases.blocked import cases_of
 
 _FUSED = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})

@@ -16,6 +16,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import DOMAIN
+from graph_rewrite.operators.operator_sets import POOLS
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import ints, permutation, reshape, slice_ranges
@@ -23,7 +24,6 @@ from graph_rewrite.rules.layout import blocked_image as image
 from graph_rewrite.rules.layout.blocked_conv import conv_plan, fused_activation, pool_attrs, scaled
 from graph_rewrite.rules.layout.blocked_image import BlockedImage
 
-POOLS = frozenset({"MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"})
 MOVES = frozenset({
     "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Pad", "Gather",
 })  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.operators.operator_sets import POOLS
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
@@ -22,7 +23,6 @@ from graph_rewrite.rules.convolution.winograd import BLOCK
 from graph_rewrite.rules.helpers.axes import UNARY, apply_like, concat, ints, is_float, slice_ranges, take
 from graph_rewrite.rules.helpers.operands import numpy_dtype, parts
 
-POOLS = frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"})
 SAFE_BINARY = frozenset({"Add", "Sub", "Mul", "Max", "Min"})
 """Operators that are finite wherever their operands are, so that the additional channels do no harm."""
 _FURTHER = Refusal("the Slice does not keep the first channels, all of the rest")
