@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from agents.core.base import Action, Search
 from agents.core.cost_model import OperatorPrices, Pricing, operator_prices
 from graph_rewrite.egraph import Application, EGraph, to_graph
-from graph_rewrite.egraph.apply import MATCH_LIMIT
 from graph_rewrite.egraph.costs import Costed, NodeCost, costed, measured_cost
 from graph_rewrite.egraph.extract import METHODS, CostedEGraph, Method, extract
+from graph_rewrite.egraph.saturation import MATCH_LIMIT
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
 

@@ -10,10 +10,9 @@ from agents.core.cost_model import OperatorPrices
 from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
 from agents.egraph.base import NodePrices, check_methods, matches_left, measure_extracted, source_nodes
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
-from graph_rewrite.egraph.costs import NodeCost, costed
+from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, costed
 from graph_rewrite.egraph.extract import Method
-from graph_rewrite.egraph.saturate import Matching, multi_first, rounds
-from graph_rewrite.egraph.tracker import SharedCostTracker
+from graph_rewrite.egraph.saturation import Matching, multi_first, rounds
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 

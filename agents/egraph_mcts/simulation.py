@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from graph_rewrite.egraph import Application, EGraph, apply_rule
-from graph_rewrite.egraph.apply import MATCH_LIMIT
-from graph_rewrite.egraph.base import Base
-from graph_rewrite.egraph.costs import NodeCost, TreeCostTracker, costed
+from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, TreeCostTracker, costed
 from graph_rewrite.egraph.extract import Method, extract
-from graph_rewrite.egraph.fingerprint import fingerprint
-from graph_rewrite.egraph.tracker import SharedCostTracker
+from graph_rewrite.egraph.matching import SharedMatches
+from graph_rewrite.egraph.saturation import MATCH_LIMIT
+from graph_rewrite.egraph.structure import fingerprint
 from graph_rewrite.rewriting.rule import Rule
 
 Path = tuple[int, ...]
@@ -112,7 +111,7 @@ class Simulator:
         self._left: int | None = None
         self._applied = 0
         first = self._measured(State(start.fork(), None))
-        first.egraph.base = Base(first.egraph)
+        first.egraph.base = SharedMatches(first.egraph)
         self.first_cost = first.cost
         self._states: dict[Path, State] = {(): first}
         self._best: tuple[float, Path, State] = (first.cost, (), first)
@@ -146,7 +145,7 @@ class Simulator:
         root, first = self.state(path), self._states[()]
         self._states = {other: state for other, state in self._states.items() if other[: len(path)] == path}
         self._states[path] = root
-        base = Base(root.egraph)
+        base = SharedMatches(root.egraph)
         for state in self._states.values():
             state.egraph.base = base
         self._states.setdefault((), first)

@@ -17,8 +17,7 @@ from envs.graph_rewrite.replay import ReplayError
 from envs.reward import ILLEGAL_ACTION_REWARD
 from envs.vocabulary import UNKNOWN, rule_vocabulary
 from graph_rewrite.egraph import EGraph, apply_rule, can_match, from_graph, to_graph
-from graph_rewrite.egraph.costs import NodeCost, unit_cost
-from graph_rewrite.egraph.tracker import SharedCostTracker
+from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, unit_cost
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.task.problem import MeterSource, Problem, open_problem
 

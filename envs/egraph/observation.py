@@ -16,8 +16,8 @@ from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, SHAPES
 from envs.graph_rewrite.observation import CANDIDATE_FEATURES, Observation, ObservationLimits
 from envs.vocabulary import NO_OP, PADDING
 from graph_rewrite.egraph import EGraph
-from graph_rewrite.egraph.core import LIVE
 from graph_rewrite.egraph.matching import root_nodes
+from graph_rewrite.egraph.structure import LIVE
 from graph_rewrite.rewriting.replacement import ReplacementNode
 from graph_rewrite.rewriting.rule import Rule
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import tyro
 
 from graph_rewrite.egraph.extract import Method, NoExtraction, extract
-from graph_rewrite.egraph.serialize import EGraphFileError, load_costed
+from graph_rewrite.egraph.serialization import EGraphFileError, load_costed
 
 USAGE = """usage: python -m graph_rewrite egraph extract FILE [--method tree|shared|dag|ilp] [--time-limit S] [--json]
 

@@ -22,20 +22,19 @@ from agents.egraph_mcts.search import ConstructionSearch, Options
 from agents.egraph_mcts.workers import Pool, WorkerDied
 from graph_rewrite import all_rules
 from graph_rewrite.egraph import EGraph, apply_rule, from_graph
-from graph_rewrite.egraph.algebra import (
+from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, costed, unit_cost
+from graph_rewrite.egraph.extract import extract
+from graph_rewrite.egraph.saturation import saturate
+from graph_rewrite.egraph.structure import fingerprint
+from graph_rewrite.latency import OperatorSpec
+from graph_rewrite.task.problem import Problem
+from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
+from tests.graph_rewrite.egraph.algebra import (
     PHASE_ORDERING_LIMIT,
     PHASE_ORDERING_TERM,
     phase_ordering_rules,
     term_egraph,
 )
-from graph_rewrite.egraph.costs import NodeCost, costed, unit_cost
-from graph_rewrite.egraph.extract import extract
-from graph_rewrite.egraph.fingerprint import fingerprint
-from graph_rewrite.egraph.saturate import saturate
-from graph_rewrite.egraph.tracker import SharedCostTracker
-from graph_rewrite.latency import OperatorSpec
-from graph_rewrite.task.problem import Problem
-from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
 
 OpenTower = Callable[..., Problem]
 PRICES = OperatorPrices(lambda spec: WEIGHTS.get(spec.op, 1.0))

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from graph_rewrite import all_rules
 from graph_rewrite.egraph import EGraph, apply_rule, from_graph, saturate
-from graph_rewrite.egraph.algebra import phase_ordering_rules, term_egraph
-from graph_rewrite.egraph.base import Base
-from graph_rewrite.egraph.costs import unit_cost
-from graph_rewrite.egraph.fingerprint import fingerprint
-from graph_rewrite.egraph.saturate import is_multi_pattern
-from graph_rewrite.egraph.tracker import SharedCostTracker
+from graph_rewrite.egraph.costs import SharedCostTracker, unit_cost
+from graph_rewrite.egraph.matching import SharedMatches
+from graph_rewrite.egraph.saturation import is_multi_pattern
+from graph_rewrite.egraph.structure import fingerprint
+from graph_rewrite.egraph.structure.arrays import topological_ranks
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.models import open_model
 from tests.envs.fakes import write_tower
+from tests.graph_rewrite.egraph.algebra import phase_ordering_rules, term_egraph
 
 FAMILIES = ("elimination", "movement", "fusion", "matmul", "matmul_parallel", "elementwise", "fusion_matmul")
 
@@ -45,13 +45,13 @@ def test_an_e_graph_grows_the_same_with_and_without_caches(
 ) -> None:
     """Forks, new bases and rules in any order; the second e-graph matches and builds everything anew."""
     cached, plain = tower.fork(), tower.fork()
-    cached.base = Base(cached)
+    cached.base = SharedMatches(cached)
     for pick, forked, rebased in picks:
         if forked:
             apply_rule(cached.fork(), rules[(pick + 1) % len(rules)])  # fills the memory that forks share
             cached = cached.fork()
         if rebased:
-            cached.base = Base(cached)
+            cached.base = SharedMatches(cached)
         rule = rules[pick % len(rules)]
         first = apply_rule(cached, rule, match_limit=None)
         second = apply_rule(plain, rule, match_limit=None, incremental=False, remember=False)
@@ -64,7 +64,7 @@ def test_a_base_gives_the_matches_of_the_matcher_in_its_order(tower: EGraph, rul
 
     assert len(rules) > 3
     start = tower.fork()
-    base = Base(start)
+    base = SharedMatches(start)
     shuffled = rules.copy()
     random.Random(3).shuffle(shuffled)
     for rule in shuffled[:6]:
@@ -127,7 +127,7 @@ def test_ranks_and_shared_costs_are_those_of_brute_force(tower: EGraph, rules: l
     for rule in rules[:6]:
         apply_rule(egraph, rule)
         tracker.update()
-        ranks = egraph.topological_ranks()
+        ranks = topological_ranks(egraph)
         for cls in egraph.classes():
             assert all(0 <= ranks[arg] < ranks[cls] for n in egraph.members(cls) for arg in egraph.args(n) if arg >= 0)
         assert tracker.root_cost() == shared_cost(egraph)
@@ -139,7 +139,7 @@ def test_classes_on_or_above_a_cycle_have_no_rank() -> None:
     inner = egraph.args(egraph.roots[0])[0]
     egraph.union(inner, egraph.roots[0])
     egraph.rebuild()
-    ranks = egraph.topological_ranks()
+    ranks = topological_ranks(egraph)
     assert ranks[egraph.find(inner)] == -1
     assert all(ranks[cls] >= 0 for cls in egraph.classes() if not egraph.args(egraph.members(cls)[0]))
 

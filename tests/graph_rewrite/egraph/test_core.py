@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_rewrite.egraph import EGraph
-from graph_rewrite.egraph.algebra import TERM, add_term, find_term, term_egraph
-from graph_rewrite.egraph.core import LIVE
+from graph_rewrite.egraph.structure import LIVE
 from graph_rewrite.ir.attributes import operator_signature
 from graph_rewrite.ir.constants import from_array
 from graph_rewrite.ir.tensor_type import TensorType
+from tests.graph_rewrite.egraph.algebra import TERM, add_term, find_term, term_egraph
 
 NAMES = ("a", "b", "c")
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_rewrite.__main__ import main
-from graph_rewrite.egraph.algebra import term_egraph
 from graph_rewrite.egraph.extract import METHODS, CostedEGraph, NoExtraction, extract
 from graph_rewrite.egraph.extract.tree import tree_costs
-from graph_rewrite.egraph.serialize import EGraphFileError, load_costed, save
+from graph_rewrite.egraph.serialization import EGraphFileError, load_costed, save
+from tests.graph_rewrite.egraph.algebra import term_egraph
 
 FIGURE_9 = CostedEGraph([1.0] * 7, [(), (0,), (1,), (1,), (2, 3), (2, 3), (4, 5)], [[i] for i in range(7)], (6,))
 """Hartmann et al., PACT'24, appendix B: classes 1, 2(1), 3(2), 4(2), 5(3, 4), 6(3, 4), 7 = Concat(5, 6)."""

@@ -13,7 +13,9 @@ from egglog.bindings import EggSmolError, ExtractBest
 from egglog.bindings import EGraph as Egglog
 
 from graph_rewrite.egraph import apply_rule, saturate
-from graph_rewrite.egraph.algebra import (
+from graph_rewrite.egraph.costs import TreeCostTracker, costed
+from graph_rewrite.egraph.extract import extract
+from tests.graph_rewrite.egraph.algebra import (
     PHASE_ORDERING_LIMIT,
     PHASE_ORDERING_TERM,
     Term,
@@ -23,8 +25,6 @@ from graph_rewrite.egraph.algebra import (
     phase_ordering_rules,
     term_egraph,
 )
-from graph_rewrite.egraph.costs import TreeCostTracker, costed
-from graph_rewrite.egraph.extract import extract
 
 X, Y, Z = "?x", "?y", "?z"
 ASSOCIATE = [

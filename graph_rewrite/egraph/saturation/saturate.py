@@ -7,9 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from graph_rewrite.egraph.apply import MATCH_LIMIT, Application, Cycles, LimitKind, Round, apply_rule, search_rule
-from graph_rewrite.egraph.core import EGraph
-from graph_rewrite.egraph.matching import root_nodes
+from graph_rewrite.egraph.matching.changes import root_nodes
+from graph_rewrite.egraph.saturation.application import (
+    MATCH_LIMIT,
+    Application,
+    Cycles,
+    LimitKind,
+    MatchRound,
+    apply_rule,
+    search_rule,
+)
+from graph_rewrite.egraph.structure.egraph import EGraph
 from graph_rewrite.rewriting.rule import Rule
 
 Stop = Literal["saturated", "node limit", "iterations", "time limit"]
@@ -65,7 +73,7 @@ def multi_first(k_multi: int) -> Schedule:
 
 def rounds(
     egraph: EGraph, rules: Iterable[Rule], matching: Matching, match_limit: int | None = MATCH_LIMIT
-) -> Iterator[tuple[Rule, Round | None]]:
+) -> Iterator[tuple[Rule, MatchRound | None]]:
     """The rules of an iteration with their matches, None where they are to be found by the application itself. Matches
     of rules that are not applied in the end are forgotten by the e-graph, and found again next time."""
     if matching == "application":

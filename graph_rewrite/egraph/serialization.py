@@ -8,20 +8,22 @@ children are ids of e-nodes and stand for their classes; a cost left out is 1; s
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graph_rewrite.egraph.core import EGraph
-from graph_rewrite.egraph.costs import NodeCost, cost_of, unit_cost
-from graph_rewrite.egraph.extract import CostedEGraph
+from graph_rewrite.egraph.costs.node_costs import NodeCost, cost_of, unit_cost
+from graph_rewrite.egraph.extract.costed import CostedEGraph
+from graph_rewrite.egraph.structure.egraph import EGraph
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.system.atomic_files import replace_file
 
 
-class EGraphFileError(ValueError):
+class EGraphFileError(UserError):
     """A file is not an e-graph in this format; the message says what is wrong and where."""
 
 
@@ -65,10 +67,7 @@ def costed_from(document: Any) -> CostedEGraph:
         members[classes[str(entries[name]["eclass"])]].append(place[name])
     children = [_children(name, entries, classes) for name in kept]
     costs = [_cost(name, entries[name]) for name in kept]
-    try:
-        return CostedEGraph(costs, children, members, _roots(document, classes), kept)
-    except ValueError as error:
-        raise EGraphFileError(str(error)) from error
+    return CostedEGraph(costs, children, members, _roots(document, classes), kept)
 
 
 def _class_name(name: str, entry: Any) -> str:
@@ -95,6 +94,8 @@ def _cost(name: str, entry: Mapping[str, Any]) -> float:
     cost = entry.get("cost", 1.0)
     if isinstance(cost, bool) or not isinstance(cost, int | float):
         raise EGraphFileError(f'"cost" of e-node {name!r} is not a number: {cost!r}')
+    if not (math.isfinite(cost) and cost >= 0):
+        raise EGraphFileError(f"e-node {name} costs {float(cost)}: costs must be finite and not negative")
     return float(cost)
 
 

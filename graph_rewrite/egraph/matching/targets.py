@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graph_rewrite.egraph.core import ABSENT, EGraph
-from graph_rewrite.egraph.operators import Operator
-from graph_rewrite.egraph.view import EMatch, Found, GraphView
+from graph_rewrite.egraph.matching.root_joining import FoundMatch
+from graph_rewrite.egraph.matching.view import EMatch, GraphView
+from graph_rewrite.egraph.structure.classes import ABSENT
+from graph_rewrite.egraph.structure.egraph import EGraph
+from graph_rewrite.egraph.structure.operators import Operator
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.rewriting.building import build_replacement
@@ -30,7 +32,7 @@ Operands = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RuleTarget:
     """A replacement to be put in. Values are numbered: the classes of the match, then constants, then what the nodes
     compute; `ABSENT` where an operand is left out."""
 
@@ -45,7 +47,7 @@ class Target:
 
 
 @dataclass(slots=True)
-class Site:
+class MatchedClasses:
     """A match as classes: all that its e-nodes read or compute, ascending, and those of the roots."""
 
     classes: tuple[int, ...]
@@ -53,7 +55,7 @@ class Site:
     key: tuple[Any, ...]
 
 
-def site_of(egraph: EGraph, rule: Rule, found: Found) -> Site:
+def matched_classes(egraph: EGraph, rule: Rule, found: FoundMatch) -> MatchedClasses:
     """The classes of a match, and what of it the rule can see."""
     pattern, nodes = rule.pattern, found.nodes
     shape: list[int] = []
@@ -75,10 +77,10 @@ def site_of(egraph: EGraph, rule: Rule, found: Found) -> Site:
         rule, *shape, *[number[cls] for cls in read], *_bound(egraph, pattern, found, number), *seen
     )  # fmt: skip
     roots = tuple([outputs[root.node][root.index] for root in pattern.roots])
-    return Site(tuple(classes), roots, key)
+    return MatchedClasses(tuple(classes), roots, key)
 
 
-def _bound(egraph: EGraph, pattern: Pattern, found: Found, number: dict[int, int]) -> list[Any]:
+def _bound(egraph: EGraph, pattern: Pattern, found: FoundMatch, number: dict[int, int]) -> list[Any]:
     """What the variables bind, by number: in an operator that commutes it may be either operand."""
     bound: list[Any] = []
     for variable in pattern.variables:
@@ -91,33 +93,38 @@ def _bound(egraph: EGraph, pattern: Pattern, found: Found, number: dict[int, int
 
 
 def target_of(
-    view: GraphView, rule: Rule, found: Found, site: Site, remember: bool = True, faults: RuleFaults | None = None
-) -> tuple[Target | Refusal, tuple[int, ...], bool]:
+    view: GraphView,
+    rule: Rule,
+    found: FoundMatch,
+    matched: MatchedClasses,
+    remember: bool = True,
+    faults: RuleFaults | None = None,
+) -> tuple[RuleTarget | Refusal, tuple[int, ...], bool]:
     """What the rule makes of a match: the target or why there is none, the classes that its numbers stand for, and
     whether the rule looked beyond its pattern."""
     egraph = view.egraph
-    known = egraph.targets.get(site.key) if remember else None
+    known = egraph.targets.get(matched.key) if remember else None
     if known is not None:
-        return known, site.classes, False
+        return known, matched.classes, False
     match = EMatch(view, rule.pattern, found)
-    roots = [egraph.type_of(cls) for cls in site.roots]
+    roots = [egraph.type_of(cls) for cls in matched.roots]
     replacement = build_replacement(rule, egraph.builder(), match, roots, faults)
-    classes = site.classes
-    result: Target | Refusal
+    classes = matched.classes
+    result: RuleTarget | Refusal
     if isinstance(replacement, Refusal):
         result = replacement
     else:
         outer = sorted(replacement.externals() - set(classes))
         classes = (*classes, *outer)
         result = _numbered(egraph, replacement, classes)
-    if remember and not match.beyond and not match.private and classes == site.classes:
+    if remember and not match.beyond and not match.private and classes == matched.classes:
         if len(egraph.targets) >= MOST_KEPT:
             egraph.targets.clear()
-        egraph.targets[site.key] = result
+        egraph.targets[matched.key] = result
     return result, classes, match.beyond
 
 
-def _numbered(egraph: EGraph, replacement: Replacement, classes: Sequence[int]) -> Target:
+def _numbered(egraph: EGraph, replacement: Replacement, classes: Sequence[int]) -> RuleTarget:
     number = {cls: i for i, cls in enumerate(classes)}
     refs = [ref for node in replacement.nodes for ref in node.inputs if ref is not None]
     constants: dict[str, Constant] = {}
@@ -148,10 +155,10 @@ def _numbered(egraph: EGraph, replacement: Replacement, classes: Sequence[int]) 
     )  # fmt: skip
     leaves = dict.fromkeys(value(ref) for ref in refs if ref.external is not None)
     computed = tuple(i for i, output in enumerate(replacement.outputs) if output.node >= 0)
-    return Target(tuple(constants.values()), nodes, tuple(map(value, replacement.outputs)), tuple(leaves), computed)
+    return RuleTarget(tuple(constants.values()), nodes, tuple(map(value, replacement.outputs)), tuple(leaves), computed)
 
 
-def insert(egraph: EGraph, target: Target, classes: Sequence[int], roots: Sequence[int]) -> bool:
+def insert(egraph: EGraph, target: RuleTarget, classes: Sequence[int], roots: Sequence[int]) -> bool:
     """Put a target in and make its outputs equal to the roots; whether anything changed."""
     before = len(egraph.log)
     values = [*classes, *map(egraph.add_constant, target.constants)]
@@ -162,7 +169,7 @@ def insert(egraph: EGraph, target: Target, classes: Sequence[int], roots: Sequen
     return len(egraph.log) > before
 
 
-def missing(egraph: EGraph, target: Target, classes: Sequence[int]) -> int:
+def missing(egraph: EGraph, target: RuleTarget, classes: Sequence[int]) -> int:
     """How many e-nodes a target would add."""
     count = 0
     values: list[int | None] = [egraph.find(cls) for cls in classes]

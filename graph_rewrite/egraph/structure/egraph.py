@@ -4,40 +4,26 @@ Willsey et al., "egg: Fast and Extensible Equality Saturation", POPL'21, section
 An e-class stands for one tensor; the analysis holds its type and, where it is known before run time, its constant.
 An application with several outputs has an e-class of its own without a type, and an e-node `Output i` of it per
 output. Both operand orders of a commutative operator are one e-node.
-
-All storage is flat: an e-node is its operator's number and a tuple of operands, and it has the number of the e-class
-that it was born in. `fork` copies the flat lists; the member and parent lists of the classes are copied when one side
-writes to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from graph_rewrite.egraph.operators import CONSTANT, Operator, OperatorTable
+from graph_rewrite.egraph.structure.classes import DEAD, FILTERED, LIVE, Args, EClasses
+from graph_rewrite.egraph.structure.constants import folded
+from graph_rewrite.egraph.structure.operators import CONSTANT, Operator
 from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.rewriting.replacement import ReplacementBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from graph_rewrite.ir.graph import Graph
-
-ABSENT = -1
-"""An operand that is left out."""
-
-DEAD, LIVE, FILTERED = 0, 1, 2
-"""States of an e-node: merged with an equal one; present; taken out, as it closed a cycle, but not to come back."""
 
 ANY = -1
 """The mask of all operators."""
 
-Args = tuple[int, ...]
 
-
-class EGraph:
+class EGraph(EClasses):
     """E-nodes and e-classes, both plain integers: e-node n lies in the class `find(n)`.
 
     Args:
@@ -46,41 +32,41 @@ class EGraph:
     """
 
     def __init__(self, opset: int = 23, builder: Callable[[int], ReplacementBuilder] = ReplacementBuilder) -> None:
+        super().__init__()
         self.opset, self._builder = opset, builder
-        self.operators = OperatorTable()
         self.source: Graph | None = None
+        """The graph that the e-graph was made from."""
         self.roots: tuple[int, ...] = ()
+        """Classes of the outputs."""
         self.kept: tuple[int, ...] = ()
-        self.size = 0
-        self.node_op: list[int] = []
-        self.node_args: list[Args] = []
-        self.node_state = bytearray()
+        """Classes that stay although no output needs them."""
         self.class_masks: list[int] = []
         """By class: which operators its members may be, as `Operator.mask`; never too few."""
         self.types: list[TensorType | None] = []
         self.constants: dict[int, Constant] = {}
+        """By class that is known before run time."""
         self.values: dict[int, int] = {}
+        """By class: the value of `source` that it stands for."""
         self.origins: dict[int, Any] = {}
+        """By application: the node of the model file that it was read from."""
         self.log: list[int] = []
-        """Classes that have changed, in order: new e-nodes, and classes that another has become part of."""
+        """Classes that have changed, in order: new e-nodes, and classes that another was merged into."""
         self.log_masks: list[int] = []
-        """Of which operators an e-node must be for something new to be found there: as `Operator.mask`, or `ANY`."""
+        """By entry of the log: which operators can now match anew there, as `Operator.mask`, or `ANY`."""
+        self.filtered = 0
+        """E-nodes taken out because they closed a cycle."""
+        self._memo: dict[tuple[Any, ...], int] = {}
+        self._by_operator: dict[tuple[str, str], list[int]] = {}
+        self._pending: list[int] = []
+        self._became_constant: list[int] = []
+        # What matching and extraction remember of this e-graph, by their own keys.
         self.seen: dict[Any, int] = {}
         self.resume: dict[Any, Any] = {}
         self.targets: dict[Any, Any] = {}  # shared by all forks
         self.base: Any = None  # the same in all forks until it is replaced
         self.dirty: dict[tuple[int, int], tuple[int, list[set[int]]]] = {}
         self.ranks: list[int] | None = None
-        self.flat: Any = None  # of `kernels.arrays_of`
-        self.filtered = 0
-        self._leader: list[int] = []
-        self._members: list[list[int]] = []
-        self._parents: list[list[int]] = []
-        self._memo: dict[tuple[Any, ...], int] = {}
-        self._by_operator: dict[tuple[str, str], list[int]] = {}
-        self._pending: list[int] = []
-        self._became_constant: list[int] = []
-        self._own_members, self._own_parents, self._own_from = set[int](), set[int](), 0
+        self.flat: Any = None
 
     def fork(self) -> EGraph:
         """An independent e-graph with the same contents."""
@@ -102,56 +88,11 @@ class EGraph:
         """A fresh builder for a rule's target."""
         return self._builder(self.opset)
 
-    def find(self, node: int) -> int:
-        """The e-class of an e-node, or the one that an e-class has become part of."""
-        leader = self._leader
-        while leader[node] != node:
-            leader[node] = node = leader[leader[node]]
-        return node
-
-    def leaders(self) -> list[int]:
-        """The forest of the union-find, by e-node. Do not change the list."""
-        return self._leader
-
-    def operator(self, node: int) -> Operator:
-        return self.operators.entries[self.node_op[node]]
-
-    def members(self, cls: int) -> list[int]:
-        """Live e-nodes of a class. Do not change the list."""
-        return self._members[self.find(cls)]
-
-    def parents(self, cls: int) -> list[int]:
-        """Live e-nodes that read a class, each once, oldest first."""
-        state = self.node_state
-        return sorted({node for node in self._parents[self.find(cls)] if state[node] == LIVE})
-
-    def readers_of(self, cls: int) -> list[int]:
-        """E-nodes that read a canonical class, in no order, some perhaps twice or no longer live. Do not change the
-        list."""
-        return self._parents[cls]
-
-    def reader_count(self, cls: int) -> int:
-        """About how many e-nodes read a class."""
-        return len(self._parents[self.find(cls)])
-
-    def args(self, node: int) -> Args:
-        """Operands of an e-node as canonical classes, `ABSENT` where one is left out."""
-        leader = self._leader
-        args = self.node_args[node]
-        for a in args:
-            if a >= 0 and leader[a] != a:
-                return tuple(a if a < 0 else self.find(a) for a in args)
-        return args
-
     def type_of(self, cls: int) -> TensorType | None:
         return self.types[self.find(cls)]
 
     def constant_of(self, cls: int) -> Constant | None:
         return self.constants.get(self.find(cls))
-
-    def classes(self) -> list[int]:
-        """Canonical classes that have members."""
-        return [cls for cls, members in enumerate(self._members) if members]
 
     def with_operator(self, op: str, domain: str) -> list[int]:
         """Live e-nodes of an operator, whatever its attributes, oldest first."""
@@ -172,7 +113,7 @@ class EGraph:
 
     def lookup(self, operator: Operator, args: Args) -> int | None:
         """The class of an e-node where it exists. `args` must be canonical."""
-        node = self._memo.get(self._key(operator, args))
+        node = self._memo.get(operator.key(args))
         return None if node is None else self.find(node)
 
     def lookup_constant(self, constant: Constant) -> int | None:
@@ -181,7 +122,7 @@ class EGraph:
 
     def find_equal(self, node: int) -> int | None:
         """The e-node that stands for an application or an output, itself or the one it was merged with."""
-        return self._memo.get(self._key(self.operator(node), self.args(node)))
+        return self._memo.get(self.operator(node).key(self.args(node)))
 
     def add_constant(self, constant: Constant) -> int:
         """The class of a constant."""
@@ -201,7 +142,7 @@ class EGraph:
             types: of the outputs.
         """
         args = tuple(a if a < 0 else self.find(a) for a in args)
-        key = self._key(operator, args)
+        key = operator.key(args)
         node = self._memo.get(key)
         if node is not None:
             return self.outputs_of(node)
@@ -268,24 +209,9 @@ class EGraph:
         self.size -= 1
         self.filtered += 1
 
-    def topological_ranks(self) -> list[int]:
-        """A number per class such that every member reads classes of lower ones; -1 for classes on or above a cycle,
-        and for those that are part of another. Rebuild first."""
-        from graph_rewrite.egraph.kernels import arrays_of
-
-        ranks = [-1] * len(self.node_args)
-        for rank, cls in enumerate(arrays_of(self)[1].tolist()):
-            ranks[cls] = rank
-        return ranks
-
     def canonical_roots(self) -> tuple[int, ...]:
         """Classes of the outputs, then of what must stay although no output needs it."""
         return tuple(self.find(cls) for cls in (*self.roots, *self.kept))
-
-    def _key(self, operator: Operator, args: Args) -> tuple[int, ...]:
-        if operator.commutative and len(args) == 2 and args[1] < args[0]:
-            return (operator.number, args[1], args[0])
-        return (operator.number, *args)
 
     def _new(self, operator: Operator, args: Args, key: tuple[Any, ...], type: TensorType | None) -> int:
         node = len(self.node_op)
@@ -313,13 +239,6 @@ class EGraph:
             return ANY
         return self.class_masks[b if self._parents[a] else a]
 
-    def _own(self, cls: int, lists: list[list[int]], own: set[int]) -> list[int]:
-        """The list of a class, for writing: a copy where a fork may share it."""
-        if cls < self._own_from and cls not in own:
-            own.add(cls)
-            lists[cls] = lists[cls].copy()
-        return lists[cls]
-
     def _repair(self, cls: int) -> None:
         """Bring the keys of the e-nodes that read a merged class up to date, and merge those that are now equal."""
         merged: list[tuple[int, int]] = []
@@ -331,11 +250,11 @@ class EGraph:
             args, operator = self.args(node), self.operator(node)
             if args == self.node_args[node]:
                 continue
-            old = self._key(operator, self.node_args[node])
+            old = operator.key(self.node_args[node])
             if self._memo.get(old) == node:
                 del self._memo[old]
             self.node_args[node] = args
-            other = self._memo.setdefault(self._key(operator, args), node)
+            other = self._memo.setdefault(operator.key(args), node)
             if other != node:
                 merged.append((other, node))
         self._parents[cls] = list(kept)
@@ -367,9 +286,12 @@ class EGraph:
             self._by_operator.setdefault((operator.op, operator.domain), []).append(node)
 
     def _fold(self, node: int) -> None:
-        from graph_rewrite.egraph.folding import folded
-
-        constants = folded(self, node)
-        for cls, constant in zip(self.outputs_of(node), constants or (), strict=False):
-            if cls not in self.constants:
+        args, constants = self.args(node), self.constants
+        if any(arg >= 0 and arg not in constants for arg in args):
+            return
+        inputs = [None if arg < 0 else constants[arg] for arg in args]
+        outputs = self.outputs_of(node)
+        found = folded(self.operator(node), inputs, [self.type_of(cls) for cls in outputs], self.opset)
+        for cls, constant in zip(outputs, found or (), strict=False):
+            if cls not in constants:
                 self.union(cls, self.add_constant(constant))

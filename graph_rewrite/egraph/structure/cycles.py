@@ -12,7 +12,9 @@ class keeps an acyclic choice.
 
 from __future__ import annotations
 
-from graph_rewrite.egraph.core import EGraph
+from graph_rewrite.egraph.structure.arrays import topological_ranks
+from graph_rewrite.egraph.structure.classes import LIVE
+from graph_rewrite.egraph.structure.egraph import EGraph
 
 UNRANKED = -1
 
@@ -22,7 +24,7 @@ class Descendants:
 
     def __init__(self, egraph: EGraph) -> None:
         self._egraph = egraph
-        self._ranks = egraph.ranks if egraph.ranks is not None else egraph.topological_ranks()
+        self._ranks = egraph.ranks if egraph.ranks is not None else topological_ranks(egraph)
         self._known = len(self._ranks)
 
     def reads(self, cls: int, target: int) -> bool:
@@ -45,10 +47,10 @@ class Descendants:
 
 def filter_cycles(egraph: EGraph) -> list[int]:
     """The post-pass: e-nodes taken out so that no cycle is left. Leaves the ranks with the e-graph."""
-    ranks = egraph.topological_ranks()
+    ranks = topological_ranks(egraph)
     core = [cls for cls in egraph.classes() if ranks[cls] == UNRANKED]
     removed = _break(egraph, core, ranks) if core else []
-    egraph.ranks = egraph.topological_ranks() if removed else ranks
+    egraph.ranks = topological_ranks(egraph) if removed else ranks
     return removed
 
 
@@ -88,7 +90,7 @@ def _break(egraph: EGraph, core: list[int], ranks: list[int]) -> list[int]:
     for start in core:
         if start in finished:
             continue
-        path = [_Step(egraph, start, inside)]
+        path = [_PathClass(egraph, start, inside)]
         places = {start: 0}
         while path:
             edge = path[-1].next_edge(egraph)
@@ -108,11 +110,11 @@ def _break(egraph: EGraph, core: list[int], ranks: list[int]) -> list[int]:
                 del path[keep + 1 :]
             elif below not in finished:
                 places[below] = len(path)
-                path.append(_Step(egraph, below, inside))
+                path.append(_PathClass(egraph, below, inside))
     return removed
 
 
-class _Step:
+class _PathClass:
     """A class on the path, and how far its edges have been followed."""
 
     def __init__(self, egraph: EGraph, cls: int, inside: set[int]) -> None:
@@ -129,7 +131,7 @@ class _Step:
         while self._next < len(self._edges):
             edge = self._edges[self._next]
             self._next += 1
-            if egraph.node_state[edge[0]] == 1:
+            if egraph.node_state[edge[0]] == LIVE:
                 self.node = edge[0]
                 return edge
         return None

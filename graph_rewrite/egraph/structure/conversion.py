@@ -9,8 +9,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
-from graph_rewrite.egraph.core import ABSENT, EGraph
-from graph_rewrite.egraph.operators import Operator
+from graph_rewrite.egraph.structure.classes import ABSENT
+from graph_rewrite.egraph.structure.egraph import EGraph
+from graph_rewrite.egraph.structure.operators import Operator
 from graph_rewrite.ir.attributes import operator_signature
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph, consumers_of

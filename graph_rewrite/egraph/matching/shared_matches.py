@@ -7,19 +7,15 @@ Unifying Datalog and Equality Saturation", PLDI'23). What comes out is the same 
 
 from __future__ import annotations
 
-from graph_rewrite.egraph.core import LIVE, EGraph
-from graph_rewrite.egraph.matching import EMatcher, root_nodes
-from graph_rewrite.egraph.view import Found
+from graph_rewrite.egraph.matching.changes import root_nodes
+from graph_rewrite.egraph.matching.ematching import EMatcher, in_order
+from graph_rewrite.egraph.matching.root_joining import FoundMatch
+from graph_rewrite.egraph.structure.classes import LIVE
+from graph_rewrite.egraph.structure.egraph import EGraph
 from graph_rewrite.rewriting.rule import Rule
 
 
-def in_order(found: list[Found]) -> list[Found]:
-    """Matches of one rule in an order that does not depend on how they were found: e-nodes get their numbers by it, and
-    what closes a cycle goes by its number."""
-    return sorted(found, key=lambda match: tuple(match.nodes.values()))
-
-
-class Base:
+class SharedMatches:
     """The matches of an e-graph, rule by rule as they are asked for.
 
     Args:
@@ -30,9 +26,9 @@ class Base:
         self._egraph = egraph.fork()
         self._egraph.dirty = {}
         self.log = len(self._egraph.log)
-        self._found: dict[Rule, tuple[Found, ...] | None] = {}
+        self._found: dict[Rule, tuple[FoundMatch, ...] | None] = {}
 
-    def matches(self, egraph: EGraph, rule: Rule, limit: int | None) -> list[Found] | None:
+    def matches(self, egraph: EGraph, rule: Rule, limit: int | None) -> list[FoundMatch] | None:
         """All matches of a rule in an e-graph that has grown from this one, in order.
 
         Args:
@@ -46,7 +42,7 @@ class Base:
         matcher = EMatcher(egraph, rule.pattern, rule.symmetric)
         first = root_nodes(rule.pattern)[0]
         several = len(root_nodes(rule.pattern)) > 1
-        found: list[Found] = []
+        found: list[FoundMatch] = []
         for match in matcher.matches(self.log):
             found.append(match)
             if limit is not None and len(found) > limit:
@@ -62,7 +58,7 @@ class Base:
             return None
         return in_order(found)
 
-    def _known(self, rule: Rule, limit: int | None) -> tuple[Found, ...] | None:
+    def _known(self, rule: Rule, limit: int | None) -> tuple[FoundMatch, ...] | None:
         if rule not in self._found:
             before = self._egraph.base
             found = before.matches(self._egraph, rule, limit) if before is not None else None

@@ -7,11 +7,11 @@ than one answer where an e-class holds more than one e-node: then `Ambiguous` is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from graph_rewrite.egraph.core import EGraph
+from graph_rewrite.egraph.matching.root_joining import FoundMatch
+from graph_rewrite.egraph.structure.egraph import EGraph
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
@@ -24,15 +24,6 @@ from graph_rewrite.rewriting.replacement import Ref
 
 class Ambiguous(InvalidRewriteError):
     """A condition asked about something that differs between the members of an e-class."""
-
-
-@dataclass(slots=True)
-class Found:
-    """A match as data: a class per variable (None, or a tuple for `Values`), an e-node per pattern node."""
-
-    variables: Mapping[str, Any]
-    nodes: Mapping[PatternNode, int]
-    attrs: Mapping[str, Any]
 
 
 class _Types(Mapping[int, "TensorType | None"]):
@@ -116,7 +107,7 @@ class EMatch(Match):
     """An occurrence of a pattern in an e-graph; `external` of its Refs is an e-class. `beyond` tells whether a
     condition has looked beyond the pattern, `private` whether it has looked at the e-graph itself."""
 
-    def __init__(self, view: GraphView, pattern: Pattern, found: Found) -> None:
+    def __init__(self, view: GraphView, pattern: Pattern, found: FoundMatch) -> None:
         self._view, self._found = view, found
         super().__init__(cast(Graph, view), pattern, cast(Any, found), set())
         self._nodes: dict[PatternNode, Node] = {}

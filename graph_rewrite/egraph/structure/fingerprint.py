@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from graph_rewrite.egraph.core import ABSENT, EGraph
+from graph_rewrite.egraph.structure.arrays import topological_ranks
+from graph_rewrite.egraph.structure.classes import ABSENT
+from graph_rewrite.egraph.structure.egraph import EGraph
 
 _MODULUS = (1 << 61) - 1
 
@@ -14,7 +16,7 @@ def fingerprint(egraph: EGraph) -> int:
     neither the numbers of e-nodes nor the order of unions counts. E-nodes on or above a cycle count by operator alone,
     which makes collisions there more likely; e-graphs kept by `cycles="filter"` have none.
     """
-    ranks = egraph.ranks if egraph.ranks is not None else egraph.topological_ranks()
+    ranks = egraph.ranks if egraph.ranks is not None else topological_ranks(egraph)
     hashes: dict[int, int] = {ABSENT: 1}
     order = sorted(egraph.classes(), key=lambda cls: ranks[cls])
     for cls in order:

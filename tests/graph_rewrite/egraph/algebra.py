@@ -10,7 +10,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from graph_rewrite.egraph.core import EGraph
+from graph_rewrite.egraph.structure import EGraph
 from graph_rewrite.ir.attributes import AttrValue, operator_signature
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.rewriting.match import Match

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from graph_rewrite.egraph.core import LIVE, EGraph
-from graph_rewrite.egraph.costs import NodeCost, cost_of, unit_cost
+from graph_rewrite.egraph.costs.node_costs import NodeCost, cost_of, unit_cost
+from graph_rewrite.egraph.structure.arrays import arrays_of
+from graph_rewrite.egraph.structure.classes import LIVE
+from graph_rewrite.egraph.structure.egraph import EGraph
 
 
 class SharedCostTracker:
@@ -51,7 +53,8 @@ class SharedCostTracker:
 
     def update(self) -> None:
         """Follow what the e-graph has logged since the last time."""
-        from graph_rewrite.egraph.kernels import arrays_of, shared_choice
+        # Imported here because numba takes half a second to import.
+        from graph_rewrite.egraph.costs.kernels import shared_choice
 
         egraph = self.egraph
         self._price()

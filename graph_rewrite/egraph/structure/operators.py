@@ -49,6 +49,13 @@ class Operator:
     mask: int = 0
     """A bit by name and domain, whatever the attributes; `OUTPUT` for projections, none for leaves and constants."""
 
+    def key(self, args: tuple[int, ...]) -> tuple[int, ...]:
+        """What equal e-nodes of this operator have in common: its number and its canonical operands, in one order where
+        they commute."""
+        if self.commutative and len(args) == 2 and args[1] < args[0]:
+            return (self.number, args[1], args[0])
+        return (self.number, *args)
+
 
 class OperatorTable:
     """Operators by number. Grows only, so forks of an e-graph share one."""

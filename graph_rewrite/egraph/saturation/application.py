@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from graph_rewrite.egraph.base import in_order
-from graph_rewrite.egraph.core import FILTERED, EGraph
-from graph_rewrite.egraph.cycles import Descendants, filter_cycles
-from graph_rewrite.egraph.matching import EMatcher, Position
-from graph_rewrite.egraph.targets import Target, insert, missing, site_of, target_of
-from graph_rewrite.egraph.view import Found, GraphView
+from graph_rewrite.egraph.matching.ematching import EMatcher, MatchPosition, in_order
+from graph_rewrite.egraph.matching.root_joining import FoundMatch
+from graph_rewrite.egraph.matching.targets import RuleTarget, insert, matched_classes, missing, target_of
+from graph_rewrite.egraph.matching.view import GraphView
+from graph_rewrite.egraph.structure.classes import FILTERED
+from graph_rewrite.egraph.structure.cycles import Descendants, filter_cycles
+from graph_rewrite.egraph.structure.egraph import EGraph
 from graph_rewrite.rewriting.rule import Refusal, Rule
 
 LimitKind = Literal["after", "within"]
@@ -59,19 +60,19 @@ class Application:
 
 
 @dataclass(slots=True)
-class Round:
+class MatchRound:
     """One way through the matches of a rule, in one application or, with a match limit, in several: those that changes
     since `since` have made (all where it is None); `log` is the length of the log as it began."""
 
     since: int | None
     log: int
-    position: Position | None = None
-    found: Sequence[Found] = ()
+    position: MatchPosition | None = None
+    found: Sequence[FoundMatch] = ()
     stopped: bool = False
     """Whether there are more than `found`."""
 
 
-def find_matches(egraph: EGraph, rule: Rule) -> Iterator[Found]:
+def find_matches(egraph: EGraph, rule: Rule) -> Iterator[FoundMatch]:
     """Where the rule's pattern occurs, conditions not looked at."""
     yield from EMatcher(egraph, rule.pattern, rule.symmetric).matches()
 
@@ -95,7 +96,7 @@ def apply_rule(
     match_limit: int | None = MATCH_LIMIT,
     incremental: bool = True,
     remember: bool = True,
-    round: Round | None = None,
+    round: MatchRound | None = None,
 ) -> Application:
     """Apply a rule at all its matches; the e-graph is rebuilt afterwards.
 
@@ -122,17 +123,17 @@ def apply_rule(
     for found in round.found:
         if any(egraph.node_state[node] == FILTERED for node in found.nodes.values()):
             continue
-        site = site_of(egraph, rule, found)
-        target, classes, looked_beyond = target_of(view, rule, found, site, remember)
+        matched = matched_classes(egraph, rule, found)
+        target, classes, looked_beyond = target_of(view, rule, found, matched, remember)
         beyond = beyond or looked_beyond
         if isinstance(target, Refusal):
             report.refused += 1
             report.reasons[target.reason] = report.reasons.get(target.reason, 0) + 1
-        elif order is not None and _is_cyclic(order, target, classes, site.roots):
+        elif order is not None and _is_cyclic(order, target, classes, matched.roots):
             report.cyclic += 1
         elif most is not None and egraph.size + missing(egraph, target, classes) > most:
             report.stopped = report.over_limit = True
-        elif insert(egraph, target, classes, site.roots):
+        elif insert(egraph, target, classes, matched.roots):
             report.applied += 1
     egraph.rebuild()
     if len(egraph.log) > log:
@@ -150,19 +151,19 @@ def search_rule(
     match_limit: int | None = MATCH_LIMIT,
     incremental: bool = True,
     remember: bool = True,
-) -> Round:
+) -> MatchRound:
     """The matches that the next application of a rule tries, for `apply_rule(..., round=...)`. It is to follow, for
     where it goes on is taken from the e-graph."""
     round = _begin(egraph, rule, incremental)
     if round.since == len(egraph.log):
         return round
     if remember and egraph.base is not None and round.since is None and round.position is None:
-        known: list[Found] | None = egraph.base.matches(egraph, rule, match_limit)
+        known: list[FoundMatch] | None = egraph.base.matches(egraph, rule, match_limit)
         if known is not None:
             round.found = known
             return round
     matcher = EMatcher(egraph, rule.pattern, rule.symmetric)
-    found: list[Found] = []
+    found: list[FoundMatch] = []
     for match in matcher.matches(round.since, round.position):
         if match_limit is not None and len(found) >= match_limit:
             round.stopped = True
@@ -173,14 +174,14 @@ def search_rule(
     return round
 
 
-def _begin(egraph: EGraph, rule: Rule, incremental: bool) -> Round:
-    open_round: Round | None = egraph.resume.pop(rule, None)
+def _begin(egraph: EGraph, rule: Rule, incremental: bool) -> MatchRound:
+    open_round: MatchRound | None = egraph.resume.pop(rule, None)
     if open_round is not None:
-        return Round(open_round.since, open_round.log, open_round.position)
-    return Round(egraph.seen.get(rule) if incremental else None, len(egraph.log))
+        return MatchRound(open_round.since, open_round.log, open_round.position)
+    return MatchRound(egraph.seen.get(rule) if incremental else None, len(egraph.log))
 
 
-def _end(egraph: EGraph, rule: Rule, round: Round, beyond: bool, report: Application) -> None:
+def _end(egraph: EGraph, rule: Rule, round: MatchRound, beyond: bool, report: Application) -> None:
     """Remember where the next application goes on. Conditions that looked beyond the pattern are asked again, and
     insertions that the node limit left out are tried again."""
     if report.over_limit or (beyond and report.complete):
@@ -188,9 +189,9 @@ def _end(egraph: EGraph, rule: Rule, round: Round, beyond: bool, report: Applica
     elif report.complete:
         egraph.seen[rule] = round.log
     else:
-        egraph.resume[rule] = Round(None if beyond else round.since, round.log, round.position)
+        egraph.resume[rule] = MatchRound(None if beyond else round.since, round.log, round.position)
 
 
-def _is_cyclic(order: Descendants, target: Target, classes: Sequence[int], roots: tuple[int, ...]) -> bool:
+def _is_cyclic(order: Descendants, target: RuleTarget, classes: Sequence[int], roots: tuple[int, ...]) -> bool:
     """Whether an operator of the target reads, however indirectly, what it will be equal to."""
-    return any(order.reads(classes[leaf], roots[place]) for leaf in target.leaves for place in target.computed)
+    return any(order.reads(classes[leaf], roots[i]) for leaf in target.leaves for i in target.computed)
