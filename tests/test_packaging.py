@@ -1,4 +1,4 @@
-"""Packaging: public names, commands, the wheel, dependencies, and the contracts between packages."""
+"""Public names, commands of the Makefile, and declared dependencies."""
 
 import ast
 import importlib.metadata
@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,26 +19,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import rewritegym
+from tests.repository import PACKAGES, ROOT, run_python
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("agents", "benchmarks", "envs", "graph_rewrite", "rewritegym")
-DATA = ("checkpoints", "configs")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 REQUIREMENTS = [Requirement(line) for line in PROJECT["dependencies"]]
 DEVELOPMENT = [Requirement(line) for line in PROJECT["optional-dependencies"]["dev"]]
-
-
-def run_python(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 class TestPublicNames:
@@ -88,53 +73,6 @@ class TestCommands:
         command = ["make", "--dry-run", target, "MODEL=squeezenet", "ARGS=--seed 1"]
         printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         assert f"{target}.py --model squeezenet --seed 1" in printed
-
-
-class TestWheel:
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """Build a wheel of this tree, from a copy so that the tree stays clean."""
-        folder = tmp_path_factory.mktemp("wheel")
-        source = folder / "source"
-        source.mkdir()
-        for name in (*PACKAGES, *DATA):
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "constraints.txt"):
-            shutil.copy(ROOT / name, source)
-        code = f"from setuptools.build_meta import build_wheel; print(build_wheel({str(folder)!r}))"
-        done = run_python("-c", code, cwd=source)
-        assert done.returncode == 0, done.stderr
-        return folder / done.stdout.splitlines()[-1]
-
-    def test_holds_every_module_and_no_tests(self, wheel: Path) -> None:
-        with zipfile.ZipFile(wheel) as archive:
-            shipped = {name for name in archive.namelist() if name.endswith(".py")}
-        assert shipped == {
-            path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
-        }
-
-    def test_finds_its_configurations_and_checkpoints(self, wheel: Path, tmp_path: Path) -> None:
-        site = tmp_path / "site"
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(site)
-        code = "from agents.core import paths; print(paths.configs(), paths.checkpoints(), sep='\\n')"
-        done = run_python("-c", code, cwd=tmp_path, PYTHONPATH=str(site))
-        assert done.stdout.splitlines() == [str(site / "agents" / "configs"), str(site / "agents" / "checkpoints")]
-        for name in DATA:
-            expected = {path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*") if path.is_file()}
-            found = {path.relative_to(site / "agents" / name) for path in (site / "agents" / name).rglob("*")}
-            assert expected <= found
-
-    def test_names_script_version_and_licence(self, wheel: Path) -> None:
-        with zipfile.ZipFile(wheel) as archive:
-            info = next(name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name)
-            entry_points = archive.read(f"{info}/entry_points.txt").decode()
-            metadata = archive.read(f"{info}/METADATA").decode()
-            assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
-        assert "rewritegym = rewritegym.cli:main" in entry_points
-        assert f"\nVersion: {rewritegym.__version__}\n" in metadata
-        assert "\nLicense-Expression: Apache-2.0\n" in metadata
 
 
 class TestDependencies:
@@ -205,52 +143,3 @@ def imported_modules(path: Path) -> set[str]:
             found.add(node.module)
     top = {name.split(".")[0] for name in found}
     return top - sys.stdlib_module_names - set(PACKAGES)
-
-
-class TestImportContracts:
-    def lint(self, tree: Path) -> subprocess.CompletedProcess[str]:
-        code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
-        return run_python("-c", code, cwd=tree)
-
-    def test_hold(self) -> None:
-        done = self.lint(ROOT)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    @pytest.fixture
-    def tree(self, tmp_path: Path) -> Path:
-        """Return a folder with the same contracts over empty packages."""
-        for package in (*PACKAGES, "graph_rewrite/zoo"):
-            (tmp_path / package).mkdir()
-            (tmp_path / package / "__init__.py").touch()
-        shutil.copy(ROOT / "pyproject.toml", tmp_path)
-        return tmp_path
-
-    @pytest.mark.parametrize(
-        ("module", "line"),
-        [
-            ("graph_rewrite/a.py", "import envs"),
-            ("graph_rewrite/a.py", "import gymnasium"),
-            ("graph_rewrite/a.py", "from stable_baselines3.common import logger"),
-            ("graph_rewrite/a.py", "def f():\n    import torch.nn"),
-            ("envs/a.py", "import agents"),
-            ("envs/a.py", "import torch"),
-            ("envs/a.py", "import sb3_contrib"),
-            ("agents/a.py", "import rewritegym"),
-            ("rewritegym/a.py", "import torch"),
-        ],
-    )
-    def test_refuse(self, tree: Path, module: str, line: str) -> None:
-        (tree / module).write_text(line + "\n", encoding="utf-8")
-        done = self.lint(tree)
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert "BROKEN" in done.stdout
-
-    def test_allow_torch_in_agents_and_zoo_and_what_uses_them(self, tree: Path) -> None:
-        (tree / "graph_rewrite/zoo/architectures").mkdir()
-        (tree / "graph_rewrite/zoo/architectures/__init__.py").touch()
-        (tree / "graph_rewrite/zoo/architectures/bert.py").write_text("import torch\n", encoding="utf-8")
-        (tree / "graph_rewrite/uri.py").write_text("import graph_rewrite.zoo.architectures.bert\n", encoding="utf-8")
-        (tree / "agents/ppo.py").write_text("import torch\nimport sb3_contrib\nimport envs\n", encoding="utf-8")
-        (tree / "rewritegym/cli.py").write_text("import agents.ppo\n", encoding="utf-8")
-        done = self.lint(tree)
-        assert done.returncode == 0, done.stdout + done.stderr

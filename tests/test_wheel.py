@@ -1,0 +1,101 @@
+"""The wheel: its files, its metadata, and a command that runs from an installation elsewhere."""
+
+import json
+import shutil
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import rewritegym
+from tests.repository import PACKAGES, ROOT, run, run_python
+
+DATA = ("checkpoints", "configs")
+"""Folders beside the packages that the wheel ships below agents/."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build a wheel of this tree, from a copy so that the tree stays clean."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    for name in (*PACKAGES, *DATA):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "constraints.txt"):
+        shutil.copy(ROOT / name, source)
+    code = f"from setuptools.build_meta import build_wheel; print(build_wheel({str(folder)!r}))"
+    done = run_python("-c", code, cwd=source)
+    assert done.returncode == 0, done.stderr
+    return folder / done.stdout.splitlines()[-1]
+
+
+def test_holds_every_module_and_no_tests(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = {name for name in archive.namelist() if name.endswith(".py")}
+    assert shipped == {
+        path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+    }
+
+
+def test_holds_the_data_of_the_packages_but_no_results_of_benchmarks(wheel: Path) -> None:
+    left_out = ROOT / "benchmarks" / "results"
+    expected = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc") and not path.is_relative_to(left_out)
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        data = [name for name in archive.namelist() if name.split("/")[0] in PACKAGES and not name.endswith(".py")]
+    assert {name for name in data if not name.startswith(tuple(f"agents/{folder}/" for folder in DATA))} == expected
+
+
+def test_finds_its_configurations_and_checkpoints(wheel: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    code = "from agents.core import paths; print(paths.configs(), paths.checkpoints(), sep='\\n')"
+    done = run_python("-c", code, cwd=tmp_path, PYTHONPATH=str(site))
+    assert done.stdout.splitlines() == [str(site / "agents" / "configs"), str(site / "agents" / "checkpoints")]
+    for name in DATA:
+        expected = {path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*") if path.is_file()}
+        found = {path.relative_to(site / "agents" / name) for path in (site / "agents" / name).rglob("*")}
+        assert expected <= found
+
+
+def test_names_script_version_and_licence(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        info = next(name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name)
+        entry_points = archive.read(f"{info}/entry_points.txt").decode()
+        metadata = archive.read(f"{info}/METADATA").decode()
+        assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+    assert "rewritegym = rewritegym.cli:main" in entry_points
+    assert f"\nVersion: {rewritegym.__version__}\n" in metadata
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+
+
+@pytest.mark.slow
+def test_optimises_a_model_where_it_is_installed_outside_the_repository(wheel: Path, tmp_path: Path) -> None:
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=False, symlinks=True)
+    python = environment / "bin" / "python"
+    installed = run_python("-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
+    assert installed.returncode == 0, installed.stderr
+    # The dependencies are those of this environment. A path in a .pth file adds its packages, but not what the .pth
+    # files beside them add, such as an editable install of this repository.
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    limits = ["--seconds", "5", "--measurements", "3", "--applications", "20"]
+    command = [str(environment / "bin" / "rewritegym"), "evaluate", "--model", "bert-tiny", "--agents", "greedy"]
+    done = run([*command, *limits, "--json"], elsewhere)
+    assert done.returncode == 0, done.stderr
+    [result] = json.loads(done.stdout)["results"]
+    assert result["verified"]
+    assert list(elsewhere.glob("runs/*/greedy-0.onnx"))
+    origin = run([str(python), "-c", "import graph_rewrite; print(graph_rewrite.__file__)"], elsewhere)
+    assert Path(origin.stdout.strip()).is_relative_to(environment)
