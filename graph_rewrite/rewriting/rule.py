@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
 from graph_rewrite.rewriting.digests import code_digest
 from graph_rewrite.rewriting.match import Match
@@ -100,10 +99,6 @@ class Rule:
 
     def check(self, m: Match, *variables: Any) -> Refusal | None:
         return None
-
-    def cases(self) -> Iterable[Graph]:
-        """Source graphs at which the rule applies, beside those that the verifier makes from the pattern."""
-        return ()
 
     def target(self, op: ReplacementBuilder, m: Match, *variables: Any) -> Any:
         raise TypeError(f"rule {self.name} has no target: define target(self, op, m, ...)")

@@ -7,12 +7,10 @@ rules of plain convolutions (`winograd`). Of two dilated convolutions in a row t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
@@ -116,18 +114,6 @@ class BatchOfSpace(_Dilation):
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, s: Ref, t: Ref, u: Ref, v: Ref) -> Any:
         return x
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        for d, e, n, c, h, w in ((2, 2, 1, 3, 2, 1), (3, 1, 2, 1, 1, 4), (1, 2, 1, 2, 3, 3)):
-            whole, space = [d * e * n, c, h, w], [n, c, h * d, w * e]
-            yield model(
-                f"(float[{','.join(map(str, whole))}] x) => (y) {{ r = Relu(x) a = Reshape(r, s)"
-                f" b = Transpose<perm={list(FROM_BATCH)}>(a) c = Reshape(b, t) d = Reshape(c, u)"
-                f" e = Transpose<perm={list(TO_BATCH)}>(d) f = Reshape(e, v) y = Neg(f) }}",
-                s=[d, e, n, c, h, w], t=space, u=[n, c, h, d, w, e], v=whole,
-            )  # fmt: skip
 
 
 class StridedConvAsDepth(_Dilation):

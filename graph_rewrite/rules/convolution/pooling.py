@@ -8,13 +8,12 @@ a depthwise convolution with a one among zeros stays in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
@@ -192,18 +191,6 @@ class SubsamplingOfSliceAsConv(_SubsamplingOfSlice):
         ranges = slice_ranges(x, *bounds)
         return ranges if isinstance(ranges, Refusal) else self.picked(op, m, x, ranges)
 
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        for pool, shape, bounds in (
-            ("AveragePool<kernel_shape=[1,1], strides=[2,2]>", "1,2,5,4", ((1, 1), (9, 9), (2, 3))),
-            ("MaxPool<kernel_shape=[1,1], strides=[3,2]>", "2,1,7,5", ((2, 1), (7, 5), (2, 3))),
-            ("AveragePool<kernel_shape=[1], strides=[2]>", "1,3,6", ((1,), (6,), (-1,))),
-            ("AveragePool<kernel_shape=[1,1], strides=[1,2]>", "1,1,3,6", ((1,), (6,), (3,))),
-        ):
-            given: dict[str, Any] = dict(zip(("s", "e", "a"), map(np.array, bounds), strict=True))
-            yield model(f"(float[{shape}] x) => (y) {{ t = Slice(x, s, e, a) y = {pool}(t) }}", **given)
-
 
 class SubsamplingOfTwoSlicesAsConv(_SubsamplingOfSlice):
     """Pool(Slice(Slice(x, from j), from k), strides s) = Conv(x, e, strides s) for AveragePool and MaxPool of one
@@ -224,17 +211,6 @@ class SubsamplingOfTwoSlicesAsConv(_SubsamplingOfSlice):
         if inner.keys() & outer.keys():
             return Refusal("both slices cut the same axis")
         return self.picked(op, m, x, inner | outer)
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        for pool, shape, axes in (
-            ("AveragePool<kernel_shape=[1,1], strides=[2,2]>", "1,2,5,4", (2, 3)),
-            ("MaxPool<kernel_shape=[1,1], strides=[2,3]>", "2,1,4,7", (-1, 2)),
-        ):
-            given: dict[str, Any] = {"s": np.array([1]), "e": np.array([9]), "a": np.array([axes[0]])}
-            text = f"t = Slice(x, s, e, a) u = Slice(t, s, e, c) y = {pool}(u)"
-            yield model(f"(float[{shape}] x) => (y) {{ {text} }}", c=np.array([axes[1]]), **given)
 
 
 RULES = (

@@ -9,14 +9,11 @@ input is their Transpose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, ClassVar
 
-import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
@@ -66,30 +63,6 @@ class _Conv3d(Rule):
     ) -> Ref:
         """The result as frames [N, T', K, H', W'], of frames x; `shape` is that of the result as a clip."""
         raise NotImplementedError
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        rng = np.random.default_rng(0)
-        for count, frames, kernel, attrs, bias in _CASES:
-            given: dict[str, Any] = {"w": rng.standard_normal((BLOCK, BLOCK, *kernel))}
-            if bias:
-                given["b"] = rng.standard_normal(BLOCK)
-            conv = f"Conv<{attrs}>(x, w{', b' if bias else ''})"
-            body = f"t = {conv}  y = Relu(t)" if self.relu else f"y = {conv}"
-            yield model(f"(float[{count},{BLOCK},{frames},3,4] x) => (y) {{ {body} }}", **given)
-        body = "t = Transpose<perm=[0,2,1,3,4]>(x)  u = Conv<pads=[1,0,0,1,0,0]>(t, w)"
-        body += "  y = Relu(u)" if self.relu else "  y = Identity(u)"
-        yield model(f"(float[2,4,{BLOCK},2,2] x) => (y) {{ {body} }}", w=rng.standard_normal((BLOCK, BLOCK, 3, 1, 1)))
-
-
-_CASES = (
-    (1, 4, (3, 1, 1), "pads=[1,0,0,1,0,0]", True), (2, 5, (3, 3, 3), "pads=[1,1,1,1,1,1]", False),
-    (1, 6, (3, 2, 1), "pads=[0,1,0,2,0,0], strides=[1,2,1]", True),
-    (2, 5, (3, 1, 3), "pads=[1,0,1,0,0,1], strides=[2,1,2]", True),
-    (1, 5, (2, 3, 1), "pads=[2,1,0,0,1,0], dilations=[2,1,1]", True),
-)  # fmt: skip
-"""Batch, frames, kernel, attributes, and whether there is a bias."""
 
 
 def _frames(op: ReplacementBuilder, m: Match, x: Ref) -> Ref:

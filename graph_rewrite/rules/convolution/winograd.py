@@ -11,14 +11,11 @@ channels, size and machine (docs/families.md has measurements), so all are offer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from typing import Any, ClassVar
 
-import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
@@ -113,25 +110,6 @@ class _Winograd(Rule):
         padded = [-(-size // outputs) * outputs for size, outputs in zip(shape[2:], self.tiles, strict=True)]
         image = reshape(op, image, (*shape[:2], *padded))
         return take(op, image, {2: range(shape[2]), 3: range(shape[3])})
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        rng = np.random.default_rng(0)
-        for taps, batch, sizes, pads, bias in _CASES:
-            kernel = [taps if outputs > 1 else taps - 2 for outputs in self.tiles]
-            given: dict[str, Any] = {"w": rng.standard_normal((BLOCK, BLOCK, *kernel)), "b": rng.standard_normal(BLOCK)}
-            image = ",".join(str(n) for n in (batch, BLOCK, *sizes))
-            conv = f"Conv<pads={list(pads)}>(x, w{', b' if bias else ''})"
-            body = f"t = {conv}  y = Relu(t)" if self.relu else f"y = {conv}"
-            yield model(f"(float[{image}] x) => (y) {{ {body} }}", **given if bias else {"w": given["w"]})
-
-
-_CASES = (
-    (3, 1, (4, 4), (1, 1, 1, 1), True), (3, 2, (5, 6), (0, 0, 0, 0), False), (3, 1, (7, 5), (2, 0, 1, 3), True),
-    (5, 1, (6, 9), (2, 2, 2, 2), False), (3, 1, (6, 7), (0, 1, 1, 0), True),
-)  # fmt: skip
-"""Taps along transformed axes, batch, height and width, pads, and whether there is a bias."""
 
 
 class _WinogradRelu(_Winograd):

@@ -8,12 +8,10 @@ what it computes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import block_size
 from graph_rewrite.operators.operator_sets import POOLS
@@ -24,7 +22,6 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import pool_attrs, unsuited
 from graph_rewrite.rules.layout.blocked_image import keeps_channels
 from graph_rewrite.rules.layout.blocked_walk import CARRIED, Walk, leaves_layout
-from graph_rewrite.soundness.cases.blocked import cases_of
 
 FEWEST = 2
 """Convolutions that a part has at least: with one alone, nothing stays in the layout that ONNX Runtime takes out."""
@@ -63,9 +60,6 @@ class PartInBlockedLayout(Rule):
         if walk.convolutions < FEWEST or not walk.is_blocked(m.root_values[0]):
             return Refusal("what the part ends in, or all but one of its convolutions, have no form in the layout")
         return walk.plain(m.root_values[0])
-
-    def cases(self) -> Iterator[Graph]:
-        return cases_of(self.name)
 
 
 def _has_form(m: Match, node: Node) -> bool:

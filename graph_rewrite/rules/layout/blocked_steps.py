@@ -8,12 +8,11 @@ follows; ReorderInput and ReorderOutput cancel where they meet. Each rule applie
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import DOMAIN, plain_filters
 from graph_rewrite.operators.operator_sets import POOLS
@@ -23,16 +22,12 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import fused_activation, unsuited
 from graph_rewrite.rules.layout.blocked_walk import BINARY_CARRIED, UNARY_CARRIED, Walk, leaves_layout
-from graph_rewrite.soundness.cases.blocked import cases_of
 
 _FUSED = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
 
 
 class _Blocked(Rule):
     family = "blocked_layout"
-
-    def cases(self) -> Iterator[Graph]:
-        return cases_of(self.name)
 
 
 class _Enters(_Blocked):

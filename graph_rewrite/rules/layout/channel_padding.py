@@ -8,12 +8,11 @@ own filters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.operator_sets import POOLS
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder, Values
@@ -92,17 +91,6 @@ class PadConvChannels(_Padding):
         b = None if b is None else _padded(op, b, 0, more)
         return _first(op, op.Conv(x, _padded(op, w, 0, more), b, **m.attrs("conv")), w.shape[0])
 
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        rng = np.random.default_rng(0)
-        for filters, spatial, bias in ((8, 2, True), (15, 1, False), (17, 2, False), (24, 3, True), (31, 2, True)):
-            given: dict[str, Any] = {"w": rng.standard_normal((filters, 3, *(2,) * spatial))}
-            if bias:
-                given["b"] = rng.standard_normal(filters)
-            conv = f"Conv<pads={[0, 1] * spatial}>(x, w{', b' if bias else ''})"
-            yield model(f"(float[2,3{',4' * spatial}] x) => (y) {{ y = {conv} }}", **given)
-
 
 class ChannelSliceAfterUnary(_AfterSlice):
     """f(Slice(x, first channels)) = Slice(f(x), first channels) for element-wise f"""
@@ -148,16 +136,6 @@ class ChannelSlicesAfterBinary(_Padding):
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, s: tuple[Ref, ...], y: Ref, t: tuple[Ref, ...]) -> Any:
         return _first(op, apply_like(op, m, "f", x, y), m.root().shape[1])
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        bounds: dict[str, Any] = {"s": np.array([0]), "e": np.array([2]), "a": np.array([1])}
-        for f in sorted(SAFE_BINARY):
-            for shape, more in (("2,3,4", ""), ("1,4,2,3", "  n = Neg(t)")):
-                outputs = "(y, n)" if more else "(y)"
-                text = f"t = Slice(x, s, e, a)  u = Slice(z, s, e, a)  y = {f}(t, u){more}"
-                yield model(f"(float[{shape}] x, float[{shape}] z) => {outputs} {{ {text} }}", **bounds)
 
 
 class ChannelSliceAfterBatchNorm(_AfterSlice):
@@ -293,24 +271,6 @@ class DepthwiseConvOfConcatOfChannelSlices(_OfConcat):
             y = op.Conv(x, _padded(op, filters, 0, more), bias, **attrs)
             results.append(_first(op, y, operand.shape[1]))
         return op.Concat(*results, axis=1)
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        rng = np.random.default_rng(0)
-        for spatial, bias, attrs in (
-            (2, True, "pads=[1,0,1,0]"),
-            (1, False, "strides=[2]"),
-            (2, True, "pads=[0,0,1,1]"),
-        ):
-            given: dict[str, Any] = {"s": np.array([0]), "e": np.array([2]), "a": np.array([1])}
-            given["w"] = rng.standard_normal((5, 1, *(2,) * spatial))
-            if bias:
-                given["b"] = rng.standard_normal(5)
-            image = ",".join("43"[:spatial])
-            conv = f"Conv<group=5, {attrs}>(c, w{', b' if bias else ''})"
-            text = f"t = Slice(x, s, e, a) c = Concat<axis=1>(t, z) y = {conv}"
-            yield model(f"(float[2,4,{image}] x, float[2,3,{image}] z) => (y) {{ {text} }}", **given)
 
 
 def _whole(m: Match, kept: Ref) -> Ref | None:

@@ -12,14 +12,11 @@ Tables have a row per token of the vocabulary: the model grows by as many column
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 from typing import Any, ClassVar
 
-import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
@@ -38,24 +35,6 @@ class _OfLookup(_Embedding):
         """Why a value is not rows looked up in a table of numbers."""
         return None if t.rank == 2 and is_float(t) else Refusal("what is looked up in is not a table of numbers")
 
-    texts: ClassVar[tuple[str, ...]]
-    """How y is computed from the rows r."""
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model, named_in
-
-        rng = np.random.default_rng(0)
-        for text, tokens in zip(self.texts, ("1,3", "2", "3", "2,1,2"), strict=False):
-            sizes = {"t": (5, 4), "w": (4, 3), "g": (4,), "s": (4,), "c": (4,), "d": (1,)}
-            body = f"r = Gather(t, i) y = {text}"
-            given: dict[str, Any] = {k: _eighths(rng, *size) for k, size in named_in(body, sizes).items()}
-            yield model(f"(int64[{tokens}] i) => (y) {{ {body} }}", **given)
-
-
-def _eighths(rng: np.random.Generator, *shape: int) -> np.ndarray[Any, Any]:
-    """Numbers whose sums and products are exact."""
-    return (np.round(8 * rng.standard_normal(shape)) / 8).astype(np.float32)
-
 
 def _lookup(op: Any, table: Any, tokens: Any, **more: Any) -> Any:
     return op.Gather(table, tokens, axis=0, **more)
@@ -63,8 +42,6 @@ def _lookup(op: Any, table: Any, tokens: Any, **more: Any) -> Any:
 
 class MatMulOfLookup(_OfLookup):
     """MatMul(Gather(t, i), w) = Gather(MatMul(t, w), i), rows of t looked up; t and w constant matrices"""
-
-    texts = ("MatMul(r, w)",) * 4
 
     def source(self, op: PatternBuilder, t: Const, i: Any, w: Const) -> Any:
         return op.MatMul(_lookup(op, t, i), w)
@@ -79,11 +56,6 @@ class MatMulOfLookup(_OfLookup):
 class NormOfLookup(_OfLookup):
     """f(Gather(t, i)) = Gather(f(t), i) for f in LayerNormalization, RMSNormalization over the last axis, rows of t
     looked up; all but i constant"""
-
-    texts = (
-        "LayerNormalization<axis=2, epsilon=1e-3>(r, g)", "LayerNormalization<epsilon=1e-2>(r, g, s)",
-        "LayerNormalization<axis=1>(r, g, s)", "RMSNormalization<epsilon=1e-3>(r, g)",
-    )  # fmt: skip
 
     def source(self, op: PatternBuilder, t: Const, i: Any, g: Const, s: Maybe) -> Any:
         norms = op.any_of(("LayerNormalization", "RMSNormalization"))
@@ -105,8 +77,6 @@ class NormOfLookup(_OfLookup):
 class ArithmeticOfLookup(_OfLookup):
     """f(Gather(t, i), c) = Gather(f(t, c), i) for f in Add, Sub, Mul, Div with the operands in either order, rows of t
     looked up; t constant and c a constant number or one per column"""
-
-    texts = ("Add(r, d)", "Sub(c, r)", "Mul(c, r)", "Div(r, c)")
 
     def source(self, op: PatternBuilder, t: Const, i: Any, c: Const) -> Any:
         return op.any_of(("Add", "Sub", "Mul", "Div"))(_lookup(op, t, i, _label="rows"), c, _label="f", _any_order=True)
@@ -169,31 +139,6 @@ class _OfEmbedding(_Embedding):
         y = op.Add(op.Mul(total, scale), shift)
         return *((y,) if len(layers) == 1 else split(op, y, widths, y.rank - 1)), x
 
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model, named_in
-
-        rng = np.random.default_rng(0)
-        shapes = {"t": (5, 4), "u": (2, 4), "c": (3, 4), "d": (1, 3, 4), "r": (4,), "g": (4,), "s": (4,)}
-        for number, total in enumerate((
-            "i0 = Gather(t, i) e = Add(i0, d)", "i0 = Gather(t, i) i1 = Add(c, i0) e = Add(i1, d)",
-            "i0 = Gather(t, i) j0 = Gather(u, i) i1 = Add(i0, j0) e = Add(i1, d)",
-            "i0 = Gather(t, i) j0 = Gather(u, i) e = Sum(i0, c, j0)", "i0 = Gather(t, i) e = Add(r, i0)",
-            "e = Gather(t, i)",
-        )):  # fmt: skip
-            norm = "x = LayerNormalization<{}>(e, g{})".format(*(("epsilon=1e-3", ", s"), ("axis=2", ""))[number % 2])
-            text = f"{total} {norm} {self.layers(number)}"
-            sizes = shapes | {name: (4, 2 + k) for k, name in enumerate(("wq", "wk", "wv"))}
-            sizes |= {"bq": (2,), "bk": ((3,), (1, 1))[number % 2], "bv": (1, 4)}
-            given: dict[str, Any] = {k: _eighths(rng, *size) for k, size in named_in(text, sizes).items()}
-            yield model(f"(int64[1,3] i) => (x, {', '.join(self.results)}) {{ {text} }}", **given)
-
-    results: ClassVar[tuple[str, ...]]
-
-    def layers(self, number: int) -> str:
-        """Linear layers of x, as text."""
-        total = "Add({0}m, b{0})" if number % 3 else "Add(b{0}, {0}m)"
-        return " ".join(f"{n}m = MatMul(x, w{n}) {n} = {total.format(n)}" for n in self.results)
-
 
 def _terms(m: Match, e: Ref) -> list[tuple[Ref | None, Ref]] | None:
     """The summands of e: (None, constant), or (table, tokens) for rows that are looked up; None where another
@@ -222,8 +167,6 @@ class LinearOfEmbedding(_OfEmbedding):
     where x = LayerNormalization(e; g, s), e = Sum(c) + Sum(Gather(t, i)) and v is diag(g) w less the mean of its rows;
     all but i constant"""
 
-    results = ("q",)
-
     def source(self, op: PatternBuilder, e: Any, g: Const, s: Maybe, w: Const, b: Const) -> Any:
         x = op.LayerNormalization(e, g, s, axis=op.attr("axis", -1), _label="norm")
         return op.Add(op.MatMul(x, w), b), x
@@ -240,7 +183,6 @@ class ThreeLinearsOfEmbedding(_OfEmbedding):
     LinearOfEmbedding has it, x = LayerNormalization(e; g, s) and e is a sum of constants and of rows looked up in
     constant tables: the query, key and value projections of the first layer"""
 
-    results = ("q", "k", "v")
     symmetric = True
 
     def source(

@@ -16,14 +16,12 @@ unless there are many rows (docs/families.md has measurements).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias
 
-import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
@@ -81,23 +79,6 @@ class _Strassen(Rule):
         """The result in the shape that it had."""
         shape = m.root().shape
         return reshape(op, _joined(op, x, math.prod(shape[:-1])), shape)
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model, named_in
-
-        width, least, rng = BLOCK << self.levels, self.least_rows, np.random.default_rng(0)
-        for number, lead in enumerate(((least,), (1, least + 1), (2, least // 2 + 1), (1, 2, least // 2))):
-            shape = ",".join(map(str, (*lead, width)))
-            sizes = {"v": (width, width), "w": (width, width), "a": ((width,), (1,))[number % 2], "b": (width,)}
-            text = self.text(number)
-            given: dict[str, Any] = {
-                k: rng.standard_normal(v).astype(np.float32) for k, v in named_in(text, sizes).items()
-            }
-            yield model(f"(float[{shape}] x) => (y) {{ {text} }}", **given)
-
-    def text(self, number: int) -> str:
-        """The body of a graph that the rule applies to, from x to y."""
-        raise NotImplementedError
 
 
 def _quarters(op: ReplacementBuilder, x: Ref, levels: int) -> Blocks:
@@ -199,9 +180,6 @@ class StrassenLinear(_Strassen):
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref) -> Any:
         return self.restored(op, m, self.first(op, x, w, as_vector(op, b, w.shape[1])))
 
-    def text(self, number: int) -> str:
-        return "p = MatMul(x, v) " + ("y = Add(p, a)", "y = Add(a, p)")[number // 2]
-
 
 class StrassenMatMul(_Strassen):
     """MatMul(x, w) = S(x; w): seven pointwise convolutions of quarters of x, and sums; w a constant matrix"""
@@ -218,9 +196,6 @@ class StrassenMatMul(_Strassen):
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref) -> Any:
         return self.restored(op, m, self.first(op, x, w, None))
-
-    def text(self, number: int) -> str:
-        return "y = MatMul(x, v)"
 
 
 class StrassenFeedForward(_Strassen):
@@ -239,10 +214,6 @@ class StrassenFeedForward(_Strassen):
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, v: Ref, a: Ref, w: Ref, b: Ref) -> Any:
         hidden = _each(lambda part: apply_like(op, m, "f", part), self.first(op, x, v, as_vector(op, a, v.shape[1])))
         return self.restored(op, m, self.second(op, hidden, w, as_vector(op, b, w.shape[1])))
-
-    def text(self, number: int) -> str:
-        f = ("Gelu", "Relu", 'Gelu<approximate="tanh">', "Gelu")[number]
-        return f"p = MatMul(x, v) d = Add(p, a) h = {f}(d) q = MatMul(h, w) y = Add(q, b)"
 
 
 class StrassenFeedForwardTwice(StrassenFeedForward):

@@ -6,12 +6,8 @@ while a block of it fits. Each operator then reads what the one before has just 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
@@ -39,22 +35,6 @@ class _Tiled(Rule):
         if self._axis(x, y, rows) is None:
             return Refusal(f"no axis of the sum that one summand is broadcast along makes {self.tiles} equal blocks")
         return None if varies_along(b, 1, w.shape[1]) else Refusal("the bias varies along more than the columns")
-
-    def cases(self) -> Iterator[Graph]:
-        from graph_rewrite.onnx_files.assembly import model
-
-        rng, n = np.random.default_rng(0), self.tiles
-        for x, y, f in (
-            ((1, n, 1, 3), (1, 1, 2, 3), "Tanh"), ((1, 1, 2, 3), (1, 2 * n, 1, 3), "Relu"),
-            ((2, 1, 3), (1, n, 3), "Sigmoid"), ((n, 2, 1), (1, 2, 3), "Gelu"),
-        ):  # fmt: skip
-            shapes = (",".join(map(str, shape)) for shape in (x, y))
-            yield model(
-                "(float[{}] x, float[{}] y) => (z) {{ s = Add(x, y) t = {}(s) p = MatMul(t, w) z = Add(p, b) }}".format(
-                    *shapes, f
-                ),
-                w=rng.standard_normal((3, 2)).astype(np.float32), b=rng.standard_normal(2).astype(np.float32),
-            )  # fmt: skip
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, y: Ref, w: Ref, b: Ref) -> Any:
         x, y = operands(m, "sum")

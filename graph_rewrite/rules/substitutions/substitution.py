@@ -9,13 +9,12 @@ after a Conv; where both sides would be the same then, it is `com.microsoft.Fuse
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 from onnx import TensorProto
 
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import (
@@ -33,17 +32,14 @@ from graph_rewrite.rules.substitutions.source_terms import (
     operand_rank,
     source_pattern,
 )
-from graph_rewrite.terms.canonical import differs_by_fusion, interchangeable, is_connected
+from graph_rewrite.terms.canonical import differs_by_fusion, interchangeable
 from graph_rewrite.terms.conditions import CONDITIONS, condition_holds
 from graph_rewrite.terms.onnx_form import (
     CONSTANT_OPS,
     ONNX_NAMES,
-    build_graph,
     build_side,
-    scalar_inputs,
 )
 from graph_rewrite.terms.serial import to_json
-from graph_rewrite.terms.small_shapes import small_shapes
 from graph_rewrite.terms.term_types import TermType, Types, close, infer_side, operand_type
 from graph_rewrite.terms.terms import INPUT, Operand, Substitution, Term
 
@@ -56,7 +52,6 @@ work that a larger one adds, and a network of wide convolutions has hundreds of 
 
 _FLOAT32_ONLY = frozenset({"conv", "avgpool"})
 _MULTIPLIES = frozenset({"ewmul", "smul", "matmul", "conv"})
-_CASES, _CASE_DIMS = 8, 3
 
 
 class SubstitutionRule(Rule):
@@ -160,22 +155,6 @@ class SubstitutionRule(Rule):
         dtype = numpy_dtype(next(iter(refs.values())))
         outputs = build_side(op, self.substitution.target, refs, found[0], dtype, self.fused)
         return tuple(outputs)
-
-    def cases(self) -> Iterator[Graph]:
-        """Source graphs over small shapes that satisfy the conditions, from the smallest on, some with larger ones."""
-        scalars = scalar_inputs(self.substitution)
-        joined = not is_connected(self.substitution.source)
-        renamed = any(operand.node == INPUT for operand in self.substitution.target.outputs)
-        found = []
-        for shapes in small_shapes(self.substitution, _CASE_DIMS):
-            types = {number: TermType(shape) for number, shape in shapes.items()}
-            if condition_holds(self.substitution, types, self.substitution.conditions):
-                found.append(types)
-        for place in dict.fromkeys(round(k * (len(found) - 1) / _CASES) for k in range(1, _CASES + 1)) if found else ():
-            yield build_graph(
-                self.substitution.source, found[place], constants=scalars, fused=self.fused, joined=joined,
-                renamed=renamed,
-            )  # fmt: skip
 
     def _inputs(self, m: Match) -> dict[int, Ref]:
         """What the match binds to the inputs, by number."""

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.operators.nchwc import DOMAIN, block_size
+from graph_rewrite.soundness.cases.blocked_examples import EXAMPLES
 
 _WRITTEN = 16
 """The block that the examples below are written for."""
@@ -25,8 +27,6 @@ def image(text: str, filters: Mapping[str, Sequence[int]], seed: int = 0) -> Gra
     the layout and `TURN` for a move that ONNX Runtime leaves it for; `filters` are the shapes of constants of normal
     numbers, with -n for n blocks. On a CPU with another block than 16 it stands where 16 is written, and twice the
     block where 32 is."""
-    from graph_rewrite.onnx_files.assembly import model
-
     block, rng = block_size() or _WRITTEN, np.random.default_rng(seed)
     here = {_WRITTEN: block, 2 * _WRITTEN: 2 * block}
     text = re.sub(
@@ -40,9 +40,10 @@ def image(text: str, filters: Mapping[str, Sequence[int]], seed: int = 0) -> Gra
     return model(text, **constants)
 
 
-def cases_of(rule: str) -> Iterator[Graph]:
-    """The examples of a rule, by its name."""
-    from graph_rewrite.soundness.cases.blocked_examples import EXAMPLES
-
-    for seed, (text, filters) in enumerate(EXAMPLES[rule]):
+def _written_examples(rule: Any) -> Iterator[Graph]:
+    for seed, (text, filters) in enumerate(EXAMPLES[rule.name]):
         yield image(text, filters, seed)
+
+
+CASES = dict.fromkeys(EXAMPLES, _written_examples)
+"""Functions that give the cases, by the rule's name."""

@@ -24,6 +24,7 @@ from graph_rewrite.rewriting.patterns import build_pattern
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules import registered_rules
 from graph_rewrite.rules.rewriter import Rewriter
+from graph_rewrite.soundness.cases import cases_of
 from graph_rewrite.soundness.instances.application import DeadEnd
 from graph_rewrite.soundness.instances.choices import Chooser
 from graph_rewrite.soundness.instances.sources import Source
@@ -79,7 +80,7 @@ def _found(rule: Rule, seed: int, trials: int, tally: Tally) -> Iterator[tuple[l
     """Per source graph at which the rule applies, its instances and the choices that led to it."""
     rewriter = Rewriter([rule], granularity="site", deployment=False)
     has_cases = False
-    for number, graph in enumerate(rule.cases()):
+    for number, graph in enumerate(cases_of(rule)):
         has_cases = True
         found = _at(rewriter, graph, tally)
         if found:
