@@ -1,5 +1,4 @@
-"""Source graphs at which the verifier looks at the rules of the blocked layout: channels have to fill blocks, which
-graphs made from the patterns don't."""
+"""Cases of the rules of the blocked layout: channels have to fill blocks."""
 
 from __future__ import annotations
 
@@ -40,10 +39,15 @@ def image(text: str, filters: Mapping[str, Sequence[int]], seed: int = 0) -> Gra
     return model(text, **constants)
 
 
-def _written_examples(rule: Any) -> Iterator[Graph]:
-    for seed, (text, filters) in enumerate(EXAMPLES[rule.name]):
+def examples_of(rule: str) -> Iterator[Graph]:
+    """Yield the examples of a rule, by its name."""
+    for seed, (text, filters) in enumerate(EXAMPLES[rule]):
         yield image(text, filters, seed)
 
 
-CASES = dict.fromkeys(EXAMPLES, _written_examples)
+def _written(rule: Any) -> Iterator[Graph]:
+    return examples_of(rule.name)
+
+
+CASES = dict.fromkeys(EXAMPLES, _written)
 """Functions that give the cases, by the rule's name."""

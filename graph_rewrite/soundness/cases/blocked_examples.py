@@ -1,4 +1,4 @@
-"""Examples of the rules of the blocked layout, as `blocked_cases.image` takes them: text, and shapes of constants."""
+"""Examples of the rules of the blocked layout, as `blocked.image` takes them: text, and shapes of constants."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _COUNT, _LARGEST_DIM = 8, 3
 
 
 def small_graphs(rule: SubstitutionRule) -> Iterator[Graph]:
-    """Yield source graphs over small shapes that satisfy the conditions: from the smallest on, some with larger ones."""
+    """Yield source graphs over small shapes that satisfy the conditions: from the smallest on, some larger."""
     source, target = rule.substitution.source, rule.substitution.target
     scalars = scalar_inputs(rule.substitution)
     joined = not is_connected(source)

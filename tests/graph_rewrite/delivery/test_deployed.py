@@ -13,8 +13,12 @@ from graph_rewrite import Rewriter, load, save
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, session, sidecar_of
 from graph_rewrite.operators import nchwc
 from graph_rewrite.rules.layout.blocked_parts import PartInBlockedLayout
+<<<<<<< HEAD
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.soundness.cases.blocked import cases_of
+=======
+from graph_rewrite.soundness.cases.blocked import examples_of
+>>>>>>> 7c4f0f1 (Cases of the verifier: certificates of the nine rules whose classes held texts of cases, tests, documentation)
 
 DEPLOYMENT = Deployment(threads=2, optimization_level="extended", disabled_optimizers=frozenset({"GeluFusionL2"}))
 OTHER = Deployment(threads=3)
@@ -95,7 +99,7 @@ needs_blocks = pytest.mark.skipif(not nchwc.block_size(), reason="ONNX Runtime h
 @pytest.fixture
 def blocked(tmp_path: Path) -> Path:
     """A saved model with operators of the blocked layout, recorded as the tool records it."""
-    (graph, *_) = cases_of("PartInBlockedLayout")
+    (graph, *_) = examples_of("PartInBlockedLayout")
     (candidate,) = Rewriter([PartInBlockedLayout()], deployment=False).candidates(graph)
     after = candidate.apply()
     text = json.dumps(deployment_of(after, DEPLOYMENT).to_json())

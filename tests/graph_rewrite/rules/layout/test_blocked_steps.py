@@ -24,7 +24,7 @@ from graph_rewrite.rules.layout.blocked_image import (
     transposed,
 )
 from graph_rewrite.rules.layout.blocked_parts import PartInBlockedLayout
-from graph_rewrite.soundness.cases.blocked import cases_of, image
+from graph_rewrite.soundness.cases.blocked import examples_of, image
 from graph_rewrite.soundness.floating.comparison import run_runtime
 from tests.graph_rewrite.rules.checking import check_rule, ops, random_feeds, refuses, run_onnxruntime
 
@@ -34,7 +34,7 @@ SQUARE, POINT = {"w": (-1, -1, 3, 3)}, {"w": (-1, -1, 1, 1)}
 EXAMPLES = [
     pytest.param(rule, number, id=f"{rule.__name__}-{number}")
     for rule in (*B.RULES, PartInBlockedLayout)
-    for number in range(len(list(cases_of(rule.__name__))) if BLOCK else 0)
+    for number in range(len(list(examples_of(rule.__name__))) if BLOCK else 0)
 ]
 
 
@@ -53,7 +53,7 @@ def in_layout(graph: Graph) -> list[str]:
 
 @pytest.mark.parametrize(("rule", "number"), EXAMPLES)
 def test_outputs_are_equal(rule, number):
-    check_rule(rule, list(cases_of(rule.__name__))[number])
+    check_rule(rule, list(examples_of(rule.__name__))[number])
 
 
 class TestConvolutions:
@@ -144,7 +144,7 @@ class TestParts:
         assert not any(node.op == "Conv" for node in after.nodes.values() if not node.domain)
 
     def test_a_residual_goes_into_the_last_convolution(self):
-        (graph, *_) = cases_of("PartInBlockedLayout")
+        (graph, *_) = examples_of("PartInBlockedLayout")
         (after,) = check_rule(PartInBlockedLayout, graph)
         assert ops(after) == ["Conv", "Conv", "ReorderInput", "ReorderOutput", "Transpose"]
         last = [node for node in after.order() if node.op == "Conv"][-1]
@@ -184,7 +184,7 @@ class TestParts:
         refuses(PartInBlockedLayout, image(f"(float[1,B,3,3] x) => (y) {{ {body} }}", POINT), reason)
 
     def test_without_a_blocked_layout_it_is_refused(self, monkeypatch):
-        (graph, *_) = cases_of("PartInBlockedLayout")
+        (graph, *_) = examples_of("PartInBlockedLayout")
         monkeypatch.setattr("graph_rewrite.rules.layout.blocked_parts.block_size", lambda: 0)
         refuses(PartInBlockedLayout, graph, "no blocked layout on this CPU")
 
@@ -245,7 +245,7 @@ def test_moves_of_blocked_values_are_those_of_plain_ones(steps):
 
 def test_meaning_in_float64_is_that_of_the_plain_operators():
     """The reference evaluator and ONNX Runtime agree on a part that has every kind of move."""
-    for graph in cases_of("PartInBlockedLayout"):
+    for graph in examples_of("PartInBlockedLayout"):
         feeds = random_feeds(graph)
         after = applied(graph, PartInBlockedLayout())
         for exact, found in zip(run_graph(graph, feeds), run_graph(after, feeds), strict=True):
