@@ -13,12 +13,8 @@ from graph_rewrite import Rewriter, load, save
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, session, sidecar_of
 from graph_rewrite.operators import nchwc
 from graph_rewrite.rules.layout.blocked_parts import PartInBlockedLayout
-<<<<<<< HEAD
 from graph_rewrite.runtime import Deployment
-from graph_rewrite.soundness.cases.blocked import cases_of
-=======
 from graph_rewrite.soundness.cases.blocked import examples_of
->>>>>>> 7c4f0f1 (Cases of the verifier: certificates of the nine rules whose classes held texts of cases, tests, documentation)
 
 DEPLOYMENT = Deployment(threads=2, optimization_level="extended", disabled_optimizers=frozenset({"GeluFusionL2"}))
 OTHER = Deployment(threads=3)
