@@ -60,7 +60,7 @@ def _worth(match: Match) -> tuple[int, int, bool, int]:
 
 
 def _instances(rule: Rule) -> Iterator[Candidate]:
-    from graph_rewrite.soundness.instances.instances import instances
+    from graph_rewrite.soundness.instances.enumeration import instances
 
     # Those of the full mode come one by one; the fast one first looks at many to choose from.
     for instance in instances(rule, full=True):

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.evaluation import run_graph
-from graph_rewrite.soundness.domains.prime_field import Array
+from graph_rewrite.soundness.domains.domain import Array
 
 _TOLERANCE = 1e-4
 """Differences up to this one, relative to the output's largest element, may come from constants rounded to float32."""

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.soundness.domains.prime_field import Array, P
-from graph_rewrite.soundness.domains.readings import Reading
+from graph_rewrite.soundness.domains.domain import Array
+from graph_rewrite.soundness.domains.interpretation import Interpretation
+from graph_rewrite.soundness.domains.prime_field import P
 from graph_rewrite.soundness.semantics.evaluation import Evaluator, inputs_of
 
 _TYPE = np.dtype([("n", np.float64), ("d", np.float64)])
@@ -113,7 +114,12 @@ def _of(numerator: Array, denominator: Array) -> Array:
 
 
 def error_bound(
-    before: Graph, after: Graph, reading: Reading, free: frozenset[str], masks: frozenset[str], integers: bool
+    before: Graph,
+    after: Graph,
+    interpretation: Interpretation,
+    free: frozenset[str],
+    masks: frozenset[str],
+    integers: bool,
 ) -> Bound:
     """The bound for a comparison of two graphs that `Evaluator` can evaluate.
 
@@ -121,7 +127,7 @@ def error_bound(
         Unsupported: as `Evaluator.outputs`.
     """
     degrees = Degrees()
-    evaluator = Evaluator(degrees, reading, free, masks)
+    evaluator = Evaluator(degrees, interpretation, free, masks)
     inputs = inputs_of(before, degrees, 0, integers)
     worst = 0.0
     for a, b in zip(evaluator.outputs(before, inputs), evaluator.outputs(after, inputs), strict=True):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.soundness.decision.counterexample import search, signature_difference
-from graph_rewrite.soundness.decision.decision import Decision
-from graph_rewrite.soundness.decision.identity import Finding, Setting
-from graph_rewrite.soundness.decision.symbolic import prove, search_exactly
+from graph_rewrite.soundness.decision.identity_testing import Finding, Setting
+from graph_rewrite.soundness.decision.real_arithmetic import prove, search_exactly
+from graph_rewrite.soundness.decision.verdict import Decision
+from graph_rewrite.soundness.domains.domain import Unsupported
 from graph_rewrite.soundness.domains.effort import Effort
-from graph_rewrite.soundness.domains.prime_field import Unsupported
-from graph_rewrite.soundness.semantics.leaves import masks, weights
+from graph_rewrite.soundness.semantics.weights import masks, weights
 
 __all__ = ["Decision", "decide"]
 

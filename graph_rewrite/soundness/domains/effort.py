@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from graph_rewrite.soundness.domains.prime_field import Unsupported
+from graph_rewrite.soundness.domains.domain import Unsupported
 
 
 @dataclass(slots=True)

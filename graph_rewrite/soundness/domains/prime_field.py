@@ -1,82 +1,20 @@
-"""What a graph is evaluated over: a prime field here, the reals in `reals`, degrees of polynomials in `degrees`.
-
-The evaluator in `evaluation` knows operators, a `Domain` knows numbers. Arrays are numpy arrays whose elements mean
-something to their domain only; shapes and moves of elements are numpy's.
-"""
+"""A prime field as a domain: the integers modulo 2^31 - 1, in which polynomial identities are tested at random."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from graph_rewrite.soundness.domains.domain import Array, DivisorIsZero, Unsupported
 
 P = 2**31 - 1
 """The order of the prime field: products of two elements fit into int64."""
 MINUS_INFINITY, PLUS_INFINITY = -1, -2
 """Stand for infinities beside the field's elements 0 to P - 1: masks add the one, bounds may be either."""
-
-
-class Unsupported(Exception):
-    """A graph has no exact meaning in a domain; the message says why."""
-
-
-class NeedsIntegers(Unsupported):
-    """An operator reads indices or a shape that depend on the inputs."""
-
-
-class DivisorIsZero(ArithmeticError):
-    """A divisor is zero at the values that variables have."""
-
-
-class Domain(Protocol):
-    """Numbers of some kind. Operands of element-wise operations broadcast."""
-
-    def literal(self, value: Fraction | float, symbol: str = "") -> Any:
-        """An element: `value`, a float only where it is infinite, times the irrational number called `symbol`."""
-
-    def array(self, elements: Sequence[Any], shape: tuple[int, ...]) -> Array:
-        """Elements as an array."""
-
-    def variables(self, name: str, shape: tuple[int, ...]) -> Array:
-        """Free variables, the same for the same name and shape."""
-
-    def truths(self, name: str, shape: tuple[int, ...]) -> Array:
-        """Free truth values."""
-
-    def add(self, a: Array, b: Array) -> Array: ...
-
-    def mul(self, a: Array, b: Array) -> Array: ...
-
-    def neg(self, a: Array) -> Array: ...
-
-    def reciprocal(self, a: Array) -> Array: ...
-
-    def maximum(self, args: Sequence[Array]) -> Array:
-        """The largest of the arguments, element by element."""
-
-    def function(self, name: str, args: Sequence[Array]) -> Array:
-        """A function of this name, the same everywhere, of the arguments at each place."""
-
-    def less(self, a: Array, b: Array) -> Array: ...
-
-    def equal(self, a: Array, b: Array) -> Array: ...
-
-    def both(self, a: Array, b: Array) -> Array:
-        """Logical and."""
-
-    def negation(self, a: Array) -> Array:
-        """Logical not."""
-
-    def select(self, condition: Array, a: Array, b: Array) -> Array: ...
-
-    def infinite(self, a: Array) -> Array:
-        """-1 where an element is minus infinity, 1 where it is plus infinity, else 0."""
-
 
 ODD = frozenset(
     ["Tanh", "Erf", "Sin", "Asin", "Sinh", "Asinh", "Atan", "Tan", "Atanh", "Softsign", "Sign", "Round", "Trunc"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import z3
 
+from graph_rewrite.soundness.domains.domain import Array, DivisorIsZero, Unsupported
 from graph_rewrite.soundness.domains.effort import Effort
-from graph_rewrite.soundness.domains.prime_field import Array, DivisorIsZero, Unsupported
 
 Element = Any
 """A Fraction, a float that is infinite, or a z3 term."""

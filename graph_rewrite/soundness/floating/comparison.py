@@ -26,8 +26,8 @@ from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.operators.evaluation import outputs_of, run_values
 from graph_rewrite.rewriting.rule import SIGNED_ZERO
 from graph_rewrite.runtime import Deployment
-from graph_rewrite.soundness.floating.elements import Comparison, compare_arrays, is_float, magnitude
-from graph_rewrite.soundness.floating.values import KINDS, Kind, feeds
+from graph_rewrite.soundness.floating.arrays import Comparison, compare_arrays, is_float, magnitude
+from graph_rewrite.soundness.floating.inputs import KINDS, InputKind, feeds
 
 Array = np.ndarray[Any, Any]
 
@@ -79,7 +79,12 @@ class FloatResult:
 
 
 def compare(
-    before: Graph, after: Graph, *, seed: int = 0, kinds: Sequence[Kind] = KINDS, lossy: frozenset[str] = frozenset()
+    before: Graph,
+    after: Graph,
+    *,
+    seed: int = 0,
+    kinds: Sequence[InputKind] = KINDS,
+    lossy: frozenset[str] = frozenset(),
 ) -> FloatResult:
     """Compare a graph with its rewrite on inputs of each kind.
 
@@ -217,16 +222,16 @@ class _Seen:
     compared: bool
 
 
-def _look(pair: _Pair, kind: Kind, fed: Mapping[str, Array], lossy: frozenset[str]) -> _Seen:
+def _look(pair: _Pair, kind: InputKind, fed: Mapping[str, Array], lossy: frozenset[str]) -> _Seen:
     """Both engines on one set of inputs."""
     try:
         values = _Values(pair, fed)
     except (ValueError, FloatingPointError):
-        if kind.reading == "report":  # onnx's reference evaluator fails on NaN in places
+        if kind.policy == "report":  # onnx's reference evaluator fails on NaN in places
             return _Seen(0.0, None, frozenset(), False)
         raise
-    compared = kind.reading != "report" and (pair.infinite_constants or _all_finite(pair.before, values.before))
-    overflows = kind.reading == "finite" and not _all_finite(pair.after, values.after)
+    compared = kind.policy != "report" and (pair.infinite_constants or _all_finite(pair.before, values.before))
+    overflows = kind.policy == "finite" and not _all_finite(pair.after, values.after)
     worst, lost = 0.0, set[str]()
     for engine, before, after in _outputs(values):
         if isinstance(after, str):
@@ -277,7 +282,7 @@ def _shake(rng: np.random.Generator, array: Array) -> Array:
     return np.where(array == 0, array, array * (1.0 + _UNIT * signs) + _SUBNORMAL * signs)
 
 
-def _opposite(kind: Kind, a: Array, b: Array) -> tuple[int, ...] | None:
+def _opposite(kind: InputKind, a: Array, b: Array) -> tuple[int, ...] | None:
     """Where a zero's sign decided: an element that is infinite on both sides, with opposite signs."""
     if not kind.zeros or not is_float(a) or a.shape != b.shape:
         return None
@@ -285,14 +290,14 @@ def _opposite(kind: Kind, a: Array, b: Array) -> tuple[int, ...] | None:
     return tuple(int(i) for i in opposite[0]) if len(opposite) else None
 
 
-def _loss(found: Comparison, kind: Kind, compared: bool, overflows: bool, b: Array) -> str:
+def _loss(found: Comparison, kind: InputKind, compared: bool, overflows: bool, b: Array) -> str:
     """What was lost where an element differs without refuting the equality by that; empty where it refutes it."""
     if found.index is None:
         return ""
     if not compared:
         return NONFINITE
     # An operator may overflow inside, which only its result shows.
-    overflows = overflows or (kind.reading == "finite" and is_float(b) and not np.isfinite(b[found.index]))
+    overflows = overflows or (kind.policy == "finite" and is_float(b) and not np.isfinite(b[found.index]))
     return OVERFLOW if overflows else ""
 
 

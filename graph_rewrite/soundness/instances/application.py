@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -12,13 +12,10 @@ from onnx import TensorProto, helper
 from graph_rewrite.ir.attributes import float32
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.rewriting.matching import schema_default
-from graph_rewrite.rewriting.patterns import AttrVar, Const, Maybe, MaybeConst, PatternNode, Scalar, Values, Var
+from graph_rewrite.rewriting.patterns import AttrVar, Const, Maybe, MaybeConst, PatternNode, Scalar, Var
+from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.source_state import Array, Shape, SourceState
 
-if TYPE_CHECKING:
-    from graph_rewrite.soundness.instances.sources import Source
-
-Array = np.ndarray[Any, Any]
-Shape = tuple[int, ...]
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 DIMS = (2, 3, 1, 4)
 """Sizes of an axis."""
@@ -28,18 +25,16 @@ _ONCE: Mapping[str, Sequence[float]] = {"epsilon": (1e-5, 1e-3, 0.5, 1.0)}
 """Contents of constants by the name of the variable: below a root, a number must not be negative."""
 
 
-class DeadEnd(Exception):
-    """The choices made so far can't be completed."""
-
-
 @dataclass
 class Application:
     """An operator about to be applied. Its inputs are numbered as the operator's; each is known (it has a type),
     absent, or free: then a proposal gives it a type and, where it is constant, elements."""
 
-    source: Source
+    source: SourceState
     node: PatternNode
     op: str
+    earlier: Sequence[Application] = field(repr=False)
+    """The operators applied before."""
     inputs: list[int | None] = field(default_factory=list)
     attrs: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
@@ -207,7 +202,7 @@ class Application:
 
     def fresh(self, name: str, ranks: Sequence[int], dims: Sequence[int] = DIMS) -> Shape:
         """A shape of one of these ranks; those that the operators further on need come first."""
-        wanted = self.source.ranks_of(self._variable_named(name))
+        wanted = self.source.ranks.of_variable(self._variable_named(name))
         allowed = [rank for rank in ranks if rank in wanted] if wanted else []
         earlier = self.source.shapes_so_far(allowed or list(ranks))
         like = self.pick(f"{name} shape like", (*earlier, None)) if earlier else None
@@ -252,26 +247,9 @@ class Application:
 
 
 Proposal = Callable[[Application], None]
-PROPOSALS: dict[tuple[str, str], Proposal] = {}
-"""By domain and operator."""
-
-
-def proposes(*operators: str, domain: str = "") -> Callable[[Proposal], Proposal]:
-    """Register a proposal for these operators."""
-
-    def register(proposal: Proposal) -> Proposal:
-        PROPOSALS.update(((domain, op), proposal) for op in operators)
-        return proposal
-
-    return register
+"""Gives the free inputs and attributes of an operator types and contents."""
 
 
 def axes_of(rank: int) -> list[int]:
     """All axes of a value, counted from the front and from the end."""
     return [*range(rank), *range(-rank, 0)]
-
-
-__all__ = [
-    "BOOL", "DIMS", "FLOAT", "INT64", "PROPOSALS", "SCALARS", "Application", "Array", "DeadEnd", "Shape", "Values",
-    "axes_of", "proposes",
-]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Meanings of operators that add and multiply: element-wise, products, convolution, pooling."""
+"""The semantics of operators that add and multiply: element-wise, products, convolution, pooling."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from fractions import Fraction
 import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.soundness.domains.prime_field import Array, Unsupported
-from graph_rewrite.soundness.semantics.evaluation import Call
+from graph_rewrite.soundness.domains.domain import Array, Unsupported
+from graph_rewrite.soundness.semantics.call import Call, Semantics
 from graph_rewrite.soundness.semantics.reductions import (
     REDUCTIONS,
-    Meaning,
     divide,
     max_of,
     mean_of,
@@ -24,7 +23,7 @@ from graph_rewrite.soundness.semantics.reductions import (
     sum_of,
     total,
 )  # fmt: skip
-from graph_rewrite.soundness.semantics.windows import BEYOND, windows
+from graph_rewrite.soundness.semantics.sliding_windows import BEYOND, windows
 
 
 def product(call: Call, a: Array, b: Array) -> Array:
@@ -59,7 +58,7 @@ def _gemm(call: Call) -> Array:
     return result if c is None else call.domain.add(result, call.domain.mul(call.attr("beta", 1.0), c))
 
 
-def _fused_matmul(call: Call) -> Array:
+def fused_matmul(call: Call) -> Array:
     a, b = call.array(0), call.array(1)
     if call.attrs.get("transBatchA", 0) or call.attrs.get("transBatchB", 0):
         raise Unsupported("FusedMatMul with transposed batches")
@@ -113,12 +112,12 @@ def _max_pool(call: Call) -> Array:
     return call.domain.maximum(list(np.moveaxis(patches, -1, 0))).reshape(*x.shape[:2], *shape)
 
 
-def _over_image(function: Callable[[Call, Array, tuple[int, ...]], Array]) -> Meaning:
-    def meaning(call: Call) -> Array:
+def _over_image(function: Callable[[Call, Array, tuple[int, ...]], Array]) -> Semantics:
+    def semantics(call: Call) -> Array:
         x = call.array(0)
         return function(call, x, tuple(range(2, x.ndim)))
 
-    return meaning
+    return semantics
 
 
 def _batch_normalization(call: Call) -> Array:
@@ -181,7 +180,7 @@ def bitwise_not(call: Call) -> Array:
     return subtract(call.domain, call.rational(-1 if width is None else 2**width - 1), call.array(0))
 
 
-ALGEBRA: dict[str, Meaning] = {
+ALGEBRA: dict[str, Semantics] = {
     **REDUCTIONS,
     "Add": lambda c: c.domain.add(c.array(0), c.array(1)),
     "Sub": lambda c: subtract(c.domain, c.array(0), c.array(1)),
@@ -205,4 +204,3 @@ ALGEBRA: dict[str, Meaning] = {
     "CumSum": _cumsum,
     "BitwiseNot": bitwise_not,
 }
-FUSED_MATMUL: Meaning = _fused_matmul

@@ -8,9 +8,9 @@ import numpy as np
 from onnx import TensorProto
 
 from graph_rewrite.operators.functions import merge_heads, split_heads
-from graph_rewrite.soundness.domains.prime_field import Array, Unsupported
+from graph_rewrite.soundness.domains.domain import Array, Unsupported
 from graph_rewrite.soundness.semantics.algebra import product
-from graph_rewrite.soundness.semantics.evaluation import Call
+from graph_rewrite.soundness.semantics.call import Call
 from graph_rewrite.soundness.semantics.reductions import divide
 from graph_rewrite.soundness.semantics.softmax import softmax_over
 

@@ -10,8 +10,9 @@ import numpy as np
 from onnx import TensorProto
 
 from graph_rewrite.operators import nchwc
-from graph_rewrite.soundness.domains.prime_field import Unsupported
-from graph_rewrite.soundness.semantics.evaluation import Call, Tensor
+from graph_rewrite.soundness.domains.domain import Unsupported
+from graph_rewrite.soundness.semantics.call import Call, Tensor
+from graph_rewrite.soundness.semantics.standard import STANDARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,9 @@ class _Shaped:
 
 def blocked(call: Call) -> Tensor:
     """The result of an operator of com.microsoft.nchwc."""
-    from graph_rewrite.soundness.semantics.meanings import STANDARD
 
     def apply(op: str, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> _Shaped:
-        step = Call(call.domain, call.reading, op, attrs, tuple(map(_tensor, inputs)), nchwc.OPSET, 1)
+        step = Call(call.domain, call.interpretation, op, attrs, tuple(map(_tensor, inputs)), nchwc.OPSET, 1)
         found = STANDARD[op](step)
         first = found[0] if isinstance(found, (list, tuple)) else found
         return _Shaped(first if isinstance(first, Tensor) else Tensor(np.asarray(first), call.first.dtype))

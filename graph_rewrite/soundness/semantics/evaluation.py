@@ -1,126 +1,25 @@
-"""Graphs over a `Domain`: constants as the expressions they were folded from, operators by their exact meaning."""
+"""The exact evaluation of graphs over a domain.
+
+A constant is evaluated by the expression that it was folded from; an operator by its semantics.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import replace
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import helper
 
-from graph_rewrite.ir.attributes import AttrValue, float32
+from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.evaluation import run_operator
-from graph_rewrite.soundness.domains.prime_field import Array, Domain, NeedsIntegers, Unsupported
-from graph_rewrite.soundness.domains.readings import HALF, SINGLE, Reading, root
-
-FLOATS = frozenset(
-    (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-)  # fmt: skip
-"""Element types that stand for the real numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """An array over a domain; or, where `known`, of the integers or truth values that it holds. `values` are the
-    numbers of a constant; `held` is a type that holds every element exactly, where it is not `dtype`."""
-
-    array: Array
-    dtype: int
-    known: bool = False
-    values: Array | None = None
-    held: int | None = None
-
-    @property
-    def is_float(self) -> bool:
-        return self.dtype in FLOATS
-
-
-@dataclass(slots=True)
-class Call:
-    """An operator to be applied, as its meaning sees it."""
-
-    domain: Domain
-    reading: Reading
-    op: str
-    attrs: Mapping[str, AttrValue]
-    inputs: tuple[Tensor | None, ...]
-    opset: int
-    outputs: int
-
-    def array(self, index: int) -> Array:
-        """Input `index` as elements of the domain; truth values are 0 and 1.
-
-        Raises:
-            Unsupported: the input was left out.
-        """
-        tensor = self.inputs[index] if index < len(self.inputs) else None
-        if tensor is None:
-            raise Unsupported(f"{self.op} without input {index}")
-        if tensor.dtype == TensorProto.BOOL and not tensor.known:
-            one, zero = (np.broadcast_to(self.rational(n), tensor.array.shape) for n in (1, 0))
-            return self.domain.select(tensor.array, one, zero)
-        return self.reading.array(self.domain, tensor.array) if tensor.known else tensor.array
-
-    def maybe(self, index: int) -> Array | None:
-        """Input `index`, None where it was left out."""
-        return self.array(index) if self.has(index) else None
-
-    def has(self, index: int) -> bool:
-        return index < len(self.inputs) and self.inputs[index] is not None
-
-    def arrays(self) -> list[Array]:
-        """All inputs."""
-        return [self.array(i) for i in range(len(self.inputs))]
-
-    def condition(self, index: int) -> Array:
-        """An input of truth values."""
-        tensor = self.inputs[index]
-        assert tensor is not None
-        return tensor.array
-
-    def known(self, index: int) -> Array:
-        """Input `index` as integers that don't depend on the graph's inputs.
-
-        Raises:
-            NeedsIntegers: they do depend on them.
-        """
-        tensor = self.inputs[index]
-        if tensor is None or not tensor.known:
-            raise NeedsIntegers(f"{self.op} reads indices or a shape that depend on the inputs")
-        return tensor.array
-
-    def attr(self, name: str, default: float) -> Array:
-        """A float attribute as a scalar of the domain. Defaults are float32, as given ones are."""
-        return self.number(float(self.attrs.get(name, float32(default))))
-
-    def number(self, value: float) -> Array:
-        """A float literal as a scalar of the domain."""
-        half = bool(self.inputs) and self.first.dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-        return self.domain.array([self.domain.literal(*self.reading.number(value, HALF if half else SINGLE))], ())
-
-    def rational(self, value: Fraction | int) -> Array:
-        """A rational number as a scalar of the domain, exactly."""
-        return self.domain.array([self.domain.literal(Fraction(value))], ())
-
-    def root(self, square: Fraction) -> Array:
-        """The root of a positive rational number as a scalar of the domain."""
-        return self.domain.array([self.domain.literal(*root(square))], ())
-
-    @property
-    def first(self) -> Tensor:
-        """The first input.
-
-        Raises:
-            Unsupported: there is none.
-        """
-        tensor = self.inputs[0] if self.inputs else None
-        if tensor is None:
-            raise Unsupported(f"{self.op} without its first input")
-        return tensor
+from graph_rewrite.soundness.domains.domain import Array, Domain, Unsupported
+from graph_rewrite.soundness.domains.interpretation import Interpretation
+from graph_rewrite.soundness.semantics.call import FLOATS, Call, Tensor
+from graph_rewrite.soundness.semantics.lookup import semantics_of
 
 
 class Evaluator:
@@ -131,9 +30,13 @@ class Evaluator:
     """
 
     def __init__(
-        self, domain: Domain, reading: Reading, free: frozenset[str] = frozenset(), masks: frozenset[str] = frozenset()
+        self,
+        domain: Domain,
+        interpretation: Interpretation,
+        free: frozenset[str] = frozenset(),
+        masks: frozenset[str] = frozenset(),
     ) -> None:
-        self.domain, self.reading, self._free, self._masks = domain, reading, free, masks
+        self.domain, self.interpretation, self._free, self._masks = domain, interpretation, free, masks
         self._constants: dict[int, tuple[Constant, Tensor]] = {}
 
     def outputs(self, graph: Graph, inputs: Mapping[str, Tensor]) -> list[Tensor]:
@@ -179,7 +82,7 @@ class Evaluator:
             return Tensor(results[source.index].array, dtype, values=_small(constant))
         if constant.digest in self._free:
             return Tensor(self.domain.variables(f"weight {constant.digest}", constant.type.shape), dtype)
-        elements = self.reading.array(self.domain, np.asarray(constant.numpy()), constant.digest in self._masks)
+        elements = self.interpretation.array(self.domain, np.asarray(constant.numpy()), constant.digest in self._masks)
         return Tensor(elements, dtype, values=_small(constant))
 
     def apply(
@@ -187,16 +90,14 @@ class Evaluator:
         opset: int,
     ) -> list[Tensor]:  # fmt: skip
         """The outputs of one operator; their element types are those of the first input where not clear otherwise."""
-        from graph_rewrite.soundness.semantics.meanings import meaning_of
-
         if inputs and all(tensor is None or tensor.known for tensor in inputs):
             return self._concretely(op, domain, attrs, inputs, outputs, opset)
-        meaning = meaning_of(op, domain)
-        if meaning is None:
+        semantics = semantics_of(op, domain)
+        if semantics is None:
             raise Unsupported(f"no exact meaning of {op}")
-        call = Call(self.domain, self.reading, op, attrs, tuple(inputs), opset, outputs)
+        call = Call(self.domain, self.interpretation, op, attrs, tuple(inputs), opset, outputs)
         try:
-            found = meaning(call)
+            found = semantics(call)
         except (ValueError, IndexError, KeyError, ZeroDivisionError) as error:
             raise Unsupported(f"{op} cannot take these inputs: {error}") from error
         dtype = call.first.dtype
@@ -214,7 +115,7 @@ class Evaluator:
         dtype = int(helper.np_dtype_to_tensor_dtype(array.dtype))
         if dtype not in FLOATS:
             return Tensor(array, dtype, known=True)
-        return Tensor(self.reading.array(self.domain, array), dtype)
+        return Tensor(self.interpretation.array(self.domain, array), dtype)
 
 
 def _small(constant: Constant) -> Array | None:

@@ -1,4 +1,4 @@
-"""Meanings of operators that reduce axes: sums, means, products, maxima."""
+"""The semantics of operators that reduce axes: sums, means, products, maxima."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
-from graph_rewrite.soundness.domains.prime_field import Array, Domain, Unsupported
-from graph_rewrite.soundness.semantics.evaluation import Call
-
-Meaning = Callable[[Call], Any]
+from graph_rewrite.soundness.domains.domain import Array, Domain, Unsupported
+from graph_rewrite.soundness.semantics.call import Call, Semantics
 
 
 def subtract(domain: Domain, a: Array, b: Array) -> Array:
@@ -54,8 +51,8 @@ def count(x: Array, axes: tuple[int, ...]) -> int:
     return math.prod(x.shape[axis] for axis in axes)
 
 
-def _reduce(function: Callable[[Call, Array, tuple[int, ...]], Array]) -> Meaning:
-    def meaning(call: Call) -> Array:
+def _reduce(function: Callable[[Call, Array, tuple[int, ...]], Array]) -> Semantics:
+    def semantics(call: Call) -> Array:
         x = call.first.array
         axes = axes_of(call, x)
         if call.first.dtype == TensorProto.BOOL:
@@ -63,7 +60,7 @@ def _reduce(function: Callable[[Call, Array, tuple[int, ...]], Array]) -> Meanin
         x = call.array(0)
         return keep(call, function(call, x, axes), axes)
 
-    return meaning
+    return semantics
 
 
 def _of_truths(call: Call, x: Array, axes: tuple[int, ...]) -> Array:
@@ -118,7 +115,7 @@ def real_only(call: Call) -> None:
         raise Unsupported(f"{call.op} of integers rounds")
 
 
-REDUCTIONS: dict[str, Meaning] = {
+REDUCTIONS: dict[str, Semantics] = {
     "ReduceSum": _reduce(sum_of),
     "ReduceMean": _reduce(mean_of),
     "ReduceMax": _reduce(max_of),

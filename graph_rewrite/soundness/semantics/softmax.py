@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from graph_rewrite.soundness.domains.prime_field import Array
-from graph_rewrite.soundness.semantics.evaluation import Call
+from graph_rewrite.soundness.domains.domain import Array
+from graph_rewrite.soundness.semantics.call import Call
 from graph_rewrite.soundness.semantics.reductions import divide, max_of, subtract, sum_of
 
 

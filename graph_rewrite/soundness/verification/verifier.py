@@ -19,9 +19,9 @@ from graph_rewrite.rules.certification import Certificate
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.soundness.decision.exact import Decision, decide
 from graph_rewrite.soundness.floating.comparison import Difference, FloatResult, compare
-from graph_rewrite.soundness.floating.values import KINDS, Kind, feeds
+from graph_rewrite.soundness.floating.inputs import KINDS, InputKind, feeds
 from graph_rewrite.soundness.instances.coverage import Coverage
-from graph_rewrite.soundness.instances.instances import Instance, instances
+from graph_rewrite.soundness.instances.enumeration import Instance, instances
 from graph_rewrite.terms.conditions import Counterexample as RandomPoint
 from graph_rewrite.terms.conditions import condition_holds, differs
 from graph_rewrite.terms.small_shapes import small_shapes
@@ -160,7 +160,7 @@ def _is_valid(graph: Graph) -> bool:
     return all(t is None or (a.shape == t.shape and a.size > 0) for a, t in zip(values.values(), declared, strict=True))
 
 
-def _kinds(number: int) -> Sequence[Kind]:
+def _kinds(number: int) -> Sequence[InputKind]:
     """Kinds of inputs for an instance: all of them for the first ones, then three at a time in turn."""
     if number < _ON_ALL_KINDS:
         return KINDS

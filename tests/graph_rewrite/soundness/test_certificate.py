@@ -21,7 +21,7 @@ from graph_rewrite.rules import certification as certificate
 from graph_rewrite.rules.certification import Certificate, UncertifiedRuleError, holds, load, require, write
 from graph_rewrite.rules.substitutions.rule_files import shipped_rules
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
-from graph_rewrite.soundness.instances.instances import instances
+from graph_rewrite.soundness.instances.enumeration import instances
 from graph_rewrite.soundness.verification import cli
 from graph_rewrite.soundness.verification.cli import resolve
 from graph_rewrite.soundness.verification.verifier import Refutation, decade, verify

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_rewrite.soundness.decision.degrees import Bound, Degrees
-from graph_rewrite.soundness.domains.prime_field import MINUS_INFINITY, PLUS_INFINITY, P, PrimeField, Unsupported
-from graph_rewrite.soundness.domains.readings import Reading, idealised, root
+from graph_rewrite.soundness.domains.domain import Unsupported
+from graph_rewrite.soundness.domains.interpretation import Interpretation, idealised, root
+from graph_rewrite.soundness.domains.prime_field import MINUS_INFINITY, PLUS_INFINITY, P, PrimeField
 
 elements = st.integers(0, P - 1)
 FIELD = PrimeField(7)
@@ -35,7 +36,7 @@ def test_arithmetic_is_that_of_integers_modulo_p(a, b):
     st.floats(width=32, allow_nan=False, allow_infinity=False),
 )
 def test_floats_are_exact(a, b):
-    x, y = (Reading(ideal=False).array(FIELD, np.array([value], np.float64)) for value in (a, b))
+    x, y = (Interpretation(ideal=False).array(FIELD, np.array([value], np.float64)) for value in (a, b))
     assert FIELD.add(x, y)[0] == FIELD.literal(Fraction(a) + Fraction(b))
     assert FIELD.mul(x, y)[0] == FIELD.literal(Fraction(a) * Fraction(b))
 

@@ -8,10 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from graph_rewrite.operators.evaluation import run_graph
-from graph_rewrite.soundness.domains.prime_field import P, PrimeField, Unsupported
-from graph_rewrite.soundness.domains.readings import Reading
+from graph_rewrite.soundness.domains.domain import Unsupported
+from graph_rewrite.soundness.domains.interpretation import Interpretation
+from graph_rewrite.soundness.domains.prime_field import P, PrimeField
 from graph_rewrite.soundness.domains.reals import Reals
-from graph_rewrite.soundness.semantics.evaluation import FLOATS, Evaluator, inputs_of
+from graph_rewrite.soundness.semantics.call import FLOATS
+from graph_rewrite.soundness.semantics.evaluation import Evaluator, inputs_of
 from tests.graph_rewrite.rules.checking import model
 
 RNG = np.random.default_rng(3)
@@ -47,7 +49,7 @@ def small_feeds(graph, low=-3):
 
 def check(graph, feeds, field=True, integers=False):
     """The reals give what the reference gives, and the field what the reals give."""
-    evaluator = Evaluator(Reals(feeds), Reading(ideal=False))
+    evaluator = Evaluator(Reals(feeds), Interpretation(ideal=False))
     exact = evaluator.outputs(graph, inputs_of(graph, evaluator.domain, 0, integers))
     expected = run_graph(graph, feeds)
     for reference, found in zip(expected, exact, strict=True):
@@ -57,7 +59,7 @@ def check(graph, feeds, field=True, integers=False):
     if not field:
         return
     over = FieldAt(feeds)
-    modular = Evaluator(over, Reading(ideal=False)).outputs(graph, inputs_of(graph, over, 0, integers))
+    modular = Evaluator(over, Interpretation(ideal=False)).outputs(graph, inputs_of(graph, over, 0, integers))
     for fractions, residues in zip(exact, modular, strict=True):
         if residues.dtype in FLOATS or not residues.known:
             wanted = [x if residues.dtype == 9 else over.literal(Fraction(x)) for x in fractions.array.reshape(-1)]
@@ -152,7 +154,7 @@ def test_indices_that_depend_on_an_input_are_drawn():
     graph = model("(float[3,2] x, int64[2] i) => (y) { y = Gather(x, i) }")
     over = PrimeField()
     inputs = inputs_of(graph, over, 0, integers=True)
-    (found,) = Evaluator(over, Reading(ideal=False)).outputs(graph, inputs)
+    (found,) = Evaluator(over, Interpretation(ideal=False)).outputs(graph, inputs)
     np.testing.assert_array_equal(found.array, inputs["x"].array[inputs["i"].array])
 
 
@@ -166,7 +168,7 @@ def test_what_has_no_exact_meaning_says_so(text, reason):
     graph = model(text)
     over = PrimeField()
     with pytest.raises(Unsupported, match=reason):
-        Evaluator(over, Reading(ideal=False)).outputs(graph, inputs_of(graph, over, 0, integers=False))
+        Evaluator(over, Interpretation(ideal=False)).outputs(graph, inputs_of(graph, over, 0, integers=False))
 
 
 def test_weights_that_were_folded_are_evaluated_as_expressions():
@@ -179,7 +181,7 @@ def test_weights_that_were_folded_are_evaluated_as_expressions():
     feeds = {"x": np.ones((2, 3), np.float32)}
     values = []
     for graph_ in (graph, candidate.apply()):
-        evaluator = Evaluator(Reals(feeds), Reading(ideal=False))
+        evaluator = Evaluator(Reals(feeds), Interpretation(ideal=False))
         values.append(evaluator.outputs(graph_, inputs_of(graph_, evaluator.domain, 0, False))[0].array.tolist())
     assert values[0] == values[1]
     assert run_graph(graph, feeds)[0].tolist() != run_graph(candidate.apply(), feeds)[0].tolist()

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from graph_rewrite.operators import contrib
 from graph_rewrite.soundness.floating import comparison as floating
+from graph_rewrite.soundness.floating.arrays import compare_arrays
 from graph_rewrite.soundness.floating.comparison import compare
-from graph_rewrite.soundness.floating.elements import compare_arrays
-from graph_rewrite.soundness.floating.values import KINDS, feeds, kind
+from graph_rewrite.soundness.floating.inputs import KINDS, feeds, kind
 from tests.graph_rewrite.operators.test_contrib import CASES
 from tests.graph_rewrite.rules.checking import model
 
 X = "(float[3,4] x) => (y)"
-FINITE = tuple(kind.name for kind in KINDS if kind.reading != "report")
+FINITE = tuple(kind.name for kind in KINDS if kind.policy != "report")
 
 
 def pair(before: str, after: str, head: str = X, **constants):

@@ -7,9 +7,9 @@ from itertools import islice
 import z3
 
 from graph_rewrite.rules import all_rules
-from graph_rewrite.soundness.decision.symbolic import prove
+from graph_rewrite.soundness.decision.real_arithmetic import prove
 from graph_rewrite.soundness.domains.effort import Effort
-from graph_rewrite.soundness.instances.instances import Instance, instances
+from graph_rewrite.soundness.instances.enumeration import Instance, instances
 
 
 def steps(instance: Instance) -> int:

@@ -12,9 +12,9 @@ from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.rewriting.patterns import Const, Values
 from graph_rewrite.rules import find_rule, registered_rules
 from graph_rewrite.soundness.instances import instances as module
-from graph_rewrite.soundness.instances.choices import Chooser
-from graph_rewrite.soundness.instances.instances import FAST_INSTANCES, FEWEST, Tally, covering, instances, main
-from graph_rewrite.soundness.instances.wellformed import is_valid
+from graph_rewrite.soundness.instances.chooser import Chooser
+from graph_rewrite.soundness.instances.enumeration import FAST_INSTANCES, FEWEST, Tally, covering, instances, main
+from graph_rewrite.soundness.instances.well_formed import is_valid
 from tests.graph_rewrite.rules.checking import random_feeds
 
 FLOAT = 1

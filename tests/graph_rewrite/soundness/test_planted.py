@@ -4,8 +4,8 @@ import pytest
 
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.soundness.floating.comparison import compare
-from graph_rewrite.soundness.floating.values import KINDS
-from graph_rewrite.soundness.instances.instances import instances
+from graph_rewrite.soundness.floating.inputs import KINDS
+from graph_rewrite.soundness.instances.enumeration import instances
 from graph_rewrite.soundness.verification.verifier import Refutation, verify
 from tests.graph_rewrite.soundness.planted import PLANTED
 

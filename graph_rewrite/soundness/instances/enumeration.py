@@ -25,9 +25,8 @@ from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules import registered_rules
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.soundness.cases import cases_of
-from graph_rewrite.soundness.instances.application import DeadEnd
-from graph_rewrite.soundness.instances.choices import Chooser
-from graph_rewrite.soundness.instances.sources import Source
+from graph_rewrite.soundness.instances.chooser import Chooser, DeadEnd
+from graph_rewrite.soundness.instances.source_graph import SourceBuilder
 
 FULL_INSTANCES, FULL_TRIALS = 400, 3000
 """Caps of the full mode: instances of a rule, and source graphs that are tried for it."""
@@ -94,8 +93,9 @@ def _found(rule: Rule, seed: int, trials: int, tally: Tally) -> Iterator[tuple[l
         if trial >= trials and (has_cases or tally.applied >= FEWEST):
             return
         try:
-            graph = Source(pattern, chooser, rule.examples, seed * FULL_TRIALS + trial).graph(rule.shared_interior)
-        except (DeadEnd, TypeInferenceError, ValueError):
+            builder = SourceBuilder(pattern, chooser, rule.examples, seed * FULL_TRIALS + trial)
+            graph = builder.graph(rule.shared_interior)
+        except (DeadEnd, TypeInferenceError):
             tally.tried, tally.impossible = tally.tried + 1, tally.impossible + 1
             chooser.finish(success=False)
             continue
@@ -167,7 +167,7 @@ def summary(rules: Iterable[Rule], *, full: bool, seed: int = 0) -> Iterator[tup
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a table of rules and how many instances they have, or the instances of the rules named."""
     parser = argparse.ArgumentParser(
-        prog="python -m graph_rewrite.soundness.instances.instances", description=main.__doc__
+        prog="python -m graph_rewrite.soundness.instances.enumeration", description=main.__doc__
     )
     parser.add_argument("rules", nargs="*", help="names of rules; all by default")
     parser.add_argument("--summary", action="store_true", help="numbers alone, not the instances")

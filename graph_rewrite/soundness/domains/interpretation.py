@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_rewrite.soundness.domains.prime_field import Array, Domain, Unsupported
+from graph_rewrite.soundness.domains.domain import Array, Domain, Unsupported
 
 Exact = tuple[Fraction | float, str]
 """A rational number, or an infinity, times the irrational number called by a symbol ("" for 1)."""
@@ -49,7 +49,7 @@ HIDDEN = -1e9
 """Numbers up to this one, added to scores, are read ideally as minus infinity."""
 
 
-class Reading:
+class Interpretation:
     """Turns floats into elements of a domain; `ideal` selects how. `notes` collects what was not read exactly."""
 
     def __init__(self, ideal: bool) -> None:

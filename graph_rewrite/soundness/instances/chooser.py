@@ -18,6 +18,10 @@ _PLAIN = 1.5
 Value = TypeVar("Value", bound=Hashable)
 
 
+class DeadEnd(Exception):
+    """The choices made so far cannot be completed."""
+
+
 class _Branch:
     """A place in the tree: the places after it, and which of its options lead to nothing new."""
 
@@ -54,10 +58,10 @@ class Chooser:
         much more often one is to be drawn than another.
 
         Raises:
-            ValueError: there are no options.
+            DeadEnd: there are no options, or all that are left have weight 0.
         """
         if not options:
-            raise ValueError(f"there is nothing to choose from for {key}")
+            raise DeadEnd(f"there is nothing to choose from for {key}")
         if len(options) == 1:
             return options[0]
         here = self._at
@@ -66,6 +70,8 @@ class Chooser:
         drawn = [self._weight(key, options[i]) * (1.0 if weights is None else weights[i]) for i in open_options]
         if self._plain and open_options[0] == 0:
             drawn[0] *= _PLAIN * len(options)
+        if not any(drawn):
+            raise DeadEnd(f"none of the options of {key} that are left may be drawn")
         index = self._random.choices(open_options, drawn)[0]
         self._path.append((here, index))
         self.made[key] = options[index]

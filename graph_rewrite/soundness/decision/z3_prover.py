@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import z3
 
+from graph_rewrite.soundness.domains.domain import Array
 from graph_rewrite.soundness.domains.effort import Effort
-from graph_rewrite.soundness.domains.prime_field import Array
 from graph_rewrite.soundness.domains.reals import axioms
 
 _LARGEST_SHARED = 4000

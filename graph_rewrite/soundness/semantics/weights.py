@@ -8,8 +8,8 @@ import numpy as np
 
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.soundness.domains.prime_field import Array
-from graph_rewrite.soundness.semantics.evaluation import FLOATS
+from graph_rewrite.soundness.domains.domain import Array
+from graph_rewrite.soundness.semantics.call import FLOATS
 
 _ADDED_BY = frozenset(("Add", "Where", "Attention", "MultiHeadAttention"))
 _WEIGHED_BY = frozenset(("Softmax", "Attention", "MultiHeadAttention"))

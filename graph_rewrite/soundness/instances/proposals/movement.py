@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from graph_rewrite.rewriting.patterns import AttrVar
-from graph_rewrite.soundness.instances.application import DIMS, Application, DeadEnd, Shape, axes_of, proposes
-from graph_rewrite.soundness.instances.proposals_elementwise import RANKS
+from graph_rewrite.soundness.instances.application import DIMS, Application, Proposal, axes_of
+from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.proposals.elementwise import RANKS
+from graph_rewrite.soundness.instances.source_state import Shape
 
 _PERMUTED = (3, 2, 4, 1)
 
 
-@proposes("Transpose")
 def propose_transpose(a: Application) -> None:
     """Transpose(x, perm)."""
     literal = a.node.attrs.get("perm")
@@ -28,7 +30,6 @@ def propose_transpose(a: Application) -> None:
     a.attr("perm", (swap, None, *others), (len(others), len(others) / 2 + 1, *(1.0,) * len(others)))
 
 
-@proposes("Reshape")
 def propose_reshape(a: Application) -> None:
     """Reshape(x, shape) to dimensions merged, split, or taken over; by 0 and -1 as well."""
     like: Application | None = a.notes.get("like")
@@ -42,7 +43,7 @@ def propose_reshape(a: Application) -> None:
             source[place] = target[change] = size
         a.data(0, tuple(source))
     else:
-        wanted = a.source.ranks_of_output(a.node)
+        wanted = a.source.ranks.of_output(a.node)
         if a.free(0):
             a.fresh_input(0, (3, 4, 2, 1, 0), (2, 4, 3, 1))
         options = targets(a.shape(0))
@@ -93,7 +94,7 @@ def targets(shape: Shape) -> list[Shape]:
 def restoring(a: Application) -> list[Shape]:
     """Shapes that undo an earlier Reshape but for an axis or two that an operator between may have changed."""
     shape, found = a.shape(0), []
-    for earlier in a.source.applications:
+    for earlier in a.earlier:
         if earlier.op != "Reshape" or not shape:
             continue
         before = earlier.shape(0)
@@ -112,14 +113,12 @@ def written_as(shape: Shape, target: Shape, written: str) -> list[int]:
     return result
 
 
-@proposes("Flatten")
 def propose_flatten(a: Application) -> None:
     """Flatten(x, axis)."""
     a.fresh_input(0, RANKS)
     a.attr("axis", (None, *range(len(a.shape(0)) + 1), *range(-len(a.shape(0)), 0)))
 
 
-@proposes("Squeeze")
 def propose_squeeze(a: Application) -> None:
     """Squeeze(x, axes) of axes of size 1; all of them where axes are left out."""
     a.fresh_input(0, (3, 2, 4, 1), (1, 2, 3))
@@ -129,7 +128,6 @@ def propose_squeeze(a: Application) -> None:
         a.parameter(1, signed(a, a.pick("axes", sets), len(a.shape(0))))
 
 
-@proposes("Unsqueeze")
 def propose_unsqueeze(a: Application) -> None:
     """Unsqueeze(x, axes)."""
     a.fresh_input(0, RANKS)
@@ -140,7 +138,6 @@ def propose_unsqueeze(a: Application) -> None:
         a.parameter(1, signed(a, axes, rank + len(axes)))
 
 
-@proposes("Expand")
 def propose_expand(a: Application) -> None:
     """Expand(x, shape), where the shape broadcasts with x."""
     a.fresh_input(0, RANKS)
@@ -150,7 +147,6 @@ def propose_expand(a: Application) -> None:
         a.parameter(1, a.pick("to", list(dict.fromkeys(options))))
 
 
-@proposes("Concat")
 def propose_concat(a: Application) -> None:
     """Concat of parts that differ along the axis alone."""
     if not any(a.known(i) for i in range(len(a.inputs))):
@@ -176,7 +172,6 @@ def propose_concat(a: Application) -> None:
             a.data(i, tuple(shape))
 
 
-@proposes("Split")
 def propose_split(a: Application) -> None:
     """Split(x, sizes, axis)."""
     parts = a.node.outputs
@@ -203,3 +198,15 @@ def signed(a: Application, axes: tuple[int, ...], rank: int) -> list[int]:
     """Axes in order, all counted from the front or all from the end."""
     back = a.pick("axes from", ("the front", "the end")) == "the end"
     return [axis - rank if back else axis for axis in axes]
+
+
+MOVEMENT_PROPOSALS: Mapping[tuple[str, str], Proposal] = {
+    ("", "Transpose"): propose_transpose,
+    ("", "Reshape"): propose_reshape,
+    ("", "Flatten"): propose_flatten,
+    ("", "Squeeze"): propose_squeeze,
+    ("", "Unsqueeze"): propose_unsqueeze,
+    ("", "Expand"): propose_expand,
+    ("", "Concat"): propose_concat,
+    ("", "Split"): propose_split,
+}

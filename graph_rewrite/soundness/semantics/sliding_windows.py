@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graph_rewrite.soundness.domains.prime_field import Array
+from graph_rewrite.soundness.domains.domain import Array
 
 OUTSIDE = -1
 """In an array of windows: an element of the padding."""

@@ -9,7 +9,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from graph_rewrite.rewriting.patterns import Const, Maybe, Scalar
-from graph_rewrite.soundness.instances.application import BOOL, Application, DeadEnd, Shape, proposes
+from graph_rewrite.soundness.instances.application import BOOL, Application, Proposal
+from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.source_state import Shape
 
 RANKS = (2, 3, 1, 4, 0)
 _ATTRIBUTES: Mapping[str, Mapping[str, Sequence[Any]]] = {
@@ -104,7 +106,6 @@ def _constness(a: Application, i: int) -> int:
     return 2 if kind is Scalar else 1 if issubclass(kind, (Const, Maybe)) else 0
 
 
-@proposes("Clip")
 def propose_clip(a: Application) -> None:
     """Clip(x, low, high): bounds of one element, either may be left out."""
     a.fresh_input(0, RANKS)
@@ -119,14 +120,12 @@ def propose_clip(a: Application) -> None:
             return
 
 
-@proposes("Cast")
 def propose_cast(a: Application) -> None:
     """Cast(x, to)."""
     a.fresh_input(0, RANKS)
     a.attr("to", (1, 7, 9, 11, 6, 10))
 
 
-@proposes("Where")
 def propose_where(a: Application) -> None:
     """Where(condition, x, y)."""
     order = (1, 2, 0) if not a.known(0) else (0, 1, 2)
@@ -137,7 +136,6 @@ def propose_where(a: Application) -> None:
             )
 
 
-@proposes("Sum", "Mean", "Max", "Min")
 def propose_variadic(a: Application) -> None:
     """Sum(a, b, ...) and its kin; each operand broadcasts with those before."""
     for i in range(len(a.inputs)):
@@ -148,7 +146,6 @@ def propose_variadic(a: Application) -> None:
             place_beside(a, len(a.inputs))
 
 
-@proposes("Dropout")
 def propose_dropout(a: Application) -> None:
     """Dropout(x, ratio, training)."""
     a.fresh_input(0, RANKS)
@@ -156,3 +153,15 @@ def propose_dropout(a: Application) -> None:
         a.parameter_of(1, np.float32(a.pick("ratio", (0.5, 0.0))))
     if a.optional(2):
         a.parameter_of(2, np.bool_(a.pick("training", (False, True), (3, 1))))
+
+
+ELEMENTWISE_PROPOSALS: Mapping[tuple[str, str], Proposal] = {
+    ("", "Clip"): propose_clip,
+    ("", "Cast"): propose_cast,
+    ("", "Where"): propose_where,
+    ("", "Sum"): propose_variadic,
+    ("", "Mean"): propose_variadic,
+    ("", "Max"): propose_variadic,
+    ("", "Min"): propose_variadic,
+    ("", "Dropout"): propose_dropout,
+}

@@ -11,13 +11,14 @@ from onnx import helper
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.soundness.decision.counterexample import Counterexample, at, feeds_like, is_half, shrunk
-from graph_rewrite.soundness.decision.decision import Decision
-from graph_rewrite.soundness.decision.proof import Outcome, Prover, begin_anew, feeds_of
+from graph_rewrite.soundness.decision.verdict import Decision
+from graph_rewrite.soundness.decision.z3_prover import Outcome, Prover, begin_anew, feeds_of
+from graph_rewrite.soundness.domains.domain import DivisorIsZero, NeedsIntegers, Unsupported
 from graph_rewrite.soundness.domains.effort import Effort
-from graph_rewrite.soundness.domains.prime_field import DivisorIsZero, NeedsIntegers, Unsupported
-from graph_rewrite.soundness.domains.readings import Reading
+from graph_rewrite.soundness.domains.interpretation import Interpretation
 from graph_rewrite.soundness.domains.reals import Reals
-from graph_rewrite.soundness.semantics.evaluation import Evaluator, Tensor, inputs_of
+from graph_rewrite.soundness.semantics.call import Tensor
+from graph_rewrite.soundness.semantics.evaluation import Evaluator, inputs_of
 
 _ROUNDING = Fraction(1, 10**6)
 """Differences up to this one, relative to the output's largest element, may come from literals rounded to float32."""
@@ -41,7 +42,7 @@ def search_exactly(before: Graph, after: Graph, seed: int) -> Counterexample | N
     rounding = _HALF_ROUNDING if any(is_half(graph) for graph in (before, after)) else _ROUNDING
     for feeds in feeds_like(before, seed):
         try:
-            evaluator = Evaluator(Reals(feeds), Reading(ideal=False))
+            evaluator = Evaluator(Reals(feeds), Interpretation(ideal=False))
             inputs = inputs_of(before, evaluator.domain, seed, integers=False)
             pairs = zip(evaluator.outputs(before, inputs), evaluator.outputs(after, inputs), strict=True)
             found = [(i, apart) for i, (a, b) in enumerate(pairs) if (apart := _apart(a, b, rounding)) is not None]
@@ -68,22 +69,24 @@ def prove(before: Graph, after: Graph, effort: Effort, masks: frozenset[str]) ->
         return Decision("unknown", "", _NO_AXIOMS)
     decision = Decision("unknown")
     for ideal in (False, True):
-        reading = Reading(ideal)
+        interpretation = Interpretation(ideal)
         try:
-            outcome = _outcome(before, after, reading, effort, masks)
+            outcome = _outcome(before, after, interpretation, effort, masks)
         except Unsupported as reason:
             return Decision("unknown", "", str(reason))
         except DivisorIsZero:
             return Decision("unknown", "", "a divisor is zero whatever the inputs are")
         if outcome.proved:
-            return Decision("equal", "z3", _shown(outcome, reading))
+            return Decision("equal", "z3", _shown(outcome, interpretation))
         if outcome.model is not None:
             found = at(before, after, feeds_of(outcome.model, _input_types(before)))
             if found is not None:
                 text = "z3 has a model of the difference, and the reference semantics agree"
                 return Decision("unequal", "z3", text, shrunk(before, after, found))
             outcome = Outcome(False, reason=_UNCONFIRMED)
-        decision = Decision("unknown", "", outcome.reason) if not decision.detail or not reading.notes else decision
+        decision = (
+            Decision("unknown", "", outcome.reason) if not decision.detail or not interpretation.notes else decision
+        )
     return decision
 
 
@@ -93,10 +96,12 @@ _UNCONFIRMED = (
 )
 
 
-def _outcome(before: Graph, after: Graph, reading: Reading, effort: Effort, masks: frozenset[str]) -> Outcome:
+def _outcome(
+    before: Graph, after: Graph, interpretation: Interpretation, effort: Effort, masks: frozenset[str]
+) -> Outcome:
     for integers in (False, True):
         begin_anew()
-        evaluator = Evaluator(Reals(effort=effort), reading, masks=masks)
+        evaluator = Evaluator(Reals(effort=effort), interpretation, masks=masks)
         try:
             inputs = inputs_of(before, evaluator.domain, 0, integers)
             firsts, seconds = (evaluator.outputs(graph, inputs) for graph in (before, after))
@@ -113,10 +118,10 @@ def _outcome(before: Graph, after: Graph, reading: Reading, effort: Effort, mask
     raise Unsupported("indices depend on the inputs")
 
 
-def _shown(outcome: Outcome, reading: Reading) -> str:
+def _shown(outcome: Outcome, interpretation: Interpretation) -> str:
     parts = [f"z3 refutes a difference over the reals in {outcome.queries} queries, wherever no divisor is zero"]
-    if reading.notes:
-        parts.append(f"reading {', '.join(reading.notes)}")
+    if interpretation.notes:
+        parts.append(f"reading {', '.join(interpretation.notes)}")
     return "; ".join(parts)
 
 

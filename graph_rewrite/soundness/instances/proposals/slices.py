@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from graph_rewrite.soundness.instances.application import Application, DeadEnd, axes_of, proposes
-from graph_rewrite.soundness.instances.proposals_moves import signed
+from graph_rewrite.soundness.instances.application import Application, Proposal, axes_of
+from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.proposals.movement import signed
 
 FAR = np.iinfo(np.int64).max
 """How exports write the end of a slice that goes on to the end."""
 
 
-@proposes("Slice")
 def propose_slice(a: Application) -> None:
     """Slice(x, starts, ends, axes, steps) along one axis or two; perhaps where an earlier Slice of x ended."""
     like: Application | None = a.notes.get("like")
@@ -77,7 +79,6 @@ CUTS = tuple(cuts_of(4))
 """Names of the slices of an axis."""
 
 
-@proposes("Gather")
 def propose_gather(a: Application) -> None:
     """Gather(x, indices, axis): a number, a run, a step, backwards, anything, a table."""
     a.fresh_input(0, (2, 3, 4, 1), (3, 4, 2, 1))
@@ -109,10 +110,9 @@ def propose_gather(a: Application) -> None:
         a.parameter(1, np.asarray(content))
 
 
-@proposes("Pad")
 def propose_pad(a: Application) -> None:
     """Pad(x, pads, value, axes, mode)."""
-    spatial = a.source.ranks_of_output(a.node) or frozenset()
+    spatial = a.source.ranks.of_output(a.node) or frozenset()
     a.fresh_input(0, (2, 3, 4, 1), (2, 3, 4, 1))
     rank = len(a.shape(0))
     mode = a.attr("mode", (None, "constant", "edge", "reflect"), (2, 1, 1, 1))
@@ -132,3 +132,10 @@ def propose_pad(a: Application) -> None:
         a.parameter(3, signed(a, tuple(full), rank))
     if len(a.node.inputs) > 2 and a.optional(2):
         a.parameter_of(2, np.array(a.pick("value", (0, 1, 0.5)), dtype=a.numpy_dtype()))
+
+
+SLICES_PROPOSALS: Mapping[tuple[str, str], Proposal] = {
+    ("", "Slice"): propose_slice,
+    ("", "Gather"): propose_gather,
+    ("", "Pad"): propose_pad,
+}

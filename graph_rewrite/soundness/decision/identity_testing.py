@@ -8,9 +8,11 @@ import numpy as np
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.soundness.decision.degrees import Bound, error_bound
-from graph_rewrite.soundness.domains.prime_field import DivisorIsZero, NeedsIntegers, P, PrimeField, Unsupported, key64
-from graph_rewrite.soundness.domains.readings import Reading
-from graph_rewrite.soundness.semantics.evaluation import Evaluator, Tensor, inputs_of
+from graph_rewrite.soundness.domains.domain import DivisorIsZero, NeedsIntegers, Unsupported
+from graph_rewrite.soundness.domains.interpretation import Interpretation
+from graph_rewrite.soundness.domains.prime_field import P, PrimeField, key64
+from graph_rewrite.soundness.semantics.call import Tensor
+from graph_rewrite.soundness.semantics.evaluation import Evaluator, inputs_of
 
 TRIALS = 3
 """Independent evaluations over random elements."""
@@ -51,19 +53,21 @@ class Setting:
             return self._trials(seed, integers=True)
 
     def _trials(self, seed: int, integers: bool) -> Finding:
-        reading, trial, drew = Reading(self.ideal), 0, integers
+        interpretation, trial, drew = Interpretation(self.ideal), 0, integers
         while trial < (_CASES if drew else TRIALS):
-            same, field = self._trial(reading, key64(seed, trial), integers)
+            same, field = self._trial(interpretation, key64(seed, trial), integers)
             if not same:
                 return Finding(False, field.rational)
             drew, trial = drew or field.drew, trial + 1
-        bound = error_bound(self.before, self.after, Reading(self.ideal), self.free, self.masks, integers)
-        return Finding(True, field.rational, not drew, self._shown(bound, reading, trial, drew), bound.error(trial))
+        bound = error_bound(self.before, self.after, Interpretation(self.ideal), self.free, self.masks, integers)
+        return Finding(
+            True, field.rational, not drew, self._shown(bound, interpretation, trial, drew), bound.error(trial)
+        )
 
-    def _trial(self, reading: Reading, seed: int, integers: bool) -> tuple[bool, PrimeField]:
+    def _trial(self, interpretation: Interpretation, seed: int, integers: bool) -> tuple[bool, PrimeField]:
         for attempt in range(_RETRIES):
             field = PrimeField(key64(seed, attempt))
-            evaluator = Evaluator(field, reading, self.free, self.masks)
+            evaluator = Evaluator(field, interpretation, self.free, self.masks)
             try:
                 inputs = inputs_of(self.before, field, seed, integers)
                 pairs = zip(evaluator.outputs(self.before, inputs), evaluator.outputs(self.after, inputs), strict=True)
@@ -72,7 +76,7 @@ class Setting:
                 continue
         raise Unsupported("a divisor is zero whatever the inputs are")
 
-    def _shown(self, bound: Bound, reading: Reading, trials: int, drew: bool) -> str:
+    def _shown(self, bound: Bound, interpretation: Interpretation, trials: int, drew: bool) -> str:
         parts = [f"{trials} trials over random elements of the field of order {P}, {bound.text(trials)}"]
         if drew:
             parts.append("truth values and indices drawn at random, which tests their cases without covering them")
@@ -80,8 +84,8 @@ class Setting:
             parts.append("for all values of the weights")
         if bound.functions:
             parts.append("functions uninterpreted")
-        if reading.notes:
-            parts.append(f"reading {', '.join(reading.notes)}")
+        if interpretation.notes:
+            parts.append(f"reading {', '.join(interpretation.notes)}")
         return "; ".join(parts)
 
 

@@ -15,21 +15,21 @@ from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.input_ranges import index_ranges
 
 Array = np.ndarray[Any, Any]
-Reading = Literal["strict", "finite", "report"]
+Policy = Literal["strict", "finite", "report"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class InputKind:
     """How inputs of floating-point types are drawn (integers, booleans and indices are drawn alike in every kind).
 
-    `reading` says what refutes an equality at which the source is finite throughout. `strict`: any difference, a target
+    `policy` says what refutes an equality at which the source is finite throughout. `strict`: any difference, a target
     that is not finite included. `finite`: a difference of finite numbers; a target that overflows is only reported.
     `report`: nothing, differences are reported.
     """
 
     name: str
     draw: Callable[[np.random.Generator, tuple[int, ...]], Array]
-    reading: Reading
+    policy: Policy
 
     @property
     def zeros(self) -> bool:
@@ -46,19 +46,19 @@ def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.choice([-1.0, 1.0], size=shape)
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind("normal", lambda rng, shape: rng.standard_normal(shape), "strict"),
-    Kind("positive", lambda rng, shape: rng.uniform(1.1, 3.0, shape), "strict"),
-    Kind("unit", lambda rng, shape: rng.uniform(0.05, 0.95, shape), "strict"),
-    Kind("integers", lambda rng, shape: rng.integers(-3, 4, shape).astype(np.float64), "strict"),
-    Kind("small", lambda rng, shape: 1e-3 * rng.standard_normal(shape), "strict"),
-    Kind("zeros", lambda rng, shape: np.zeros(shape), "strict"),
-    Kind("negative zeros", lambda rng, shape: -np.zeros(shape), "strict"),
-    Kind("signed zeros", lambda rng, shape: rng.choice([-1.0, -0.0, 0.0, 1.0], size=shape), "strict"),
-    Kind("large", lambda rng, shape: 1e4 * rng.standard_normal(shape), "finite"),
-    Kind("huge", lambda rng, shape: 1e30 * _signs(rng, shape) * rng.uniform(0.5, 2.0, shape), "finite"),
-    Kind("denormal", lambda rng, shape: 1e-40 * _signs(rng, shape) * rng.uniform(0.5, 2.0, shape), "finite"),
-    Kind("NaN and infinities", _nonfinite, "report"),
+KINDS: tuple[InputKind, ...] = (
+    InputKind("normal", lambda rng, shape: rng.standard_normal(shape), "strict"),
+    InputKind("positive", lambda rng, shape: rng.uniform(1.1, 3.0, shape), "strict"),
+    InputKind("unit", lambda rng, shape: rng.uniform(0.05, 0.95, shape), "strict"),
+    InputKind("integers", lambda rng, shape: rng.integers(-3, 4, shape).astype(np.float64), "strict"),
+    InputKind("small", lambda rng, shape: 1e-3 * rng.standard_normal(shape), "strict"),
+    InputKind("zeros", lambda rng, shape: np.zeros(shape), "strict"),
+    InputKind("negative zeros", lambda rng, shape: -np.zeros(shape), "strict"),
+    InputKind("signed zeros", lambda rng, shape: rng.choice([-1.0, -0.0, 0.0, 1.0], size=shape), "strict"),
+    InputKind("large", lambda rng, shape: 1e4 * rng.standard_normal(shape), "finite"),
+    InputKind("huge", lambda rng, shape: 1e30 * _signs(rng, shape) * rng.uniform(0.5, 2.0, shape), "finite"),
+    InputKind("denormal", lambda rng, shape: 1e-40 * _signs(rng, shape) * rng.uniform(0.5, 2.0, shape), "finite"),
+    InputKind("NaN and infinities", _nonfinite, "report"),
 )
 """Every kind, the plainest first: a counterexample is taken from the first kind that gives one."""
 
@@ -66,7 +66,7 @@ _NO_ZERO = frozenset({"BitShift", "Div", "Mod", "Pow"})
 _BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-def kind(name: str) -> Kind:
+def kind(name: str) -> InputKind:
     """The kind of this name.
 
     Raises:
@@ -77,7 +77,7 @@ def kind(name: str) -> Kind:
     return _BY_NAME[name]
 
 
-def feeds(graph: Graph, kind: Kind, seed: int) -> dict[str, Array]:
+def feeds(graph: Graph, kind: InputKind, seed: int) -> dict[str, Array]:
     """An array per input of `graph`, by name; the same for equal names, types, kind and seed.
 
     Integers are drawn from -3 to 3 (from 1 on where any operator divides: dividing by the integer 0 ends the process),
@@ -99,7 +99,9 @@ def feeds(graph: Graph, kind: Kind, seed: int) -> dict[str, Array]:
     return found
 
 
-def _draw(rng: np.random.Generator, type: TensorType, kind: Kind, valid: tuple[int, int] | None, least: int) -> Array:
+def _draw(
+    rng: np.random.Generator, type: TensorType, kind: InputKind, valid: tuple[int, int] | None, least: int
+) -> Array:
     dtype = helper.tensor_dtype_to_np_dtype(type.dtype)
     if valid is not None:
         return rng.integers(*valid, type.shape).astype(dtype)

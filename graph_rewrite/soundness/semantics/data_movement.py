@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from onnx import TensorProto, helper
 
 from graph_rewrite.operators.evaluation import run_operator
-from graph_rewrite.soundness.domains.prime_field import Array, Domain, Unsupported
-from graph_rewrite.soundness.semantics.evaluation import FLOATS, Call, Tensor
+from graph_rewrite.soundness.domains.domain import Array, Domain, Unsupported
+from graph_rewrite.soundness.semantics.call import FLOATS, Call, Semantics, Tensor
 
 _EVERY = -1
 """All inputs are data."""
@@ -119,7 +118,7 @@ def _holds(target: int, source: int) -> bool:
     return all(kind.kind in "fiu" for kind in kinds) and bool(np.can_cast(kinds[0], kinds[1], "safe"))
 
 
-MOVES: dict[str, Callable[[Call], Any]] = {
+DATA_MOVEMENT: dict[str, Semantics] = {
     **dict.fromkeys(_DATA, _move),
     "Identity": _same,
     "Dropout": _dropout,

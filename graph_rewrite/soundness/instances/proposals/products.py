@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
-from graph_rewrite.soundness.instances.application import DIMS, Application, DeadEnd, Shape, proposes
+from graph_rewrite.soundness.instances.application import DIMS, Application, Proposal
+from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.source_state import Shape
 
 _ALPHA = (None, 0.5, 2.0, -1.0)
 _WIDE = (8, 16)
 """Channels for rules about groups, which may want many."""
 
 
-@proposes("MatMul")
 def propose_matmul(a: Application) -> None:
     """MatMul(a, b) of matrices, batches of them that broadcast, and vectors."""
     _operands(a, trans_a=False, trans_b=False, ranks=(2, 3, 4, 1))
 
 
-@proposes("FusedMatMul", domain="com.microsoft")
 def propose_fused_matmul(a: Application) -> None:
     """FusedMatMul(a, b; alpha, transA, transB)."""
     a.attr("alpha", _ALPHA)
@@ -25,7 +26,6 @@ def propose_fused_matmul(a: Application) -> None:
     _operands(a, trans_a, trans_b, ranks=(2, 3, 4))
 
 
-@proposes("Gemm")
 def propose_gemm(a: Application) -> None:
     """Gemm(a, b, c; alpha, beta, transA, transB)."""
     a.attr("alpha", _ALPHA)
@@ -67,7 +67,7 @@ def _factor(a: Application, inner: int, batch: Shape, place: int) -> Shape:
     distinct: dict[Shape, str] = {}
     for name, shape in batches.items():
         distinct.setdefault(shape, name)
-    wanted = a.source.ranks_of(a.variable(place))
+    wanted = a.source.ranks.of_variable(a.variable(place))
     fitting = [name for shape, name in distinct.items() if wanted is None or len(shape) + 2 in wanted]
     likely = () if a.is_constant(place) else batch
     names = sorted(fitting or distinct.values(), key=lambda name: batches[name] != likely)
@@ -83,8 +83,6 @@ def _turned(shape: Shape, turned: bool) -> Shape:
     return (*shape[:-2], shape[-1], shape[-2]) if turned and len(shape) > 1 else shape
 
 
-@proposes("Conv")
-@proposes("FusedConv", domain="com.microsoft")
 def propose_conv(a: Application) -> None:
     """Conv(x, w, b) and FusedConv(x, w, b, z) over 1 to 3 spatial axes, with groups, strides, dilations and pads."""
     if a.op == "FusedConv":
@@ -115,7 +113,7 @@ def propose_conv(a: Application) -> None:
 def _image(a: Application) -> Shape:
     name = a.variable_name(0)
     rank = a.pick("spatial axes", (2, 1, 3), (4, 2, 1))
-    wanted = a.source.ranks_of(a.variable(0))
+    wanted = a.source.ranks.of_variable(a.variable(0))
     if wanted and rank + 2 not in wanted:
         raise DeadEnd("another rank is needed")
     sizes = tuple(a.pick(f"{name} size {k}", (4, 3, 5, 2, 1) if rank < 3 else (3, 4, 2)) for k in range(rank))
@@ -173,3 +171,12 @@ def _activation(a: Application) -> None:
     options = {"Relu": None, "Sigmoid": None, "Tanh": None, "LeakyRelu": (0.25,), "Clip": (-0.5, 1.0), None: None}
     chosen = a.attr("activation", tuple(options))
     a.attr("activation_params", (options[chosen],))
+
+
+PRODUCTS_PROPOSALS: Mapping[tuple[str, str], Proposal] = {
+    ("", "MatMul"): propose_matmul,
+    ("com.microsoft", "FusedMatMul"): propose_fused_matmul,
+    ("", "Gemm"): propose_gemm,
+    ("", "Conv"): propose_conv,
+    ("com.microsoft", "FusedConv"): propose_conv,
+}
