@@ -58,10 +58,11 @@ class Chooser:
         much more often one is to be drawn than another.
 
         Raises:
-            DeadEnd: there are no options, or all that are left have weight 0.
+            ValueError: there are no options.
+            DeadEnd: all options that are left have weight 0.
         """
         if not options:
-            raise DeadEnd(f"there is nothing to choose from for {key}")
+            raise ValueError(f"there is nothing to choose from for {key}")
         if len(options) == 1:
             return options[0]
         here = self._at
