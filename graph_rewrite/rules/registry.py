@@ -12,7 +12,7 @@ from graph_rewrite.rules.substitutions.rule_files import shipped_rules
 
 FAMILIES = (
     # A whole part in one step: long lists are cut at their end, where it would be lost among sites.
-    "layout.blocked_parts",
+    "layout.blocked_subgraphs",
     "algebra.elimination",
     "algebra.elimination_functions",
     "algebra.elimination_shape",

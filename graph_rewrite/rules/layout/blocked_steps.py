@@ -2,7 +2,7 @@
 
 A convolution enters the layout, with its constant filters in the order of the layout; what maps or moves whole blocks
 follows; ReorderInput and ReorderOutput cancel where they meet. Each rule applies at one operator, or at all of a class;
-`blocked_region` takes a whole part of a network at once. A model with these operators is bound to the CPU's block
+`blocked_subgraphs` takes a whole subgraph at once. A model with these operators is bound to the CPU's block
 (`graph_rewrite.operators.nchwc`), which its deployment records.
 """
 
@@ -21,7 +21,8 @@ from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, PatternBu
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import fused_activation, unsuited
-from graph_rewrite.rules.layout.blocked_walk import BINARY_CARRIED, UNARY_CARRIED, Walk, leaves_layout
+from graph_rewrite.rules.layout.blocked_walk import Walk
+from graph_rewrite.rules.layout.carried_operators import BINARY_CARRIED, UNARY_CARRIED, leaves_layout
 
 _FUSED = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
 

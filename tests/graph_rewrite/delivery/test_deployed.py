@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from graph_rewrite import Rewriter, load, save
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, session, sidecar_of
 from graph_rewrite.operators import nchwc
-from graph_rewrite.rules.layout.blocked_parts import PartInBlockedLayout
+from graph_rewrite.rules.layout.blocked_subgraphs import PartInBlockedLayout
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.soundness.cases.blocked import examples_of
 

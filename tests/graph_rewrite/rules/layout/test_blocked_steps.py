@@ -23,7 +23,7 @@ from graph_rewrite.rules.layout.blocked_image import (
     reshaped,
     transposed,
 )
-from graph_rewrite.rules.layout.blocked_parts import PartInBlockedLayout
+from graph_rewrite.rules.layout.blocked_subgraphs import PartInBlockedLayout
 from graph_rewrite.soundness.cases.blocked import examples_of, image
 from graph_rewrite.soundness.floating.comparison import run_runtime
 from tests.graph_rewrite.rules.checking import check_rule, ops, random_feeds, refuses, run_onnxruntime
@@ -185,7 +185,7 @@ class TestParts:
 
     def test_without_a_blocked_layout_it_is_refused(self, monkeypatch):
         (graph, *_) = examples_of("PartInBlockedLayout")
-        monkeypatch.setattr("graph_rewrite.rules.layout.blocked_parts.block_size", lambda: 0)
+        monkeypatch.setattr("graph_rewrite.rules.layout.blocked_subgraphs.block_size", lambda: 0)
         refuses(PartInBlockedLayout, graph, "no blocked layout on this CPU")
 
     def test_a_class_moves_all_parts_of_a_kind(self):

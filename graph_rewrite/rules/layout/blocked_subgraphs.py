@@ -1,9 +1,9 @@
-"""Whole parts of a network in ONNX Runtime's blocked layout, as one step.
+"""Whole subgraphs of a network in ONNX Runtime's blocked layout, as one step.
 
 ONNX Runtime's own pass keeps convolutions, pools, sums and joins of channels in the layout, and leaves it for the rest:
 batches cut into frames, tiles put in order, images put into a batch. In explicit operators all of these are moves of
-whole blocks. A part ends where something reads it that the layout has not, and reaches up as far as nothing else reads
-what it computes.
+whole blocks. A subgraph ends where an operator reads it that the layout does not have. It reaches up as far as no other
+operator reads what it computes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import pool_attrs, unsuited
 from graph_rewrite.rules.layout.blocked_image import keeps_channels
-from graph_rewrite.rules.layout.blocked_walk import CARRIED, Walk, leaves_layout
+from graph_rewrite.rules.layout.blocked_walk import Walk
+from graph_rewrite.rules.layout.carried_operators import CARRIED, leaves_layout
 
 FEWEST = 2
-"""Convolutions that a part has at least: with one alone, nothing stays in the layout that ONNX Runtime takes out."""
+"""Fewest convolutions of a subgraph: with one alone, nothing stays in the layout that ONNX Runtime takes out."""
 _MERGING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 
@@ -49,13 +50,13 @@ class PartInBlockedLayout(Rule):
         return None
 
     def target(self, op: ReplacementBuilder, m: Match, operands: tuple[Ref, ...]) -> Any:
-        part = part_of(m)
-        if not any(leaves_layout(node) for node in part):
+        nodes = subgraph_of(m)
+        if not any(leaves_layout(node) for node in nodes):
             return Refusal("ONNX Runtime keeps the whole part in the layout by itself")
-        if sum(_has_form(m, node) for node in part) < FEWEST:
+        if sum(_has_form(m, node) for node in nodes) < FEWEST:
             return Refusal(f"fewer than {FEWEST} convolutions of the part have a form in the layout")
         walk = Walk(op, m)
-        for node in part:
+        for node in nodes:
             walk.carry(node)
         if walk.convolutions < FEWEST or not walk.is_blocked(m.root_values[0]):
             return Refusal("what the part ends in, or all but one of its convolutions, have no form in the layout")
@@ -63,7 +64,7 @@ class PartInBlockedLayout(Rule):
 
 
 def _has_form(m: Match, node: Node) -> bool:
-    """Whether a node is a convolution that the layout has: what can be told before anything is built."""
+    """Tell whether a node is a convolution that the layout has, before anything is built."""
     if node.op != "Conv" or node.inputs[0] is None or node.inputs[1] is None:
         return False
     if m.graph.types[node.inputs[0]] is None or m.graph.types[node.inputs[1]] is None:
@@ -73,14 +74,14 @@ def _has_form(m: Match, node: Node) -> bool:
 
 
 def _pools(m: Match, node: Node) -> bool:
-    """Whether the layout has the node if it is a pool."""
+    """Tell whether the layout has the node if it is a pool."""
     if node.op not in POOLS:
         return True
     return node.inputs[0] is not None and pool_attrs(node, m.ref(node.inputs[0])) is not None
 
 
 def _goes_on(m: Match, reader: Node) -> bool:
-    """Whether a part goes on with a node that reads its end."""
+    """Tell whether a subgraph goes on with a node that reads its end."""
     if reader.domain or reader.opaque or reader.op not in CARRIED:
         return False
     if (reader.op == "Conv" and not _has_form(m, reader)) or not _pools(m, reader):
@@ -91,8 +92,8 @@ def _goes_on(m: Match, reader: Node) -> bool:
     return reader.op not in _MERGING or keeps_channels(m.root().shape, result.shape)
 
 
-def part_of(m: Match) -> list[Node]:
-    """The nodes of the part that ends at the root of a match, in topological order."""
+def subgraph_of(m: Match) -> list[Node]:
+    """Return the nodes of the subgraph that ends at the root of a match, in topological order."""
     end = m.node("end")
     inside: dict[int, Node] = {end.id: end}
     pending = [end]
@@ -109,7 +110,7 @@ def part_of(m: Match) -> list[Node]:
 
 
 def _belongs(m: Match, node: Node, inside: dict[int, Node]) -> bool:
-    """Whether the layout may have the node, and nothing outside of the part reads its results."""
+    """Tell whether the layout may have the node, and nothing outside of the subgraph reads its results."""
     if node.domain or node.opaque or node.op not in CARRIED:
         return False
     if any(value is not None and m.graph.types[value] is None for value in (*node.inputs, *node.outputs)):
@@ -124,7 +125,7 @@ def _belongs(m: Match, node: Node, inside: dict[int, Node]) -> bool:
 
 
 def _ordered(m: Match, end: Node, inside: dict[int, Node]) -> list[Node]:
-    """Operands before what reads them; without recursion, as parts may be long."""
+    """Return operands before what reads them; without recursion, as subgraphs may be long."""
     found: dict[int, Node] = {}
     stack: list[tuple[Node, bool]] = [(end, False)]
     while stack:
