@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
 from agents.core.conclude import conclude
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.task.problem import Problem
@@ -42,7 +43,7 @@ class GreedyAgent:
         lookahead: rewrites per rollout; 0 for none.
 
     Raises:
-        ValueError: an option out of range.
+        UserError: an option out of range.
     """
 
     name = "greedy"
@@ -51,11 +52,11 @@ class GreedyAgent:
         self, margin: float = 0.003, round_share: float = 0.5, beam: int = 1, depth: int = 1, lookahead: int = 0
     ) -> None:
         if beam < 1 or depth < 1 or lookahead < 0:
-            raise ValueError(
+            raise UserError(
                 f"greedy: beam and depth must be 1 or more and lookahead 0 or more, got {beam}, {depth} and {lookahead}"
             )
         if margin < 0.0 or not 0.0 < round_share <= 1.0:
-            raise ValueError(
+            raise UserError(
                 "greedy: margin must be 0 or more and round_share above 0 and at most 1, "
                 f"got {margin} and {round_share}"
             )

@@ -11,6 +11,7 @@ from agents.core.base import Action, Budget, OptimizationResult, Search, action_
 from agents.core.conclude import conclude
 from agents.core.cost_model import GraphCost, SumOfOperators, operator_prices
 from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.task.problem import Problem
@@ -93,7 +94,7 @@ class TasoAgent:
         cost: cost model; by default the sum of operators, each timed once in ONNX Runtime.
 
     Raises:
-        ValueError: an option out of range.
+        UserError: an option out of range.
     """
 
     name = "taso"
@@ -108,9 +109,9 @@ class TasoAgent:
         cost: GraphCost | None = None,
     ) -> None:
         if not alpha >= 1.0:
-            raise ValueError(f"taso: alpha must be 1 or more, got {alpha}")
+            raise UserError(f"taso: alpha must be 1 or more, got {alpha}")
         if rerank < 1 or iterations < 0 or not 0.0 < share <= 1.0:
-            raise ValueError(
+            raise UserError(
                 f"taso: rerank must be 1 or more, iterations 0 or more and share above 0 and at most 1, "
                 f"got {rerank}, {iterations} and {share}"
             )

@@ -21,7 +21,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from agents.commands.common import run_command, stderr_console
+from agents.commands.common import stderr_console
 from agents.core.base import Budget
 from agents.core.config import load_config, model_uri
 from agents.core.registry import make_agent
@@ -29,8 +29,10 @@ from agents.reporting.progress import search_display
 from agents.reporting.runs import result_entry, write_json
 from envs.graph_rewrite.replay import ReplayError, replay
 from graph_rewrite import zoo
+from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency import JUDGE, Clock
 from graph_rewrite.latency.device import device_name
+from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.problem import Problem, open_problem
 
@@ -114,7 +116,7 @@ def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]
         result = agent.optimize(problem, budget, seed=arguments.seed, progress=update)
     problem.meter.close()
     if not math.isfinite(result.latency.baseline_ms):
-        raise RuntimeError("the original was not measured: its worker ran out of time or memory")
+        raise MachineError("the original was not measured: its worker ran out of time or memory")
     entry = result_entry(result, problem, None)
     return {
         "model": model,
@@ -137,7 +139,7 @@ def measured_again(row: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
     latency = problem.confirm(graph, AGAIN)
     problem.meter.close()
     if not latency.ok:
-        raise RuntimeError(latency.message)
+        raise MachineError(latency.message)
     searched = row.get("searched", {name: row[name] for name in ("speedup", "speedup_ci95")})
     return {
         **row, "baseline_ms": latency.baseline_ms, "speedup": latency.speedup, "speedup_ci95": list(latency.ci95),
@@ -152,7 +154,7 @@ def again(arguments: Arguments, console: Console) -> dict[str, Any]:
         "results": known_results(replace(arguments, resume=True)),
     }
     if not found["results"]:
-        raise ValueError(f"{arguments.path} has no results to measure again; search first, without --again")
+        raise UserError(f"{arguments.path} has no results to measure again; search first, without --again")
     for place, row in enumerate(found["results"]):
         if not row["rewrites"] or (arguments.models and row["model"] not in arguments.models):
             continue
@@ -197,14 +199,12 @@ def known_results(arguments: Arguments) -> list[dict[str, Any]]:
         stored = json.loads(arguments.path.read_text())
         setting, results = stored["setting"], list(stored["results"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
+        raise UserError(
             f"{arguments.path} is no results file of this benchmark ({error}); choose another --out"
         ) from error
     if setting != (wanted := arguments.setting()):
         differing = ", ".join(name for name in wanted if setting.get(name) != wanted[name])
-        raise ValueError(
-            f"{arguments.path} was made with another {differing}; choose another --out, or do not --resume"
-        )
+        raise UserError(f"{arguments.path} was made with another {differing}; choose another --out, or do not --resume")
     return results
 
 

@@ -21,6 +21,7 @@ import tyro
 from agents.core.config import load_config, model_uri
 from benchmarks.blocked_layout import applied
 from graph_rewrite import Graph, save
+from graph_rewrite.errors import UserError
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.rules import registered_rules
 from graph_rewrite.runtime import Block, Deployment, Estimate, FeedSpec, Plan, Runner, estimate, repeats_for, time_block
@@ -53,11 +54,11 @@ def rewritten(graph: Graph, names: str) -> Graph:
     known = {rule.name for rule in registered_rules()}
     for name in names.split(","):
         if name not in known:
-            raise ValueError(f"there is no rule {name!r}; `rewritegym rules list` shows them")
+            raise UserError(f"there is no rule {name!r}; `rewritegym rules list` shows them")
         before = graph
         graph = applied(graph, (name,))
         if graph is before:
-            raise ValueError(f"{name} has no site in the model as the rules before it left it")
+            raise UserError(f"{name} has no site in the model as the rules before it left it")
     return graph
 
 

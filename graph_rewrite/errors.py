@@ -1,4 +1,5 @@
-"""The kinds of errors that callers tell apart: a user's mistake, and a rewrite that is invalid.
+"""The kinds of errors that callers tell apart: a user's mistake, a machine that cannot do what was asked, and a rewrite
+that is invalid.
 
 Everything else is a bug and ends with its traceback. Subpackages derive their own errors from these.
 """
@@ -9,6 +10,11 @@ from __future__ import annotations
 class UserError(ValueError):
     """A mistake of the user's: the message says what is wrong, where, and what to do. Command lines print it as one
     line and exit with status 2."""
+
+
+class MachineError(RuntimeError):
+    """The machine cannot do what was asked: a device does not answer, a measurement worker does not start, a model
+    cannot be run. Command lines print the message as one line and exit with status 2."""
 
 
 class InvalidRewriteError(ValueError):

@@ -11,6 +11,7 @@ import rich
 import tyro
 from rich.table import Table
 
+from graph_rewrite.errors import MachineError
 from rewritegym import __version__
 
 LIBRARIES = ("torch", "torch-geometric", "gymnasium", "stable-baselines3", "sb3-contrib")
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     try:
         report = machine_report()
-    except RuntimeError as error:
+    except MachineError as error:
         print(f"rewritegym doctor: {error}", file=sys.stderr)
         return 1
     libraries = {name: metadata.version(name) for name in LIBRARIES}

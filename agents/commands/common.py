@@ -1,9 +1,8 @@
-"""What the command lines share: flags of the model, parsing of shapes, errors as one line."""
+"""Flags that the command lines share, and the parsing of them."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -64,7 +63,7 @@ class ModelArguments:
         """What every result keeps.
 
         Raises:
-            ValueError: a limit that makes no sense.
+            UserError: a limit that makes no sense.
         """
         return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only)
 
@@ -72,23 +71,9 @@ class ModelArguments:
         """Input shapes by name.
 
         Raises:
-            ValueError: a --shape that is not name:dims.
+            UserError: a --shape that is not name:dims.
         """
         return parse_shapes(self.shape) or None
-
-
-def run_command(main: Callable[[], int]) -> int:
-    """Run a command; errors that a user can mend are printed as one line, with exit code 2; Ctrl-C gives 130."""
-    try:
-        return main()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except (ValueError, FileNotFoundError, RuntimeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is None and not isinstance(error, FileNotFoundError):
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        return 2
 
 
 def parse(kind: Any, argv: Iterable[str] | None, program: str) -> Any:

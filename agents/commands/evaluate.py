@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agents.commands.common import ModelArguments, parse, run_command, stderr_console
+from agents.commands.common import ModelArguments, parse, stderr_console
 from agents.core.base import Agent, Budget
 from agents.core.config import Config
 from agents.core.cost_model import cost_model_speedup
@@ -28,6 +28,8 @@ from agents.reporting.progress import (
     search_display,
 )
 from agents.reporting.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
+from graph_rewrite.errors import UserError
+from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.problem import Problem
 
 TRAINED = frozenset({"mcts", "ppo"})
@@ -128,7 +130,7 @@ def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str
 def _agents(arguments: EvaluateArguments) -> list[Agent]:
     twice = sorted(name for name, count in Counter(arguments.agents).items() if count > 1)
     if twice:
-        raise ValueError(f"--agents names {', '.join(twice)} twice; use --repeats to run agents several times")
+        raise UserError(f"--agents names {', '.join(twice)} twice; use --repeats to run agents several times")
     return [_agent(spec, arguments.checkpoint) for spec in arguments.agents]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agents.commands.common import ModelArguments, parse, run_command, stderr_console
+from agents.commands.common import ModelArguments, parse, stderr_console
 from agents.core.base import Budget, OptimizationResult
 from agents.core.config import Config
 from agents.ppo.agent import PPOAgent
@@ -21,6 +21,7 @@ from agents.ppo.progress import TrainingProgress
 from agents.ppo.trainer import Trainer, TrainingOptions
 from agents.reporting.progress import deployment_table, results_table, rewrites_table, search_display, training_display
 from agents.reporting.runs import new_run, result_entry, write_config, write_json, write_optimized
+from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.problem import Problem
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from graph_rewrite.delivery.ship import CheckedModel
+from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, unblocked_time
 from graph_rewrite.rewriting.candidates import Candidate
@@ -23,7 +24,7 @@ class Budget:
     to a graph (to an e-graph: rules applied at one match), None for no limit.
 
     Raises:
-        ValueError: a limit that is negative.
+        UserError: a limit that is negative.
     """
 
     measurements: int = 100
@@ -34,7 +35,7 @@ class Budget:
         for name in ("measurements", "seconds", "applications"):
             limit = getattr(self, name)
             if limit is not None and not limit >= 0:
-                raise ValueError(f"a budget's {name} must be 0 or more, got {limit}")
+                raise UserError(f"a budget's {name} must be 0 or more, got {limit}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Search:
         self.applications += 1
         try:
             return candidate.apply()
-        except ValueError:
+        except InvalidRewriteError:
             return None
 
     @property

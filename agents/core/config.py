@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import yaml
 
 from agents.core.paths import configs
+from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.enumerator import Granularity
 
 
@@ -117,7 +118,7 @@ class Config:
         return dataclasses.asdict(self)
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A setting that does not exist or has the wrong type; the message says where and what would be right."""
 
 

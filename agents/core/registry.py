@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from agents.core.base import Agent
+from graph_rewrite.errors import UserError
 
 GROUP = "rewritegym.agents"
 """Entry-point group under which other packages register agents: name = "package.module:Class"."""
@@ -28,6 +29,10 @@ AGENTS: dict[str, str] = {
 """Our agents: `module:factory` by name. A factory takes options by keyword and returns an Agent."""
 
 
+class PluginError(UserError, RuntimeError):
+    """The agent of another package cannot be imported."""
+
+
 def agent_names() -> list[str]:
     """Names of all agents that can be made, sorted; nothing is imported."""
     return sorted({*AGENTS, *_plugins()})
@@ -41,9 +46,9 @@ def make_agent(spec: str, **options: object) -> Agent:
     agent can be told apart. `options` given by keyword go on top of those in `spec`.
 
     Raises:
-        ValueError: no such agent, an option it does not have, or a value of the wrong kind; the message lists those
+        UserError: no such agent, an option it does not have, or a value of the wrong kind; the message lists those
             that exist.
-        RuntimeError: the agent of another package cannot be imported.
+        PluginError: the agent of another package cannot be imported.
     """
     name, _, text = spec.partition(":")
     factory = _factory(name)
@@ -51,7 +56,7 @@ def make_agent(spec: str, **options: object) -> Agent:
     unknown = [] if _takes_any(factory) else sorted(given.keys() - _options(factory).keys())
     if unknown:
         there_are = ", ".join(_options(factory)) or "none"
-        raise ValueError(f"agent {name} has no option {', '.join(unknown)}; there are: {there_are}")
+        raise UserError(f"agent {name} has no option {', '.join(unknown)}; there are: {there_are}")
     agent = factory(**given)
     if text:
         agent.name = spec
@@ -65,12 +70,12 @@ def _factory(name: str) -> Callable[..., Agent]:
         return factory
     plugins = _plugins()
     if name not in plugins:
-        raise ValueError(f"there is no agent {name!r}; there are {', '.join(agent_names())}")
+        raise UserError(f"there is no agent {name!r}; there are {', '.join(agent_names())}")
     point = plugins[name]
     try:
         loaded: Callable[..., Agent] = point.load()
     except (ImportError, AttributeError) as error:
-        raise RuntimeError(f"agent {name} of another package ({point.value}) cannot be imported: {error}") from error
+        raise PluginError(f"agent {name} of another package ({point.value}) cannot be imported: {error}") from error
     return loaded
 
 
@@ -94,7 +99,7 @@ def _parse(spec: str, text: str, factory: Callable[..., Agent]) -> dict[str, obj
     for part in filter(None, text.split(",")):
         key, separator, value = (piece.strip() for piece in part.partition("="))
         if not (key and separator and value):
-            raise ValueError(f"agent {spec}: write options as name:key=value,key=value")
+            raise UserError(f"agent {spec}: write options as name:key=value,key=value")
         parameter = _options(factory).get(key)
         values[key] = _convert(spec, key, value, inspect.Parameter.empty if parameter is None else parameter.default)
     return values
@@ -107,8 +112,8 @@ def _convert(spec: str, key: str, value: str, default: Any) -> object:
             return kind(value)
         except ValueError:
             what = "a whole number" if kind is int else "a number"
-            raise ValueError(f"agent {spec}: {key} must be {what}, not {value!r}") from None
+            raise UserError(f"agent {spec}: {key} must be {what}, not {value!r}") from None
     parsed = yaml.safe_load(value)
     if kind is bool and not isinstance(parsed, bool):
-        raise ValueError(f"agent {spec}: {key} must be true or false, not {value!r}")
+        raise UserError(f"agent {spec}: {key} must be true or false, not {value!r}")
     return value if kind is str else parsed

@@ -12,6 +12,7 @@ from graph_rewrite.egraph import Application, EGraph, to_graph
 from graph_rewrite.egraph.costs import Costed, NodeCost, costed, measured_cost
 from graph_rewrite.egraph.extract import METHODS, CostedEGraph, Method, extract
 from graph_rewrite.egraph.saturation import MATCH_LIMIT
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
 
@@ -29,11 +30,11 @@ def check_methods(agent: str, **methods: str) -> None:
     """Refuse unknown extraction methods.
 
     Raises:
-        ValueError: a method that does not exist; the message lists those that do.
+        UserError: a method that does not exist; the message lists those that do.
     """
     for option, method in methods.items():
         if method not in METHODS:
-            raise ValueError(f"{agent}: {option} must be one of {', '.join(METHODS)}, not {method!r}")
+            raise UserError(f"{agent}: {option} must be one of {', '.join(METHODS)}, not {method!r}")
 
 
 class NodePrices:

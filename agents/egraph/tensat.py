@@ -13,6 +13,7 @@ from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
 from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, costed
 from graph_rewrite.egraph.extract import Method
 from graph_rewrite.egraph.saturation import Matching, multi_first, rounds
+from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 
@@ -34,7 +35,7 @@ class TensatAgent:
         prices: what operators take alone; by default each is timed once in ONNX Runtime.
 
     Raises:
-        ValueError: an option out of range.
+        UserError: an option out of range.
     """
 
     name = "tensat"
@@ -53,9 +54,9 @@ class TensatAgent:
     ) -> None:
         check_methods("tensat", final=final)
         if matching not in ("iteration", "application"):
-            raise ValueError(f"tensat: matching must be iteration or application, not {matching!r}")
+            raise UserError(f"tensat: matching must be iteration or application, not {matching!r}")
         if k_multi < 0 or iterations < 1 or node_limit < 1 or rerank < 1 or not 0.0 < share <= 1.0:
-            raise ValueError(
+            raise UserError(
                 f"tensat: k_multi must be 0 or more, iterations, node_limit and rerank 1 or more, share above 0 and at "
                 f"most 1, got {k_multi}, {iterations}, {node_limit}, {rerank} and {share}"
             )

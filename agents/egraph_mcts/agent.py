@@ -15,6 +15,7 @@ from agents.egraph_mcts.search import EXPLORATION, ConstructionSearch, Options
 from agents.egraph_mcts.simulation import State
 from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.egraph.extract import Method
+from graph_rewrite.errors import UserError
 from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.task.problem import Problem
 
@@ -46,7 +47,7 @@ class EGraphMCTSAgent:
         prices: what operators take alone; by default each is timed once in ONNX Runtime.
 
     Raises:
-        ValueError: an option out of range.
+        UserError: an option out of range.
     """
 
     name = "egraph-mcts"
@@ -70,13 +71,13 @@ class EGraphMCTSAgent:
     ) -> None:
         check_methods("egraph-mcts", main=main, final=final)
         if min(budget, node_limit, rerank, in_flight) < 1 or min(depth, workers) < 0 or exploration < 0.0:
-            raise ValueError(
+            raise UserError(
                 "egraph-mcts: budget, node_limit, rerank and in_flight must be 1 or more, depth, workers and "
                 f"exploration 0 or more, got {budget}, {node_limit}, {rerank}, {in_flight}, {depth}, {workers} and "
                 f"{exploration}"
             )
         if not (0.0 <= stop_probability <= 1.0 and 0.0 < share <= 1.0):
-            raise ValueError(
+            raise UserError(
                 f"egraph-mcts: stop_probability must lie in 0..1, share above 0 and at most 1, got {stop_probability} "
                 f"and {share}"
             )

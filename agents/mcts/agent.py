@@ -20,6 +20,7 @@ from agents.ppo.agent import acting_env, shipped_checkpoint
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from envs import GraphRewriteEnv
 from envs.graph_rewrite.observation import Observation
+from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import Problem
 
 FRUITLESS = 100
@@ -71,7 +72,7 @@ class MCTSAgent:
         depth: rewrites on the longest path.
 
     Raises:
-        ValueError: an option out of range.
+        UserError: an option out of range.
     """
 
     name = "mcts"
@@ -91,11 +92,11 @@ class MCTSAgent:
     ) -> None:
         for option, given in (("prior", prior), ("selection", selection), ("rollouts", rollouts)):
             if given not in _CHOICES[option]:
-                raise ValueError(f"mcts: {option} must be one of {', '.join(_CHOICES[option])}, not {given!r}")
+                raise UserError(f"mcts: {option} must be one of {', '.join(_CHOICES[option])}, not {given!r}")
         if rollout_depth < 1 or depth < 1 or width <= 0.0:
-            raise ValueError("mcts: rollout_depth and depth must be 1 or more, width above 0")
+            raise UserError("mcts: rollout_depth and depth must be 1 or more, width above 0")
         if not (0.0 <= best_share <= 1.0 and 0.0 <= exponent <= 1.0 and exploration >= 0.0):
-            raise ValueError("mcts: best_share and exponent must lie in 0..1, exploration must be 0 or more")
+            raise UserError("mcts: best_share and exponent must lie in 0..1, exploration must be 0 or more")
         self._checkpoint, self.prior, self.selection, self.rollouts = checkpoint, prior, selection, rollouts
         self.rollout_depth, self.exploration, self.best_share = rollout_depth, exploration, best_share
         self.depth = depth

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
 from envs.graph_rewrite.observation import Observation
+from graph_rewrite.errors import UserError
 
 CLEAR = 0.01
 """A difference in speed-up that is more than noise."""
@@ -53,7 +54,7 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
     def __init__(self, env: GraphRewriteEnv, restarts: float) -> None:
         super().__init__(env)
         if not 0.0 <= restarts <= 1.0:
-            raise ValueError(f"restarts must be a probability, 0 to 1, got {restarts}")
+            raise UserError(f"restarts must be a probability, 0 to 1, got {restarts}")
         self._rewriting, self.restarts = env, restarts
         self.path: tuple[PathStep, ...] = ()
         self.speedup = 1.0

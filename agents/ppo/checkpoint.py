@@ -16,12 +16,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from agents.core.config import EncoderConfig, EnvConfig
+from graph_rewrite.errors import UserError
 
 FORMAT = 1
 WEIGHTS, DESCRIPTION, OPTIMIZER = "policy.safetensors", "policy.json", "optimizer.safetensors"
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError):
     """A checkpoint that cannot be used; the message says which file, what is wrong and what to do."""
 
 

@@ -16,6 +16,7 @@ from agents.regional.joint_rewrites import sweep, tidy
 from agents.regional.retiming import finals
 from agents.regional.screen import Screen, Timer, time_cut
 from agents.regional.sites import spots
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
 from graph_rewrite.latency.windows.cut import Cut
@@ -69,7 +70,7 @@ class RegionalAgent:
         timer: makes what times windows; by default a `RegionalMeter` of the problem's deployment.
 
     Raises:
-        ValueError: an option out of range.
+        UserError: an option out of range.
     """
 
     name = "regional"
@@ -86,9 +87,9 @@ class RegionalAgent:
         timer: Callable[[Problem], Timer] | None = None,
     ) -> None:
         if depth < 1 or margin < 1 or rounds < 1:
-            raise ValueError(f"regional: depth, margin and rounds must be 1 or more, got {depth}, {margin}, {rounds}")
+            raise UserError(f"regional: depth, margin and rounds must be 1 or more, got {depth}, {margin}, {rounds}")
         if not 0.0 < share < 1.0 or gain < 0.0:
-            raise ValueError(f"regional: share must lie between 0 and 1 and gain be 0 or more, got {share} and {gain}")
+            raise UserError(f"regional: share must lie between 0 and 1 and gain be 0 or more, got {share} and {gain}")
         self.depth, self.margin, self.share, self.rounds, self.gain = depth, margin, share, rounds, gain
         self.climb, self.cache, self.timer = climb, cache, timer
 

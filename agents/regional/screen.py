@@ -11,11 +11,12 @@ from agents.regional.gains import FADING, FURTHER, OPTIMISM, Effects, Key
 from agents.regional.roofline import estimated_seconds
 from agents.regional.sites import Spot, Step, apply_all, enabled
 from agents.regional.synthetic_weights import with_stand_ins
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows.cut import Cut, shape_key
 from graph_rewrite.latency.windows.thin import thin
-from graph_rewrite.latency.windows.window_meter import Difference
+from graph_rewrite.latency.windows.window_meter import Difference, NotTimed
 from graph_rewrite.rewriting.sites import Site
 
 WORTH = 0.002
@@ -34,7 +35,7 @@ WIDEST = 160
 
 
 class Timer(Protocol):
-    """Times a window, as `WindowMeter` does."""
+    """Times a window, as `RegionalMeter` does. Raises NotTimed where ONNX Runtime cannot run it."""
 
     def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference: ...
 
@@ -293,7 +294,8 @@ def time_cut(search: Search, timer: Timer, cut: Cut, anew_s: float | None = None
     begin = search.seconds
     try:
         timed = timer.time(cut, anew_s, anew=anew_s is not None)
-    except (RuntimeError, ValueError, NotImplementedError):
+    # A constant of the window may be computed by an operator that only ONNX Runtime knows: NotImplementedError.
+    except (NotTimed, InvalidRewriteError, NotImplementedError):
         return None
     search.charge(timed.cost_s - (search.seconds - begin))
     search.tell()

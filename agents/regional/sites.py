@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from agents.core.base import Action, Search, action_of
 from agents.regional.roofline import estimated_seconds
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph, edit_of
-from graph_rewrite.latency.windows.cut import shape_key, window
+from graph_rewrite.latency.windows.cut import NotCuttable, shape_key, window
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.rules.rewriter import Rewriter
@@ -60,7 +61,7 @@ def _spot(graph: Graph, sites: tuple[Site, ...], margin: int) -> Spot | None:
     for site in sites[:: -(-len(sites) // SEEN)]:
         try:
             small = window(graph, _reach(graph, site), margin)
-        except ValueError:  # `NotCuttable`, or what the rewrite leads to is no valid graph
+        except (NotCuttable, InvalidRewriteError):
             continue
         found.setdefault(shape_key(small), []).append((site, small))
     if not found:

@@ -11,8 +11,10 @@ from typing import Annotated
 
 import tyro
 
-from graph_rewrite.egraph.extract import Method, NoExtraction, extract
-from graph_rewrite.egraph.serialization import EGraphFileError, load_costed
+from graph_rewrite.egraph.extract import Method, extract
+from graph_rewrite.egraph.serialization import load_costed
+from graph_rewrite.errors import UserError
+from graph_rewrite.system.commands import run_command
 
 USAGE = """usage: python -m graph_rewrite egraph extract FILE [--method tree|shared|dag|ilp] [--time-limit S] [--json]
 
@@ -41,19 +43,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked = arguments[:1] in (["-h"], ["--help"])
         print(USAGE, file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
-    return _run(tyro.cli(Extract, args=arguments[1:], prog="python -m graph_rewrite egraph extract"))
+    command = tyro.cli(Extract, args=arguments[1:], prog="python -m graph_rewrite egraph extract")
+    return run_command(lambda: _run(command))
 
 
 def _run(command: Extract) -> int:
     if not (math.isfinite(command.time_limit) and command.time_limit > 0):
-        print(f"--time-limit must be a positive number of seconds, not {command.time_limit}", file=sys.stderr)
-        return 2
-    try:
-        graph = load_costed(command.file)
-        found = extract(graph, command.method, time_limit=command.time_limit)
-    except (EGraphFileError, NoExtraction) as error:
-        print(error, file=sys.stderr)
-        return 2
+        raise UserError(f"--time-limit must be a positive number of seconds, not {command.time_limit}")
+    graph = load_costed(command.file)
+    found = extract(graph, command.method, time_limit=command.time_limit)
     if command.json:
         print(json.dumps({k: getattr(found, k) for k in ("cost", "acyclic", "gap", "seconds")}))
     else:

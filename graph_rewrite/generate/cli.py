@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.terms.terms import SIGNATURES
@@ -50,9 +51,9 @@ def generate_rules(command: Generate) -> int:
     from graph_rewrite.generate.work import Plan
 
     if not 1 <= command.max_ops <= 4:
-        raise ValueError(f"--max-ops {command.max_ops}: from 1 to 4")
+        raise UserError(f"--max-ops {command.max_ops}: from 1 to 4")
     if command.processes < 0:
-        raise ValueError(f"--processes {command.processes}: at least 1, or 0 for one per core")
+        raise UserError(f"--processes {command.processes}: at least 1, or 0 for one per core")
     ops = tuple(SIGNATURES) if command.ops == ALL else tuple(command.ops.split(","))
     families(ops)
     plan = Plan(tuple(op for op in SIGNATURES if op in ops), command.max_ops, command.seed)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.terms.semantics import TermType
 from graph_rewrite.terms.terms import SIGNATURES, Param
 
@@ -61,7 +62,7 @@ def families(ops: Iterable[str]) -> list[Family]:
     wanted = set(ops)
     unknown = sorted(wanted - SIGNATURES.keys())
     if unknown:
-        raise ValueError(f"there is no operator {unknown[0]!r}; known are {', '.join(SIGNATURES)}")
+        raise UserError(f"there is no operator {unknown[0]!r}; known are {', '.join(SIGNATURES)}")
     found = []
     for family in (_matrices(), _batches(), _tensors(), _images(), *_convolutions()):
         operators = tuple(i for i in family.operators if i.op in wanted)

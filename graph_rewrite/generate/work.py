@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.generate.expressions import Equation, equation_key, from_substitution, to_substitution
 from graph_rewrite.generate.families import Family, families
 from graph_rewrite.generate.fingerprint import Graphs, concatenate, enumerate_graphs
@@ -150,7 +151,7 @@ def _shard(plan: Plan, family: Family, number: int, first: int, folder: Path) ->
             with np.load(path) as data:
                 return Graphs(data["fingerprints"], data["codes"], data["flags"])
         except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} is damaged ({error}); delete it and run again") from error
+            raise UserError(f"{path} is damaged ({error}); delete it and run again") from error
     graphs = enumerate_graphs(family, first, plan.max_ops, plan.seed)
     temporary = path.with_suffix(f".{os.getpid()}.npz")
     np.savez(temporary, fingerprints=graphs.fingerprints, codes=graphs.codes, flags=graphs.flags)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
+from graph_rewrite.errors import MachineError
 from graph_rewrite.runtime import Status
 
 Effort = Literal["screen", "full"]
@@ -33,7 +34,7 @@ Materialize = Callable[[Measurable, Path], Path]
 """Writes a graph as an ONNX file into a directory and returns the file's path; external data lie in that directory."""
 
 
-class BaselineError(RuntimeError):
+class BaselineError(MachineError):
     """The reference model itself could not be measured, so no speed-up can be given."""
 
 

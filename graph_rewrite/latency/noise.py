@@ -13,6 +13,7 @@ from typing import Any
 
 import onnxruntime as ort
 
+from graph_rewrite.errors import MachineError
 from graph_rewrite.latency.device import cpu_flags, cpu_model, gpu_model
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.models import matmul_model, noise_model
@@ -31,7 +32,7 @@ def machine_report(*, lock_path: str | os.PathLike[str] | None = None) -> dict[s
     milliseconds against itself, in percent: `between_runs` is the standard deviation of single paired ratios within
     one pair of sessions, `between_instances` that of six pairs' medians, `largest` the furthest of those from zero;
     `ci95` is the interval of the speed-up, which should hold 1; it is taken with the provider that `auto` gives.
-    Raises RuntimeError when ONNX Runtime fails at these.
+    Raises MachineError when ONNX Runtime fails at these.
     """
     provider = resolve_provider("auto")
     with WorkerClient() as worker, MachineLock(lock_path), tempfile.TemporaryDirectory(prefix="rewritegym-") as folder:
@@ -92,7 +93,7 @@ def _ask(worker: WorkerClient, request: dict[str, Any]) -> dict[str, Any]:
     try:
         reply = worker.request(request)
     except WorkerFailure as failure:
-        raise RuntimeError(f"ONNX Runtime fails on a small model: {failure.message}") from failure
+        raise MachineError(f"ONNX Runtime fails on a small model: {failure.message}") from failure
     if reply["status"] != "ok":
-        raise RuntimeError(f"ONNX Runtime fails on a small model: {reply['message']}")
+        raise MachineError(f"ONNX Runtime fails on a small model: {reply['message']}")
     return reply

@@ -9,13 +9,14 @@ from typing import Literal
 
 import onnxruntime as ort
 
+from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency.models import matmul_model
 from graph_rewrite.runtime import WorkerClient, WorkerFailure
 
 Provider = Literal["cpu", "cuda"]
 
 
-class ProviderError(RuntimeError):
+class ProviderError(MachineError):
     """The provider that was asked for does not work on this machine."""
 
 
@@ -27,7 +28,7 @@ def resolve_provider(wanted: str) -> Provider:
     ValueError for any other name.
     """
     if wanted not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"provider must be 'auto', 'cpu' or 'cuda', got {wanted!r}")
+        raise UserError(f"provider must be 'auto', 'cpu' or 'cuda', got {wanted!r}")
     if wanted == "cpu":
         return "cpu"
     fault = _cuda_fault()

@@ -10,10 +10,11 @@ from pathlib import Path
 import onnx
 import onnx_ir
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs
 
 
-class ModelLoadError(ValueError):
+class ModelLoadError(UserError):
     """A file is not an ONNX model that can be read; the message says what is wrong and what to do."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.constants import Constant, from_array, nbytes
 from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.ir.graph import Graph
@@ -39,7 +40,7 @@ RANDOM = frozenset(
 """Operators of which two with the same inputs may give different results."""
 
 
-class SymbolicShapeError(ValueError):
+class SymbolicShapeError(UserError):
     """Inputs have symbolic dimensions; the message names them and shows how to fix them."""
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,11 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.generate.cli import Generate, generate_rules
 from graph_rewrite.generate.cli_files import Coverage, Import, coverage, import_rules
 from graph_rewrite.rewriting.rule import Refusal
 from graph_rewrite.rulebook.cli_catalogue import Catalogue, List, Show, list_rules, show, write_catalogue
 from graph_rewrite.soundness.verification.cli import Verify, verify_rules
+from graph_rewrite.system.commands import run_command
 
 
 @dataclass(frozen=True)
@@ -48,49 +49,27 @@ Command = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out one subcommand. Returns its exit status: 2, with a line on standard error, for wrong arguments."""
+    """Carry out one subcommand. Return its exit status: 2, with a line on standard error, for wrong arguments."""
     command: Any = tyro.cli(Command, args=argv, prog="rewritegym rules")
-    try:
-        if isinstance(command, List):
-            return list_rules(command)
-        if isinstance(command, Show):
-            return show(command)
-        if isinstance(command, Catalogue):
-            return write_catalogue(command)
-        if isinstance(command, Verify):
-            return verify_rules(command)
-        if isinstance(command, Coverage):
-            return coverage(command)
-        if isinstance(command, Import):
-            return import_rules(command)
-        if isinstance(command, Generate):
-            return generate_rules(command)
-        _explain(command)
-    except BrokenPipeError:
-        raise
-    except (KeyError, ValueError, OSError) as error:
-        message = error.args[0] if isinstance(error, KeyError) else error
-        print(f"rewritegym rules: {message}", file=sys.stderr)
-        return 2
-    return 0
+    return run_command(lambda: _HANDLERS[type(command)](command), prefix="rewritegym rules")
 
 
 def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Shapes of inputs by name, out of `name:1,128`.
 
     Raises:
-        ValueError: a text that is not of that form.
+        UserError: a text that is not of that form.
     """
     shapes = {}
     for text in texts:
         name, separator, dims = text.rpartition(":")
         if not separator or not name or not all(part.strip().isdigit() for part in dims.split(",")):
-            raise ValueError(f"--shape {text}: write it as NAME:1,128")
+            raise UserError(f"--shape {text}: write it as NAME:1,128")
         shapes[name] = tuple(int(part) for part in dims.split(","))
     return shapes
 
 
-def _explain(command: Explain) -> None:
+def _explain(command: Explain) -> int:
     from graph_rewrite.rules import all_rules, find_rule
     from graph_rewrite.rules.rewriter import Rewriter
     from graph_rewrite.task.models import open_model
@@ -104,13 +83,14 @@ def _explain(command: Explain) -> None:
         candidates = [{"rule": rule, "sites": sites, "description": text} for rule, sites, text in found]
         near = [{"rule": r.rule, "site": r.site, "reason": r.reason} for r in refusals]
         print(json.dumps({"model": command.model, "candidates": candidates, "refusals": near}, indent=2))
-        return
+        return 0
     console = Console()
     table = _table("candidate", "sites", title=f"Candidates in {command.model}, one row per class of like sites")
     for _, sites, text in found:
         table.add_row(Text(text), str(sites))
     console.print(table)
     console.print(_near_misses(refusals))
+    return 0
 
 
 def _near_misses(refusals: Sequence[Refusal]) -> Table:
@@ -131,3 +111,16 @@ def _table(first: str, *columns: str, title: str | None = None) -> Table:
     for column in columns:
         table.add_column(column, justify="right" if column == "sites" else "left", overflow="fold")
     return table
+
+
+_HANDLERS: dict[type, Callable[[Any], int]] = {
+    List: list_rules,
+    Show: show,
+    Explain: _explain,
+    Catalogue: write_catalogue,
+    Verify: verify_rules,
+    Coverage: coverage,
+    Import: import_rules,
+    Generate: generate_rules,
+}
+"""The function that carries out each subcommand."""

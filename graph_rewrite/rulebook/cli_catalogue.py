@@ -16,6 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.rule import Rule
 
 
@@ -61,7 +62,7 @@ def list_rules(command: List) -> int:
     for what, wanted in (("family", command.family), ("origin", command.origin)):
         known = sorted({getattr(rule, what) for rule in every})
         if wanted is not None and wanted not in known:
-            raise ValueError(f"there is no {what} {wanted!r}; known are {', '.join(known)}")
+            raise UserError(f"there is no {what} {wanted!r}; known are {', '.join(known)}")
     rules = [rule for rule in every if command.family in (None, rule.family) and command.origin in (None, rule.origin)]
     if command.json:
         print(json.dumps([entry(rule) for rule in rules], indent=2))
@@ -146,7 +147,7 @@ def write_catalogue(command: Catalogue) -> int:
     from graph_rewrite.rulebook import catalogue
 
     if command.out.name != catalogue.PAGES["hand"]:
-        raise ValueError(f"--out {command.out}: the page is called {catalogue.PAGES['hand']}, as others link to it")
+        raise UserError(f"--out {command.out}: the page is called {catalogue.PAGES['hand']}, as others link to it")
     folder = command.out.parent
     if not command.check:
         for file in catalogue.write(folder):

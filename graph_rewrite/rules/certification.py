@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.digests import modules_digest, modules_read
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.system.atomic_files import replace_file
@@ -26,7 +27,7 @@ BY_HAND = "hand"
 Verdict = Literal["proved", "tested"]
 
 
-class UncertifiedRuleError(ValueError):
+class UncertifiedRuleError(UserError):
     """A rule has no certificate, or one for other code."""
 
 
@@ -195,7 +196,7 @@ def _parse(file: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except ValueError as error:
-        raise ValueError(f"{file} is damaged: {error}; restore it, or write it again: rules verify --write") from error
+        raise UserError(f"{file} is damaged: {error}; restore it, or write it again: rules verify --write") from error
     return found
 
 
@@ -213,7 +214,7 @@ def _read_once(file: Path, time_ns: int, size: int) -> dict[str, Certificate]:
     try:
         return {str(entry["rule"]): Certificate.from_json(entry) for entry in _entries(found)}
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{file} holds no certificate: {error}") from error
+        raise UserError(f"{file} holds no certificate: {error}") from error
 
 
 def _entries(found: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import difflib
 import importlib
 from functools import cache
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules.certification import require
 from graph_rewrite.rules.substitutions.rule_files import shipped_rules
@@ -54,6 +55,14 @@ FAMILIES = (
 
 
 @cache
+class UnknownRuleError(UserError, KeyError):
+    """There is no rule of this name."""
+
+    def __str__(self) -> str:
+        """Return the message as it is, where a KeyError would quote it."""
+        return str(self.args[0])
+
+
 def all_rules() -> tuple[Rule, ...]:
     """Every registered rule, in a fixed order: by family, then as its module lists them in `RULES`.
 
@@ -99,7 +108,7 @@ def rule_set(names: str = "default") -> tuple[Rule, ...]:
     wanted = {name.strip() for name in names.split(",")}
     unknown = sorted(wanted - {*RULE_SETS, "all"})
     if unknown:
-        raise ValueError(f"there is no rule set {unknown[0]!r}; there are {', '.join(RULE_SETS)} and all")
+        raise UserError(f"there is no rule set {unknown[0]!r}; there are {', '.join(RULE_SETS)} and all")
     found: list[Rule] = []
     for name in RULE_SETS:
         if name in wanted or "all" in wanted:
@@ -125,11 +134,11 @@ def find_rule(name: str) -> Rule:
     """The rule of this name, from any set.
 
     Raises:
-        KeyError: no such rule; the message names close ones.
+        UnknownRuleError: no such rule; the message names close ones.
     """
     known = {rule.name: rule for rule in rule_set("all")}
     if name not in known:
         close = difflib.get_close_matches(name, known, n=3)
         hint = f"; did you mean {', '.join(close)}?" if close else ""
-        raise KeyError(f"there is no rule {name!r}{hint}")
+        raise UnknownRuleError(f"there is no rule {name!r}{hint}")
     return known[name]

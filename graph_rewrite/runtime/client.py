@@ -14,6 +14,7 @@ from collections import deque
 from types import TracebackType
 from typing import IO, Any, Literal, Self
 
+from graph_rewrite.errors import MachineError
 from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
 from graph_rewrite.runtime.ort_worker.wire import Message, read_message, write_message
 
@@ -25,7 +26,7 @@ _END_TIMEOUT_S = 10.0  # from closing its pipe to being gone; writing a core fil
 _STDERR_LINES = 40
 
 
-class WorkerStartError(RuntimeError):
+class WorkerStartError(MachineError):
     """No worker can be started on this machine, whatever the model."""
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from graph_rewrite.delivery.equivalence import default_tolerance, is_single_or_finer
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import Deployment
@@ -41,9 +42,9 @@ class ResultLimits:
 
     def __post_init__(self) -> None:
         if not (self.size_growth >= 1.0 and math.isfinite(self.size_growth)):
-            raise ValueError(f"the limit on size growth must be a number of 1.0 or more, got {self.size_growth}")
+            raise UserError(f"the limit on size growth must be a number of 1.0 or more, got {self.size_growth}")
         if self.error_budget is not None and not 0.0 < self.error_budget < 1.0:
-            raise ValueError(f"the error budget must lie between 0 and 1, got {self.error_budget}")
+            raise UserError(f"the error budget must lie between 0 and 1, got {self.error_budget}")
 
     def violation(self, original: Graph, graph: Graph) -> str:
         """Which limit a graph breaks, in words; empty where it keeps all that can be told without running it."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from graph_rewrite import zoo
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.loading import ModelLoadError, load
 from graph_rewrite.onnx_files.normalise import NormalisationReport, normalise
@@ -68,7 +69,7 @@ def _locate(uri: str) -> Path:
     if scheme == "zoo" and colon:
         return _from_zoo(uri)
     if "://" in uri:
-        raise ValueError(f"unknown scheme {scheme!r} in {uri!r}; use zoo://NAME?PARAMETER=VALUE, file:PATH or a path")
+        raise UserError(f"unknown scheme {scheme!r} in {uri!r}; use zoo://NAME?PARAMETER=VALUE, file:PATH or a path")
     return Path(uri).expanduser()
 
 
@@ -76,14 +77,14 @@ def _from_zoo(uri: str) -> Path:
     parts = urlsplit(uri)
     name = parts.netloc or parts.path.lstrip("/")
     if (parts.netloc and parts.path.strip("/")) or parts.fragment:
-        raise ValueError(f"{uri!r}: write zoo://NAME?PARAMETER=VALUE&PARAMETER=VALUE")
+        raise UserError(f"{uri!r}: write zoo://NAME?PARAMETER=VALUE&PARAMETER=VALUE")
     try:
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
-        raise ValueError(f"{uri!r}: {error}; write zoo://NAME?PARAMETER=VALUE&PARAMETER=VALUE") from error
+        raise UserError(f"{uri!r}: {error}; write zoo://NAME?PARAMETER=VALUE&PARAMETER=VALUE") from error
     params = dict(pairs)
     if len(params) != len(pairs):
-        raise ValueError(f"{uri!r}: a parameter is given twice")
+        raise UserError(f"{uri!r}: a parameter is given twice")
     return zoo.export(name, **params)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import (
     SCREEN,
@@ -153,10 +154,12 @@ def open_problem(
     thread on the CPU, where cores are shared.
 
     Raises:
-        ValueError: unknown model, provider, granularity or rule set, or the clock `cpu` for more than one thread.
+        UserError: unknown model, provider, granularity or rule set, or the clock `cpu` for more than one thread.
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
+    if threads < 1:
+        raise UserError(f"threads must be at least 1, got {threads}")
     opened = open_model(model, shapes)
     deployment = Deployment(resolve_provider(provider), threads)
     folder = workspace()

@@ -17,6 +17,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.terms.canonical import normalised
 from graph_rewrite.terms.terms import INPUT, SIGNATURES, Operand, Param, Side, Substitution, Term, term
@@ -37,7 +38,7 @@ PADDINGS = ("same", "valid")
 """By TASO's code, which TENSAT uses as well."""
 
 
-class RuleFileError(ValueError):
+class RuleFileError(UserError):
     """A rule file that cannot be read, or a rule that its format cannot express; the message says where."""
 
 

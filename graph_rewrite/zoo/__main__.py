@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from graph_rewrite import zoo
+from graph_rewrite.errors import UserError
+from graph_rewrite.system.commands import run_command
 
 
 def main(arguments: list[str] | None = None, prog: str = "rewritegym zoo") -> int:
@@ -20,11 +22,11 @@ def main(arguments: list[str] | None = None, prog: str = "rewritegym zoo") -> in
     if options.model is None:
         Console().print(_table())
         return 0
-    try:
-        print(zoo.export(options.model, **_parse(options.params)))
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return run_command(lambda: _export(options.model, options.params))
+
+
+def _export(model: str, params: list[str]) -> int:
+    print(zoo.export(model, **_parse(params)))
     return 0
 
 
@@ -39,7 +41,7 @@ def _table() -> Table:
 def _parse(params: list[str]) -> dict[str, str]:
     pairs = [param.partition("=") for param in params]
     if malformed := [name for name, equals, _ in pairs if not equals]:
-        raise ValueError(f"parameters are given as name=value, got {malformed[0]!r}")
+        raise UserError(f"parameters are given as name=value, got {malformed[0]!r}")
     return {name: value for name, _, value in pairs}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.zoo.configs import images as image
 from graph_rewrite.zoo.configs import sequences as sequence
 from graph_rewrite.zoo.configs.common import BertConfig, ModelConfig
@@ -69,7 +70,7 @@ def architecture(name: str) -> Architecture:
     """
     if name not in ARCHITECTURES:
         listing = ", ".join(ARCHITECTURES)
-        raise ValueError(f"unknown model {name!r}{_suggestion(name, ARCHITECTURES)}; the zoo has {listing}")
+        raise UserError(f"unknown model {name!r}{_suggestion(name, ARCHITECTURES)}; the zoo has {listing}")
     return ARCHITECTURES[name]
 
 
@@ -86,17 +87,17 @@ def configure(name: str, params: Mapping[str, int | str]) -> ModelConfig:
         param = ALIASES.get(given, given)
         if param not in known:
             listing = ", ".join(f"{key}={value}" for key, value in known.items())
-            raise ValueError(
+            raise UserError(
                 f"unknown parameter {given!r} of model {name!r}{_suggestion(given, known)}; "
                 f"it has (with defaults) {listing}"
             )
         if param in settings:
-            raise ValueError(f"{param} of model {name!r} is given twice, once as {given!r}")
+            raise UserError(f"{param} of model {name!r} is given twice, once as {given!r}")
         settings[param] = value
     try:
         return replace(defaults, **{param: _integer(param, value) for param, value in settings.items()})
-    except ValueError as error:
-        raise ValueError(f"model {name!r}: {error}") from None
+    except UserError as error:
+        raise UserError(f"model {name!r}: {error}") from None
 
 
 def _integer(param: str, value: object) -> int:
@@ -104,7 +105,7 @@ def _integer(param: str, value: object) -> int:
         return int(value)
     if isinstance(value, str) and value.removeprefix("-").isdecimal():
         return int(value)
-    raise ValueError(f"{param} must be an integer, got {value!r}")
+    raise UserError(f"{param} must be an integer, got {value!r}")
 
 
 def _suggestion(word: str, known: Mapping[str, object]) -> str:

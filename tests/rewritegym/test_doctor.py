@@ -6,6 +6,7 @@ import re
 import pytest
 from rich.console import Console
 
+from graph_rewrite.errors import MachineError
 from graph_rewrite.latency import noise
 from rewritegym import __version__, doctor
 
@@ -53,7 +54,7 @@ def test_table_shows_every_entry_with_its_unit() -> None:
 
 def test_failing_runtime_is_a_message(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> dict[str, object]:
-        raise RuntimeError("ONNX Runtime fails on a small model: no memory")
+        raise MachineError("ONNX Runtime fails on a small model: no memory")
 
     monkeypatch.setattr(noise, "machine_report", fail)
     assert doctor.main([]) == 1

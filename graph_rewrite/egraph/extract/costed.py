@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from graph_rewrite.errors import UserError
+
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
@@ -24,7 +26,7 @@ class Extraction:
     estimate: float
 
 
-class NoExtraction(ValueError):
+class NoExtraction(UserError):
     """A root cannot be computed: every way to do so goes through a cycle or a class without e-nodes."""
 
 

@@ -99,7 +99,7 @@ class _Timing:
     cost_s: float = 0.0
 
 
-class _Failed(RuntimeError):
+class NotTimed(RuntimeError):
     """A region could not be opened or run by itself."""
 
 
@@ -171,7 +171,7 @@ class RegionalMeter:
         try:
             found = cuts(before, after, self.margin)
             return self._sum(found)
-        except (NotCuttable, _Failed) as error:
+        except (NotCuttable, NotTimed) as error:
             return self._end_to_end(before, after, str(error))
 
     def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
@@ -256,7 +256,7 @@ class RegionalMeter:
                 most = min(left, self.plan.instances)
                 plan = replace(self.plan, instances=most, min_instances=min(most, self.plan.min_instances))
         except OSError as error:
-            raise _Failed(f"a region cannot be written into {self.workspace}: {error}") from error
+            raise NotTimed(f"a region cannot be written into {self.workspace}: {error}") from error
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
@@ -283,9 +283,9 @@ class RegionalMeter:
         try:
             reply = self._worker.request(request)
         except WorkerFailure as failure:
-            raise _Failed(f"a region cannot be timed by itself: {failure.message}") from failure
+            raise NotTimed(f"a region cannot be timed by itself: {failure.message}") from failure
         if reply["status"] != "ok":
-            raise _Failed(f"a region cannot be timed by itself: {reply['message']}")
+            raise NotTimed(f"a region cannot be timed by itself: {reply['message']}")
         return [Block(tuple(one), tuple(other), repeats) for one, other, repeats in reply["blocks"]]
 
     def _end_to_end(self, before: Graph, after: Graph, reason: str) -> Difference:

@@ -20,10 +20,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules import certification as certificates
 from graph_rewrite.rules import registered_rules
 from graph_rewrite.rules.certification import BY_HAND, Certificate
+from graph_rewrite.rules.registry import UnknownRuleError
 from graph_rewrite.system.cpu_count import available_cores
 
 _BATCH = 16
@@ -77,7 +79,7 @@ def verify_rules(command: Verify) -> int:
         ValueError: arguments that do not fit together, or a file without such a rule.
     """
     if command.write and command.fast:
-        raise ValueError("--write needs every instance: leave out --fast")
+        raise UserError("--write needs every instance: leave out --fast")
     names = _chosen(command)
     console = Console(stderr=command.json)
     found, pending = list[Outcome](), list[Certificate]()
@@ -157,8 +159,8 @@ def resolve(name: str) -> Rule:
     """A rule by its name, as set/name, or as path/to/file.py:ClassName.
 
     Raises:
-        KeyError: there is no such rule.
-        ValueError: no such class in the file.
+        UnknownRuleError: there is no such rule.
+        UserError: no such class in the file.
     """
     path, colon, kind = name.rpartition(":")
     if colon and path.endswith(".py"):
@@ -169,7 +171,8 @@ def resolve(name: str) -> Rule:
     for known in [origin] if origin else rules.RULE_SETS:
         if plain in _by_name(known):
             return _by_name(known)[plain]
-    raise KeyError(f"there is no rule {plain!r}{f' in the set {origin}' if origin else ''}; rules list names them")
+    where = f" in the set {origin}" if origin else ""
+    raise UnknownRuleError(f"there is no rule {plain!r}{where}; rules list names them")
 
 
 @cache
@@ -189,13 +192,13 @@ def _set(name: str) -> Sequence[Rule]:
     if name == rules.RULE_SETS[0]:
         return rules.registered_rules()
     if name not in rules.RULE_SETS:
-        raise ValueError(f"there is no rule set {name!r}; there are {', '.join(rules.RULE_SETS)}")
+        raise UserError(f"there is no rule set {name!r}; there are {', '.join(rules.RULE_SETS)}")
     return shipped_rules(name)
 
 
 def _from_file(path: Path, kind: str) -> Rule:
     if not path.is_file():
-        raise ValueError(f"--rule {path}:{kind}: there is no such file")
+        raise UserError(f"--rule {path}:{kind}: there is no such file")
     module_name = f"rewritegym_rules_{path.stem}"
     module = sys.modules.get(module_name)
     if module is None or getattr(module, "__file__", None) != str(path.resolve()):
@@ -206,7 +209,7 @@ def _from_file(path: Path, kind: str) -> Rule:
         spec.loader.exec_module(module)
     found = getattr(module, kind, None)
     if not (isinstance(found, type) and issubclass(found, Rule)):
-        raise ValueError(f"--rule {path}:{kind}: the file defines no rule of this name")
+        raise UserError(f"--rule {path}:{kind}: the file defines no rule of this name")
     return found()
 
 

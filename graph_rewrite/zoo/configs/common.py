@@ -9,6 +9,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from graph_rewrite.errors import UserError
+
 Inputs = dict[str, NDArray[np.float32] | NDArray[np.int64]]
 """Arrays by input name, in the order of the graph's inputs."""
 
@@ -40,7 +42,7 @@ class ModelConfig(ABC):
             high = self.maximum.get(field.name)
             if value < low or (high is not None and value > high):
                 wanted = f"at least {low}" if high is None else f"between {low} and {high}"
-                raise ValueError(f"{field.name} must be {wanted}, got {value}")
+                raise UserError(f"{field.name} must be {wanted}, got {value}")
 
     @abstractmethod
     def example_inputs(self, seed: int) -> Inputs:
@@ -83,9 +85,9 @@ class BertConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden % self.heads:
-            raise ValueError(f"hidden must be a multiple of heads, got hidden={self.hidden} and heads={self.heads}")
+            raise UserError(f"hidden must be a multiple of heads, got hidden={self.hidden} and heads={self.heads}")
         if self.seq_len > self.positions:
-            raise ValueError(f"seq_len={self.seq_len} exceeds positions={self.positions}: raise positions too")
+            raise UserError(f"seq_len={self.seq_len} exceeds positions={self.positions}: raise positions too")
 
     def example_inputs(self, seed: int) -> Inputs:
         """int64 [batch, seq_len] each: word ids; a mask of ones, then at most half zeros; types in ascending order."""

@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.zoo.configs.common import Inputs, ModelConfig
 
 # Images in a calibration batch: enough pixels for per-channel statistics in the last stage, few enough to be quick.
@@ -196,7 +197,7 @@ class NasNetConfig(ImageConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.filters % 96:
-            raise ValueError(f"filters must be a multiple of 96, got {self.filters}")
+            raise UserError(f"filters must be a multiple of 96, got {self.filters}")
 
 
 @dataclass(frozen=True)
@@ -217,9 +218,9 @@ class VitConfig(ImageConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden % self.heads:
-            raise ValueError(f"hidden must be a multiple of heads, got hidden={self.hidden} and heads={self.heads}")
+            raise UserError(f"hidden must be a multiple of heads, got hidden={self.hidden} and heads={self.heads}")
         if self.image_size % self.patch:
-            raise ValueError(f"image_size={self.image_size} is not a multiple of patch={self.patch}")
+            raise UserError(f"image_size={self.image_size} is not a multiple of patch={self.patch}")
 
     @property
     def tokens(self) -> int:

@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.zoo.configs.common import Inputs, ModelConfig
 
 _CALIBRATION_SEQUENCES = 4
@@ -43,9 +44,9 @@ class DalleConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden % self.heads:
-            raise ValueError(f"hidden must be a multiple of heads, got hidden={self.hidden} and heads={self.heads}")
+            raise UserError(f"hidden must be a multiple of heads, got hidden={self.hidden} and heads={self.heads}")
         if self.seq_len > self.positions:
-            raise ValueError(f"seq_len={self.seq_len} exceeds positions={self.positions}: raise positions too")
+            raise UserError(f"seq_len={self.seq_len} exceeds positions={self.positions}: raise positions too")
 
     def example_inputs(self, seed: int) -> Inputs:
         """int64 [batch, seq_len]: ids of tokens."""
@@ -87,7 +88,7 @@ class TransducerConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.hidden % self.heads or self.hidden % 2:
-            raise ValueError(f"hidden must be even and a multiple of heads, got {self.hidden} and heads={self.heads}")
+            raise UserError(f"hidden must be even and a multiple of heads, got {self.hidden} and heads={self.heads}")
 
     def example_inputs(self, seed: int) -> Inputs:
         """Standard normal features, as normalised spectrograms are, and int64 ids of labels."""
