@@ -1,1 +1,1 @@
-"""What reproduces the figures that README and docs quote."""
+"""Programs that reproduce the figures in the README and in benchmarks/."""

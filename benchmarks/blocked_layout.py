@@ -1,4 +1,4 @@
-"""What explicit operators of the blocked layout gain end to end: `python -m benchmarks.blocked_layout [--write]`.
+"""Measure explicit operators of the blocked layout end to end: `python -m benchmarks.blocked_layout [--write]`.
 
 A network's convolutions are rewritten by the families of convolution rules, each with the form that is best at the most
 similar shape of results/families.json; then whole parts move into the blocked layout (`PartInBlockedLayout`). The
@@ -21,7 +21,8 @@ from typing import Annotated
 
 import tyro
 
-from benchmarks.families import CANCEL, Arguments, compare
+from benchmarks import families
+from benchmarks.families import CANCEL, compare
 from benchmarks.families import RESULTS as FORMS
 from graph_rewrite import Graph, Rewriter, Rule, save
 from graph_rewrite.latency.device import device_name
@@ -45,8 +46,8 @@ STRUCTURE = (
 
 
 @dataclass(frozen=True)
-class Options:
-    """What to measure."""
+class Arguments:
+    """Compare standard operators with explicit ones of the blocked layout."""
 
     models: tuple[str, ...] = ("resnet18", "vgg19", "resnet3d18", "csrnet")
     instances: int = 3
@@ -60,23 +61,24 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Speed-ups with their 95% intervals: in standard operators and explicit ones over the original, and of these over
-    those. Errors are relative to the output's largest magnitude."""
+class BlockedSpeedup:
+    """Speed-ups of one model, each with its 95% interval; the error is relative to the output's largest magnitude."""
 
     model: str
     original_ms: float
     standard: tuple[float, float, float]
+    """Standard operators over the original."""
     blocked: tuple[float, float, float]
+    """Explicit operators of the blocked layout over the original."""
     blocked_over_standard: tuple[float, float, float]
     error: float
     operators: tuple[int, int, int]
     explicit: int
-    """Operators of the blocked layout."""
+    """Number of operators of the blocked layout."""
 
 
 def applied(graph: Graph, names: Sequence[str], wanted: Callable[[Candidate], bool] = lambda candidate: True) -> Graph:
-    """The graph after all that the rules do at sites that are wanted."""
+    """Return the graph after the rules were applied at all wanted sites."""
     known: dict[str, Rule] = {rule.name: rule for rule in registered_rules()}
     rewriter = Rewriter([known[name] for name in names], granularity="site", deployment=False)
     while (found := next(filter(wanted, rewriter.candidates(graph)), None)) is not None:
@@ -85,7 +87,7 @@ def applied(graph: Graph, names: Sequence[str], wanted: Callable[[Candidate], bo
 
 
 def best_forms() -> dict[tuple[int, int, str], str]:
-    """The fastest form per channels, size and kernel of the measured layers; empty where none gains."""
+    """Return the fastest form per channels, size and kernel of the measured layers; empty where none gains."""
     best: dict[tuple[int, int, str], tuple[float, str]] = {}
     for row in json.loads(FORMS.read_text("utf-8"))["rows"]:
         place = re.fullmatch(r"(\d+) @ (\d+)x\d+, (\d+x\d+)", row["shape"])
@@ -96,7 +98,7 @@ def best_forms() -> dict[tuple[int, int, str], str]:
 
 
 def takes_best(forms: dict[tuple[int, int, str], str]) -> Callable[[Candidate], bool]:
-    """Whether a candidate rewrites a convolution into the form that is best at the most similar shape."""
+    """Tell whether a candidate rewrites a convolution into the form that is best at the most similar shape."""
 
     def wanted(candidate: Candidate) -> bool:
         match = candidate.site.match
@@ -113,7 +115,7 @@ def takes_best(forms: dict[tuple[int, int, str], str]) -> Callable[[Candidate], 
 
 
 def rewritten(graph: Graph) -> tuple[Graph, Graph]:
-    """The network in standard operators, and the same in explicit ones."""
+    """Return the network in standard operators, and the same in explicit ones."""
     for step in STRUCTURE:
         graph = applied(graph, step)
     names = [rule.name for rule in registered_rules() if rule.family == "winograd"]
@@ -121,10 +123,10 @@ def rewritten(graph: Graph) -> tuple[Graph, Graph]:
     return standard, applied(standard, ("PartInBlockedLayout",))
 
 
-def entries(options: Options) -> Iterator[Entry]:
+def entries(arguments: Arguments) -> Iterator[BlockedSpeedup]:
     """Measure the models one by one."""
-    arguments = Arguments(instances=options.instances, budget=options.budget)
-    for name in options.models:
+    timing = families.Arguments(instances=arguments.instances, budget=arguments.budget)
+    for name in arguments.models:
         original = open_model(name).graph
         graphs = (original, *rewritten(original))
         with tempfile.TemporaryDirectory() as folder:
@@ -132,7 +134,7 @@ def entries(options: Options) -> Iterator[Entry]:
             found: list[tuple[float, float, float]] = []
             errors, first = list[float](), 0.0
             for a, b in ((0, 1), (0, 2), (1, 2)):
-                blocks, error = compare((paths[a], paths[b]), arguments)
+                blocks, error = compare((paths[a], paths[b]), timing)
                 result = estimate(blocks)
                 found.append((round(result.speedup, 3), round(result.low, 3), round(result.high, 3)))
                 errors.append(error)
@@ -140,11 +142,11 @@ def entries(options: Options) -> Iterator[Entry]:
         explicit = sum(node.domain == DOMAIN for node in graphs[2].nodes.values())
         sizes = (len(graphs[0].nodes), len(graphs[1].nodes), len(graphs[2].nodes))
         error = float(f"{max(errors[:2]):.1e}")
-        yield Entry(name, round(first, 2), found[0], found[1], found[2], error, sizes, explicit)
+        yield BlockedSpeedup(name, round(first, 2), found[0], found[1], found[2], error, sizes, explicit)
 
 
-def write(found: Sequence[Entry]) -> None:
-    """The results file, replaced as a whole; entries of models that were not measured stay."""
+def write(found: Sequence[BlockedSpeedup]) -> None:
+    """Replace the results file as a whole; entries of models that were not measured stay."""
     held = json.loads(RESULTS.read_text("utf-8"))["models"] if RESULTS.exists() else []
     measured = {entry.model for entry in found}
     kept = [entry for entry in held if entry["model"] not in measured]
@@ -157,13 +159,13 @@ def write(found: Sequence[Entry]) -> None:
 
 def main() -> None:
     """Measure, print, and write where asked to."""
-    options = tyro.cli(Options)
+    arguments = tyro.cli(Arguments)
     if not block_size():
         sys.exit("ONNX Runtime has no blocked layout on this CPU: there is nothing to measure")
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {options.core})
+        os.sched_setaffinity(0, {arguments.core})
     found = []
-    for entry in entries(options):
+    for entry in entries(arguments):
         found.append(entry)
         columns = (
             f"{name} x{value[0]:.3f} ({value[1]:.3f} to {value[2]:.3f})"
@@ -176,7 +178,7 @@ def main() -> None:
         print(
             f"{entry.model:12} {entry.original_ms:8.1f} ms  {'  '.join(columns)}  error {entry.error:.0e}", flush=True
         )
-        if options.write:
+        if arguments.write:
             write(found)
 
 

@@ -1,8 +1,8 @@
-"""How long e-graphs take to build as published: `python -m benchmarks.construction [MODEL] [--out FILE.json]`.
+"""Time the construction of e-graphs as published: `python -m benchmarks.construction [MODEL] [--out FILE.json]`.
 
-TENSAT's saturation with its integer program, and tree search over the construction with 128 simulations of 10 rules per
-rule and 2,000 e-nodes (Hartmann et al., PACT'24), both without a limit of time. Operators are priced as in a search;
-what that takes, the first time, is counted apart. Seconds are wall clock.
+Two methods run without a time limit: TENSAT's saturation with its integer program, and tree search over the
+construction with 128 simulations of 10 rules per rule and 2,000 e-nodes (Hartmann et al., PACT'24). Operators are
+priced as in a search; the time of the first pricing is reported separately. Seconds are wall clock.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from graph_rewrite.task.problem import Problem, open_problem
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to build."""
+    """Build the e-graphs of one model."""
 
     model: tyro.conf.Positional[str] = "bert"
     """A model of the zoo, or an ONNX file."""
     workers: int = 0
     """Processes that simulate; 0 for one per core."""
     in_flight: int = 4
-    """Simulations on their way at once."""
+    """Simulations that run at the same time."""
     seed: int = 0
     out: Annotated[Path | None, tyro.conf.arg(name="out")] = None
-    """Where the figures go as JSON."""
+    """JSON file for the figures."""
 
 
 @dataclass(frozen=True)
-class Built:
-    """One construction. Costs are milliseconds by the sum of operators, `cost_ms` that of the best graph found."""
+class Construction:
+    """Figures of one construction. Costs are milliseconds by the sum of operators; `cost_ms` is the best graph's."""
 
     agent: str
     seconds: float
@@ -60,11 +60,11 @@ class Built:
     cost_ms: float
     simulations: int = 0
     peak_mib: float = 0.0
-    """Of the largest process so far."""
+    """Peak memory of the largest process so far."""
 
 
-def tree_search(problem: Problem, arguments: Arguments, workers: int, console: Console) -> Built:
-    """The search of `egraph-mcts`, without what comes after it."""
+def tree_search(problem: Problem, arguments: Arguments, workers: int, console: Console) -> Construction:
+    """Run the search of `egraph-mcts`, without the measurements that follow it."""
     search = Search(problem, Budget(seconds=float("inf")))
     prices, before = NodePrices(search), operator_prices(problem).seconds
     began = time.monotonic()
@@ -84,14 +84,14 @@ def tree_search(problem: Problem, arguments: Arguments, workers: int, console: C
         built = construction.run()
         best = construction.best
     taken = time.monotonic() - began
-    return Built(
+    return Construction(
         "egraph-mcts", round(taken, 2), round(operator_prices(problem).seconds - before, 2), len(built.applications),
         built.egraph.size, construction.first.cost, best.cost, construction.simulations, peak_mib(),
     )  # fmt: skip
 
 
-def saturation(problem: Problem) -> Built:
-    """The construction of `tensat`, and the integer program on it."""
+def saturation(problem: Problem) -> Construction:
+    """Run the construction of `tensat` and the integer program on it."""
     search = Search(problem, Budget(seconds=float("inf")))
     prices, before = NodePrices(search), operator_prices(problem).seconds
     began = time.monotonic()
@@ -101,14 +101,14 @@ def saturation(problem: Problem) -> Built:
     cost = extract_graph(egraph, prices.cost, "ilp", time_limit=60.0)[1].cost
     taken = time.monotonic() - began
     changed = sum(one.changed for one in applications)
-    return Built(
+    return Construction(
         "tensat", round(taken, 2), round(operator_prices(problem).seconds - before, 2), changed, egraph.size, original,
         cost, peak_mib=peak_mib(),
     )  # fmt: skip
 
 
 def peak_mib() -> float:
-    """The most memory that this process or one that it has waited for has held."""
+    """Return the peak memory of this process and of those it has waited for."""
     most = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return round(max(most) / 1024, 0)
 

@@ -1,9 +1,9 @@
-"""How far the sum of operators is from what a model takes end to end: table 1 of He et al., "X-RLflow", on the zoo.
+"""Compare sums of operators with end-to-end latencies: table 1 of He et al., "X-RLflow", on the zoo.
 
 `python -m benchmarks.discrepancy [MODEL ...]` prints, for each model, the sum of its operators (each timed alone in
-ONNX Runtime) and its latency end to end, and for the graph that the sum of operators likes best in an e-graph of 2,000
-e-nodes (TENSAT's construction, integer program) the speed-up that it promises and the one that is measured. Writes
-OUT.json and OUT.md after every model.
+ONNX Runtime) and its latency end to end. It then takes the graph with the smallest sum of operators in an e-graph of
+2,000 e-nodes (TENSAT's construction, integer program), and prints the speed-up that the sum promises and the measured
+one. It writes OUT.json and OUT.md after every model.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ HEADINGS = ("model", "operators", "sum, ms", "end to end, ms", "difference", "pr
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to compare."""
+    """Compare sums of operators with end-to-end latencies."""
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Models of the zoo, or ONNX files; all of the zoo by default."""
     out: Path | None = None
-    """Where to write, without a suffix."""
+    """Path of the files to write, without a suffix."""
     resume: bool = False
     """Keep the rows that OUT.json has, and measure only the models that it lacks."""
     node_limit: int = 2000
@@ -52,28 +52,28 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One model. Milliseconds; speed-ups over the original in ONNX Runtime as deployed."""
+class DiscrepancyRow:
+    """Figures of one model: milliseconds, and speed-ups over the original in ONNX Runtime as deployed."""
 
     model: str
     operators: int
     sum_ms: float
     end_to_end_ms: float
     promised: float
-    """By the sum of operators."""
+    """Speed-up by the sum of operators."""
     measured: float | None
-    """End to end; None where the graph could not be run."""
+    """Speed-up end to end; None where the graph could not be run."""
     ci95: tuple[float, float] | None
     seconds: float
 
     @property
     def difference(self) -> float:
-        """How much more the sum says than the clock, relative to the clock."""
+        """Return the excess of the sum over the measured latency, relative to the latency."""
         return self.sum_ms / self.end_to_end_ms - 1.0
 
 
-def compare(problem: Problem, name: str, node_limit: int = 2000) -> Row:
-    """Sum of operators against end-to-end latency of a model, and of the graph that the sum likes best.
+def compare(problem: Problem, name: str, node_limit: int = 2000) -> DiscrepancyRow:
+    """Compare sum of operators and end-to-end latency of a model and of the graph with the smallest sum.
 
     Raises:
         BaselineError: the original cannot be run.
@@ -91,15 +91,15 @@ def compare(problem: Problem, name: str, node_limit: int = 2000) -> Row:
     best, _ = extract_graph(egraph, NodePrices(limitless, prices).cost, "ilp", time_limit=EXTRACTION_SECONDS)
     latency = problem.measure(best, "screen")
     before = problem.measure(problem.model.original, "screen").ms
-    return Row(
+    return DiscrepancyRow(
         name, len(graph.nodes), cost(graph), before, cost(graph) / cost(best),
         latency.speedup if latency.ok else None, latency.ci95 if latency.ok else None,
         round(time.monotonic() - started, 1),
     )  # fmt: skip
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
+def table(rows: Sequence[DiscrepancyRow]) -> str:
+    """Return the rows as Markdown."""
     lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
     for row in rows:
         interval = "failed" if row.ci95 is None else f"{row.ci95[0]:.3f} to {row.ci95[1]:.3f}"
@@ -112,25 +112,25 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def write(out: Path, rows: Sequence[Row], machine: Mapping[str, object]) -> None:
-    """OUT.json and OUT.md, each written as a whole."""
+def write(out: Path, rows: Sequence[DiscrepancyRow], machine: Mapping[str, object]) -> None:
+    """Write OUT.json and OUT.md, each as a whole."""
     write_json(out.with_suffix(".json"), {**machine, "rows": [{**asdict(r), "difference": r.difference} for r in rows]})
     heading = ", ".join(f"{name} {value}" for name, value in machine.items())
     replace_file(out.with_suffix(".md"), f"{table(rows)}\n\n{heading}.\n")
 
 
-def read(out: Path) -> list[Row]:
-    """The rows of OUT.json; none where there is no such file."""
+def read(out: Path) -> list[DiscrepancyRow]:
+    """Return the rows of OUT.json; none where there is no such file."""
     path = out.with_suffix(".json")
     if not path.exists():
         return []
-    names = [field.name for field in fields(Row)]
+    names = [field.name for field in fields(DiscrepancyRow)]
     held = [{name: entry[name] for name in names} for entry in json.loads(path.read_text("utf-8"))["rows"]]
-    return [Row(**{**entry, "ci95": entry["ci95"] and tuple(entry["ci95"])}) for entry in held]
+    return [DiscrepancyRow(**{**entry, "ci95": entry["ci95"] and tuple(entry["ci95"])}) for entry in held]
 
 
-def run(arguments: Arguments) -> Iterator[Row]:
-    """A row per model, written as it comes."""
+def run(arguments: Arguments) -> Iterator[DiscrepancyRow]:
+    """Yield a row per model and write each as it comes."""
     rows = read(arguments.out) if arguments.resume and arguments.out is not None else []
     yield from rows
     there = {row.model for row in rows}

@@ -1,7 +1,7 @@
-"""What e-graphs cost: `python -m benchmarks.egraph [MODEL] [--nodes N]`.
+"""Measure time and memory of e-graphs: `python -m benchmarks.egraph [MODEL] [--nodes N]`.
 
-Prints how each rule grows the model's e-graph, how long an application takes, what extraction takes per method, and
-time and memory at N e-nodes. Times are CPU seconds of this process.
+Prints the growth of the model's e-graph by each rule, the time of an application, the time of extraction by each
+method, and time and memory at N e-nodes. Times are CPU seconds of this process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graph_rewrite.task.models import open_model
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to measure."""
+    """Measure the e-graph of one model."""
 
     model: tyro.conf.Positional[str] = "bert"
     """A model of the zoo, or an ONNX file."""
@@ -33,7 +33,7 @@ class Arguments:
 
 
 def timed_application(egraph: EGraph, name: str) -> tuple[float, Application]:
-    """CPU seconds of one application, and what it did."""
+    """Return the CPU seconds of one application, and its result."""
     rule = next(rule for rule in all_rules() if rule.name == name)
     started = time.process_time()
     report = apply_rule(egraph, rule)
@@ -53,12 +53,12 @@ def extractions(egraph: EGraph, time_limit: float) -> None:
 
 
 def memory_mib() -> float:
-    """The most memory this process has held."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def each_rule(egraph: EGraph) -> list[tuple[float, Application]]:
-    """Every rule once, each on a fork of its own."""
+    """Apply every rule once, each to a fork of its own."""
     return [timed_application(egraph.fork(), rule.name) for rule in all_rules()]
 
 

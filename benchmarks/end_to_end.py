@@ -1,10 +1,10 @@
-"""What one agent makes of the models of the zoo, end to end: `python -m benchmarks.end_to_end [--models vgg19 csrnet]`.
+"""Optimise the zoo's models with one agent: `python -m benchmarks.end_to_end [--models vgg19 csrnet]`.
 
-The same agent and budget for every model; what is reported is the confirming measurement of `agents.core.conclude`,
-taken anew after the search, against the original at ORT_ENABLE_ALL. After every model the results file is written, so
-that an interrupted run can go on with --resume; with --again what is in it is measured anew. With --clock cpu (one
-thread only) times are those of the thread itself, which tell models apart on a machine that runs other things as
-well; the file says which clock it was.
+Every model gets the same agent and budget. The reported speed-up is the confirming measurement of
+`agents.core.conclude`, taken after the search against the original at ORT_ENABLE_ALL. The results file is written after
+every model, so --resume continues an interrupted run; --again measures the file's results anew. With --clock cpu (one
+thread only) times are CPU times of the thread, which other programs on the machine disturb less; the file names the
+clock.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Arguments:
     threads: int = 1
     """Threads per inference."""
     clock: Clock = "wall"
-    """What a run's time is: wall, or cpu for the thread's own time."""
+    """Clock of the measurements: wall, or cpu for the thread's own time."""
     max_size_growth: float = SIZE_GROWTH
     """Most bytes of weights of a result, as a multiple of the original's."""
     error_budget: float | None = None
@@ -84,7 +84,7 @@ class Arguments:
         return RESULTS / f"end_to_end-{plain}-t{self.threads}{'-standard' if self.standard_ops_only else ''}.json"
 
     def setting(self) -> dict[str, Any]:
-        """What must be equal for results to stand in one file."""
+        """Return the settings that all results of one file share."""
         return {
             "agent": self.agent,
             "threads": self.threads,
@@ -97,7 +97,7 @@ class Arguments:
 
 
 def problem_of(model: str, arguments: Arguments) -> Problem:
-    """A model of the zoo, or a file, to be optimised."""
+    """Open a model of the zoo or a file as a problem."""
     config = load_config(model)
     limits = ResultLimits(arguments.max_size_growth, arguments.error_budget, arguments.standard_ops_only)
     return open_problem(
@@ -107,7 +107,7 @@ def problem_of(model: str, arguments: Arguments) -> Problem:
 
 
 def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]:
-    """One model: the search, and what `result_entry` says of its result, with the wall-clock seconds it all took."""
+    """Search one model and return `result_entry` of its result, with the wall-clock seconds of the whole."""
     started = time.monotonic()
     problem = problem_of(model, arguments)
     agent = make_agent(arguments.agent)
@@ -128,7 +128,7 @@ def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]
 
 
 def measured_again(row: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
-    """A row with its rewrites applied and measured anew.
+    """Return a row with its rewrites applied and measured anew.
 
     Raises:
         ReplayError: a rewrite is not offered any more.
@@ -148,7 +148,7 @@ def measured_again(row: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
 
 
 def again(arguments: Arguments, console: Console) -> dict[str, Any]:
-    """The results file with its results measured anew; it is written after each."""
+    """Measure the results of the results file anew; the file is written after each."""
     found: dict[str, Any] = {
         "setting": arguments.setting(),
         "results": known_results(replace(arguments, resume=True)),
@@ -169,7 +169,7 @@ def again(arguments: Arguments, console: Console) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> Table:
-    """A row per model."""
+    """Return a table with a row per model."""
     setting = found["setting"]
     title = f"{setting['agent']}, {setting['threads']} thread(s), {setting['clock']} clock, {setting['device']}"
     made = Table(title=title)
@@ -188,10 +188,10 @@ def table(found: dict[str, Any]) -> Table:
 
 
 def known_results(arguments: Arguments) -> list[dict[str, Any]]:
-    """What the results file has already, where that is to be kept.
+    """Return the rows that the results file already holds, where they are to be kept.
 
     Raises:
-        ValueError: it was made with other settings, or is no file of this benchmark.
+        ValueError: the file was made with other settings, or is no file of this benchmark.
     """
     if not arguments.resume or not arguments.path.exists():
         return []
@@ -209,7 +209,7 @@ def known_results(arguments: Arguments) -> list[dict[str, Any]]:
 
 
 def run(arguments: Arguments, console: Console) -> dict[str, Any]:
-    """All models; the file is written after each."""
+    """Run all models; the file is written after each."""
     found: dict[str, Any] = {"setting": arguments.setting(), "results": known_results(arguments)}
     done = {row["model"] for row in found["results"]}
     for model in arguments.models or tuple(zoo.names()):
@@ -228,7 +228,7 @@ def run(arguments: Arguments, console: Console) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Entry point; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     arguments = tyro.cli(Arguments, prog="python -m benchmarks.end_to_end")
 
     def command() -> int:

@@ -1,4 +1,4 @@
-"""How fast the environment steps, without any latency measurement.
+"""Time the environment's steps, without any latency measurement.
 
     python -m benchmarks.env_speed --model bert [--rules all] [--json]
 
@@ -69,7 +69,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Speed:
-    """The figures; None where a figure does not exist for the model."""
+    """Figures of one model; None where a figure does not exist for it."""
 
     step_ms_p50: float
     step_ms_p95: float
@@ -88,7 +88,7 @@ class Unmeasured:
         return Latency(1.0, 1.0, (1.0, 1.0), 1, 1.0)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there is no worker to end."""
 
     def __enter__(self) -> Unmeasured:
         return self
@@ -116,7 +116,7 @@ def measure(arguments: Arguments) -> Speed:
 
 
 def make_env(model: str, rules: str = "default") -> GraphRewriteEnv:
-    """An environment with default limits that measures nothing."""
+    """Return an environment with default limits that measures nothing."""
     return GraphRewriteEnv(
         model, meter=Unmeasured(), provider="cpu", rules=rules, horizon=HORIZON, feedback_every=HORIZON + 1,
         measure_last=False,
@@ -124,7 +124,7 @@ def make_env(model: str, rules: str = "default") -> GraphRewriteEnv:
 
 
 def rollout(env: GraphRewriteEnv, rng: np.random.Generator) -> Iterator[tuple[float, Observation, Any]]:
-    """One episode of random legal site and class actions: seconds, observation and mask of each step."""
+    """Run an episode of random legal site and class actions; yield seconds, observation and mask of each step."""
     env.reset()
     for _ in range(HORIZON):
         mask = env.action_masks()
@@ -141,12 +141,12 @@ def rollout(env: GraphRewriteEnv, rng: np.random.Generator) -> Iterator[tuple[fl
 
 
 def scratch_ms(graph: Graph, rules: str = "default", repeats: int = 5) -> float:
-    """Enumeration by a Rewriter that has not seen the graph."""
+    """Time enumeration by a Rewriter that has not seen the graph."""
     return 1e3 * statistics.median(timed(lambda: Rewriter(rule_set(rules)).candidates(graph)) for _ in range(repeats))
 
 
 def policy_ms(env: GraphRewriteEnv, states: list[tuple[Observation, Any]]) -> float:
-    """A forward pass of a policy with the configured architecture."""
+    """Time a forward pass of a policy with the configured architecture."""
     # Imported here so that memory and steps are measured without PyTorch.
     from agents.core.config import load_config
     from agents.ppo.policy import CandidatePolicy
@@ -159,7 +159,7 @@ def policy_ms(env: GraphRewriteEnv, states: list[tuple[Observation, Any]]) -> fl
 
 
 def extra_env_mb(model: str, rules: str, rng: np.random.Generator, count: int = 4, steps: int = 10) -> float:
-    """Resident memory per further environment, each some steps into an episode."""
+    """Measure the resident memory of a further environment, some steps into an episode."""
     envs = []
     gc.collect()
     before = resident_mb()
@@ -173,7 +173,7 @@ def extra_env_mb(model: str, rules: str, rng: np.random.Generator, count: int = 
 
 
 def depth_ratio(model: str, rules: str, seed: int) -> float | None:
-    """Apply + enumerate of site actions on a deep model over the same on a shallow one."""
+    """Time apply + enumerate of site actions on a deep model over the same on a shallow one."""
     name = model.removeprefix("zoo://").partition("?")[0]
     if name not in zoo.names() or "layers" not in zoo.defaults(name):
         return None
@@ -187,7 +187,7 @@ def depth_ratio(model: str, rules: str, seed: int) -> float | None:
 
 
 def rewrite_seconds(uri: str, rules: str, seed: int, episodes: int = 5, steps: int = 20) -> Iterator[float]:
-    """Seconds of apply + enumerate for random site actions."""
+    """Time apply + enumerate of random site actions, in seconds."""
     rng = np.random.default_rng(seed)
     rewriter = Rewriter(rule_set(rules))
     start = make_env(uri).problem.model.graph
@@ -204,14 +204,14 @@ def rewrite_seconds(uri: str, rules: str, seed: int, episodes: int = 5, steps: i
 
 
 def timed(action: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+    """Time a call, in seconds."""
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
 
 
 def resident_mb() -> float:
-    """Resident memory of this process in MB (10**6 bytes); where the system does not say, the most it ever had."""
+    """Return this process's resident memory in MB (10**6 bytes), or its peak where the system gives no other."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * resource.getpagesize() / 1e6
@@ -219,7 +219,7 @@ def resident_mb() -> float:
 
 
 def as_table(model: str, speed: Speed) -> Table:
-    """The figures beside what they should not exceed on BERT-base."""
+    """Return a table of the figures and of their limits on BERT-base."""
     table = Table(title=f"Environment speed on {model}, one thread, nothing measured")
     for heading in ("figure", "found", "limit for bert"):
         table.add_column(heading, justify="left" if heading == "figure" else "right")
@@ -229,7 +229,7 @@ def as_table(model: str, speed: Speed) -> Table:
 
 
 def main() -> int:
-    """Entry point; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     arguments = tyro.cli(Arguments, prog="python -m benchmarks.env_speed")
     speed = measure(arguments)
     if arguments.json:

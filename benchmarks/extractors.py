@@ -1,4 +1,4 @@
-"""What extraction methods take the same graphs for: table 1 of Hartmann et al., PACT'24, on the zoo.
+"""Compare cost estimates of extraction methods: table 1 of Hartmann et al., PACT'24, on the zoo.
 
 `python -m benchmarks.extractors [MODEL ...]` prints, for the initial e-graph of each model, the cost that each method
 estimates and the true one of its choice. An initial e-graph holds one graph only, so all choices are the same, and an
@@ -32,7 +32,7 @@ LEFT_OUT = frozenset({"nasnet-a"})
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to compare."""
+    """Compare extraction methods."""
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """Models of the zoo, or ONNX files; all of the zoo but NASNet-A by default."""
@@ -43,13 +43,13 @@ class Arguments:
 
 
 def compare(egraph: EGraph, time_limit: float = 30.0) -> dict[str, Extraction]:
-    """What each method extracts from one e-graph, by method."""
+    """Extract from one e-graph by every method, and return the results by method."""
     arrays = costed(egraph, unit_cost)
     return {method: extract(arrays.graph, method, time_limit=time_limit) for method in METHODS}
 
 
 def rows(models: Sequence[str], time_limit: float, out: Path | None = None) -> Iterator[str]:
-    """A header and a line per model: estimates by method, then the cost that the integer program proves."""
+    """Return a header and a line per model: estimates by method, then the cost that the integer program proves."""
     yield f"{'model':20s}" + "".join(f"{method:>12s}" for method in METHODS) + f"{'true':>12s}"
     written: list[dict[str, object]] = []
     for model in models:
@@ -64,7 +64,7 @@ def rows(models: Sequence[str], time_limit: float, out: Path | None = None) -> I
 
 
 def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """How many times the true cost each method estimates, per model; 1 is right."""
+    """Draw each method's estimate as a multiple of the true cost, per model; 1 is right."""
     figure, axes = plt.subplots(figsize=(9.0, 4.0), layout="constrained")
     width = 0.8 / len(METHODS)
     for place, method in enumerate(METHODS):

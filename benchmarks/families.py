@@ -1,4 +1,4 @@
-"""What the families of rules gain on single layers: `python -m benchmarks.families [--family F] [--json]`.
+"""Measure families of rules on single layers: `python -m benchmarks.families [--family F] [--json]`.
 
 Layers (of convolutions two in a row, so that what a form needs between them counts) are run by ONNX Runtime as they are
 and rewritten, in turn, on one thread. Times are CPU seconds of this process, which other processes on the machine
@@ -39,7 +39,7 @@ FEEDS = FeedSpec(0)
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to measure."""
+    """Measure families of rules on single layers."""
 
     family: str = ""
     """One of winograd, convolution_nd, dilation, channel_padding, attention, feed_forward, residual, rows, strassen,
@@ -55,9 +55,11 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Form:
-    """A way to rewrite a graph: sets of rules by name, each applied wherever it can be before the next; with `once`,
-    each applied at one site."""
+class LayerForm:
+    """Form of a layer: sets of rules by name, each applied at all its sites before the next.
+
+    With `once`, each rule is applied at one site.
+    """
 
     name: str
     passes: tuple[tuple[str, ...], ...]
@@ -65,9 +67,11 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A measured form. `speedup` with its 95% interval is that of the layers; `error` is the largest difference to the
-    original in ONNX Runtime, relative to the output's largest magnitude."""
+class LayerRow:
+    """Figures of one form: the speed-up of the layers with its 95% interval.
+
+    `error` is the largest difference to the original in ONNX Runtime, relative to the output's largest magnitude.
+    """
 
     family: str
     shape: str
@@ -82,30 +86,33 @@ class Row:
 
 CANCEL = ("ComposeTransposes", "DropTranspose", "ComposeReshapes", "DropReshape")
 WINOGRAD = tuple(
-    Form(name, ((f"Winograd{name}Relu",),)) for name in ("Rows2", "Rows4", "Columns2", "Columns4", "2x2", "4x2", "4x4")
+    LayerForm(name, ((f"Winograd{name}Relu",),))
+    for name in ("Rows2", "Rows4", "Columns2", "Columns4", "2x2", "4x2", "4x4")
 )
 
 
-def _after(name: str, *passes: tuple[str, ...]) -> tuple[Form, ...]:
-    """A form, and Winograd's algorithms for the plain convolutions that it leads to."""
+def _after(name: str, *passes: tuple[str, ...]) -> tuple[LayerForm, ...]:
+    """Return a form, and the same followed by Winograd's algorithms for the plain convolutions that it leads to."""
     spatial = tuple(
-        Form(f"{name}, then {form}", (*passes, (f"Winograd{form}", f"Winograd{form}Relu"))) for form in ("Rows4", "4x4")
+        LayerForm(f"{name}, then {form}", (*passes, (f"Winograd{form}", f"Winograd{form}Relu")))
+        for form in ("Rows4", "4x4")
     )
-    return (Form(name, passes), *spatial)
+    return (LayerForm(name, passes), *spatial)
 
 
 CLIPS = (
-    Form("sum of taps", (("Conv3dReluAsSum",), CANCEL)), Form("stack of taps", (("Conv3dReluAsStack",), CANCEL)),
+    LayerForm("sum of taps", (("Conv3dReluAsSum",), CANCEL)),
+    LayerForm("stack of taps", (("Conv3dReluAsStack",), CANCEL)),
     *_after("F(2) along time", ("TemporalWinograd2Relu",), CANCEL)[:2],
     *_after("F(4) along time", ("TemporalWinograd4Relu",), CANCEL)[:2],
 )  # fmt: skip
 DILATED = _after("space to batch", ("DilatedConvReluAsBatch",), ("BatchOfSpace",))
-STRIDED = (Form("space to depth", (("StridedConvAsDepth",),)),)
-PADDED = (Form("padded", (("PadConvChannels",), PadConvChannels.carried_by)),)
+STRIDED = (LayerForm("space to depth", (("StridedConvAsDepth",),)),)
+PADDED = (LayerForm("padded", (("PadConvChannels",), PadConvChannels.carried_by)),)
 
 
 def layers(channels: int, sizes: Sequence[int], kernel: Sequence[int], more: str = "") -> Graph:
-    """Two layers Relu(Conv(x, w, b)) that keep the size of an image or clip [1, channels, *sizes]."""
+    """Return two layers Relu(Conv(x, w, b)) that keep the size of an image or clip [1, channels, *sizes]."""
     rng, pads = np.random.default_rng(0), [k // 2 for k in kernel] * 2
     scale = (2.0 / (channels * np.prod(kernel))) ** 0.5
     given: dict[str, Any] = {}
@@ -119,14 +126,14 @@ def layers(channels: int, sizes: Sequence[int], kernel: Sequence[int], more: str
 
 
 def stem(size: int) -> Graph:
-    """The first convolution of a ResNet: 7x7, stride 2, on 3 channels."""
+    """Return the first convolution of a ResNet: 7x7, stride 2, on 3 channels."""
     w = np.random.default_rng(0).standard_normal((64, 3, 7, 7))
     text = "y = Conv<pads=[3,3,3,3], strides=[2,2]>(x, w)"
     return model(f"(float[1,3,{size},{size}] x) => (y) {{ {text} }}", w=w)
 
 
 def pooled(channels: int, size: int) -> Graph:
-    """A part of a cell of NASNet: convolutions, a depthwise one and a pool, over channels that fill no block."""
+    """Return operators of a NASNet cell over channels that fill no block: convolutions, a depthwise one, a pool."""
     rng = np.random.default_rng(0)
     given: dict[str, Any] = {f"w{i}": 0.1 * rng.standard_normal((channels, channels, 1, 1)) for i in range(2)}
     text = (
@@ -137,12 +144,12 @@ def pooled(channels: int, size: int) -> Graph:
     return model(f"(float[1,{channels},{size},{size}] x) => (y) {{ {text} }}", **given)
 
 
-Case = tuple[str, Graph, tuple[Form, ...]]
+Case = tuple[str, Graph, tuple[LayerForm, ...]]
 """Shape in words, graph, and forms."""
 
 
 def plain() -> Iterator[Case]:
-    """Convolutions of images."""
+    """Yield convolutions of images."""
     for c, n in ((64, 56), (128, 28), (256, 14), (256, 56), (512, 28), (512, 14), (512, 7)):
         yield f"{c} @ {n}x{n}, 3x3", layers(c, (n, n), (3, 3)), WINOGRAD
     for c, n, kernel in ((192, 17, (1, 7)), (192, 17, (7, 1)), (64, 35, (5, 5))):
@@ -150,13 +157,13 @@ def plain() -> Iterator[Case]:
 
 
 def clips() -> Iterator[Case]:
-    """Convolutions of clips."""
+    """Yield convolutions of clips."""
     for c, t, n in ((64, 16, 56), (128, 8, 28), (256, 4, 14)):
         yield f"{c} @ {t}x{n}x{n}, 3x3x3", layers(c, (t, n, n), (3, 3, 3)), CLIPS
 
 
 def spread() -> Iterator[Case]:
-    """Convolutions with dilations or strides."""
+    """Yield convolutions with dilations or strides."""
     for c, n in ((128, 32), (256, 28), (512, 28)):
         graph = layers(c, (n, n), (3, 3), "pads=[2,2,2,2], dilations=[2,2]")
         yield f"{c} @ {n}x{n}, 3x3, dilation 2", graph, DILATED
@@ -164,14 +171,14 @@ def spread() -> Iterator[Case]:
 
 
 def unfilled() -> Iterator[Case]:
-    """Channels that fill no block."""
+    """Yield layers with channels that fill no block."""
     for c, n in ((168, 42), (84, 42), (168, 21)):
         yield f"{c} @ {n}x{n}, pool and depthwise", pooled(c, n), PADDED
 
 
 def _of_transformers(family: str) -> Iterator[Case]:
     for shape, graph, forms in transformer_layers.CASES[family]():
-        yield shape, graph, tuple(Form(name, passes, once=family == "tiling") for name, passes in forms)
+        yield shape, graph, tuple(LayerForm(name, passes, once=family == "tiling") for name, passes in forms)
 
 
 CASES: Mapping[str, Callable[[], Iterator[Case]]] = {
@@ -180,8 +187,8 @@ CASES: Mapping[str, Callable[[], Iterator[Case]]] = {
 }  # fmt: skip
 
 
-def rewritten(graph: Graph, form: Form) -> Graph:
-    """The graph after the passes of a form, each to its end; the graph itself where the first has no site."""
+def rewritten(graph: Graph, form: LayerForm) -> Graph:
+    """Return the graph after the passes of a form, each to its end; the graph itself where the first has no site."""
     known = {rule.name: rule for rule in registered_rules()}
     for number, names in enumerate(form.passes):
         rewriter = Rewriter([known[name] for name in names], granularity="site", deployment=False)
@@ -196,7 +203,7 @@ def rewritten(graph: Graph, form: Form) -> Graph:
 
 
 def compare(paths: tuple[str, str], arguments: Arguments, feeds: FeedSpec = FEEDS) -> tuple[list[Block], float]:
-    """Blocks of times of two models, and the largest relative difference of their outputs."""
+    """Return blocks of times of two models, and the largest relative difference of their outputs."""
     deployment, blocks, error = Deployment("cpu", 1), list[Block](), 0.0
     plan = Plan(min_pairs=5, max_pairs=50)
     for _ in range(arguments.instances):
@@ -209,7 +216,7 @@ def compare(paths: tuple[str, str], arguments: Arguments, feeds: FeedSpec = FEED
     return blocks, error
 
 
-def rows(arguments: Arguments) -> Iterator[Row]:
+def rows(arguments: Arguments) -> Iterator[LayerRow]:
     """Measure all forms of all cases."""
     wanted = [(f, case) for f in CASES if arguments.family in ("", f) for case in CASES[f]()]
     for family, (shape, graph, forms) in wanted:
@@ -223,18 +230,20 @@ def rows(arguments: Arguments) -> Iterator[Row]:
                 blocks, error = compare((paths[0], paths[1]), arguments, feeds)
             found = estimate(blocks)
             direct = 1e3 * float(np.median([seconds for block in blocks for seconds in block.baseline]))
-            yield Row(
+            yield LayerRow(
                 family, shape, form.name, round(direct, 3), round(found.speedup, 3), round(found.low, 3),
                 round(found.high, 3), float(f"{error:.1e}"), len(other.nodes),
             )  # fmt: skip
 
 
-def write(found: Sequence[Row], complete: bool = True) -> None:
-    """Results and tables to their files, which are replaced as a whole; rows of families not measured stay, and, while
-    a run is not `complete`, those of forms not measured yet."""
+def write(found: Sequence[LayerRow], complete: bool = True) -> None:
+    """Write results and tables to their files, which are replaced as a whole.
+
+    Rows of families that were not measured stay, and, while a run is not `complete`, those of forms not measured yet.
+    """
     held = json.loads(RESULTS.read_text("utf-8"))["rows"] if RESULTS.exists() else []
     measured = {row.family if complete else (row.family, row.shape, row.form) for row in found}
-    known = [Row(**entry) for entry in held]
+    known = [LayerRow(**entry) for entry in held]
     kept = [r for r in known if (r.family if complete else (r.family, r.shape, r.form)) not in measured]
     together = sorted((*kept, *found), key=lambda row: row.family)
     device = device_name("cpu")
@@ -245,8 +254,8 @@ def write(found: Sequence[Row], complete: bool = True) -> None:
     replace_file(PAGE, text[: text.index(MARK)] + f"{MARK}\n\nMeasured on {device}, one thread.\n" + tables(together))
 
 
-def tables(found: Sequence[Row]) -> str:
-    """A Markdown table per family."""
+def tables(found: Sequence[LayerRow]) -> str:
+    """Return a Markdown table per family."""
     lines: list[str] = []
     for family in dict.fromkeys(row.family for row in found):
         lines += [

@@ -1,4 +1,4 @@
-"""How well the regional meter agrees with whole models, and how often the meters see a difference where there is none.
+"""Compare the regional meter with whole models, and count the differences that meters see where there are none.
 
     python -m benchmarks.regional --model zoo://bert?layers=2 [--json]
 
@@ -55,14 +55,14 @@ class Arguments:
     whole_repeats: int = 10
     """A/A comparisons of whole models by each effort."""
     seed: int = 0
-    """Which rewrites and regions are drawn."""
+    """Seed of the draw of rewrites and regions."""
     json: bool = False
     """Print one JSON object and nothing else."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One rewrite by both: seconds saved per inference, and half-widths of the 95% intervals."""
+    """One rewrite by both meters: seconds saved per inference, and half-widths of the 95% intervals."""
 
     rewrite: str
     sites: int
@@ -75,9 +75,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class FalsePositives:
-    """A/A comparisons by one meter: how many, how many with an interval that leaves zero out, the median half-width
-    relative to the model's latency, the median seconds that one took, and how many had a half-width below `EFFECT`
-    within `WITHIN_S`."""
+    """A/A comparisons by one meter.
+
+    Counts all comparisons, those whose interval excludes zero, and those with a half-width below `EFFECT` within
+    `WITHIN_S`. Medians are the half-width relative to the model's latency and the seconds of one comparison.
+    """
 
     meter: str
     comparisons: int
@@ -88,7 +90,7 @@ class FalsePositives:
 
 
 def false_positives(meter: str, found: list[tuple[bool, float, float]]) -> FalsePositives:
-    """Of comparisons: whether the interval leaves zero out, its half-width relative to the model's latency, seconds."""
+    """Summarise comparisons: zero outside the interval or not, half-width relative to the latency, seconds."""
     positive, widths, seconds = zip(*found, strict=True)
     resolved = sum(width < EFFECT and took <= WITHIN_S for _, width, took in found)
     return FalsePositives(
@@ -97,7 +99,7 @@ def false_positives(meter: str, found: list[tuple[bool, float, float]]) -> False
 
 
 def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.random.Generator) -> list[Pair]:
-    """Every class of rewrites that can be cut out, by regions and as whole models."""
+    """Time every class of rewrites that a window can hold, by regions and as whole models."""
     found = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
     pairs: list[Pair] = []
     for i in rng.permutation(len(found)):
@@ -123,15 +125,17 @@ def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.r
 
 
 def half(difference: Difference) -> float:
-    """Half-width of the 95% interval in seconds."""
+    """Return the half-width of the 95% interval in seconds."""
     return (difference.ci95[1] - difference.ci95[0]) / 2
 
 
 def regions_against_themselves(
     model: Model, meter: RegionalMeter, whole_s: float, repeats: int, rng: np.random.Generator
 ) -> FalsePositives:
-    """A/A comparisons of the regions that rewrites of `model` change, each as often as the model has it; `whole_s` is
-    the model's latency in seconds."""
+    """Run A/A comparisons of the regions that rewrites of `model` change, each as often as the model has it.
+
+    `whole_s` is the model's latency in seconds.
+    """
     candidates = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
     kinds: dict[str, Cut] = {}
     for candidate in candidates:
@@ -151,7 +155,7 @@ def regions_against_themselves(
 
 
 def model_against_itself(model: Model, folder: Path, effort: Effort, repeats: int) -> FalsePositives:
-    """A/A comparisons of a whole model: refusing an optimiser that changes nothing gives the same session."""
+    """Run A/A comparisons of a whole model: refusing an optimiser that changes nothing gives the same session."""
     found = []
     with ort_meter(model, Deployment(), folder) as meter:
         idle = sorted(set(OPTIMIZERS) - meter.active_optimizers(model.original))
@@ -165,8 +169,11 @@ def model_against_itself(model: Model, folder: Path, effort: Effort, repeats: in
 
 
 def agreement(pairs: list[Pair], whole_s: float) -> dict[str, float]:
-    """Correlation of the two, the median and the 90th percentile of their distance relative to the model's latency,
-    and the share of pairs whose distance their intervals explain (95% are wanted)."""
+    """Return figures of how the two meters agree.
+
+    They are their correlation, the median and 90th percentile of their distance relative to the model's latency, and
+    the share of pairs whose distance their intervals explain (95% are wanted).
+    """
     regional, whole = (np.array([getattr(pair, name) for pair in pairs]) for name in ("regional", "whole"))
     explained = np.array([np.hypot(pair.regional_half, pair.whole_half) for pair in pairs])
     distance = np.abs(regional - whole)
@@ -179,9 +186,11 @@ def agreement(pairs: list[Pair], whole_s: float) -> dict[str, float]:
 
 
 def resolution(pairs: list[Pair], whole_s: float) -> dict[str, float]:
-    """Of the rewrites whose effect is `EFFECT` or more by either measurement: how many, how many of them the regional
-    meter told from none, and within `WITHIN_S`; the 90th percentiles of the seconds that it took and of the interval's
-    half-width relative to the model's latency."""
+    """Return figures of rewrites whose effect is `EFFECT` or more by either meter.
+
+    They are their number, the number that the regional meter told from none, and that within `WITHIN_S`; and the 90th
+    percentiles of its seconds and of the interval's half-width relative to the model's latency.
+    """
     large = [pair for pair in pairs if max(abs(pair.regional), abs(pair.whole) - pair.whole_half) >= EFFECT * whole_s]
     told = [pair for pair in large if abs(pair.regional) > pair.regional_half]
     return {
@@ -194,7 +203,7 @@ def resolution(pairs: list[Pair], whole_s: float) -> dict[str, float]:
 
 
 def measure(arguments: Arguments) -> dict[str, Any]:
-    """All figures, as plain values."""
+    """Return all figures, as plain values."""
     rng = np.random.default_rng(arguments.seed)
     model = open_model(arguments.model)
     with tempfile.TemporaryDirectory(prefix="rewritegym-regional-") as folder:
@@ -216,7 +225,7 @@ def measure(arguments: Arguments) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any], console: Console) -> None:
-    """Two tables."""
+    """Print two tables."""
     table = Table(title=f"Saved by a rewrite of {found['model']}, us per inference ({1e3 * found['latency_s']:.1f} ms)")
     for heading in ("rewrite", "sites", "by regions", "+-", "whole", "+-"):
         table.add_column(heading, justify="left" if heading == "rewrite" else "right")
@@ -236,7 +245,7 @@ def show(found: dict[str, Any], console: Console) -> None:
 
 
 def main() -> int:
-    """Entry point; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     arguments = tyro.cli(Arguments, prog="python -m benchmarks.regional")
     found = measure(arguments)
     if arguments.json:

@@ -1,4 +1,4 @@
-"""Tables and plots out of results, for benchmarks/results/ and docs/.
+"""Make tables and plots of results.
 
     python -m benchmarks.report compare runs/A runs/B --out benchmarks/results/bert
     python -m benchmarks.report curves runs/C --out docs/learning-curves
@@ -44,18 +44,18 @@ MOST_RULES = 4
 
 @dataclass(frozen=True)
 class Arguments:
-    """Tables and plots out of run folders."""
+    """Make tables and plots of runs."""
 
     kind: tyro.conf.Positional[Literal["compare", "curves", "zoo"]]
     """`compare` for runs of evaluate.py, `curves` for runs of train.py, `zoo` for files of benchmarks.end_to_end."""
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run folders, each with a result.json; for `zoo` the files themselves, the first of which has the errors."""
     out: Path
-    """Where to write, without a suffix."""
+    """Path of the files to write, without a suffix."""
 
 
 def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The result.json of each run.
+    """Return the result.json of each run.
 
     Raises:
         FileNotFoundError: a folder has none.
@@ -64,7 +64,7 @@ def load_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def compare(runs: Sequence[Mapping[str, Any]]) -> str:
-    """A Markdown table with a row per model and agent."""
+    """Return a Markdown table with a row per model and agent."""
     lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
     for model in dict.fromkeys(run["model"] for run in runs):
         entries = [entry for run in runs if run["model"] == model for entry in run["results"]]
@@ -87,7 +87,7 @@ def _row(model: str, agent: str, entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def draw_comparison(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """A point per run with its 95% interval, grouped by model and agent."""
+    """Draw a point per run with its 95% interval, grouped by model and agent."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
         for entry in run["results"]:
@@ -105,7 +105,7 @@ def draw_comparison(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _error_bars(entries: Sequence[Mapping[str, Any]]) -> list[list[float]]:
-    """How far the 95% intervals reach below and above the speed-ups."""
+    """Return the lengths of the 95% intervals below and above the speed-ups."""
     return [
         [max(0.0, entry["speedup"] - entry["speedup_ci95"][0]) for entry in entries],
         [max(0.0, entry["speedup_ci95"][1] - entry["speedup"]) for entry in entries],
@@ -113,7 +113,7 @@ def _error_bars(entries: Sequence[Mapping[str, Any]]) -> list[list[float]]:
 
 
 def draw_curves(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Mean reward of the last 20 episodes and best speed-up, over timesteps."""
+    """Draw the mean reward of the last 20 episodes and the best speed-up, over timesteps."""
     figure, (rewards, speedups) = plt.subplots(1, 2, figsize=(9.0, 3.5), layout="constrained")
     for run in runs:
         steps, reward, best = zip(*run["training"]["curve"], strict=True)
@@ -128,14 +128,17 @@ def draw_curves(runs: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def setting_name(setting: Mapping[str, Any]) -> str:
-    """What tells one file of `benchmarks.end_to_end` from another."""
+    """Return a name for the settings of a file of `benchmarks.end_to_end`."""
     threads = "1 thread" if setting["threads"] == 1 else f"{setting['threads']} threads"
     return threads + (", standard operators" if setting["standard_ops_only"] else "")
 
 
 def zoo_table(files: Sequence[Mapping[str, Any]]) -> str:
-    """A Markdown table with a row per model, the fastest of the first file first, and the speed-up with its 95%
-    interval under the setting of each; error, weights, peak of memory and seconds of search are the first file's."""
+    """Return a Markdown table with a row per model, sorted by the speed-ups of the first file.
+
+    Each file's setting has a column of speed-ups with 95% intervals; error, weights, peak memory and seconds of search
+    are the first file's.
+    """
     names = [setting_name(entry["setting"]) for entry in files]
     rows = [{row["model"]: row for row in entry["results"]} for entry in files]
     headings = ("model", "original", *names, "error", "weights", "peak", "search", "mostly")
@@ -160,7 +163,7 @@ def _gained(row: Mapping[str, Any] | None) -> str:
 
 
 def draw_zoo(files: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """A bar per model and file, with its 95% interval, in the order of `zoo_table`."""
+    """Draw a bar per model and file, with its 95% interval, in the order of `zoo_table`."""
     rows = [{row["model"]: row for row in entry["results"]} for entry in files]
     models = sorted(rows[0], key=lambda model: -rows[0][model]["speedup"])
     figure, axes = plt.subplots(figsize=(1.5 + 0.9 * len(models), 4.0), layout="constrained")
@@ -182,7 +185,7 @@ def draw_zoo(files: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def main() -> int:
-    """Entry point; returns the exit code."""
+    """Run the command and return the exit code."""
     arguments = tyro.cli(Arguments, prog="python -m benchmarks.report")
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     if arguments.kind == "zoo":

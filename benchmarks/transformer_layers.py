@@ -41,7 +41,7 @@ ROWS: Forms = (("on rows", (("EncoderLayerAsRows",), ("ComposeReshapes",), ("Dro
 
 
 def attention(tokens: int, heads: int, causal: bool = False, size: int = 64) -> Graph:
-    """The core of attention over packed heads, its queries, keys and values scaled from one input each."""
+    """Return the core of attention over packed heads; queries, keys and values are scaled from one input each."""
     text = f"""(float[1,{tokens},{heads * size}] q, float[1,{tokens},{heads * size}] k,
         float[1,{tokens},{heads * size}] v) => (y)
         <int64[4] split = {{1, {tokens}, {heads}, {size}}}, int64[3] merge = {{1, {tokens}, {heads * size}}}> {{
@@ -57,7 +57,7 @@ def attention(tokens: int, heads: int, causal: bool = False, size: int = 64) -> 
 
 
 def feed_forward(tokens: int, width: int, hidden: int, function: str = "Gelu") -> Graph:
-    """A feed-forward network with biases."""
+    """Return a feed-forward network with biases."""
     text = "p = MatMul(x, v)  d = Add(p, a)  f = {}(d)  q = MatMul(f, w)  y = Add(q, b)"
     given: dict[str, Any] = {
         "v": _weights(width, hidden),
@@ -69,20 +69,20 @@ def feed_forward(tokens: int, width: int, hidden: int, function: str = "Gelu") -
 
 
 def linear(tokens: int, width: int, columns: int) -> Graph:
-    """A linear layer with a bias."""
+    """Return a linear layer with a bias."""
     text = f"(float[1,{tokens},{width}] x) => (y) {{ p = MatMul(x, w)  y = Add(p, b) }}"
     return model(text, w=_weights(width, columns), b=_weights(columns))
 
 
 def residual(tokens: int, width: int) -> Graph:
-    """Two sums, each before a normalisation: what ONNX Runtime makes SkipLayerNormalization of."""
+    """Return two sums, each before a normalisation, which ONNX Runtime turns into SkipLayerNormalization."""
     text = "s = Add(x, r)  n = LayerNormalization(s, g, b)  t = Add(n, r)  y = LayerNormalization(t, g, b)"
     shape = f"float[1,{tokens},{width}]"
     return model(f"({shape} x, {shape} r) => (y) {{ {text} }}", g=_weights(width) + 1, b=_weights(width))
 
 
 def encoder(tokens: int, width: int, hidden: int, heads: int) -> Graph:
-    """Two encoder layers of BERT's form, with their sums as `Sum` and attention as one operator."""
+    """Return two encoder layers of BERT's form, with their sums as `Sum` and attention as one operator."""
     layers, x = [], "x"
     given: dict[str, Any] = {f"w{i}": _weights(width, width) for i in "qkvo"}
     given |= {f"b{i}": _weights(width) for i in "qkvo"} | {"w1": _weights(width, hidden), "w2": _weights(hidden, width)}
@@ -100,8 +100,10 @@ def encoder(tokens: int, width: int, hidden: int, heads: int) -> Graph:
 
 
 def embedded(tokens: int, width: int, vocabulary: int) -> Graph:
-    """The beginning of BERT: tokens and positions embedded, and the query, key and value projections of the first
-    layer, which are summed with what they are of."""
+    """Return the beginning of BERT: embeddings of tokens and positions, and the first layer's projections.
+
+    Query, key and value projections are added to their input.
+    """
     text = "r = Gather(t, i)  e = Add(r, p)  x = LayerNormalization(e, g, s)"
     text += "".join(f"  {n}m = MatMul(x, w{n})  {n} = Add({n}m, b{n})" for n in "qkv") + "  y = Sum(q, k, v, x)"
     given: dict[str, Any] = {f"w{n}": _weights(width, width) for n in "qkv"} | {f"b{n}": _weights(width) for n in "qkv"}
@@ -111,7 +113,7 @@ def embedded(tokens: int, width: int, vocabulary: int) -> Graph:
 
 
 def joint(frames: int, labels: int, width: int, symbols: int) -> Graph:
-    """The joint network of a transducer: every frame with every label."""
+    """Return the joint network of a transducer: every frame with every label."""
     text = "s = Add(x, y)  t = Tanh(s)  p = MatMul(t, w)  q = Add(p, b)  z = LogSoftmax(q)"
     shapes = f"float[1,{frames},1,{width}] x, float[1,1,{labels},{width}] y"
     return model(f"({shapes}) => (z) {{ {text} }}", w=_weights(width, symbols), b=_weights(symbols))
@@ -123,14 +125,14 @@ def _weights(*shape: int) -> np.ndarray[Any, Any]:
 
 
 def cores() -> Iterator[Case]:
-    """Cores of attention, of 12 heads but for BERT-tiny's."""
+    """Yield cores of attention, of 12 heads but for BERT-tiny's."""
     for tokens, heads in ((128, 2), (128, 12), (197, 12)):
         yield f"{tokens} tokens, {heads} heads", attention(tokens, heads), CORES
     yield "256 tokens, 12 heads, causal", attention(256, 12, causal=True), CAUSAL
 
 
 def networks() -> Iterator[Case]:
-    """Feed-forward networks of BERT-tiny, BERT-base, ViT-Base and the transducer."""
+    """Yield feed-forward networks of BERT-tiny, BERT-base, ViT-Base and the transducer."""
     for tokens, width, function in ((128, 128, "Gelu"), (128, 768, "Gelu"), (197, 768, "Gelu"), (128, 512, "Relu")):
         yield (
             f"{tokens} x {width} x {4 * width}, {function}",
@@ -140,7 +142,7 @@ def networks() -> Iterator[Case]:
 
 
 def products() -> Iterator[Case]:
-    """Feed-forward networks where Strassen's algorithm may pay, and single layers."""
+    """Yield feed-forward networks where Strassen's algorithm may pay, and single layers."""
     for tokens, width in ((128, 512), (128, 768), (197, 768), (256, 768), (512, 768), (512, 1024)):
         graph = feed_forward(tokens, width, 4 * width)
         yield f"{tokens} x {width} x {4 * width}, Gelu", graph, STRASSEN if tokens >= 384 else STRASSEN[:2]
@@ -149,24 +151,24 @@ def products() -> Iterator[Case]:
 
 
 def sums() -> Iterator[Case]:
-    """Residual sums before normalisations."""
+    """Yield residual sums before normalisations."""
     for width in (128, 768):
         yield f"128 x {width}, twice", residual(128, width), SUMS
 
 
 def encoders() -> Iterator[Case]:
-    """Two layers of BERT-tiny."""
+    """Yield two layers of BERT-tiny."""
     yield "two layers, 128 x 128", encoder(128, 128, 512, 2), ROWS
 
 
 def embeddings() -> Iterator[Case]:
-    """The first projections of BERT-tiny, BERT-base and a decoder of images."""
+    """Yield the first projections of BERT-tiny, BERT-base and a decoder of images."""
     for tokens, width, vocabulary in ((128, 128, 30522), (128, 768, 30522), (256, 768, 24576)):
         yield f"{tokens} of {vocabulary} tokens, {width} channels", embedded(tokens, width, vocabulary), LOOKUPS
 
 
 def joints() -> Iterator[Case]:
-    """The joint network of the transducer."""
+    """Yield the joint network of the transducer."""
     yield "128 frames x 32 labels, 512 to 1024", joint(128, 32, 512, 1024), TILES
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from benchmarks import blocked_layout
-from benchmarks.blocked_layout import Entry, best_forms, rewritten, takes_best, write
+from benchmarks.blocked_layout import BlockedSpeedup, best_forms, rewritten, takes_best, write
 from graph_rewrite import Rewriter
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.operators import nchwc
 from graph_rewrite.rules.convolution.winograd import WinogradRows4Relu
 from tests.graph_rewrite.rules.checking import random_feeds, run_onnxruntime, weights
 
-ENTRY = Entry("m", 1.0, (1.0, 0.9, 1.1), (1.2, 1.1, 1.3), (1.1, 1.0, 1.2), 1e-6, (1, 2, 3), 4)
+ENTRY = BlockedSpeedup("m", 1.0, (1.0, 0.9, 1.1), (1.2, 1.1, 1.3), (1.1, 1.0, 1.2), 1e-6, (1, 2, 3), 4)
 
 
 def table(path: Path, *rows: tuple[str, str, float]) -> Path:

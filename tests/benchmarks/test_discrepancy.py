@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import discrepancy
-from benchmarks.discrepancy import Row, compare, read, table, write
+from benchmarks.discrepancy import DiscrepancyRow, compare, read, table, write
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
 
 RUN_MS = 1.0
@@ -37,7 +37,10 @@ def test_promise_and_measurement_of_the_graph_of_least_cost(tmp_path: Path) -> N
 
 
 def test_a_graph_that_cannot_be_run_is_a_row_as_well(tmp_path: Path) -> None:
-    rows = [Row("a", 3, 1.5, 1.0, 1.2, 1.1, (1.0, 1.2), 2.0), Row("b", 4, 0.5, 1.0, 2.0, None, None, 1.0)]
+    rows = [
+        DiscrepancyRow("a", 3, 1.5, 1.0, 1.2, 1.1, (1.0, 1.2), 2.0),
+        DiscrepancyRow("b", 4, 0.5, 1.0, 2.0, None, None, 1.0),
+    ]
     assert [line.split(" | ")[4:7] for line in table(rows).splitlines()[2:]] == [
         ["+50%", "1.200", "1.100"], ["-50%", "2.000", "failed"],
     ]  # fmt: skip

@@ -31,7 +31,7 @@ def small(family):
 
 
 def forms(of_transformers, once=False):
-    return tuple(families.Form(name, passes, once) for name, passes in of_transformers)
+    return tuple(families.LayerForm(name, passes, once) for name, passes in of_transformers)
 
 
 @pytest.mark.parametrize("family", sorted(families.CASES))
@@ -59,7 +59,7 @@ def test_a_form_without_a_site_gives_the_graph_itself():
 
 
 def row(family, speedup):
-    return families.Row(family, "16 @ 8x8", "Rows2", 1.0, speedup, speedup - 0.1, speedup + 0.1, 1e-7, 30)
+    return families.LayerRow(family, "16 @ 8x8", "Rows2", 1.0, speedup, speedup - 0.1, speedup + 0.1, 1e-7, 30)
 
 
 def test_writing_replaces_the_rows_of_measured_families_only(tmp_path, monkeypatch):

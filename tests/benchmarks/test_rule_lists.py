@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.rule_lists import Options, compare, rewritten
+from benchmarks.rule_lists import Arguments, compare, rewritten
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.operators.evaluation import run_graph
 from tests.graph_rewrite.rules.checking import ops, random_feeds, weights
@@ -33,7 +33,7 @@ def test_a_name_or_an_order_that_leads_nowhere():
 
 def test_an_interval_around_the_gain(tmp_path):
     graph = layers()
-    options = Options(lists=("LinearToGemm",), refuse=("MatMulAddFusion",), instances=2, budget=0.02)
+    options = Arguments(lists=("LinearToGemm",), refuse=("MatMulAddFusion",), instances=2, budget=0.02)
     found, baseline_ms = compare(graph, rewritten(graph, "LinearToGemm"), options, tmp_path)
     assert 0.0 < found.low < found.speedup < found.high
     assert baseline_ms > 0.0

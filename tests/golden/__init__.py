@@ -1,0 +1,1 @@
+"""Recorded states of all zoo models, and the test that compares with them."""

@@ -1,0 +1,1 @@
+"""Generator of random ONNX models, in blocks of operators that rules match."""
