@@ -15,6 +15,7 @@ from graph_rewrite.egraph.matching.view import GraphView
 from graph_rewrite.egraph.structure.classes import FILTERED
 from graph_rewrite.egraph.structure.cycles import Descendants, filter_cycles
 from graph_rewrite.egraph.structure.egraph import EGraph
+from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.rule import Refusal, Rule
 
 LimitKind = Literal["after", "within"]
@@ -97,6 +98,7 @@ def apply_rule(
     incremental: bool = True,
     remember: bool = True,
     round: MatchRound | None = None,
+    faults: RuleFaults | None = None,
 ) -> Application:
     """Apply a rule at all its matches; the e-graph is rebuilt afterwards.
 
@@ -110,6 +112,7 @@ def apply_rule(
             with, and where it matched in the e-graph's `base`. Changes nothing but the time.
         round: matches that `search_rule` has found in this e-graph, which may have grown since; by default it is
             searched now.
+        faults: collects exceptions that the rule raises; with None they go through, with a note that names the rule.
     """
     started, log = time.perf_counter(), len(egraph.log)
     report = Application(rule.name)
@@ -124,7 +127,7 @@ def apply_rule(
         if any(egraph.node_state[node] == FILTERED for node in found.nodes.values()):
             continue
         matched = matched_classes(egraph, rule, found)
-        target, classes, looked_beyond = target_of(view, rule, found, matched, remember)
+        target, classes, looked_beyond = target_of(view, rule, found, matched, remember, faults)
         beyond = beyond or looked_beyond
         if isinstance(target, Refusal):
             report.refused += 1

@@ -18,6 +18,7 @@ from graph_rewrite.egraph.saturation.application import (
     search_rule,
 )
 from graph_rewrite.egraph.structure.egraph import EGraph
+from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.rule import Rule
 
 Stop = Literal["saturated", "node limit", "iterations", "time limit"]
@@ -95,6 +96,7 @@ def saturate(
     match_limit: int | None = MATCH_LIMIT,
     time_limit: float | None = None,
     matching: Matching = "application",
+    faults: RuleFaults | None = None,
 ) -> Saturation:
     """Apply rules until an iteration changes nothing. The e-graph is changed in place.
 
@@ -105,6 +107,7 @@ def saturate(
         schedule: the rules of each iteration; `multi_first(k_multi)` by default.
         time_limit: seconds, looked at between applications.
         matching: whether the rules of an iteration see what those before them have added.
+        faults: collects exceptions that rules raise; with None they go through, with a note that names the rule.
     """
     started = time.perf_counter()
     order = schedule if schedule is not None else multi_first(k_multi)
@@ -113,8 +116,9 @@ def saturate(
         changed = False
         for rule, found in rounds(egraph, order(iteration, rules), matching, match_limit):
             report = apply_rule(
-                egraph, rule, node_limit=node_limit, limit=limit, cycles=cycles, match_limit=match_limit, round=found
-            )
+                egraph, rule, node_limit=node_limit, limit=limit, cycles=cycles, match_limit=match_limit, round=found,
+                faults=faults,
+            )  # fmt: skip
             result.applications.append(report)
             changed = changed or report.changed or not report.complete
             if node_limit is not None and (egraph.size >= node_limit or report.over_limit):

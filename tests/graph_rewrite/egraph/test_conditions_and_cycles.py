@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from graph_rewrite import Refusal, Rule
-from graph_rewrite.egraph import apply_rule
+from graph_rewrite.egraph import apply_rule, saturate
 from graph_rewrite.egraph.costs import costed
 from graph_rewrite.egraph.extract import METHODS, extract
+from graph_rewrite.rewriting.faults import RuleFaults
 from tests.graph_rewrite.egraph.algebra import TermRule, term_egraph
 from tests.graph_rewrite.egraph.test_rules import acyclic
 
@@ -78,3 +81,23 @@ def test_a_condition_beyond_the_pattern_is_asked_again() -> None:
     rule = Beyond()
     assert apply_rule(egraph, rule).refused == 1
     assert apply_rule(egraph, rule).refused == 1, "readers may have changed, so the match is tried again"
+
+
+class Faulty(TermRule):
+    """A rule whose target has a bug."""
+
+    def target(self, op: Any, m: Any, *variables: Any) -> Any:
+        raise KeyError("a bug")
+
+
+def test_a_bug_in_a_rule_goes_through_or_is_counted() -> None:
+    rule = Faulty("faulty", ("f", "?x"), "?x")
+    with pytest.raises(KeyError) as raised:
+        apply_rule(term_egraph(("f", "a")), rule)
+    assert "rule faulty" in raised.value.__notes__[0]
+    faults, working = RuleFaults(), TermRule("one", ("g", "?x"), "?x")
+    egraph = term_egraph(("f", "a"), ("f", "b"), ("g", "a"))
+    done = saturate(egraph, [rule, working], k_multi=0, faults=faults)
+    assert faults.counts == {"faulty": 2}
+    assert "KeyError" in faults.tracebacks["faulty"]
+    assert done.by_rule()["one"].applied == 1
