@@ -108,7 +108,9 @@ def target_of(
         return known, matched.classes, False
     match = EMatch(view, rule.pattern, found)
     roots = [egraph.type_of(cls) for cls in matched.roots]
+    before = 0 if faults is None else faults.counts[rule.name]
     replacement = build_replacement(rule, egraph.builder(), match, roots, faults)
+    is_fault = faults is not None and faults.counts[rule.name] > before
     classes = matched.classes
     result: RuleTarget | Refusal
     if isinstance(replacement, Refusal):
@@ -117,7 +119,8 @@ def target_of(
         outer = sorted(replacement.externals() - set(classes))
         classes = (*classes, *outer)
         result = _numbered(egraph, replacement, classes)
-    if remember and not match.beyond and not match.private and classes == matched.classes:
+    # A fault is not remembered, so that every exception is counted.
+    if remember and not (match.beyond or match.private or is_fault) and classes == matched.classes:
         if len(egraph.targets) >= MOST_KEPT:
             egraph.targets.clear()
         egraph.targets[matched.key] = result
