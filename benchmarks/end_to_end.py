@@ -27,7 +27,6 @@ from agents.core.config import load_config, model_uri
 from agents.core.registry import make_agent
 from agents.reporting.progress import search_display
 from agents.reporting.runs import result_entry, write_json
-from envs.graph_rewrite.replay import ReplayError, replay
 from graph_rewrite import zoo
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency import JUDGE, Clock
@@ -35,6 +34,7 @@ from graph_rewrite.latency.device import device_name
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.problem import Problem, open_problem
+from graph_rewrite.task.replay import ReplayError, replay
 
 RESULTS = Path(__file__).parent / "results"
 AGAIN = replace(JUDGE, min_instances=10)

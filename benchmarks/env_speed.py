@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from envs import GraphRewriteEnv
-from envs.graph_rewrite.observation import Observation
+from envs.observation import Observation
 from graph_rewrite import Graph, Rewriter, zoo
 from graph_rewrite.latency import Latency
 from graph_rewrite.latency.base import Effort, Measurable

@@ -1,20 +1,18 @@
-"""The Gymnasium environment `rewritegym/GraphRewrite-v0` and its parts."""
+"""Gymnasium environments over graph rewriting, a folder each, and what they share.
+
+`graph_rewrite` rewrites a graph, `egraph` builds an e-graph. They share the problems that episodes start from
+(`problems`), the observation (`observation`, `features`, `vocabulary`) and rewards (`reward`).
+"""
 
 from envs.graph_rewrite.env import GraphRewriteEnv
-from envs.graph_rewrite.observation import ObservationLimits
-from envs.graph_rewrite.replay import ReplayError, replay
 from envs.graph_rewrite.wrappers import GraphSpaceWrapper
-from envs.reward import RewardContext, XRLflowReward
+from envs.observation import Observation, ObservationLimits
+from envs.problems import ProblemSource
+from envs.reward import RewardContext, RewardFunction, XRLflowReward
 from graph_rewrite.task.problem import Problem, open_problem
+from graph_rewrite.task.replay import ReplayError, replay
 
 __all__ = [
-    "GraphRewriteEnv",
-    "GraphSpaceWrapper",
-    "ObservationLimits",
-    "Problem",
-    "ReplayError",
-    "RewardContext",
-    "XRLflowReward",
-    "open_problem",
-    "replay",
-]
+    "GraphRewriteEnv", "GraphSpaceWrapper", "Observation", "ObservationLimits", "Problem", "ProblemSource",
+    "ReplayError", "RewardContext", "RewardFunction", "XRLflowReward", "open_problem", "replay",
+]  # fmt: skip

@@ -19,7 +19,7 @@ from agents.mcts.tree import Node, Score, Selection, Tree
 from agents.ppo.agent import acting_env, shipped_checkpoint
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from envs import GraphRewriteEnv
-from envs.graph_rewrite.observation import Observation
+from envs.observation import Observation
 from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import Problem
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from agents.ppo.agent import restore_policy
 from agents.ppo.checkpoint import Checkpoint
 from envs import GraphRewriteEnv
-from envs.graph_rewrite.observation import Observation
+from envs.observation import Observation
 from envs.vocabulary import rule_vocabulary
 
 _KINDS = {"deployment": 0, "class": 1, "site": 2}

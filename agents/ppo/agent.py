@@ -17,7 +17,7 @@ from agents.ppo.checkpoint import Checkpoint, CheckpointError, adapt_weights, ch
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from envs import GraphRewriteEnv
-from envs.graph_rewrite.observation import Observation, feature_sizes
+from envs.observation import Observation, feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.task.problem import Problem
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
-from envs.graph_rewrite.observation import Observation
+from envs.observation import Observation
 from graph_rewrite.errors import UserError
 
 CLEAR = 0.01

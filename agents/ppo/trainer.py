@@ -30,7 +30,7 @@ from agents.ppo.checkpoint import (
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.progress import TrainingProgress
 from envs import GraphRewriteEnv
-from envs.graph_rewrite.observation import feature_sizes
+from envs.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.latency import Deployment, MeasurementCache, OrtMeter, Plan
 from graph_rewrite.task.limits import ResultLimits

@@ -12,14 +12,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.egraph.observation import applications, observe_egraph
-from envs.graph_rewrite.observation import Observation, ObservationLimits, log_share
-from envs.graph_rewrite.replay import ReplayError
+from envs.observation import Observation, ObservationLimits, log_share
 from envs.reward import ILLEGAL_ACTION_REWARD
 from envs.vocabulary import UNKNOWN, rule_vocabulary
 from graph_rewrite.egraph import EGraph, apply_rule, can_match, from_graph, to_graph
 from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, unit_cost
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.task.problem import MeterSource, Problem, open_problem
+from graph_rewrite.task.replay import ReplayError
 
 FORMAT = 1
 Info = dict[str, Any]

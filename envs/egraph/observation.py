@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, SHAPES
-from envs.graph_rewrite.observation import CANDIDATE_FEATURES, Observation, ObservationLimits
+from envs.observation import CANDIDATE_FEATURES, Observation, ObservationLimits
 from envs.vocabulary import NO_OP, PADDING
 from graph_rewrite.egraph import EGraph
 from graph_rewrite.egraph.matching import root_nodes

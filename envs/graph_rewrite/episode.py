@@ -10,8 +10,10 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.graph_rewrite.observation import Choices, Observation, ObservationLimits, choose, log_share, observe
+from envs.graph_rewrite.meta_graph import Choices, MetaGraphObserver, ObservationLimitError
 from envs.graph_rewrite.visited import VisitedGraphs
+from envs.observation import Observation, log_share
+from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
@@ -19,7 +21,7 @@ from graph_rewrite.task.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EpisodeSettings:
     """What decides how an episode goes, beside the problem."""
 
     horizon: int = 40
@@ -28,19 +30,16 @@ class Settings:
     """N of X-RLflow: steps from one measurement to the next."""
     measure_last: bool = True
     """Measure the last state of the episode, whatever `feedback_every` says."""
-    limits: ObservationLimits = field(default_factory=ObservationLimits)
-    full_meta_graph: bool = False
-    """Observe each candidate's whole graph."""
 
     def __post_init__(self) -> None:
         if self.horizon < 1 or self.feedback_every < 1:
-            raise ValueError(
+            raise UserError(
                 f"horizon and feedback_every must be at least 1, got {self.horizon} and {self.feedback_every}"
             )
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EpisodeStep:
     """One action that was taken."""
 
     action: int
@@ -64,9 +63,10 @@ class Episode:
     """Where an episode stands. `fork` gives an independent copy that shares graphs, which never change."""
 
     problem: Problem
-    settings: Settings
+    settings: EpisodeSettings
+    observer: MetaGraphObserver
     graph: Graph
-    steps: list[Step] = field(default_factory=list)
+    steps: list[EpisodeStep] = field(default_factory=list)
     since_feedback: int = 0
     measured: Latency | None = None
     """The last measurement."""
@@ -110,7 +110,7 @@ class Episode:
         twin.steps, twin.visited = list(self.steps), self.visited.copy()
         return twin
 
-    def advance(self, action: int, measure: Callable[[Graph], Latency]) -> Step:
+    def advance(self, action: int, measure: Callable[[Graph], Latency]) -> EpisodeStep:
         """Take an action, legal or not, and measure where feedback is due."""
         step = self._act(action)
         self.steps.append(step)
@@ -120,7 +120,7 @@ class Episode:
         if latency is not None:
             self._record(latency)
         failure = step.failure if latency is None or latency.ok else latency.status
-        self.steps[-1] = Step(
+        self.steps[-1] = EpisodeStep(
             step.action, step.kind, step.key, step.rule, step.match, step.sites, failure, latency, self.speedup
         )
         return self.steps[-1]
@@ -133,21 +133,21 @@ class Episode:
             self.best_speedup, log_share(choices.cut), log_share(len(choices.candidates)),
             log_share(choices.graph.count), len(self.graph.disabled_optimizers) / 8,
         )  # fmt: skip
-        return observe(choices, self.mask, features, settings.limits)
+        return self.observer.observe(choices, self.mask, features)
 
-    def _act(self, action: int) -> Step:
+    def _act(self, action: int) -> EpisodeStep:
         if not 0 <= action < len(self.mask) or not self.mask[action]:
-            return Step(action, "illegal")
+            return EpisodeStep(action, "illegal")
         if action == len(self.mask) - 1:
-            return Step(action, "no-op")
+            return EpisodeStep(action, "no-op")
         candidate = self.candidates[action]
         failure = ""
         try:
             self._arrive(candidate.apply())
             self.since_feedback += 1
-        except ValueError:
+        except (InvalidRewriteError, ObservationLimitError):
             failure = "build"
-        return Step(
+        return EpisodeStep(
             action, candidate.kind, candidate.key, candidate.rule, candidate.description, candidate.count, failure
         )
 
@@ -157,11 +157,10 @@ class Episode:
             self.best_graph, self.best_speedup = self.graph, latency.speedup
 
     def _arrive(self, graph: Graph) -> None:
-        limits = self.settings.limits
         found = self.problem.rewriter.candidates(graph)
-        choices = choose(graph, found, limits, self.settings.full_meta_graph)
+        choices = self.observer.choose(graph, found)
         self.visited.add(graph)
-        mask = np.zeros(limits.max_candidates + 1, dtype=np.bool_)
+        mask = np.zeros(self.observer.limits.max_candidates + 1, dtype=np.bool_)
         mask[-1] = True
         mask[: len(choices.candidates)] = ~self.visited.lead_back(graph, choices.candidates, choices.footprints)
         self.graph, self.choices, self.mask = graph, choices, mask

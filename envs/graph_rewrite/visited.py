@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from envs.features import DIGEST_MODULUS, NODES, node_records
 from envs.graph_rewrite.footprint import Footprint
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import application_hash
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
@@ -68,7 +69,7 @@ class VisitedGraphs:
     def _leads_back(self, candidate: Candidate, near: Graph) -> bool:
         try:
             after = candidate.apply()
-        except ValueError:  # no valid graph: as little use as one that was visited
+        except InvalidRewriteError:  # no valid graph: as little use as one that was visited
             return True
         after.value_hashes(near)
         return after.hash in self._graphs

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.features import EDGE_FEATURES, NODE_FEATURES
-from envs.graph_rewrite.observation import CANDIDATE_FEATURES, GLOBAL_FEATURES, Observation
+from envs.observation import CANDIDATE_FEATURES, GLOBAL_FEATURES, Observation
 
 NODE_COLUMNS = ("op", "candidate", "rule", *NODE_FEATURES, *CANDIDATE_FEATURES, *GLOBAL_FEATURES)
 """Columns of a node's row: operator index, 0 for the current graph or k + 1 for candidate k, rule index of the

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from agents.core.base import Budget, Search
 from agents.core.cost_model import OperatorPrices, Pricing, SumOfOperators
 from agents.taso import TasoAgent, backtracking_search
-from envs.graph_rewrite.replay import replay
 from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.latency.graph_operators import operators_of
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.replay import replay
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
 from tests.envs.fakes import cost
 

@@ -10,10 +10,10 @@ from agents.core.base import Budget, Search
 from agents.core.conclude import conclude
 from agents.core.deployment_search import deployment_candidates, search_deployment
 from agents.taso import TasoAgent
-from envs.graph_rewrite.replay import replay
 from graph_rewrite import Graph, Rewriter
 from graph_rewrite.latency import Latency
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.replay import replay
 from tests.agents.toys import RULES, graph_cost, problem_on
 from tests.envs.fakes import _write
 

@@ -17,10 +17,10 @@ from agents.ppo.agent import acting_env
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
-from envs.graph_rewrite.observation import feature_sizes
-from envs.graph_rewrite.replay import replay
+from envs.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.replay import replay
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
 from tests.envs.fakes import cost
 

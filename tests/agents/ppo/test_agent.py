@@ -13,7 +13,7 @@ from agents.ppo.agent import PPOAgent, acting_env
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
-from envs.graph_rewrite.observation import feature_sizes
+from envs.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.task.problem import Problem
 from tests.envs.fakes import cost

@@ -1,6 +1,7 @@
 """The best path of training: kept when confirmed, gone back to, imitated."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def random_episode(env: BestPath) -> list[float]:
 def explored(problem: Problem, restarts: float, episodes: int = 30, horizon: int = 4) -> tuple[BestPath, list[float]]:
     """A wrapped environment after some random episodes, and all speed-ups that were seen."""
     inner = make_env(problem)
-    inner.settings = type(inner.settings)(horizon, 1, True, inner.settings.limits)
+    inner.settings = replace(inner.settings, horizon=horizon, feedback_every=1)
     env = BestPath(inner, restarts)
     env.reset(seed=0)
     seen = [speedup for _ in range(episodes) for speedup in random_episode(env)]

@@ -14,7 +14,7 @@ from agents.ppo.checkpoint import load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import PolicyDescription, policy_arguments
 from envs import GraphRewriteEnv
-from envs.graph_rewrite.observation import feature_sizes
+from envs.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.task.problem import Problem
 

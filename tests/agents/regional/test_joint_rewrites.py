@@ -12,11 +12,11 @@ from onnx import helper
 from agents.core.base import Budget, Search
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
-from envs.graph_rewrite.replay import replay
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.replay import replay
 from tests.agents.toys import problem_on
 from tests.envs.fakes import _write
 

@@ -19,7 +19,6 @@ from agents.regional.roofline import estimated_seconds
 from agents.regional.screen import Form, Screen, time_cut
 from agents.regional.sites import Step, apply_all, classes, spots, take
 from agents.regional.synthetic_weights import with_stand_ins
-from envs.graph_rewrite.replay import replay
 from graph_rewrite import Graph, Rewriter
 from graph_rewrite.latency.windows.cut import Cut, shape_key
 from graph_rewrite.latency.windows.window_meter import Difference, NotTimed
@@ -28,6 +27,7 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.matmul.embedding import LinearOfEmbedding
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.replay import replay
 from tests.agents.toys import RULES, chain_problem, costs_of_all, graph_cost
 
 BUDGET = Budget(measurements=200, seconds=60.0)

@@ -17,8 +17,8 @@ from agents.egraph.tensat import TensatAgent
 from agents.reporting.plots import best_so_far, by_agent, draw_growth, rule_use, save_plots
 from agents.reporting.progress import deployment_table, results_table, rewrites_table, rules_table, search_display
 from agents.reporting.runs import file_name, result_entry
-from envs.graph_rewrite.replay import replay
 from graph_rewrite.egraph import from_graph
+from graph_rewrite.task.replay import replay
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
 
 PLOTS = {"speedups.png", "rules.png", "latency.png", "optimization-time.png"}

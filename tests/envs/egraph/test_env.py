@@ -14,10 +14,10 @@ from stable_baselines3.common.env_checker import check_env as check_env_sb3
 
 import rewritegym
 from envs.egraph.env import EGraphRewriteEnv
-from envs.graph_rewrite.replay import ReplayError
 from graph_rewrite.egraph import apply_rule, from_graph
 from graph_rewrite.egraph.costs import costed
 from graph_rewrite.egraph.extract import extract
+from graph_rewrite.task.replay import ReplayError
 from tests.envs.fakes import count_operators
 
 MakeEGraphEnv = Callable[..., EGraphRewriteEnv]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import warnings
+from dataclasses import fields
 from typing import Any
 
 import gymnasium
@@ -13,7 +15,9 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from stable_baselines3.common.env_checker import check_env as check_env_sb3
 
 import rewritegym
-from envs import GraphRewriteEnv
+from envs import GraphRewriteEnv, ObservationLimits, ProblemSource, XRLflowReward, open_problem
+from envs.graph_rewrite import EpisodeEnv, EpisodeSettings, GraphRewriteOptions, MetaGraphObserver
+from envs.graph_rewrite.viewer import viewer_of
 from graph_rewrite import Graph
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import count_operators
@@ -155,3 +159,26 @@ class TestSeveralModels:
     def test_other_models_are_refused(self, make_env: MakeEnv, relu: str) -> None:
         with pytest.raises(ValueError, match="was made with"):
             make_env().reset(options={"model": relu})
+
+
+class TestKeywordsAndParts:
+    def test_parts_give_the_same_environment(self, make_env: MakeEnv) -> None:
+        env = make_env(horizon=3, feedback_every=2, reward_fn=XRLflowReward(exploration=0.0), render_mode="ansi")
+        parts = EpisodeEnv(
+            ProblemSource.of(env.problem), EpisodeSettings(3, 2), MetaGraphObserver(ObservationLimits(256, 1024, 2048)),
+            XRLflowReward(exploration=0.0), viewer_of("ansi"),
+        )  # fmt: skip
+        assert data_equivalence(env.reset(seed=1), parts.reset(seed=1), exact=True)
+        assert data_equivalence(env.step(0), parts.step(0), exact=True)
+        assert env.render() == parts.render()
+        assert env.state() == parts.state()
+
+    def test_keywords_are_the_fields_of_the_parts(self) -> None:
+        names = {f.name for part in (EpisodeSettings, ObservationLimits, MetaGraphObserver) for f in fields(part)}
+        opened = set(inspect.signature(open_problem).parameters) - {"model", "cached", "clock", "limits"}
+        own = {"problem", "result_limits", "reward_fn", "render_mode"}
+        assert GraphRewriteOptions.__optional_keys__ == (names - {"limits"}) | opened | own
+
+    def test_unknown_keywords(self, tower: str) -> None:
+        with pytest.raises(TypeError, match=r"no keyword horizn; it takes .*horizon"):
+            GraphRewriteEnv(tower, horizn=3)  # type: ignore[call-arg]

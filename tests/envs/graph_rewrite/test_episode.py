@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from envs import GraphRewriteEnv, RewardContext, XRLflowReward
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment
 from graph_rewrite.rewriting.candidates import Candidate
@@ -237,7 +238,7 @@ class TestFailures:
         graph, action = env.graph, action_of(env, "DropIdentity")
 
         def cannot_apply(candidate: Candidate) -> Graph:
-            raise ValueError("the graph has a cycle")
+            raise InvalidRewriteError("the graph has a cycle")
 
         monkeypatch.setattr("graph_rewrite.rewriting.candidates.Candidate.apply", cannot_apply)
         _, reward, terminated, _, info = env.step(action)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from envs.graph_rewrite.footprint import KINDS, SUMMARISED, site_footprint
-from envs.graph_rewrite.observation import ObservationLimits, choose, observe
+from envs.graph_rewrite.meta_graph import choose, observe
+from envs.observation import ObservationLimits
 from graph_rewrite import Candidate, Graph, Rewriter
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.rewriting.candidates import Candidates

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from envs import GraphRewriteEnv
 from envs.graph_rewrite.footprint import footprint, site_footprint
 from envs.graph_rewrite.visited import VisitedGraphs, fingerprint
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from tests.envs.conftest import MakeEnv
@@ -140,7 +141,7 @@ def test_candidates_that_cannot_be_applied_are_illegal(make_env: MakeEnv, monkey
     def only_the_step(candidate: Candidate) -> Graph:
         applied.append(candidate)
         if len(applied) > 1:
-            raise ValueError("the graph has a cycle")
+            raise InvalidRewriteError("the graph has a cycle")
         return apply(candidate)
 
     gemm = next(k for k, c in enumerate(env.candidates) if c.rule == "MatMulToGemm" and c.kind == "site")

@@ -13,7 +13,7 @@ from onnx import helper
 
 from envs import GraphRewriteEnv
 from envs.features import NODE_FEATURES, SHAPE_SCALE
-from envs.graph_rewrite.observation import CANDIDATE_FEATURES, GLOBAL_FEATURES, Observation, feature_sizes
+from envs.observation import CANDIDATE_FEATURES, GLOBAL_FEATURES, Observation, feature_sizes
 from envs.vocabulary import CANDIDATE, NO_OP, operator_vocabulary, rule_vocabulary
 from graph_rewrite.ir.graph import Graph
 from tests.envs.conftest import MakeEnv

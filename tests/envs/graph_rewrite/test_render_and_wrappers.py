@@ -17,8 +17,8 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 import rewritegym
 from envs import GraphRewriteEnv, GraphSpaceWrapper
 from envs.features import NODE_FEATURES
-from envs.graph_rewrite.observation import CANDIDATE_FEATURES, GLOBAL_FEATURES
 from envs.graph_rewrite.wrappers import NODE_COLUMNS
+from envs.observation import CANDIDATE_FEATURES, GLOBAL_FEATURES
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import count_operators
 

@@ -1,15 +1,41 @@
-"""Drawings of an episode, for `GraphRewriteEnv.render`."""
+"""Viewers of episodes: a table of the steps as text, or a drawing."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.graph_rewrite.episode import Episode, Step
+from envs.graph_rewrite.episode import Episode, EpisodeStep
+from graph_rewrite.errors import UserError
 
+
+@dataclass(frozen=True, slots=True)
+class EpisodeViewer:
+    """Shows an episode: `mode` is what Gymnasium calls `render_mode`, `draw` gives text or uint8 [height, width, 3]."""
+
+    mode: str
+    draw: Callable[[Episode], str | NDArray[np.uint8]]
+
+
+def viewer_of(render_mode: str | None) -> EpisodeViewer | None:
+    """Return the viewer of a render mode; None where nothing is to be rendered.
+
+    Raises:
+        UserError: there is no such mode.
+    """
+    if render_mode is None:
+        return None
+    if render_mode not in RENDER_MODES:
+        raise UserError(f"render_mode must be one of {RENDER_MODES}, got {render_mode!r}")
+    return EpisodeViewer(render_mode, as_text if render_mode == "ansi" else as_pixels)
+
+
+RENDER_MODES = ["ansi", "rgb_array"]
 _SIZE_INCHES, _DPI = (8.0, 4.5), 80
 _OPERATORS = 12
 
@@ -45,7 +71,7 @@ def as_pixels(episode: Episode) -> NDArray[np.uint8]:
     return np.array(canvas.buffer_rgba(), dtype=np.uint8)[:, :, :3].copy()
 
 
-def _row(number: int, step: Step) -> tuple[str, str, str, str]:
+def _row(number: int, step: EpisodeStep) -> tuple[str, str, str, str]:
     if step.failure:
         outcome = f"failed: {step.failure}"
     else:

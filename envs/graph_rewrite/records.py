@@ -1,22 +1,22 @@
-"""States as plain values: the model's URI and the actions taken, from which the same state is made again."""
+"""Records of episodes as plain values: the model's URI and the actions taken, from which the same state is made again.
+
+`graph_rewrite.task.replay` replays rewrites alone, without an environment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from envs.graph_rewrite.episode import Episode, Settings, Step
+from envs.graph_rewrite.episode import Episode, EpisodeSettings, EpisodeStep
+from envs.graph_rewrite.meta_graph import MetaGraphObserver
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
-from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.replay import ReplayError, find_candidate
 
 FORMAT = 1
-
-
-class ReplayError(ValueError):
-    """A recorded state or list of actions does not fit here; the message says what differs."""
 
 
 def episode_state(episode: Episode) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def episode_state(episode: Episode) -> dict[str, Any]:
         "format": FORMAT,
         "model": problem.model.uri,
         "model_hash": problem.model.graph.hash,
-        "settings": asdict(episode.settings),
+        "settings": _settings_record(episode.settings, episode.observer),
         "granularity": problem.rewriter.granularity,
         "deployment_choices": problem.rewriter.deployment,
         "steps": [_step_record(step) for step in episode.steps],
@@ -34,7 +34,9 @@ def episode_state(episode: Episode) -> dict[str, Any]:
     }
 
 
-def replay_episode(state: Mapping[str, Any], problem: Problem, settings: Settings) -> Episode:
+def replay_episode(
+    state: Mapping[str, Any], problem: Problem, settings: EpisodeSettings, observer: MetaGraphObserver
+) -> Episode:
     """The episode of a record: the same graph, the same observation.
 
     Latencies are taken from the record and not measured again.
@@ -42,12 +44,14 @@ def replay_episode(state: Mapping[str, Any], problem: Problem, settings: Setting
     Raises:
         ReplayError: recorded with another model, other settings or other rules.
     """
-    _check(state, problem, settings)
-    episode = Episode(problem, settings, problem.model.graph)
+    _check(state, problem, _settings_record(settings, observer))
+    episode = Episode(problem, settings, observer, problem.model.graph)
     for number, record in enumerate(state["steps"], start=1):
         action = record["action"]
         if record["key"]:
-            action = _find(episode.candidates, record, number, problem.model.uri)
+            action = find_candidate(
+                episode.candidates, record["key"], number, problem.model.uri, action, record.get("match", "")
+            )
         episode.advance(action, _recorded(record, number))
     if episode.graph.hash != state["graph_hash"]:
         raise ReplayError(
@@ -57,20 +61,11 @@ def replay_episode(state: Mapping[str, Any], problem: Problem, settings: Setting
     return episode
 
 
-def replay(problem: Problem, keys: Iterable[str]) -> Graph:
-    """The graph that candidates with these keys lead to, one after another, from the problem's first graph.
-
-    Raises:
-        ReplayError: a key is not among the candidates of its graph.
-    """
-    graph = problem.model.graph
-    for number, key in enumerate(keys, start=1):
-        candidates = problem.rewriter.candidates(graph)
-        graph = candidates[_find(candidates, {"key": key}, number, problem.model.uri)].apply()
-    return graph
+def _settings_record(settings: EpisodeSettings, observer: MetaGraphObserver) -> dict[str, Any]:
+    return {**asdict(settings), **asdict(observer)}
 
 
-def _step_record(step: Step) -> dict[str, Any]:
+def _step_record(step: EpisodeStep) -> dict[str, Any]:
     latency = None if step.latency is None else step.latency.to_json()
     return {"action": step.action, "key": step.key, "rule": step.rule, "match": step.match, "latency": latency}
 
@@ -84,29 +79,14 @@ def _recorded(record: Mapping[str, Any], number: int) -> Any:
     return measure
 
 
-def _find(candidates: Sequence[Candidate], record: Mapping[str, Any], number: int, uri: str) -> int:
-    """Index of the recorded candidate: where it was, or else wherever its key is now."""
-    action = record.get("action")
-    if action is not None and action < len(candidates) and candidates[action].key == record["key"]:
-        return int(action)
-    for index, candidate in enumerate(candidates):
-        if candidate.key == record["key"]:
-            return index
-    what = f" ({record['match']})" if record.get("match") else ""
-    raise ReplayError(
-        f"step {number} took candidate {record['key']}{what}, which {uri} does not offer there now: "
-        "the rules, the granularity or the model have changed since it was recorded"
-    )
-
-
-def _check(state: Mapping[str, Any], problem: Problem, settings: Settings) -> None:
+def _check(state: Mapping[str, Any], problem: Problem, settings: Mapping[str, Any]) -> None:
     if state.get("format") != FORMAT:
         raise ReplayError(f"not a state of this environment in format {FORMAT}: format {state.get('format')!r}")
     here = {
         "model_hash": problem.model.graph.hash,
         "granularity": problem.rewriter.granularity,
         "deployment_choices": problem.rewriter.deployment,
-        **asdict(settings),
+        **settings,
     }
     there = {**state, **state["settings"]}
     differing = [

@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs import GraphRewriteEnv, ReplayError, replay
+from envs import GraphRewriteEnv, ReplayError
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import OperatorCountMeter
 
@@ -178,16 +178,3 @@ class TestMismatch:
         with pytest.raises(ReplayError):
             env.restore({**state, "graph_hash": "0"})
         assert env.graph.hash == before
-
-
-class TestReplayOfKeys:
-    def test_gives_the_same_graph(self, make_env: MakeEnv) -> None:
-        env = make_env()
-        env.reset()
-        walk(env, 5)
-        keys = [step["key"] for step in env.state()["steps"]]
-        assert replay(env.problem, keys).hash == env.graph.hash
-
-    def test_unknown_key(self, make_env: MakeEnv) -> None:
-        with pytest.raises(ReplayError, match="step 1 took candidate nonsense"):
-            replay(make_env().problem, ["nonsense"])

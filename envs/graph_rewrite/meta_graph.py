@@ -1,17 +1,17 @@
 """The observation: X-RLflow's meta-graph (section 3.3.2) as a dictionary of padded arrays.
 
-The current graph's nodes come first, then, for each candidate, a head node and the nodes that its representative
-site would insert. Edges run along values: inside the current graph, from producers in the current graph into a region
-(nothing is copied), inside a region; and from every inserted and every removed node to the candidate's head. So the
-size is |graph| + sum of |region|, where a region of more than `footprint.SUMMARISED` nodes is shown by its kinds of
-nodes (`footprint`); with `whole_graphs` each candidate contributes its whole graph, as in the paper.
+The current graph's nodes come first, then, for each candidate, a head node and its replacement: the nodes that its
+representative site would insert. Edges run along values: inside the current graph, from producers in the current graph
+into a replacement (nothing is copied), and inside a replacement. Further edges run from every inserted and every
+removed node to the candidate's head. So the size is |graph| + sum of |replacement|. A replacement of more than
+`footprint.SUMMARISED` nodes is shown by its kinds of nodes (`footprint`). With `full_meta_graph` each candidate
+contributes its whole graph, as in the paper.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -19,82 +19,20 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, REGION, SHAPES, node_records
+from envs.features import NODES, REGION, SHAPES, node_records
 from envs.graph_rewrite.footprint import WIDTHS, Footprint, footprint, graph_footprint, site_footprint
-from envs.vocabulary import NO_OP, PADDING, operator_vocabulary, rule_indices, rule_vocabulary
+from envs.observation import CANDIDATE_FEATURES, Observation, ObservationLimits
+from envs.vocabulary import NO_OP, PADDING, rule_indices
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from graph_rewrite.rewriting.sites import Site
 
-CANDIDATE_FEATURES = (
-    "sites", "site", "class", "deployment", "no_op", "removed", "inserted", "flops_change", "bytes_change", "legal",
-)  # fmt: skip
-"""Columns of `candidate_features`.
-
-sites: log2(number of sites) / 8; site, class, deployment, no_op: one-hot kind; removed, inserted: nodes of the
-representative site / 16; flops_change, bytes_change: what all sites together add (negative: save) relative to the
-current graph, within -1..1; legal: 1 where the mask allows the action.
-"""
-
-GLOBAL_FEATURES = (
-    "step", "since_feedback", "speedup", "best_speedup", "cut", "candidates", "nodes", "refused",
-)  # fmt: skip
-"""Entries of `globals`.
-
-step / horizon; steps since the last feedback / N; last measured and best measured speed-up; log2(1 + x) / 16 of the
-candidates that were cut, the candidates, the nodes of the current graph; number of refused runtime optimisers / 8.
-"""
-
-Observation = dict[str, NDArray[Any]]
 _KIND_COLUMNS = {kind: CANDIDATE_FEATURES.index(kind) for kind in ("site", "class", "deployment")}
 
 
-def feature_sizes() -> dict[str, int]:
-    """Widths of node, edge, candidate and global features."""
-    return {
-        "node": len(NODE_FEATURES),
-        "edge": EDGE_FEATURES,
-        "candidate": len(CANDIDATE_FEATURES),
-        "globals": len(GLOBAL_FEATURES),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class ObservationLimits:
-    """The sizes that observations are padded to."""
-
-    max_candidates: int = 512
-    max_nodes: int = 4096
-    max_edges: int = 8192
-
-    def __post_init__(self) -> None:
-        for name in ("max_candidates", "max_nodes", "max_edges"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-
-    def space(self) -> spaces.Dict:
-        """The observation space; the class docstring of `GraphRewriteEnv` explains its entries."""
-        actions, nodes, edges = self.max_candidates + 1, self.max_nodes, self.max_edges
-
-        def integers(low: int, high: int, *shape: int) -> spaces.Box:
-            return spaces.Box(low, high, shape, np.int32)
-
-        def numbers(low: float, *shape: int) -> spaces.Box:
-            return spaces.Box(low, np.inf, shape, np.float32)
-
-        return spaces.Dict(
-            {
-                "node_op": integers(0, len(operator_vocabulary()) - 1, nodes),
-                "node_features": numbers(0.0, nodes, len(NODE_FEATURES)),
-                "node_candidate": integers(-1, self.max_candidates, nodes),
-                "edge_index": integers(0, nodes - 1, 2, edges),
-                "edge_shape": numbers(0.0, edges, EDGE_FEATURES),
-                "candidate_rule": integers(0, len(rule_vocabulary()) - 1, actions),
-                "candidate_features": numbers(-1.0, actions, len(CANDIDATE_FEATURES)),
-                "globals": numbers(0.0, len(GLOBAL_FEATURES)),
-                "sizes": integers(0, max(nodes, edges, actions), 3),
-            }
-        )
+class ObservationLimitError(UserError):
+    """A graph by itself does not fit into observations of these limits."""
 
 
 class GraphArrays:
@@ -134,24 +72,24 @@ class Choices:
     cut: int
 
 
-def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, whole_graphs: bool = False) -> Choices:
+def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, full_meta_graph: bool = False) -> Choices:
     """The candidates that fit the limits, in their order: what is over is cut from the end.
 
     Candidates that could make the graph itself outgrow the limits are cut as well, wherever they stand.
 
     Raises:
-        ValueError: the graph by itself does not fit.
+        ObservationLimitError: the graph by itself does not fit.
     """
     arrays = GraphArrays(graph)
     nodes, edges = arrays.count, len(arrays.edges[0])
     if nodes > limits.max_nodes or edges > limits.max_edges:
-        raise ValueError(
+        raise ObservationLimitError(
             f"the graph has {nodes} nodes and {edges} edges, more than max_nodes={limits.max_nodes} or "
             f"max_edges={limits.max_edges}; give the environment larger ones"
         )
     head, tail, footprints = _fitting(candidates, nodes, edges, limits)
     fitting = Candidates(graph, head, tail)
-    parts = [graph_footprint(candidate.apply()) for candidate in fitting] if whole_graphs else footprints
+    parts = [graph_footprint(candidate.apply()) for candidate in fitting] if full_meta_graph else footprints
     counts = _joined([part.counts for part in parts], 4)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
     room = (nodes + np.cumsum(counts[:, 0]) <= limits.max_nodes) & (
@@ -217,11 +155,6 @@ def observe(
     }
 
 
-def log_share(count: int) -> float:
-    """A count as a feature: log2(1 + count) / 16."""
-    return math.log2(1 + count) / 16
-
-
 def _parts(choices: Choices) -> list[NDArray[np.intp]]:
     """Each of `footprint.PARTS` of all candidates."""
     numbers = _joined([part.numbers for part in choices.parts], 1)[:, 0]
@@ -259,6 +192,27 @@ def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np
     features[-1, 4] = 1.0
     features[:, 9] = mask
     return features
+
+
+@dataclass(frozen=True, slots=True)
+class MetaGraphObserver:
+    """How an episode is observed: as a meta-graph within limits."""
+
+    limits: ObservationLimits = field(default_factory=ObservationLimits)
+    full_meta_graph: bool = False
+    """Observe each candidate's whole graph, as the paper does. Needs large limits and much time."""
+
+    def space(self) -> spaces.Dict:
+        """The observation space."""
+        return self.limits.space()
+
+    def choose(self, graph: Graph, candidates: Candidates) -> Choices:
+        """`choose` within the limits."""
+        return choose(graph, candidates, self.limits, self.full_meta_graph)
+
+    def observe(self, choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float]) -> Observation:
+        """`observe`, padded to the limits."""
+        return observe(choices, mask, global_features, self.limits)
 
 
 def _joined(parts: Sequence[NDArray[Any]], columns: int) -> NDArray[Any]:
