@@ -35,8 +35,7 @@ from rich.table import Table
 from envs import GraphRewriteEnv
 from envs.observation import Observation
 from graph_rewrite import Graph, Rewriter, zoo
-from graph_rewrite.latency import Latency
-from graph_rewrite.latency.base import Effort, Measurable
+from graph_rewrite.latency import Effort, Latency, Measurable
 from graph_rewrite.rules import rule_set
 
 LIMITS = {

@@ -14,9 +14,10 @@ from agents.regional.synthetic_weights import with_stand_ins
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
+from graph_rewrite.latency import MeasurementError
 from graph_rewrite.latency.windows.cut import Cut, shape_key
 from graph_rewrite.latency.windows.thin import thin
-from graph_rewrite.latency.windows.window_meter import Difference, NotTimed
+from graph_rewrite.latency.windows.window_meter import Difference
 from graph_rewrite.rewriting.sites import Site
 
 WORTH = 0.002
@@ -294,8 +295,7 @@ def time_cut(search: Search, timer: Timer, cut: Cut, anew_s: float | None = None
     begin = search.seconds
     try:
         timed = timer.time(cut, anew_s, anew=anew_s is not None)
-    # A constant of the window may be computed by an operator that only ONNX Runtime knows: NotImplementedError.
-    except (NotTimed, InvalidRewriteError, NotImplementedError):
+    except (MeasurementError, InvalidRewriteError):
         return None
     search.charge(timed.cost_s - (search.seconds - begin))
     search.tell()

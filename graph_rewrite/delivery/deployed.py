@@ -1,4 +1,4 @@
-"""Where an optimised model's deployment is recorded, and opening the model as it was measured."""
+"""The deployment that is recorded in an optimised model, and sessions that run the model as it was measured."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 from google.protobuf.message import DecodeError
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators import nchwc
 from graph_rewrite.runtime import Deployment, open_session
@@ -21,31 +22,34 @@ SIDECAR_SUFFIX = ".deployment.json"
 
 
 def sidecar_of(path: str | os.PathLike[str]) -> Path:
-    """The file beside the model `path` that holds its deployment as JSON."""
+    """Return the file beside the model `path` that holds its deployment as JSON."""
     return Path(f"{os.fspath(path)}{SIDECAR_SUFFIX}")
 
 
 def session(path: str | os.PathLike[str]) -> onnxruntime.InferenceSession:
-    """An ONNX Runtime session on the model file `path`, with the deployment that is recorded for it.
+    """Open an ONNX Runtime session on the model file `path`, with the deployment that is recorded for it.
 
-    Raises FileNotFoundError or ValueError as `recorded_deployment` does, and RuntimeError where the model was
+    Raises FileNotFoundError or UserError as `recorded_deployment` does, and RuntimeError where the model was
     deployed to CUDA and no CUDA device answers, or is bound to CPUs with another block of the blocked layout.
     """
     return open_session(path, recorded_deployment(path))
 
 
 def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:
-    """The deployment that a rewritten graph is recorded with: `deployment`, the optimisers that the graph refuses, and
-    this CPU's block where it has operators of the blocked layout."""
+    """Return the deployment that a rewritten graph is recorded with.
+
+    It is `deployment` with the optimisers that the graph refuses, and with this CPU's block where the graph has
+    operators of the blocked layout.
+    """
     refused = deployment.with_disabled(graph.disabled_optimizers)
     blocked = any(node.domain == nchwc.DOMAIN for node in graph.nodes.values())
     return replace(refused, nchwc_block=nchwc.block_size()) if blocked else refused
 
 
 def recorded_deployment(path: str | os.PathLike[str]) -> Deployment:
-    """The deployment recorded in the model's `metadata_props`, or else in `<path>.deployment.json` beside it.
+    """Return the deployment recorded in the model's `metadata_props`, or else in `<path>.deployment.json` beside it.
 
-    Raises FileNotFoundError where there is no such model, and ValueError where it is no ONNX model, records no
+    Raises FileNotFoundError where there is no such model, and UserError where it is no ONNX model, records no
     deployment, or records one that this version cannot read.
     """
     model = Path(path)
@@ -56,7 +60,7 @@ def recorded_deployment(path: str | os.PathLike[str]) -> Deployment:
     if text is None and sidecar.is_file():
         text, where = sidecar.read_text(encoding="utf-8"), str(sidecar)
     if text is None:
-        raise ValueError(
+        raise UserError(
             f"{model}: no deployment is recorded, neither in its metadata ({METADATA_KEY!r}) nor in {sidecar.name};"
             " was it written by RewriteGym? Any other model opens with onnxruntime.InferenceSession"
         )
@@ -67,7 +71,7 @@ def _from_metadata(model: Path) -> str | None:
     try:
         proto = onnx.load(str(model), load_external_data=False)
     except DecodeError as error:
-        raise ValueError(f"{model}: not an ONNX model, or incomplete ({error})") from error
+        raise UserError(f"{model}: not an ONNX model, or incomplete ({error})") from error
     return next((entry.value for entry in proto.metadata_props if entry.key == METADATA_KEY), None)
 
 
@@ -75,10 +79,10 @@ def _parse(text: str, where: str) -> Deployment:
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{where}: the recorded deployment is not JSON ({error})") from error
+        raise UserError(f"{where}: the recorded deployment is not JSON ({error})") from error
     if not isinstance(values, dict):
-        raise ValueError(f"{where}: the recorded deployment is not a JSON object but {text[:60]!r}")
+        raise UserError(f"{where}: the recorded deployment is not a JSON object but {text[:60]!r}")
     try:
         return Deployment.from_json(values)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {error}") from error
+        raise UserError(f"{where}: {error}") from error

@@ -4,10 +4,21 @@
 `windows.RegionalMeter` times only what differs between two graphs.
 """
 
-from graph_rewrite.latency.base import BaselineError, Effort, Latency, LatencyMeter, Materialize, Measurable
 from graph_rewrite.latency.cache import MeasurementCache, default_cache_path
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.lock import LockTimeout, MachineLock, default_lock_path, unblocked_time
+from graph_rewrite.latency.meter import (
+    BaselineError,
+    ComparingMeter,
+    ConfirmingMeter,
+    Effort,
+    InspectingMeter,
+    Latency,
+    LatencyMeter,
+    Materialize,
+    Measurable,
+    MeasurementError,
+)
 from graph_rewrite.latency.noise import machine_report
 from graph_rewrite.latency.operator_cost import OperatorCost, OperatorCostMeter
 from graph_rewrite.latency.operator_spec import OperatorSpec, ValueType
@@ -33,9 +44,12 @@ __all__ = [
     "SCREEN",
     "BaselineError",
     "Clock",
+    "ComparingMeter",
+    "ConfirmingMeter",
     "Deployment",
     "Effort",
     "FeedSpec",
+    "InspectingMeter",
     "Latency",
     "LatencyMeter",
     "LockTimeout",
@@ -43,6 +57,7 @@ __all__ = [
     "Materialize",
     "Measurable",
     "MeasurementCache",
+    "MeasurementError",
     "OperatorCost",
     "OperatorCostMeter",
     "OperatorSpec",

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from graph_rewrite.errors import MachineError
+
 if sys.platform == "win32":
     import msvcrt
 
@@ -47,8 +49,8 @@ else:
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
 
 
-class LockTimeout(TimeoutError):
-    """Another process held the measurement lock for too long."""
+class LockTimeout(MachineError, TimeoutError):
+    """Another process held the measurement lock for too long; the message names it."""
 
 
 @dataclass

@@ -19,10 +19,10 @@ from typing import Any, Self
 
 import onnxruntime as ort
 
-from graph_rewrite.latency.base import BaselineError, Effort, Latency, Measurable
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Measurable
 from graph_rewrite.latency.models import operator_model
 from graph_rewrite.latency.operator_spec import OperatorSpec
 from graph_rewrite.runtime import Deployment, FeedSpec, Plan, Status, WorkerClient, WorkerFailure, median_standard_error

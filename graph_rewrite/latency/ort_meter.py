@@ -14,10 +14,11 @@ from typing import Any, Literal, Self
 
 import onnxruntime as ort
 
-from graph_rewrite.latency.base import BaselineError, Effort, Latency, Materialize, Measurable
+from graph_rewrite.errors import UserError
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Materialize, Measurable, MeasurementError
 from graph_rewrite.runtime import FULL, SCREEN, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, estimate
 from graph_rewrite.runtime.ort_worker.wire import Message
 
@@ -33,7 +34,7 @@ Clock = Literal["wall", "cpu"]
 """What a run's time is: what passes, or what the thread itself computes."""
 
 
-class _NotWritten(RuntimeError):
+class _NotWrittenError(MeasurementError):
     """A candidate's file could not be written."""
 
 
@@ -86,10 +87,10 @@ class OrtMeter:
     ) -> None:
         self.deployment = deployment if deployment is not None else Deployment()
         if clock == "cpu" and (self.deployment.provider != "cpu" or self.deployment.threads != 1):
-            raise ValueError("the clock `cpu` is that of one thread on the CPU; use `wall` for several threads or CUDA")
+            raise UserError("the clock `cpu` is that of one thread on the CPU; use `wall` for several threads or CUDA")
         self.clock: Clock = clock
         if memory_limit_mb is not None and self.deployment.provider == "cuda":
-            raise ValueError("memory_limit_mb works on the CPU only: a CUDA process maps far more than it uses")
+            raise UserError("memory_limit_mb works on the CPU only: a CUDA process maps far more than it uses")
         self.baseline = baseline
         self.workspace = Path(workspace)
         self.feeds = feeds if feeds is not None else FeedSpec()
@@ -128,14 +129,14 @@ class OrtMeter:
     def active_optimizers(self, graph: Measurable) -> frozenset[str]:
         """Optimisers of ONNX Runtime that change this graph as deployed; refusing any other would change nothing.
 
-        Single rewrite rules cannot be told apart: all of them count as active if any is. Raises RuntimeError where
-        the graph cannot be written or opened.
+        Single rewrite rules cannot be told apart: all of them count as active if any is. Raises MeasurementError
+        where the graph cannot be written or opened.
         """
         side = self._as_deployed(graph)
         with self._lock, self._written(side) as path:
             reply = self._ask({"kind": "optimizers", "candidate": _plain(path, side.deployment)})
         if reply["status"] != "ok":
-            raise RuntimeError(f"ONNX Runtime cannot open {path.name}: {reply['message']}")
+            raise MeasurementError(f"ONNX Runtime cannot open {path.name}: {reply['message']}")
         return frozenset(reply["active"])
 
     def close(self) -> None:
@@ -181,7 +182,7 @@ class OrtMeter:
         self._measurements += 1
         try:
             latency = self._take_calmly(baseline, candidate, plan or self.plans[effort])
-        except _NotWritten as error:  # the disk's fault and not the graph's, so it is not remembered
+        except _NotWrittenError as error:  # the disk's fault and not the graph's, so it is not remembered
             return Latency.failed("error", str(error))
         self._memo[(baseline.key, candidate.key, effort)] = latency
         # A failure may be this machine's on this day: other runs try again.
@@ -261,7 +262,7 @@ class OrtMeter:
         except OSError as error:
             if is_baseline:
                 raise BaselineError(f"the baseline model cannot be written into {self.workspace}: {error}") from error
-            raise _NotWritten(f"the model cannot be written into {self.workspace}: {error}") from error
+            raise _NotWrittenError(f"the model cannot be written into {self.workspace}: {error}") from error
         if is_baseline:
             self._baseline_path = path
         try:

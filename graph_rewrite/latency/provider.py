@@ -1,4 +1,4 @@
-"""Which execution provider a run takes."""
+"""The execution provider of a run: CUDA where it works, else the CPU."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ Provider = Literal["cpu", "cuda"]
 
 
 class ProviderError(MachineError):
-    """The provider that was asked for does not work on this machine."""
+    """The provider that was asked for does not work on this machine; the message says why."""
 
 
 def resolve_provider(wanted: str) -> Provider:
-    """`auto` gives `cuda` where a CUDA device really answers, else `cpu`; the other two give themselves.
+    """Return `cuda` for `auto` where a CUDA device really answers, else `cpu`; the other two give themselves.
 
     ONNX Runtime lists its CUDA provider also where there is no device, so one matrix product is run on it, in a
-    process of its own: the caller does not get a CUDA context. Raises ProviderError for `cuda` where it does not work,
-    ValueError for any other name.
+    process of its own: the caller does not get a CUDA context.
+
+    Raises:
+        ProviderError: for `cuda` where it does not work.
+        UserError: for any other name.
     """
     if wanted not in ("auto", "cpu", "cuda"):
         raise UserError(f"provider must be 'auto', 'cpu' or 'cuda', got {wanted!r}")
@@ -41,7 +44,7 @@ def resolve_provider(wanted: str) -> Provider:
 
 @cache
 def _cuda_fault() -> str:
-    """Why CUDA does not work here; empty when it does."""
+    """Return the reason why CUDA does not work here; empty when it does."""
     if "CUDAExecutionProvider" not in ort.get_available_providers():
         return "this onnxruntime has no CUDA provider (install onnxruntime-gpu)"
     with tempfile.TemporaryDirectory(prefix="rewritegym-") as folder, WorkerClient() as worker:

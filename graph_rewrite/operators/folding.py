@@ -65,14 +65,23 @@ def _digest(
 
 
 def evaluate_constant(constant: Constant) -> np.ndarray[Any, Any]:
-    """The elements of a constant expression."""
+    """Return the elements of a constant expression.
+
+    Raises:
+        InvalidRewriteError: the operator cannot be computed over its operands, or gives another shape than declared.
+    """
     expression = constant.expression
     if expression is None:
         raise ValueError(f"{constant!r} is not an expression")
     arrays = [None if source is None else source.numpy() for source in expression.inputs]
-    results = run_operator(
-        expression.op, expression.domain, expression.attrs, arrays, expression.opset, expression.outputs
-    )
+    try:
+        results = run_operator(
+            expression.op, expression.domain, expression.attrs, arrays, expression.opset, expression.outputs
+        )
+    except MemoryError:
+        raise
+    except Exception as error:  # numpy and onnx's reference evaluator raise anything for operands that do not fit
+        raise InvalidRewriteError(f"{expression.op} over constants cannot be computed: {error}") from error
     array = np.asarray(results[expression.index])
     wanted = constant.type
     if tuple(array.shape) != wanted.shape:

@@ -27,7 +27,7 @@ _STDERR_LINES = 40
 
 
 class WorkerStartError(MachineError):
-    """No worker can be started on this machine, whatever the model."""
+    """No worker can be started on this machine, whatever the model; the message says what to check."""
 
 
 class WorkerFailure(Exception):

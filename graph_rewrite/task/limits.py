@@ -1,4 +1,4 @@
-"""What an optimised model may cost beside time: size, rounding error, operators outside the ONNX standard."""
+"""Limits on an optimised model besides time: its size, its rounding error, operators outside the ONNX standard."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _STANDARD = frozenset({"", "ai.onnx"})
 
 @dataclass(frozen=True, slots=True)
 class ResultLimits:
-    """ResultLimits that every result keeps. A graph beyond one is never timed and never chosen.
+    """The limits that every result keeps. A graph beyond one of them is never timed and never chosen.
 
     Raises:
-        ValueError: a limit that makes no sense.
+        UserError: a limit that makes no sense.
     """
 
     size_growth: float = SIZE_GROWTH
@@ -47,7 +47,7 @@ class ResultLimits:
             raise UserError(f"the error budget must lie between 0 and 1, got {self.error_budget}")
 
     def violation(self, original: Graph, graph: Graph) -> str:
-        """Which limit a graph breaks, in words; empty where it keeps all that can be told without running it."""
+        """Return the limit that a graph breaks, in words; empty where it breaks none that shows without running it."""
         if self.standard_ops_only and (foreign := self.foreign_domains(original, graph)):
             return f"it has operators of {', '.join(foreign)}, and only standard ones are allowed (--standard-ops-only)"
         before, after = weight_bytes(original), weight_bytes(graph)
@@ -57,20 +57,22 @@ class ResultLimits:
         return ""
 
     def allowed_domains(self, original: Graph, provider: str = "cpu") -> frozenset[str] | None:
-        """Domains of operators that rewrites may bring in; None for any. The blocked layout is the CPU's: on another
-        provider every such operator would bring its data back to the CPU."""
+        """Return the domains of operators that rewrites may bring in; None for any.
+
+        The blocked layout is the CPU's: on another provider every such operator would bring its data back to the CPU.
+        """
         own = {node.domain for node in original.nodes.values()}
         if self.standard_ops_only:
             return _STANDARD | own
         return None if provider == "cpu" else _STANDARD | {contrib.DOMAIN} | own
 
     def foreign_domains(self, original: Graph, graph: Graph) -> list[str]:
-        """Domains of operators in `graph` that neither ONNX nor the original has."""
+        """Return the domains of operators in `graph` that neither ONNX nor the original has."""
         known = _STANDARD | {node.domain for node in original.nodes.values()}
         return sorted({node.domain for node in graph.nodes.values()} - known)
 
     def tolerance(self, original: Graph, deployment: Deployment) -> float:
-        """What outputs may differ by, relative to their scale."""
+        """Return the largest allowed difference of an output, relative to its scale."""
         if self.error_budget is not None:
             return self.error_budget
         usual = default_tolerance(original, deployment)

@@ -1,10 +1,11 @@
-"""Models by URI: of the zoo, or files."""
+"""Models by URI: those of the zoo, and files."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -31,18 +32,19 @@ class Model:
     """Shapes that were fixed where the file leaves them open."""
 
 
-_OPENED: dict[tuple[object, ...], Model] = {}
+_KEPT = 32
 
 
 def open_model(uri: str, shapes: Shapes | None = None) -> Model:
-    """Open a model. Opening it again in the same process gives the same object, while its file does not change.
+    """Open a model. Opening it again in the same process gives the same object while its file does not change, unless
+    many others were opened since.
 
     Args:
         uri: `zoo://bert?layers=12&seq_len=128`, `file:path.onnx`, the name of a model of the zoo, or a path.
         shapes: shapes of inputs by name, for models with symbolic dimensions.
 
     Raises:
-        ValueError: unknown scheme, model or parameter; a parameter that is no integer.
+        UserError: unknown scheme, model or parameter; a parameter that is no integer.
         ModelLoadError: no such file, or not a readable ONNX model.
         SymbolicShapeError: inputs have symbolic dimensions that `shapes` does not fix.
     """
@@ -51,13 +53,19 @@ def open_model(uri: str, shapes: Shapes | None = None) -> Model:
         state = path.stat()
     except OSError as error:
         raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}{_zoo_hint(uri)}") from error
-    fixed = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    key = (uri, path.resolve(), state.st_mtime_ns, state.st_size, tuple(sorted(fixed.items())))
-    if key not in _OPENED:
-        original = load(path, fixed)
-        graph, report = normalise(original)
-        _OPENED[key] = Model(uri, path, original, graph, report, fixed)
-    return _OPENED[key]
+    fixed = tuple(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
+    return _opened(uri, path, path.resolve(), state.st_mtime_ns, state.st_size, fixed)
+
+
+@lru_cache(maxsize=_KEPT)
+def _opened(
+    uri: str, path: Path, resolved: Path, changed: int, size: int, fixed: tuple[tuple[str, tuple[int, ...]], ...]
+) -> Model:
+    """Load and normalise a model; all arguments together tell one state of a file from another."""
+    shapes = dict(fixed)
+    original = load(path, shapes)
+    graph, report = normalise(original)
+    return Model(uri, path, original, graph, report, shapes)
 
 
 def _locate(uri: str) -> Path:
@@ -89,7 +97,7 @@ def _from_zoo(uri: str) -> Path:
 
 
 def _zoo_hint(uri: str) -> str:
-    """For a name that is neither a file nor in the zoo."""
+    """Return what to add to the error for a name that is neither a file nor in the zoo."""
     if any(sign in uri for sign in "/\\.:"):
         return ""
     close = difflib.get_close_matches(uri, zoo.names(), n=1)

@@ -1,25 +1,31 @@
-"""A problem: a model, what can be done to it, and how its latency is measured. What environments and agents share."""
+"""Problems: a model, its rewriter, its meter and the limits of a result. Environments and agents share them."""
 
 from __future__ import annotations
 
 import atexit
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
-from graph_rewrite.errors import UserError
+from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import (
     SCREEN,
     BaselineError,
     Clock,
+    ComparingMeter,
+    ConfirmingMeter,
     Deployment,
     Effort,
+    InspectingMeter,
     Latency,
     LatencyMeter,
     Measurable,
     MeasurementCache,
+    MeasurementError,
     OrtMeter,
     Plan,
     resolve_provider,
@@ -27,6 +33,7 @@ from graph_rewrite.latency import (
 )
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.rewriting.enumerator import Granularity
+from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.task.limits import ResultLimits
@@ -37,10 +44,16 @@ MeterFactory = Callable[[Model, Deployment, Path], LatencyMeter]
 MeterSource = LatencyMeter | MeterFactory
 """A meter, or a function that makes one for a model, a deployment and a folder for files."""
 
+_SHARED_METERS = 8
+_SHARED_REWRITERS = 16
+
 
 @dataclass
 class Problem:
-    """Make `model` faster as run by `deployment`, within `limits`. Speed-ups are relative to `model.original`."""
+    """The task to make `model` faster as run by `deployment`, within `limits`.
+
+    Speed-ups are relative to `model.original`.
+    """
 
     model: Model
     rewriter: Rewriter
@@ -53,9 +66,28 @@ class Problem:
     _confirmed: dict[tuple[str, Plan | None], Latency] = field(default_factory=dict, repr=False)
     _compared: dict[tuple[str, str], tuple[Latency, float]] = field(default_factory=dict, repr=False)
     _active: dict[str, frozenset[str] | None] = field(default_factory=dict, repr=False)
+    _faults_before: Counter[str] = field(default_factory=Counter, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.rewriter.faults is not None:
+            self._faults_before = self.rewriter.faults.counts.copy()
+
+    @property
+    def rule_faults(self) -> RuleFaults:
+        """The exceptions that the code of rules raised since this problem was made, counted by rule.
+
+        Problems of a process share a rewriter and the candidates that it has listed. So a fault on a graph that an
+        earlier problem has listed is counted there, and problems that are searched in turn share their counts. Empty
+        where the rewriter has no collector, since exceptions go through then.
+        """
+        found = RuleFaults()
+        if (collected := self.rewriter.faults) is not None:
+            found.counts = collected.counts - self._faults_before
+            found.tracebacks = {rule: collected.tracebacks[rule] for rule in found.counts}
+        return found
 
     def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
-        """The latency of a graph; for one graph and effort the same value every time.
+        """Return the latency of a graph; for one graph and effort the same value every time.
 
         A graph that cannot be built or run, or breaks a limit, gives a Latency that says so.
         """
@@ -66,63 +98,76 @@ class Problem:
             violation = self.limits.violation(self.model.original, graph)
             try:
                 known = Latency.failed("error", violation) if violation else self.meter.measure(graph, effort)
-            except (ValueError, NotImplementedError) as error:  # its folded weights cannot be computed
+            except InvalidRewriteError as error:  # its folded weights cannot be computed
                 known = Latency.failed("error", f"the model cannot be built: {error}")
             self._memo[key] = known
             self._seconds[key] = unblocked_time() - begin
         return known
 
     def cost(self, graph: Graph, effort: Effort = "screen") -> float:
-        """Seconds that the first measurement of a graph took, without waiting for other processes to end theirs; 0.0
-        where it was not measured.
+        """Return the seconds that the first measurement of a graph took, without the time that it waited for other
+        processes; 0.0 where it was not measured.
 
         Agents that share a problem are charged the same for the same graph, whoever asked first.
         """
         return self._seconds.get((graph.hash, effort), 0.0)
 
     def confirm(self, graph: Graph, plan: Plan | None = None) -> Latency:
-        """A full measurement of a graph that was chosen among many, or one by `plan`, taken anew: the winner's screened
-        lead is partly luck. Once per graph and plan."""
+        """Measure a graph anew, with full effort or by `plan`; once per graph and plan.
+
+        The best of many screened graphs owes part of its lead to luck, a fresh measurement does not. A meter that is no
+        `ConfirmingMeter` gives its usual full measurement.
+        """
         known = self._confirmed.get((graph.hash, plan))
         if known is None:
-            again = getattr(self.meter, "confirm", None)
-            known = self.measure(graph, "full") if again is None else again(graph, plan)
+            if isinstance(self.meter, ConfirmingMeter):
+                known = self.meter.confirm(graph, plan)
+            else:
+                known = self.measure(graph, "full")
             self._confirmed[graph.hash, plan] = known
         return known
 
     def compare(self, reference: Graph, candidate: Graph) -> tuple[Latency, float] | None:
-        """The speed-up of one graph over another, timed in turn with full effort, and the seconds that this took: of
-        two graphs nearly as fast it tells more than how each does against the original. None where the meter knows
-        the original alone; a Latency that says so where one of them cannot be built or run."""
-        measure = getattr(self.meter, "compare", None)
-        if measure is None:
+        """Time two graphs in turn with full effort.
+
+        Of two graphs that are nearly as fast this tells more than their latencies against the original.
+
+        Returns:
+            The speed-up of `candidate` over `reference` and the seconds that this took; a Latency that says so where
+            one of them cannot be built or run. None where the meter is no `ComparingMeter`.
+        """
+        if not isinstance(self.meter, ComparingMeter):
             return None
         key = (reference.hash, candidate.hash)
         if key not in self._compared:
             begin = unblocked_time()
             try:
-                latency = measure(reference, candidate)
-            except (BaselineError, ValueError, NotImplementedError) as error:
+                latency = self.meter.compare(reference, candidate)
+            except (BaselineError, InvalidRewriteError) as error:
                 latency = Latency.failed("error", f"the graphs cannot be compared: {error}")
             self._compared[key] = (latency, unblocked_time() - begin)
         return self._compared[key]
 
     def settle(self, graph: Graph) -> Latency:
-        """`confirm`, and from now on what `measure` says of this graph too: a learner that comes back to a graph whose
-        measurement was luck would be drawn to it for ever."""
+        """Confirm a graph, and let `measure` return the confirmed latency from now on.
+
+        A learner would otherwise be drawn for ever to a graph whose measurement was luck.
+        """
         confirmed = self.confirm(graph)
         self._memo[graph.hash, "screen"] = confirmed
         return confirmed
 
     def active_optimizers(self, graph: Graph) -> frozenset[str] | None:
-        """Optimisers of ONNX Runtime that change a graph as deployed: refusing any other gives the same model, and what
-        a measurement says of it is noise. None where the meter cannot tell, or the graph cannot be built."""
+        """Return the optimisers of ONNX Runtime that change a graph as deployed.
+
+        Refusing any other gives the same model, so that a measured difference is noise. None where the meter is no
+        `InspectingMeter`, or the graph cannot be built or opened.
+        """
         if graph.hash not in self._active:
-            ask = getattr(self.meter, "active_optimizers", None)
-            try:
-                self._active[graph.hash] = None if ask is None else ask(graph)
-            except (RuntimeError, ValueError, NotImplementedError, OSError):
-                self._active[graph.hash] = None
+            self._active[graph.hash] = None
+            if isinstance(self.meter, InspectingMeter):
+                with suppress(BaselineError, MeasurementError, InvalidRewriteError):
+                    self._active[graph.hash] = self.meter.active_optimizers(graph)
         return self._active[graph.hash]
 
     @property
@@ -147,14 +192,23 @@ def open_problem(
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
 
-    What is expensive is shared by all problems of a process: the model, the candidates of its first graph, and the
-    meter of a model and deployment with its worker process and baseline. With `cached`, latencies are remembered on
-    disk from run to run. `rules` names the rule sets that rewrite it (`graph_rewrite.rules.rule_set`); `limits` are
-    those of every result. `clock="cpu"` counts what the thread computes and not what else the machine runs: for one
-    thread on the CPU, where cores are shared.
+    The problems of a process share what is expensive: the model, the candidates of its first graph, and the meter of a
+    model and deployment with its worker process and baseline. Exceptions that rules raise are counted in
+    `Problem.rule_faults` and do not end a search.
+
+    Args:
+        granularity: offer a rule per `site`, per `class` of sites, or `both`.
+        deployment_choices: offer to refuse or to keep ONNX Runtime's optimisers.
+        shapes: shapes of inputs by name, for models with symbolic dimensions.
+        rules: names of rule sets (`graph_rewrite.rules.rule_set`).
+        cached: remember latencies on disk from run to run.
+        limits: the limits that every result keeps.
+        clock: `wall`, or `cpu` to count only what the thread computes: for one thread on the CPU, where other processes
+            share the cores.
 
     Raises:
-        UserError: unknown model, provider, granularity or rule set, or the clock `cpu` for more than one thread.
+        UserError: unknown model, provider, granularity or rule set, less than one thread, or the clock `cpu` for more
+            than one.
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
@@ -175,20 +229,24 @@ def open_problem(
     return Problem(opened, rewriter, measuring, deployment, folder, kept)
 
 
-@cache
+@lru_cache(maxsize=_SHARED_REWRITERS)
 def _shared_rewriter(
     granularity: Granularity, deployment_choices: bool, rules: str, domains: frozenset[str] | None
 ) -> Rewriter:
-    return Rewriter(rule_set(rules), granularity=granularity, deployment=deployment_choices, domains=domains)
+    return Rewriter(rule_set(rules), granularity, deployment_choices, domains, RuleFaults())
 
 
-_meters: dict[tuple[str, str, Path, bool, Clock], OrtMeter] = {}
+_meters: OrderedDict[tuple[str, str, Path, bool, Clock], OrtMeter] = OrderedDict()
 
 
 def _shared_meter(model: Model, deployment: Deployment, folder: Path, cached: bool, clock: Clock) -> OrtMeter:
     key = (model.original.hash, deployment.key, folder, cached, clock)
     if key not in _meters:
         _meters[key] = ort_meter(model, deployment, folder, MeasurementCache() if cached else None, clock=clock)
+    _meters.move_to_end(key)
+    while len(_meters) > _SHARED_METERS:
+        # A problem may still hold the meter: it works on, and starts its worker anew when it needs one.
+        _meters.popitem(last=False)[1].close()
     return _meters[key]
 
 
@@ -200,7 +258,7 @@ def ort_meter(
     screen: Plan = SCREEN,
     clock: Clock = "wall",
 ) -> OrtMeter:
-    """A meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`."""
+    """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`."""
     return OrtMeter(
         model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock
     )

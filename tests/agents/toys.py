@@ -13,8 +13,7 @@ from onnx import helper
 
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import Deployment, Latency
-from graph_rewrite.latency.base import Effort
+from graph_rewrite.latency import Deployment, Effort, Latency
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.models import open_model
 from graph_rewrite.task.problem import Problem

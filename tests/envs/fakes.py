@@ -14,8 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from envs import Problem
 from graph_rewrite import Rewriter, load
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import Deployment, Latency
-from graph_rewrite.latency.base import Effort, Status
+from graph_rewrite.latency import Deployment, Effort, Latency, Status
 from graph_rewrite.onnx_files.normalise import normalise
 from graph_rewrite.task.models import Model
 

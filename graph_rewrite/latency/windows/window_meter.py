@@ -13,17 +13,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 import onnx
 import onnxruntime as ort
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
-from graph_rewrite.latency.base import Effort, Latency, Measurable
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.lock import MachineLock, unblocked_time
+from graph_rewrite.latency.meter import ComparingMeter, MeasurementError
 from graph_rewrite.latency.windows.cut import MARGIN, Cut, NotCuttable, cuts
 from graph_rewrite.latency.windows.identical import run_alike
 from graph_rewrite.onnx_files.saving import materialize
@@ -81,12 +81,6 @@ class Difference:
         return self.ok and self.ci95[0] > 0.0
 
 
-class WholeMeter(Protocol):
-    """What times a difference that cannot be cut out: `OrtMeter`."""
-
-    def compare(self, reference: Measurable, candidate: Measurable, effort: Effort = "full") -> Latency: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Timing:
     """Seconds saved at one place of a kind, the half-width of its 95% interval, runs and seconds of the region, and
@@ -99,8 +93,8 @@ class _Timing:
     cost_s: float = 0.0
 
 
-class NotTimed(RuntimeError):
-    """A region could not be opened or run by itself."""
+class NotTimed(MeasurementError):
+    """A window cannot be written, opened or run by itself."""
 
 
 class RegionalMeter:
@@ -135,7 +129,7 @@ class RegionalMeter:
         deployment: Deployment | None = None,
         *,
         workspace: str | os.PathLike[str],
-        whole: WholeMeter | None = None,
+        whole: ComparingMeter | None = None,
         margin: int = MARGIN,
         resolution_s: float | None = None,
         budget_s: float = BUDGET_S,

@@ -11,7 +11,7 @@ from agents.core.conclude import conclude
 from agents.core.deployment_search import deployment_candidates, search_deployment
 from agents.taso import TasoAgent
 from graph_rewrite import Graph, Rewriter
-from graph_rewrite.latency import Latency
+from graph_rewrite.latency import Latency, MeasurementError
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
 from tests.agents.toys import RULES, graph_cost, problem_on
@@ -97,7 +97,7 @@ def test_where_nothing_can_be_told_all_are_measured(tmp_path: Path) -> None:
     problem = make_problem(tmp_path)
 
     def fails(graph: Graph) -> frozenset[str]:
-        raise RuntimeError("cannot be opened")
+        raise MeasurementError("cannot be opened")
 
     problem.meter.active_optimizers = fails  # type: ignore[attr-defined]
     search = started(problem, Budget(50, 60.0))

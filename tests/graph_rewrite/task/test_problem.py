@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from envs import open_problem
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.latency import BaselineError, Deployment, OrtMeter
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.workspace import VARIABLE, remove_abandoned, roomiest, workspace
@@ -36,7 +37,7 @@ class TestProblem:
 
         class Unbuildable(OperatorCountMeter):
             def measure(self, graph: Any, effort: Any = "screen") -> Any:
-                raise ValueError("Reshape over constants gave another shape")
+                raise InvalidRewriteError("Reshape over constants gave another shape")
 
         broken = Problem(
             problem.model, problem.rewriter, Unbuildable(problem.model.original), problem.deployment, problem.workspace
@@ -44,6 +45,39 @@ class TestProblem:
         latency = broken.measure(problem.model.graph)
         assert latency.status == "error"
         assert "another shape" in latency.message
+
+    def test_a_bug_of_the_meter_goes_through(self, tower: str, make_env: MakeEnv) -> None:
+        problem = open_problem(tower, provider="cpu", meter=count_operators)
+
+        class Faulty(OperatorCountMeter):
+            def measure(self, graph: Any, effort: Any = "screen") -> Any:
+                raise ValueError("too many values to unpack")
+
+        broken = Problem(
+            problem.model, problem.rewriter, Faulty(problem.model.original), problem.deployment, problem.workspace
+        )
+        with pytest.raises(ValueError, match="too many values"):
+            broken.measure(problem.model.graph)
+
+    def test_faults_of_rules_belong_to_the_problem_that_met_them(self, tower: str, make_env: MakeEnv) -> None:
+        first = open_problem(tower, provider="cpu", meter=count_operators)
+        assert first.rewriter.faults is not None
+        first.rewriter.faults.record("Faulty", ValueError("a bug"))
+        second = open_problem(tower, provider="cpu", meter=count_operators)
+        assert second.rewriter is first.rewriter
+        second.rewriter.faults.record("Faulty", ValueError("a bug"))
+        second.rewriter.faults.record("Other", ValueError("another"))
+        assert first.rule_faults.counts == {"Faulty": 2, "Other": 1}
+        assert second.rule_faults.counts == {"Faulty": 1, "Other": 1}
+        assert "ValueError: another" in second.rule_faults.tracebacks["Other"]
+
+    def test_meters_and_models_that_are_shared_are_bounded(self, tower: str, make_env: MakeEnv) -> None:
+        first = open_problem(tower, provider="cpu")
+        for threads in range(2, 12):
+            open_problem(tower, provider="cpu", threads=threads)
+        again = open_problem(tower, provider="cpu")
+        assert again.meter is not first.meter
+        assert again.model is first.model
 
     def test_a_baseline_that_cannot_run_is_an_error(self, tower: str, make_env: MakeEnv) -> None:
         problem = open_problem(tower, provider="cpu", meter=count_operators)

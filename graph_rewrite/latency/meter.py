@@ -1,4 +1,8 @@
-"""What every latency meter takes and gives: a measurable graph, a Latency, the LatencyMeter protocol."""
+"""The interface of latency meters: what they measure, the Latency that they give, and what some can do besides.
+
+Every meter is a `LatencyMeter`. A meter that can do more has the methods of `ConfirmingMeter`, `ComparingMeter` or
+`InspectingMeter`; callers ask with `isinstance`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from graph_rewrite.errors import MachineError
-from graph_rewrite.runtime import Status
+from graph_rewrite.runtime import Plan, Status
 
 Effort = Literal["screen", "full"]
 
@@ -34,8 +38,12 @@ Materialize = Callable[[Measurable, Path], Path]
 """Writes a graph as an ONNX file into a directory and returns the file's path; external data lie in that directory."""
 
 
+class MeasurementError(MachineError):
+    """A graph cannot be written, opened or run by itself in ONNX Runtime, so that it has no latency."""
+
+
 class BaselineError(MachineError):
-    """The reference model itself could not be measured, so no speed-up can be given."""
+    """The baseline itself cannot be measured, so no speed-up can be given; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +102,19 @@ class Latency:
 
 
 class LatencyMeter(Protocol):
-    """Anything that tells how fast a graph is compared with the baseline it was made for."""
+    """Times graphs against the baseline that it was made for."""
 
     @property
     def measurements(self) -> int:
-        """How many measurements were really taken, those answered from memory or disk not counted."""
+        """Number of measurements that were really taken, those answered from memory or disk not counted."""
         ...
 
     def measure(self, graph: Measurable, effort: Effort = "screen") -> Latency:
-        """The latency of `graph`; the same graph and effort give the same value for the life of the meter."""
+        """Return the latency of `graph`; the same graph and effort give the same value for the life of the meter."""
         ...
 
     def close(self) -> None:
-        """Ends the worker and frees what the meter holds; harmless when called twice."""
+        """End the worker and free what the meter holds; harmless when called twice."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -114,3 +122,34 @@ class LatencyMeter(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class ConfirmingMeter(Protocol):
+    """A meter that can measure a graph anew. Of other meters the first full measurement counts."""
+
+    def confirm(self, graph: Measurable, plan: Plan | None = None) -> Latency:
+        """Take a full measurement, or one by `plan`, whatever is known already."""
+        ...
+
+
+@runtime_checkable
+class ComparingMeter(Protocol):
+    """A meter that can compare any two graphs. Other meters know graphs against the baseline only."""
+
+    def compare(self, reference: Measurable, candidate: Measurable, effort: Effort = "full") -> Latency:
+        """Return the speed-up of `candidate` over `reference`, timed in turn."""
+        ...
+
+
+@runtime_checkable
+class InspectingMeter(Protocol):
+    """A meter that can tell what ONNX Runtime makes of a graph."""
+
+    def active_optimizers(self, graph: Measurable) -> frozenset[str]:
+        """Return the optimisers of ONNX Runtime that change a graph as deployed.
+
+        Raises:
+            MeasurementError: the graph cannot be written or opened.
+        """
+        ...
