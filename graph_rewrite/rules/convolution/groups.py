@@ -1,4 +1,8 @@
-"""Groups of a convolution merged: more arithmetic, but in groups that fill the vector registers."""
+"""Groups of a convolution merged: more arithmetic, but in groups that fill the vector registers.
+
+A group that fills a block has as many channels as an AVX-512 register has lanes of single precision. ResNeXt-50, with 4
+channels per group, gains 3%.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,8 @@ from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.blocks import BLOCK
 from graph_rewrite.rules.helpers.operands import numpy_dtype
-
-BLOCK = 16
-"""Channels per group up to which merging can pay: single-precision lanes of an AVX-512 register, the block of ONNX
-Runtime's NCHWc layout. ResNeXt-50 (4 channels per group) gains 3%."""
 
 
 class _MergeGroups(Rule):

@@ -19,9 +19,9 @@ from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.toom_cook import LARGEST_TILE, toom_cook
-from graph_rewrite.rules.convolution.winograd import BLOCK
 from graph_rewrite.rules.convolution.winograd_steps import filter_tiles, result_images, times
 from graph_rewrite.rules.helpers.axes import concat, reshape, take
+from graph_rewrite.rules.helpers.blocks import BLOCK
 from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry
 
 TIME_FIRST = (0, 2, 1, 3, 4)

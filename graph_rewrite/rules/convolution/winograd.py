@@ -23,11 +23,8 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.toom_cook import LARGEST_TILE, ToomCook, toom_cook
 from graph_rewrite.rules.convolution.winograd_steps import data_tiles, filter_tiles, result_images, side_by_side
 from graph_rewrite.rules.helpers.axes import reshape, take
+from graph_rewrite.rules.helpers.blocks import BLOCK
 from graph_rewrite.rules.helpers.geometry import conv_geometry
-
-BLOCK = 16
-"""Channels in a block of the NCHWc layout with AVX-512. Depthwise convolutions over other numbers of channels leave the
-layout, and then the transforms take longer than what they save."""
 
 
 class _Winograd(Rule):

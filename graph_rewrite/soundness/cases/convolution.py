@@ -10,7 +10,7 @@ import numpy as np
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.rules.convolution import dilation, spatial3d, winograd
-from graph_rewrite.rules.convolution.winograd import BLOCK
+from graph_rewrite.rules.helpers.blocks import BLOCK
 
 _IMAGES = (
     (3, 1, (4, 4), (1, 1, 1, 1), True), (3, 2, (5, 6), (0, 0, 0, 0), False), (3, 1, (7, 5), (2, 0, 1, 3), True),

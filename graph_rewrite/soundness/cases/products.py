@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.assembly import model, named_in
-from graph_rewrite.rules.convolution.winograd import BLOCK
+from graph_rewrite.rules.helpers.blocks import BLOCK
 
 
 def _feed_forward(number: int) -> str:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite import Refusal, Rewriter, Rule
-from graph_rewrite.egraph.apply import apply_rule
-from graph_rewrite.egraph.convert import from_graph
+from graph_rewrite.egraph import apply_rule, from_graph
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.rewriting.faults import RuleFaults
 from tests.graph_rewrite.rules.checking import model

@@ -12,7 +12,8 @@ from graph_rewrite.rules.convolution import pooling
 from graph_rewrite.rules.fusion import activations
 from graph_rewrite.rules.fusion import fused_matmul as fusion_matmul
 from graph_rewrite.rules.fusion import normalizations as normalization
-from graph_rewrite.rules.fusion import runtime_operators as fusion
+from graph_rewrite.rules.fusion.fused_conv import FuseConvLeakyRelu
+from graph_rewrite.rules.fusion.skip_layer_normalization import FuseSkipLayerNormalization
 from graph_rewrite.rules.matmul import algebra as matmul
 from graph_rewrite.rules.matmul import parallel as matmul_parallel
 from graph_rewrite.soundness.decision.exact import decide
@@ -36,9 +37,9 @@ RIGHT = [
     (convolution.FoldBatchNormAfterConv, """(float[1,2,5,5] x) => (z)
         { y = Conv<pads=[1,1,1,1]>(x, w) z = BatchNormalization(y, s, b, m, q) }""",
      {**CONV, "s": weights(4, seed=3), "m": weights(4, seed=4), "q": np.abs(weights(4, seed=5))}),
-    (fusion.FuseSkipLayerNormalization, """(float[2,3,4] x, float[2,3,4] s) => (y)
+    (FuseSkipLayerNormalization, """(float[2,3,4] x, float[2,3,4] s) => (y)
         { t = Add(x, s) y = LayerNormalization(t, g, b) }""", NORM),
-    (fusion.FuseConvLeakyRelu, "(float[1,2,4,4] x) => (y) { c = Conv(x, w, b) y = LeakyRelu<alpha=0.3>(c) }", CONV),
+    (FuseConvLeakyRelu, "(float[1,2,4,4] x) => (y) { c = Conv(x, w, b) y = LeakyRelu<alpha=0.3>(c) }", CONV),
     (fusion_matmul.FuseLeftTranspose, """(float[4,2] a, float[4,3] b) => (y)
         { t = Transpose<perm=[1,0]>(a) y = MatMul(t, b) }""", {}),
     (normalization.ExpandSoftmax, "(float[2,3] x) => (y) { y = Softmax(x) }", {}),

@@ -6,6 +6,8 @@ import pytest
 from graph_rewrite import Rewriter
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.rules.layout import channel_padding as P
+from graph_rewrite.rules.layout import channel_padding_concat as C
+from graph_rewrite.rules.layout.pool_padding import PadIntoPool
 from tests.graph_rewrite.rules.checking import check_rule, model, ops, random_feeds, refuses, weights
 
 SLICE = {"s": [0], "e": [5], "a": [1]}
@@ -42,14 +44,14 @@ MOVED = [
     (P.ConvOfChannelSlice, "y = Conv(t, w, b)", {"w": weights(3, 5, 2, 2), "b": weights(3)}, ["Conv"]),
     (P.DepthwiseConvOfChannelSlice, "y = Conv<group=5>(t, w, b)", {"w": weights(5, 1, 2, 2), "b": weights(5)},
      ["Conv", "Slice"]),
-    (P.ConvOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Conv(u, w)", {"w": weights(3, 12, 2, 2)},
+    (C.ConvOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Conv(u, w)", {"w": weights(3, 12, 2, 2)},
      ["Concat", "Conv"]),
-    (P.FunctionOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Relu(u)", {},
+    (C.FunctionOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Relu(u)", {},
      ["Concat", "Relu", "Slice"]),
-    (P.FunctionOfConcatOfChannelSlices,
+    (C.FunctionOfConcatOfChannelSlices,
      "u = Concat<axis=1>(t, x)  y = AveragePool<kernel_shape=[2,2], pads=[1,0,0,1]>(u)", {},
      ["AveragePool", "Concat", "Slice"]),
-    (P.DepthwiseConvOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Conv<group=12, strides=[2,1]>(u, w, b)",
+    (C.DepthwiseConvOfConcatOfChannelSlices, "u = Concat<axis=1>(x, t)  y = Conv<group=12, strides=[2,1]>(u, w, b)",
      {"w": weights(12, 1, 2, 2), "b": weights(12)}, ["Concat", "Conv", "Conv", "Slice"]),
 ]  # fmt: skip
 
@@ -85,9 +87,9 @@ def test_slices_of_two_operands(f):
     refuses(P.ChannelSlicesAfterBinary, model(f"{inputs} {text}", **further), "first channels")
 
 
-@pytest.mark.parametrize("rule", [P.ConvOfChannelSlice, P.ConvOfConcatOfChannelSlices])
+@pytest.mark.parametrize("rule", [P.ConvOfChannelSlice, C.ConvOfConcatOfChannelSlices])
 def test_groups_are_refused(rule):
-    text = "u = Concat<axis=1>(t, x)  " if rule is P.ConvOfConcatOfChannelSlices else "u = Identity(t)  "
+    text = "u = Concat<axis=1>(t, x)  " if rule is C.ConvOfConcatOfChannelSlices else "u = Identity(t)  "
     text = text if "Concat" in text else ""
     name, channels = ("u", 12) if text else ("t", 5)
     grouped = sliced(f"{text}y = Conv<group={channels}>({name}, w)", w=weights(channels, 1, 2, 2))
@@ -99,9 +101,9 @@ def test_groups_are_refused(rule):
 def test_a_join_that_is_not_of_channels_stays():
     text = "u = Concat<axis=2>(x, t)  y = Relu(u)"
     graph = model(f"(float[2,5,7,6] x, float[2,7,7,6] z) => (y) {{ t = Slice(z, s, e, a)  {text} }}", **SLICE)
-    assert not Rewriter([P.FunctionOfConcatOfChannelSlices()], "site", deployment=False).candidates(graph)
+    assert not Rewriter([C.FunctionOfConcatOfChannelSlices()], "site", deployment=False).candidates(graph)
     dense = sliced("u = Concat<axis=1>(x, t)  y = Conv<group=2>(u, w)", w=weights(4, 6, 2, 2))
-    refuses(P.DepthwiseConvOfConcatOfChannelSlices, dense, "one filter for every channel")
+    refuses(C.DepthwiseConvOfConcatOfChannelSlices, dense, "one filter for every channel")
 
 
 def test_padding_is_carried_through_joined_channels():
@@ -114,7 +116,7 @@ def test_padding_is_carried_through_joined_channels():
     before = graph = model(f"(float[1,7,6,5] x) => (y) {{ {text} }}", w=weights(32, 55, 1, 1), **given)
     padding = Rewriter([P.PadConvChannels()], granularity="class", deployment=False)
     graph = padding.candidates(graph)[0].apply()
-    rules = [rule() for rule in P.RULES if rule.__name__ in P.PadConvChannels.carried_by]
+    rules = [rule() for rule in (*P.RULES, *C.RULES) if rule.__name__ in P.PadConvChannels.carried_by]
     rewriter = Rewriter(rules, granularity="site", deployment=False)
     while candidates := rewriter.candidates(graph):
         graph = candidates[0].apply()
@@ -132,7 +134,7 @@ def test_the_padding_disappears_in_the_next_convolution():
     given = {"v": weights(24, 7, 1, 1), "u": weights(24, 1, 3, 3), "w": weights(32, 24, 1, 1)}
     before = graph = model(f"(float[1,7,6,5] x) => (y) {{ {text} }}", **given)
     graph = Rewriter([P.PadConvChannels()], granularity="site", deployment=False).candidates(graph)[0].apply()
-    rules = [rule() for rule in P.RULES if rule not in (P.PadConvChannels, P.PadIntoPool)]
+    rules = [rule() for rule in (*P.RULES, *C.RULES) if rule is not P.PadConvChannels]
     rewriter = Rewriter(rules, granularity="site", deployment=False)
     while candidates := rewriter.candidates(graph):
         graph = candidates[0].apply()
@@ -148,7 +150,7 @@ AROUND = {"q": [0, 0, 1, 0, 0, 0, 2, 1]}
 
 @pytest.mark.parametrize("attrs", ["", ", strides=[2,1]", ", count_include_pad=1"])
 def test_padding_goes_into_the_pool(attrs):
-    check_rule(P.PadIntoPool, model(POOL.format("", attrs), **AROUND), becomes=["AveragePool"])
+    check_rule(PadIntoPool, model(POOL.format("", attrs), **AROUND), becomes=["AveragePool"])
 
 
 @pytest.mark.parametrize(
@@ -164,4 +166,4 @@ def test_padding_goes_into_the_pool(attrs):
     ],
 )
 def test_padding_that_stays(value, attrs, given, reason):
-    refuses(P.PadIntoPool, model(POOL.format(value, attrs), **given), reason)
+    refuses(PadIntoPool, model(POOL.format(value, attrs), **given), reason)
