@@ -23,6 +23,7 @@ def run_operator(
 
     Raises:
         NotImplementedError: neither onnx's reference evaluator nor `contrib` or `nchwc` knows the operator.
+        EvaluationError: onnx's reference evaluator fails on these inputs.
     """
     if domain == contrib.DOMAIN:
         return contrib.run(op, attrs, inputs)

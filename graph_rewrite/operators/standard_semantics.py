@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.operators.functions import (
     attention,
@@ -26,6 +27,12 @@ from graph_rewrite.operators.functions import (
 from graph_rewrite.operators.standard_types import make_node
 
 Array = np.ndarray[Any, Any]
+
+
+class EvaluationError(InvalidRewriteError):
+    """Onnx's reference evaluator fails on an operator with these inputs."""
+
+
 _EVALUATORS: dict[tuple[Any, ...], ReferenceEvaluator] = {}
 
 
@@ -36,6 +43,7 @@ def run_standard(
 
     Raises:
         NotImplementedError: the reference evaluator does not know the operator.
+        EvaluationError: the reference evaluator fails on these inputs.
     """
     direct: Any = _DIRECT.get(op) if op != "Softmax" or opset >= 13 else _softmax_of_rows
     if direct is not None and _is_direct(op, inputs, outputs, opset):
@@ -46,7 +54,13 @@ def run_standard(
     if evaluator is None:
         evaluator = _EVALUATORS[key] = ReferenceEvaluator(_as_model(node, opset))
     feeds = {f"i{k}": array for k, array in enumerate(inputs) if array is not None}
-    return [np.asarray(array) for array in evaluator.run(None, feeds)]
+    try:
+        results = evaluator.run(None, feeds)
+    except NotImplementedError:
+        raise
+    except Exception as error:  # onnx's reference evaluator raises whatever numpy raises, and errors of its own
+        raise EvaluationError(f"the reference evaluator fails on {op}: {error}") from error
+    return [np.asarray(array) for array in results]
 
 
 def _as_model(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:

@@ -4,6 +4,7 @@ from graph_rewrite.rules.certification import UncertifiedRuleError
 from graph_rewrite.rules.registry import (
     FAMILIES,
     RULE_SETS,
+    UnknownRuleError,
     all_rules,
     families,
     find_rule,
@@ -13,6 +14,6 @@ from graph_rewrite.rules.registry import (
 from graph_rewrite.rules.rewriter import Rewriter
 
 __all__ = [
-    "FAMILIES", "RULE_SETS", "Rewriter", "UncertifiedRuleError", "all_rules", "families", "find_rule",
-    "registered_rules", "rule_set",
+    "FAMILIES", "RULE_SETS", "Rewriter", "UncertifiedRuleError", "UnknownRuleError", "all_rules", "families",
+    "find_rule", "registered_rules", "rule_set",
 ]  # fmt: skip

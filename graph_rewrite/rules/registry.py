@@ -11,6 +11,14 @@ from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules.certification import require
 from graph_rewrite.rules.substitutions.rule_files import shipped_rules
 
+
+class UnknownRuleError(UserError, KeyError):
+    """There is no rule of a given name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the message in quotes
+
+
 FAMILIES = (
     # A whole part in one step: long lists are cut at their end, where it would be lost among sites.
     "layout.blocked_subgraphs",
@@ -59,14 +67,6 @@ FAMILIES = (
 
 
 @cache
-class UnknownRuleError(UserError, KeyError):
-    """There is no rule of this name."""
-
-    def __str__(self) -> str:
-        """Return the message as it is, where a KeyError would quote it."""
-        return str(self.args[0])
-
-
 def all_rules() -> tuple[Rule, ...]:
     """Every registered rule, in a fixed order: by family, then as its module lists them in `RULES`.
 
@@ -107,7 +107,8 @@ def rule_set(names: str = "default") -> tuple[Rule, ...]:
 
     Raises:
         UncertifiedRuleError: a rule has no certificate, or has changed since it was certified.
-        ValueError: an unknown set, or two rules of the same name.
+        UserError: an unknown set.
+        ValueError: two rules have the same name.
     """
     wanted = {name.strip() for name in names.split(",")}
     unknown = sorted(wanted - {*RULE_SETS, "all"})

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.evaluation import run_graph
+from graph_rewrite.operators.standard_semantics import EvaluationError
 from graph_rewrite.soundness.domains.domain import Array
 
 _TOLERANCE = 1e-4
@@ -108,7 +109,7 @@ def at(before: Graph, after: Graph, feeds: Mapping[str, Array]) -> Counterexampl
     try:
         with np.errstate(all="ignore"):
             pairs = list(zip(run_graph(before, feeds), run_graph(after, feeds), strict=True))
-    except (NotImplementedError, TypeError, ValueError, IndexError, ZeroDivisionError):
+    except (NotImplementedError, EvaluationError):
         return None
     tolerance = _HALF_TOLERANCE if any(is_half(graph) for graph in (before, after)) else _TOLERANCE
     for i, (a, b) in enumerate(pairs):

@@ -1,5 +1,5 @@
 """Comparison in floating point: both graphs in ONNX Runtime on the CPU, without any optimisation, and by the float64
-reference, on inputs of every kind in `values.KINDS`. `docs/soundness.md` states the policy on NaN, infinities and
+reference, on inputs of every kind in `inputs.KINDS`. `docs/soundness.md` states the policy on NaN, infinities and
 zeros.
 
 Differences are relative to the sensitivity of the output: the magnitude against which one rounding of an operand
@@ -13,21 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 from onnx import TensorProto
 
-from graph_rewrite.delivery.equivalence import default_tolerance, depth
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.onnx_files.saving import to_proto
-from graph_rewrite.operators.evaluation import outputs_of, run_values
+from graph_rewrite.operators.evaluation import outputs_of
+from graph_rewrite.operators.standard_semantics import EvaluationError
 from graph_rewrite.rewriting.rule import SIGNED_ZERO
-from graph_rewrite.runtime import Deployment
-from graph_rewrite.soundness.floating.arrays import Comparison, compare_arrays, is_float, magnitude
+from graph_rewrite.soundness.floating.arrays import Comparison, compare_arrays, is_float
+from graph_rewrite.soundness.floating.graph_pair import GraphPair, ReferenceValues
 from graph_rewrite.soundness.floating.inputs import KINDS, InputKind, feeds
+from graph_rewrite.soundness.floating.runtime import RuntimeRefusalError, run_session
 
 Array = np.ndarray[Any, Any]
 
@@ -37,13 +36,6 @@ OVERFLOW = "the range: the target overflows earlier"
 UNDERFLOW = "the range: the target underflows earlier"
 NO_KERNEL = "a run in ONNX Runtime where that has no kernel for the source"
 
-_DEPLOYMENT = Deployment("cpu", 1, "none")
-_TRIALS = 3
-_DOUBLE = (2.0**-53, 4096.0)
-_LITERAL = (2.0**-24, 32.0)
-"""What a constant or an attribute that a rule rounds to float32 may lose, in the terms of `default_tolerance`."""
-_NOISE = 4.0
-_UNIT, _SUBNORMAL = 2.0**-24, 2.0**-149
 _LARGEST: dict[int, float] = {
     TensorProto.FLOAT: float(np.finfo(np.float32).max), TensorProto.FLOAT16: 65504.0, TensorProto.BFLOAT16: 3.38e38,
 }  # fmt: skip
@@ -97,11 +89,10 @@ def compare(
         ValueError: an input without a static type, graphs with different inputs or numbers of outputs, or an unknown
             name in `lossy`.
     """
-    _check_interfaces(before, after)
     unknown = lossy - {SIGNED_ZERO, *(kind.name for kind in KINDS)}
     if unknown:
         raise ValueError(f"lossy: neither a kind of inputs nor {SIGNED_ZERO!r}: {min(unknown)!r}")
-    pair, worst, at, compared, lost = _Pair(before, after), 0.0, "", [], set[str]()
+    pair, worst, at, compared, lost = GraphPair(before, after), 0.0, "", [], set[str]()
     for kind in kinds:
         if kind.name in lossy:
             continue
@@ -118,100 +109,6 @@ def compare(
     return FloatResult(True, worst, at, None, tuple(compared), frozenset(lost))
 
 
-def run_runtime(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
-    """Outputs in ONNX Runtime on the CPU with all optimisations off."""
-    return _run(_session(graph), feeds)
-
-
-def _session(graph: Graph) -> ort.InferenceSession:
-    data = to_proto(graph).SerializeToString()
-    options = _DEPLOYMENT.session_options()
-    # Messages about failures come as exceptions; on standard error they would run into tables.
-    options.log_severity_level = 4
-    return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-
-
-def _run(session: ort.InferenceSession, feeds: Mapping[str, Array]) -> list[Array]:
-    known = {item.name for item in session.get_inputs()}
-    names = [item.name for item in session.get_outputs()]
-    return [np.asarray(a) for a in session.run(names, {name: a for name, a in feeds.items() if name in known})]
-
-
-def _check_interfaces(before: Graph, after: Graph) -> None:
-    inputs = [sorted(graph.names[value] for value in graph.inputs) for graph in (before, after)]
-    if inputs[0] != inputs[1] or len(before.outputs) != len(after.outputs):
-        raise ValueError(f"the graphs are no rewrites of each other: inputs {inputs[0]} and {inputs[1]}")
-
-
-class _Pair:
-    """Two graphs with what comparisons on all inputs share: sessions and tolerances."""
-
-    def __init__(self, before: Graph, after: Graph) -> None:
-        self.before, self.after = before, after
-        self.runtime_tolerance = max(default_tolerance(graph, _DEPLOYMENT) for graph in (before, after))
-        steps = math.sqrt(8 + max(depth(before), depth(after)))
-        self.reference_tolerance = _DOUBLE[0] * _DOUBLE[1] * steps
-        if _literals(after) != _literals(before):
-            # In float16 or bfloat16 a literal loses more than in float32. In double too literals are float32 where
-            # ONNX Runtime takes an operator for the function that ONNX defines it by.
-            self.reference_tolerance += max(_LITERAL[0] * _LITERAL[1] * steps, self.runtime_tolerance / 8)
-            self.runtime_tolerance = max(self.runtime_tolerance, self.reference_tolerance)
-        constants = (constant.numpy() for constant in before.constants.values())
-        self.infinite_constants = any(is_float(array) and not np.isfinite(array).all() for array in constants)
-
-    @cached_property
-    def source(self) -> ort.InferenceSession | None:
-        """A session on the source; None where ONNX Runtime refuses it, for lack of a kernel as a rule."""
-        try:
-            session = _session(self.before)
-            _run(session, feeds(self.before, KINDS[0], 0))
-            return session
-        except Exception:  # pybind11's exceptions have no common base
-            return None
-
-    @cached_property
-    def target(self) -> ort.InferenceSession:
-        """A session on the target. Raises whatever ONNX Runtime says against it."""
-        return _session(self.after)
-
-
-@dataclass(slots=True)
-class _Values:
-    """What the reference computes in both graphs on one set of inputs."""
-
-    pair: _Pair
-    fed: Mapping[str, Array]
-    before: Mapping[int, Array] = field(init=False)
-    after: Mapping[int, Array] = field(init=False)
-
-    def __post_init__(self) -> None:
-        with np.errstate(all="ignore"):
-            self.before, self.after = run_values(self.pair.before, self.fed), run_values(self.pair.after, self.fed)
-
-    def noise(self, number: int, computed: Array) -> float:
-        """A few times the error that ONNX Runtime itself makes in output `number` of the source: some operators cancel
-        inside, and kernels treat the elements at the end of an array in another way than the rest."""
-        exact = outputs_of(self.pair.before, self.before)[number]
-        if not is_float(computed) or exact.shape != computed.shape:
-            return 0.0
-        with np.errstate(all="ignore"):
-            return _NOISE * magnitude(exact.astype(np.float64) - computed.astype(np.float64))
-
-    def sensitivity(self, number: int, scale: float) -> float:
-        """The magnitude against which roundings count in output `number`: at least `scale`, that of the output, and at
-        most the largest finite magnitude of anything computed in either graph."""
-        response = 0.0
-        for graph, exact in ((self.pair.before, self.before), (self.pair.after, self.after)):
-            undisturbed = outputs_of(graph, exact)[number]
-            for trial in range(_TRIALS):
-                disturb = partial(_shake, np.random.default_rng([trial, number]))
-                with np.errstate(all="ignore"):
-                    values = run_values(graph, self.fed, disturb=disturb)
-                    response = max(response, magnitude(outputs_of(graph, values)[number] - undisturbed))
-        largest = max(magnitude(array) for values in (self.before, self.after) for array in values.values())
-        return max(scale, min(response / _UNIT, largest))
-
-
 @dataclass(frozen=True, slots=True)
 class _Seen:
     """What one kind of inputs showed."""
@@ -222,12 +119,12 @@ class _Seen:
     compared: bool
 
 
-def _look(pair: _Pair, kind: InputKind, fed: Mapping[str, Array], lossy: frozenset[str]) -> _Seen:
+def _look(pair: GraphPair, kind: InputKind, fed: Mapping[str, Array], lossy: frozenset[str]) -> _Seen:
     """Both engines on one set of inputs."""
     try:
-        values = _Values(pair, fed)
-    except (ValueError, FloatingPointError):
-        if kind.policy == "report":  # onnx's reference evaluator fails on NaN in places
+        values = ReferenceValues(pair, fed)
+    except EvaluationError:
+        if kind.policy == "report":  # onnx's reference evaluator fails on NaN with some operators
             return _Seen(0.0, None, frozenset(), False)
         raise
     compared = kind.policy != "report" and (pair.infinite_constants or _all_finite(pair.before, values.before))
@@ -261,25 +158,18 @@ def _look(pair: _Pair, kind: InputKind, fed: Mapping[str, Array], lossy: frozens
     return _Seen(worst, None, frozenset(lost), compared)
 
 
-def _outputs(values: _Values) -> Iterator[tuple[str, Sequence[Array], Sequence[Array] | str]]:
+def _outputs(values: ReferenceValues) -> Iterator[tuple[str, Sequence[Array], Sequence[Array] | str]]:
     """Outputs of both graphs by each engine, or why ONNX Runtime refused the target."""
     pair = values.pair
     yield REFERENCE, outputs_of(pair.before, values.before), outputs_of(pair.after, values.after)
     if pair.source is None:
         return
-    before = _run(pair.source, values.fed)
+    before = run_session(pair.source, values.fed)
     try:
-        yield RUNTIME, before, _run(pair.target, values.fed)
-    except Exception as error:  # whatever ONNX Runtime says about the target is a finding
-        yield RUNTIME, before, " ".join(str(error).split())
-
-
-def _shake(rng: np.random.Generator, array: Array) -> Array:
-    """Each floating-point number but zero moved up or down by one rounding."""
-    if not is_float(array):
-        return array
-    signs = rng.choice([-1.0, 1.0], size=array.shape)
-    return np.where(array == 0, array, array * (1.0 + _UNIT * signs) + _SUBNORMAL * signs)
+        after: Sequence[Array] | str = run_session(pair.target, values.fed)
+    except RuntimeRefusalError as error:
+        after = str(error)
+    yield RUNTIME, before, after
 
 
 def _opposite(kind: InputKind, a: Array, b: Array) -> tuple[int, ...] | None:
@@ -311,11 +201,3 @@ def _all_finite(graph: Graph, values: Mapping[int, Array]) -> bool:
         if not float(np.abs(array).max(initial=0.0)) <= _LARGEST.get(type.dtype, math.inf):
             return False
     return True
-
-
-def _literals(graph: Graph) -> set[object]:
-    """Floating-point constants and attributes that operators read, and constants that are outputs."""
-    used = {value for node in graph.nodes.values() for value in node.inputs if value is not None} | {*graph.outputs}
-    found: set[object] = {c.digest for v, c in graph.constants.items() if v in used and is_float(c.numpy())}
-    attributes = (value for node in graph.nodes.values() for value in node.attrs.values())
-    return found | {value for value in attributes if isinstance(value, float)}

@@ -16,6 +16,9 @@ from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.evaluation import run_operator
+from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.standard_semantics import EvaluationError
+from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.soundness.domains.domain import Array, Domain, Unsupported
 from graph_rewrite.soundness.domains.interpretation import Interpretation
 from graph_rewrite.soundness.semantics.call import FLOATS, Call, Tensor
@@ -89,17 +92,28 @@ class Evaluator:
         self, op: str, domain: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor | None], outputs: int,
         opset: int,
     ) -> list[Tensor]:  # fmt: skip
-        """The outputs of one operator; their element types are those of the first input where not clear otherwise."""
-        if inputs and all(tensor is None or tensor.known for tensor in inputs):
-            return self._concretely(op, domain, attrs, inputs, outputs, opset)
-        semantics = semantics_of(op, domain)
+        """Return the outputs of one operator; their element type is that of the first input unless semantics set it.
+
+        Raises:
+            Unsupported: the operator has no exact meaning, or not for these inputs.
+        """
+        try:
+            if inputs and all(tensor is None or tensor.known for tensor in inputs):
+                return self._concretely(op, domain, attrs, inputs, outputs, opset)
+            call = Call(self.domain, self.interpretation, op, attrs, tuple(inputs), opset, outputs)
+            return self._exactly(call, domain)
+        except EvaluationError as error:
+            raise Unsupported(f"{op} cannot take these inputs: {error}") from error
+
+    def _exactly(self, call: Call, domain: str) -> list[Tensor]:
+        semantics = semantics_of(call.op, domain)
         if semantics is None:
-            raise Unsupported(f"no exact meaning of {op}")
-        call = Call(self.domain, self.interpretation, op, attrs, tuple(inputs), opset, outputs)
+            raise Unsupported(f"no exact meaning of {call.op}")
         try:
             found = semantics(call)
-        except (ValueError, IndexError, KeyError, ZeroDivisionError) as error:
-            raise Unsupported(f"{op} cannot take these inputs: {error}") from error
+        except (ValueError, IndexError):
+            _require_valid(call, domain)
+            raise
         dtype = call.first.dtype
         results = found if isinstance(found, (list, tuple)) else [found]
         return [r if isinstance(r, Tensor) else Tensor(np.asarray(r), dtype) for r in results]
@@ -116,6 +130,19 @@ class Evaluator:
         if dtype not in FLOATS:
             return Tensor(array, dtype, known=True)
         return Tensor(self.interpretation.array(self.domain, array), dtype)
+
+
+def _require_valid(call: Call, domain: str) -> None:
+    """Check that an operator takes inputs of such types: not every graph has been through type inference.
+
+    Raises:
+        Unsupported: it does not.
+    """
+    entries = [None if t is None else (TensorType(t.dtype, t.array.shape), None) for t in call.inputs]
+    try:
+        infer(call.op, domain, call.attrs, entries, call.outputs, call.opset)
+    except TypeInferenceError as error:
+        raise Unsupported(f"{call.op} cannot take these inputs: {error}") from error
 
 
 def _small(constant: Constant) -> Array | None:

@@ -22,9 +22,11 @@ from graph_rewrite.rules.certification import Certificate, UncertifiedRuleError,
 from graph_rewrite.rules.substitutions.rule_files import shipped_rules
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.soundness.instances.enumeration import instances
-from graph_rewrite.soundness.verification import cli
-from graph_rewrite.soundness.verification.cli import resolve
-from graph_rewrite.soundness.verification.verifier import Refutation, decade, verify
+from graph_rewrite.soundness.verification.outcome import RuleOutcome
+from graph_rewrite.soundness.verification.refutation import Refutation
+from graph_rewrite.soundness.verification.report import print_outcomes
+from graph_rewrite.soundness.verification.resolution import resolve
+from graph_rewrite.soundness.verification.verifier import decade, verify
 
 RULES = (*registered_rules(), *(rule for name in RULE_SETS[1:] for rule in shipped_rules(name)))
 
@@ -324,9 +326,9 @@ def recheck(rule: Rule) -> None:
 
 def test_of_many_rules_those_are_listed_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
     held = load("DropIdentity", "hand")
-    fine = [cli.Outcome(f"Rule{number}", "hand", held, "") for number in range(70)]
-    other = cli.Outcome("Odd", "taso", held, "Odd: the certificate differs in seed")
-    cli._print(Console(width=100), [*fine, other], cli.Verify())
+    fine = [RuleOutcome(f"Rule{number}", "hand", held, "") for number in range(70)]
+    other = RuleOutcome("Odd", "taso", held, "Odd: the certificate differs in seed")
+    print_outcomes(Console(width=100), [*fine, other], written=False)
     shown = capsys.readouterr().out
     assert "Rule12" not in shown
     assert "Odd" in shown

@@ -6,7 +6,8 @@ from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.soundness.floating.comparison import compare
 from graph_rewrite.soundness.floating.inputs import KINDS
 from graph_rewrite.soundness.instances.enumeration import instances
-from graph_rewrite.soundness.verification.verifier import Refutation, verify
+from graph_rewrite.soundness.verification.refutation import Refutation
+from graph_rewrite.soundness.verification.verifier import verify
 from tests.graph_rewrite.soundness.planted import PLANTED
 
 

@@ -25,7 +25,7 @@ from graph_rewrite.rules.layout.blocked_image import (
 )
 from graph_rewrite.rules.layout.blocked_subgraphs import PartInBlockedLayout
 from graph_rewrite.soundness.cases.blocked import examples_of, image
-from graph_rewrite.soundness.floating.comparison import run_runtime
+from graph_rewrite.soundness.floating.runtime import run_runtime
 from tests.graph_rewrite.rules.checking import check_rule, ops, random_feeds, refuses, run_onnxruntime
 
 BLOCK = nchwc.block_size()
