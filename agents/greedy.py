@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
 from agents.core.conclude import conclude
+from agents.core.sites import enables
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
@@ -117,7 +118,7 @@ class GreedyAgent:
         """The end of a rollout, empty where it takes no step. It never returns to a graph it passed."""
         passed, start = {before.hash, graph.hash}, len(actions)
         for _ in range(self.lookahead):
-            choices = macro_candidates(enabled(search, before, graph))
+            choices = macro_candidates(enabled(search.problem, before, graph))
             for choice in rng.permutation(len(choices)):
                 after = search.apply(choices[int(choice)]) if search.can_apply else None
                 if after is not None and after.hash not in passed:
@@ -143,8 +144,7 @@ def macro_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
     return classes + [c for c in candidates if c.kind == "site" and c.site.class_key not in covered]
 
 
-def enabled(search: Search, before: Graph, after: Graph) -> list[Candidate]:
-    """Rewrites of `after` with a site that `before` did not have."""
-    candidates = search.problem.rewriter.candidates
-    known = {site.key for candidate in candidates(before) for site in candidate.sites}
-    return [c for c in candidates(after) if any(site.key not in known for site in c.sites)]
+def enabled(problem: Problem, before: Graph, after: Graph) -> list[Candidate]:
+    """Return the candidates of `after` with a site that `before` did not have."""
+    is_enabled = enables(problem.rewriter, before)
+    return [candidate for candidate in problem.rewriter.candidates(after) if is_enabled(candidate.sites)]

@@ -90,7 +90,7 @@ class Search:
     improvements: list[Improvement] = field(default_factory=list)
     """Every new best, in order."""
     applications: int = 0
-    """Candidates applied so far; agents that apply them otherwise than by `apply` add to it."""
+    """Candidates applied so far; only `count_applications` adds to it."""
     growth: list[Growth] = field(default_factory=list)
     """How an agent on an e-graph built it, rule by rule."""
     _start: float = field(default_factory=unblocked_time)
@@ -138,9 +138,13 @@ class Search:
         """Leave seconds out that no search has to pay for: those of pricing an operator, known from then on."""
         self._charged -= max(0.0, seconds)
 
+    def count_applications(self, count: int = 1) -> None:
+        """Count candidates as applied: `apply` does, and agents that apply them by other means say so."""
+        self.applications += count
+
     def apply(self, candidate: Candidate) -> Graph | None:
         """The graph that a candidate leads to, counted as an application; None where it gives no valid graph."""
-        self.applications += 1
+        self.count_applications()
         try:
             return candidate.apply()
         except InvalidRewriteError:

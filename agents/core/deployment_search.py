@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from agents.core.base import Search, Visit, action_of
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.rewriting.deployment_choices import deployment_choices
+from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 
 MARGIN = 0.003
 """A choice is kept where it gains more than this; less is noise."""
@@ -64,11 +63,3 @@ def _idle(search: Search, candidate: Candidate) -> bool:
     refused = candidate.disabled_optimizers - candidate.graph.disabled_optimizers
     active = search.problem.active_optimizers(candidate.graph) if refused else None
     return active is not None and not refused & active
-
-
-def deployment_candidates(graph: Graph) -> list[Candidate]:
-    """The deployment choices among `Rewriter.candidates`, without listing the others."""
-    return [
-        Candidate("deployment", graph, disabled_optimizers=names, label=label)
-        for label, names in deployment_choices(graph)
-    ]

@@ -95,7 +95,7 @@ class TensatAgent:
                 if found is not None and len(found.found) > left:
                     found.found, found.stopped = found.found[:left], True
                 report = apply_rule(egraph, rule, match_limit=left, round=found)
-                search.applications += report.applied
+                search.count_applications(report.applied)
                 done.append(report)
                 changed = changed or report.changed or not report.complete
                 if report.changed:

@@ -108,9 +108,6 @@ class EGraphMCTSAgent:
         reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0
         begun: dict[int, float] = {}
 
-        def count(applied: int) -> None:
-            search.applications += applied
-
         def grown(state: State) -> None:
             rule = state.applications[-1].rule if state.applications else ""
             search.growth.append(Growth(rule, state.egraph.size, state.cost))
@@ -121,8 +118,8 @@ class EGraphMCTSAgent:
 
         construction = ConstructionSearch(
             egraph, search.problem.rewriter.rules, prices.cost, self.options, np.random.default_rng(seed),
-            matches_left=lambda: applications_left(search, reserved), on_applied=count, on_move=grown,
-            seconds_left=lambda: deadline - search.seconds, move_over=move_over, workers=self.workers,
+            matches_left=lambda: applications_left(search, reserved), on_applied=search.count_applications,
+            on_move=grown, seconds_left=lambda: deadline - search.seconds, move_over=move_over, workers=self.workers,
             price=prices.price, needs_timing=prices.needs_timing,
         )  # fmt: skip
         with construction:

@@ -48,7 +48,7 @@ class State:
 
     def step(self, search: Search, action: int) -> State | None:
         """The state after an action; None where it gives no valid graph."""
-        search.applications += 1
+        search.count_applications()
         env, actions = self.env.fork(), (*self.actions, action_of(self.env.candidates[action]))
         observation, _, terminated, truncated, info = env.step(action)
         return None if info["failure"] else State(env, observation, actions, terminated or truncated)

@@ -105,7 +105,7 @@ class _Actor:
                 if not search.can_apply:
                     return
                 keys = [candidate.key for candidate in env.candidates]
-                search.applications += 1
+                search.count_applications()
                 observation, _, terminated, truncated, _ = env.step(keys.index(action.key))
                 done = terminated or truncated
         start, behind = len(actions), 0
@@ -117,7 +117,7 @@ class _Actor:
             if first:
                 self._tried.setdefault(env.graph.hash, set()).add(env.candidates[choice].key)
             actions = (*actions, action_of(env.candidates[choice]))
-            search.applications += 1
+            search.count_applications()
             observation, _, terminated, truncated, _ = env.step(choice)
             done = terminated or truncated
             behind = 0 if self._gains(actions) else behind + 1

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agents.core.base import Search
+from agents.core.sites import enables
 from agents.regional.gains import FADING, FURTHER, OPTIMISM, Effects, Key
 from agents.regional.roofline import estimated_seconds
-from agents.regional.sites import Spot, Step, apply_all, enabled
+from agents.regional.sites import Spot, Step, apply_all, classes
 from agents.regional.synthetic_weights import with_stand_ins
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
@@ -216,7 +217,8 @@ class Screen:
         own = state.spot.window.nodes
         # Of several classes: the products of one Winograd form differ at their edges, and belong together.
         groups: dict[str, list[Site]] = {}
-        for sites in enabled(rewriter, entry.before, state.graph):
+        is_enabled = enables(rewriter, entry.before)
+        for sites in filter(is_enabled, classes(rewriter, state.graph).values()):
             touching = [site for site in sites if any(node.id not in own for node in site.match.nodes)]
             if touching:
                 groups.setdefault(touching[0].rule.name, []).extend(touching)

@@ -111,12 +111,6 @@ def classes(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ...]]:
     return {key: tuple(sites) for key, sites in found.items()}
 
 
-def enabled(rewriter: Rewriter, before: Graph, after: Graph) -> list[tuple[Site, ...]]:
-    """Classes of `after` with a site that `before` did not have."""
-    known = {site.key for site in rewriter.sites(before)}
-    return [group for group in classes(rewriter, after).values() if any(site.key not in known for site in group)]
-
-
 def apply_all(search: Search, graph: Graph, sites: tuple[Site, ...]) -> Graph | None:
     """The graph with these sites rewritten, those left out that an earlier one took away; None where none is left."""
     after = search.apply(Candidate("class" if len(sites) > 1 else "site", graph, sites))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting.candidates import Candidate
 
 _ACTIVATIONS = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "Clip", "HardSigmoid"})
 
@@ -55,3 +56,11 @@ def deployment_choices(graph: Graph) -> list[tuple[str, frozenset[str]]]:
         elif choice.after <= refused and all(present & need for need in choice.needs):
             choices.append((f"refuse {choice.name}", refused | choice.optimizers))
     return choices
+
+
+def deployment_candidates(graph: Graph) -> list[Candidate]:
+    """Return the deployment choices of a graph as candidates."""
+    return [
+        Candidate("deployment", graph, disabled_optimizers=names, label=label)
+        for label, names in deployment_choices(graph)
+    ]

@@ -10,7 +10,7 @@ from graph_rewrite.ir.graph import Graph, GraphDelta, edit_of
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.building import build_site
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
-from graph_rewrite.rewriting.deployment_choices import deployment_choices
+from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.listing import Listing, listing_of
 from graph_rewrite.rewriting.matching import Matcher
@@ -140,10 +140,7 @@ class Enumerator:
     def _candidates(self, graph: Graph) -> Candidates:
         head: list[Candidate] = []
         if self.deployment:
-            head.extend(
-                Candidate("deployment", graph, disabled_optimizers=names, label=label)
-                for label, names in deployment_choices(graph)
-            )
+            head.extend(deployment_candidates(graph))
         if self.granularity != "site":
             head.extend(Candidate("class", graph, group) for group in self._classes(graph))
         return Candidates(graph, head, [] if self.granularity == "class" else self.sites(graph))

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.core.base import Budget, Search
+from agents.core.base import Budget
 from agents.core.registry import make_agent
 from agents.greedy import GreedyAgent, enabled, macro_candidates, ordered
 from graph_rewrite import Rewriter
@@ -74,10 +74,10 @@ def test_rollouts_follow_what_a_rewrite_made_possible(tmp_path: Path) -> None:
     wide = ordered(problem.rewriter.candidates(start), np.random.default_rng(0))[0]
     assert (wide.kind, wide.count) == ("class", 3)
     after = wide.apply()
-    found = macro_candidates(enabled(Search(problem, BUDGET), start, after))
+    found = macro_candidates(enabled(problem, start, after))
     assert sorted((c.rule, c.count) for c in found) == [("ThresholdedAsLeaky", 3), ("ThresholdedAsRelu", 3)]
     single = next(c for c in problem.rewriter.candidates(start) if c.kind == "site")
-    found = enabled(Search(problem, BUDGET), start, single.apply())
+    found = enabled(problem, start, single.apply())
     assert {c.rule for c in found} == {"ThresholdedAsLeaky", "ThresholdedAsRelu"}
 
 

@@ -8,10 +8,11 @@ from onnx import helper, numpy_helper
 
 from agents.core.base import Budget, Search
 from agents.core.conclude import conclude
-from agents.core.deployment_search import deployment_candidates, search_deployment
+from agents.core.deployment_search import search_deployment
 from agents.taso import TasoAgent
 from graph_rewrite import Graph, Rewriter
 from graph_rewrite.latency import Latency, MeasurementError
+from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
 from tests.agents.toys import RULES, graph_cost, problem_on
