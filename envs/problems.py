@@ -75,6 +75,11 @@ class ProblemSource:
             self._opened[uri] = self._open(uri)
         return self._opened[uri]
 
+    @property
+    def first(self) -> Problem:
+        """The first model's problem."""
+        return self[self.uris[0]]
+
     def draw(self, random: np.random.Generator) -> Problem:
         """Draw one of the models; with one model alone, no random number is taken."""
         drawn = int(random.integers(len(self.uris))) if len(self.uris) > 1 else 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy, deepcopy
-from typing import Any, Self, SupportsFloat
+from dataclasses import dataclass
+from typing import Any, Self, SupportsFloat, Unpack
 
 import gymnasium
 import numpy as np
@@ -13,16 +14,52 @@ from numpy.typing import NDArray
 
 from envs.egraph.observation import applications, observe_egraph
 from envs.observation import Observation, ObservationLimits, log_share
+from envs.options import check_keywords, fields_given
+from envs.problems import ProblemOptions, ProblemSource
 from envs.reward import ILLEGAL_ACTION_REWARD
 from envs.vocabulary import UNKNOWN, rule_vocabulary
 from graph_rewrite.egraph import EGraph, apply_rule, can_match, from_graph, to_graph
 from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, unit_cost
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.task.problem import MeterSource, Problem, open_problem
 from graph_rewrite.task.replay import ReplayError
 
 FORMAT = 1
+MAX_NODES, MAX_EDGES = 4096, 16384
+"""What observations are padded to by default."""
 Info = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructionSettings:
+    """How an episode of construction goes."""
+
+    horizon: int = 40
+    """Steps after which an episode is truncated."""
+    node_limit: int = 2000
+    """E-nodes that end an episode."""
+    latency: bool = False
+    """Measure the extracted graph at the end."""
+
+    def __post_init__(self) -> None:
+        if self.horizon < 1 or self.node_limit < 1:
+            raise UserError(f"horizon and node_limit must be at least 1, got {self.horizon} and {self.node_limit}")
+
+
+class EGraphRewriteOptions(ProblemOptions, total=False):
+    """Keywords of `EGraphRewriteEnv`, beside those of `ProblemOptions` that say how its model is opened."""
+
+    # Of ConstructionSettings.
+    horizon: int
+    node_limit: int
+    latency: bool
+    cost: NodeCost
+    """Cost of an e-node alone; 1 per operator by default."""
+    max_nodes: int
+    max_edges: int
+    """What observations are padded to; 4096 and 16384. What does not fit is left out."""
+    render_mode: None
+    """There is nothing to render."""
 
 
 class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
@@ -49,45 +86,37 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
 
     Args:
         model: URI of a model.
-        problem: an opened problem to use instead.
-        meter: as for `GraphRewrite-v0`.
-        cost: of an e-node alone; 1 per operator by default.
-        latency: measure the extracted graph at the end.
-        horizon: steps after which an episode is truncated.
-        node_limit: e-nodes that end an episode.
-        max_nodes, max_edges: what observations are padded to; what does not fit is left out.
-        provider, threads, rules: as for `GraphRewrite-v0`.
+        options: keywords, listed with their meaning and default in `EGraphRewriteOptions` and `ProblemOptions`.
+
+    Raises:
+        UserError: no such model, or a value that a keyword does not take.
+        TypeError: there is no such keyword.
+
+    Example:
+        >>> env = EGraphRewriteEnv(model="zoo://bert-tiny", horizon=5)
+        >>> observation, info = env.reset(seed=0)
+        >>> done = False
+        >>> while not done:
+        ...     action = env.np_random.choice(np.flatnonzero(env.action_masks()))
+        ...     observation, reward, terminated, truncated, info = env.step(action)
+        ...     done = terminated or truncated
+        >>> info["first_cost"], info["cost"]  # doctest: +SKIP
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
     observation_space: spaces.Dict  # type: ignore[assignment]
     action_space: spaces.Discrete  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        model: str = "zoo://bert",
-        *,
-        problem: Problem | None = None,
-        meter: MeterSource | None = None,
-        cost: NodeCost = unit_cost,
-        latency: bool = False,
-        horizon: int = 40,
-        node_limit: int = 2000,
-        max_nodes: int = 4096,
-        max_edges: int = 16384,
-        provider: str = "auto",
-        threads: int = 1,
-        rules: str = "default",
-        render_mode: None = None,
-    ) -> None:
-        if horizon < 1 or node_limit < 1:
-            raise ValueError(f"horizon and node_limit must be at least 1, got {horizon} and {node_limit}")
-        if problem is None:
-            problem = open_problem(model, provider=provider, threads=threads, rules=rules, meter=meter)
-        self.render_mode = render_mode
-        self.problem, self.cost, self.latency = problem, cost, latency
-        self.horizon, self.node_limit, self.rules = horizon, node_limit, problem.rewriter.rules
-        self.limits = ObservationLimits(len(self.rules), max_nodes, max_edges)
+    def __init__(self, model: str = "zoo://bert", **options: Unpack[EGraphRewriteOptions]) -> None:
+        check_keywords("EGraphRewriteEnv", options, EGraphRewriteOptions.__optional_keys__)
+        self.render_mode = options.get("render_mode")
+        self.settings = ConstructionSettings(**fields_given(options, ConstructionSettings))
+        self.cost = options.get("cost", unit_cost)
+        self.problem = ProblemSource.from_options(model, options).first
+        self.rules = self.problem.rewriter.rules
+        self.limits = ObservationLimits(
+            len(self.rules), options.get("max_nodes", MAX_NODES), options.get("max_edges", MAX_EDGES)
+        )
         self.observation_space = self.limits.space()
         self.action_space = spaces.Discrete(len(self.rules) + 1)
         index = {name: number for number, name in enumerate(rule_vocabulary())}
@@ -121,11 +150,11 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
         """Start from the model's own e-graph.
 
         Raises:
-            ValueError: there are no options.
+            UserError: there are no options.
         """
         super().reset(seed=seed)
         if options:
-            raise ValueError(f"unknown reset options {sorted(options)}; there are none")
+            raise UserError(f"unknown reset options {sorted(options)}; there are none")
         self._tracker = SharedCostTracker(from_graph(self.problem.model.graph), self.cost)
         self._steps, self._useless, self._over, self._speedup = [], frozenset(), False, 1.0
         self._first_cost = self._current_cost = self._tracker.root_cost()
@@ -148,19 +177,19 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
             rule = self.rules[action].name
             # A copy, because forks of this environment may share the e-graph.
             self._tracker = tracker = tracker.fork(tracker.egraph.fork())
-            changed = apply_rule(tracker.egraph, self.rules[action]).changed
+            changed = apply_rule(tracker.egraph, self.rules[action], faults=self.problem.rewriter.faults).changed
             tracker.update()
             self._useless = frozenset() if changed else self._useless | {action}
             self._current_cost = tracker.root_cost()
             self._mask = self._legal()
-        full = tracker.egraph.size >= self.node_limit
+        full = tracker.egraph.size >= self.settings.node_limit
         terminated = illegal or action == self.no_op or full or not self._mask[:-1].any()
-        truncated = len(self._steps) >= self.horizon and not terminated
+        truncated = len(self._steps) >= self.settings.horizon and not terminated
         self._over = terminated or truncated
         reward = 100.0 * (before - self._current_cost) / self._first_cost if self._first_cost else 0.0
         if illegal:
             reward = ILLEGAL_ACTION_REWARD
-        elif self._over and self.latency:
+        elif self._over and self.settings.latency:
             reward = self._latency_reward()
         return self._observe(), float(reward), terminated, truncated, self._info(rule, changed, illegal)
 
@@ -227,8 +256,8 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
     def _observe(self) -> Observation:
         egraph, ratio = self.egraph, self._first_cost / self._current_cost if self._current_cost else 1.0
         features = (
-            len(self._steps) / self.horizon, 0.0, ratio, ratio, 0.0, log_share(int(self._mask[:-1].sum())),
-            log_share(len(applications(egraph))), egraph.size / self.node_limit,
+            len(self._steps) / self.settings.horizon, 0.0, ratio, ratio, 0.0, log_share(int(self._mask[:-1].sum())),
+            log_share(len(applications(egraph))), egraph.size / self.settings.node_limit,
         )  # fmt: skip
         return observe_egraph(egraph, self.rules, self._rule_numbers, self._mask, features, self.limits)
 

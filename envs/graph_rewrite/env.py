@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any, Unpack
+from collections.abc import Sequence
+from typing import Unpack
 
 from envs.graph_rewrite.episode import EpisodeSettings
 from envs.graph_rewrite.episode_env import EpisodeEnv
 from envs.graph_rewrite.meta_graph import MetaGraphObserver
 from envs.graph_rewrite.viewer import viewer_of
 from envs.observation import ObservationLimits
+from envs.options import check_keywords, fields_given
 from envs.problems import ProblemOptions, ProblemSource
 from envs.reward import RewardFunction, XRLflowReward
 
@@ -101,18 +101,10 @@ class GraphRewriteEnv(EpisodeEnv):
     """
 
     def __init__(self, model: str | Sequence[str] = "zoo://bert", **options: Unpack[GraphRewriteOptions]) -> None:
-        unknown = options.keys() - GraphRewriteOptions.__optional_keys__
-        if unknown:
-            known = ", ".join(sorted(GraphRewriteOptions.__optional_keys__))
-            raise TypeError(f"GraphRewriteEnv takes no keyword {', '.join(sorted(unknown))}; it takes {known}")
+        check_keywords("GraphRewriteEnv", options, GraphRewriteOptions.__optional_keys__)
         viewer = viewer_of(options.get("render_mode"))
-        limits = ObservationLimits(**_given(options, ObservationLimits))
-        settings = EpisodeSettings(**_given(options, EpisodeSettings))
-        observer = MetaGraphObserver(limits, **_given(options, MetaGraphObserver))
+        limits = ObservationLimits(**fields_given(options, ObservationLimits))
+        settings = EpisodeSettings(**fields_given(options, EpisodeSettings))
+        observer = MetaGraphObserver(limits, **fields_given(options, MetaGraphObserver))
         reward_fn = options.get("reward_fn") or XRLflowReward()
         super().__init__(ProblemSource.from_options(model, options), settings, observer, reward_fn, viewer)
-
-
-def _given(options: Mapping[str, Any], part: type) -> dict[str, Any]:
-    """The options that are fields of a part; for the others its defaults hold."""
-    return {field.name: options[field.name] for field in fields(part) if field.name in options}

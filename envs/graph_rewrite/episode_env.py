@@ -22,7 +22,6 @@ from envs.reward import ILLEGAL_ACTION_REWARD, RewardContext, RewardFunction
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.task.problem import Problem
 
 Info = dict[str, Any]
 
@@ -53,7 +52,7 @@ class EpisodeEnv(gymnasium.Env[Observation, int]):
         self.problems, self.settings, self.observer = problems, settings, observer
         self.reward_fn, self.viewer = reward_fn, viewer
         self.render_mode = None if viewer is None else viewer.mode
-        self.problem: Problem = problems[problems.uris[0]]
+        self.problem = problems.first
         """The model being optimised, with its rewriter and meter."""
         self._episode: Episode | None = None
         self.observation_space = observer.space()
