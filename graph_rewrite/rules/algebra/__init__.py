@@ -1,1 +1,2 @@
-"""TODO graph_rewrite/rules/algebra"""
+"""Rewrites of element-wise operators and of operators that do nothing: elimination, algebra of sums and products,
+element-wise functions and Concat."""

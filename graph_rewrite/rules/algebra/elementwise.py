@@ -14,7 +14,10 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Scalar, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import SIGNED_ZERO, Refusal, Rule
-from graph_rewrite.rules.helpers.axes import apply_like, finite_reciprocal, is_float, operands, uniform
+from graph_rewrite.rules.helpers.constants import finite_reciprocal, uniform
+from graph_rewrite.rules.helpers.element_types import is_float
+from graph_rewrite.rules.helpers.elementwise import apply_like
+from graph_rewrite.rules.helpers.operands import operands
 
 
 class _Elementwise(Rule):

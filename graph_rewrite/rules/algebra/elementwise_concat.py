@@ -8,19 +8,10 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import COMMUTATIVE, Const, Maybe, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import (
-    BINARY,
-    UNARY,
-    apply_like,
-    concat,
-    in_order,
-    reshape,
-    sizes_of,
-    split,
-    stripped,
-    take,
-    unary_key,
-)
+from graph_rewrite.rules.helpers.axes import concat, reshape, sizes_of, split, stripped
+from graph_rewrite.rules.helpers.elementwise import BINARY, UNARY, apply_like, unary_key
+from graph_rewrite.rules.helpers.operands import in_order
+from graph_rewrite.rules.helpers.slices import take
 
 
 class _Elementwise(Rule):

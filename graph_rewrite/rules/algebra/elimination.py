@@ -11,7 +11,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import apply_like, ints, reshape, uniform
+from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.constants import ints, uniform
+from graph_rewrite.rules.helpers.elementwise import apply_like
 
 
 class _Elimination(Rule):

@@ -11,7 +11,8 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import is_float, uniform
+from graph_rewrite.rules.helpers.constants import uniform
+from graph_rewrite.rules.helpers.element_types import is_float
 
 
 class _Elimination(Rule):

@@ -8,16 +8,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Maybe, MaybeConst, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import (
-    concat,
-    permutation,
-    reshape,
-    sizes_of,
-    slice_ranges,
-    take,
-    transpose,
-    uniform,
-)
+from graph_rewrite.rules.helpers.axes import concat, permutation, reshape, sizes_of, transpose
+from graph_rewrite.rules.helpers.constants import uniform
+from graph_rewrite.rules.helpers.slices import slice_ranges, take
 
 RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 """Operators that keep the elements in their order and change the shape alone."""

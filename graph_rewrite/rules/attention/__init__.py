@@ -1,1 +1,1 @@
-"""TODO graph_rewrite/rules/attention"""
+"""Rewrites of attention: its core as one operator and back, in blocks of queries, and its masks."""

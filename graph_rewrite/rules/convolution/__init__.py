@@ -1,1 +1,2 @@
-"""TODO graph_rewrite/rules/convolution"""
+"""Rewrites of convolutions and pools: fast algorithms, merges, other shapes of images, and constants absorbed into
+filters."""

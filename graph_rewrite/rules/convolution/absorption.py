@@ -15,7 +15,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import finite_reciprocal, is_float, reshape
+from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.constants import as_scale, as_vector, finite_reciprocal, parts, varies_along
+from graph_rewrite.rules.helpers.element_types import is_float, numpy_dtype
 from graph_rewrite.rules.helpers.geometry import (
     conv_geometry,
     joint_bias,
@@ -24,7 +26,6 @@ from graph_rewrite.rules.helpers.geometry import (
     response_to,
     times_input_channels,
 )
-from graph_rewrite.rules.helpers.operands import as_scale, as_vector, numpy_dtype, parts, varies_along
 
 
 class _Convolution(Rule):

@@ -10,9 +10,11 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import ints, reshape, slice_ranges, take, uniform
+from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.constants import ints, uniform
+from graph_rewrite.rules.helpers.element_types import numpy_dtype
 from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry, joint_bias, response_to
-from graph_rewrite.rules.helpers.operands import numpy_dtype
+from graph_rewrite.rules.helpers.slices import slice_ranges, take
 
 
 class _Chain(Rule):

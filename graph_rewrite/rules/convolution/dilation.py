@@ -15,8 +15,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import permutation, reshape, take
+from graph_rewrite.rules.helpers.axes import permutation, reshape
 from graph_rewrite.rules.helpers.geometry import conv_geometry
+from graph_rewrite.rules.helpers.slices import take
 
 TO_BATCH = (3, 5, 0, 1, 2, 4)
 """[N, C, H / d, d, W / e, e] to [d, e, N, C, H / d, W / e]."""

@@ -16,7 +16,7 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import reshape
 from graph_rewrite.rules.helpers.blocks import BLOCK
-from graph_rewrite.rules.helpers.operands import numpy_dtype
+from graph_rewrite.rules.helpers.element_types import numpy_dtype
 
 
 class _MergeGroups(Rule):

@@ -13,8 +13,10 @@ from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, PatternBu
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import split
+from graph_rewrite.rules.helpers.constants import parts
+from graph_rewrite.rules.helpers.element_types import numpy_dtype
 from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry, joint_bias
-from graph_rewrite.rules.helpers.operands import numpy_dtype, ordered, parts
+from graph_rewrite.rules.helpers.operands import ordered
 
 
 class _Parallel(Rule):

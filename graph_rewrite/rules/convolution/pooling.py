@@ -18,9 +18,11 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import ints, is_float, reshape, slice_ranges
+from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.constants import ints
+from graph_rewrite.rules.helpers.element_types import is_float, numpy_dtype
 from graph_rewrite.rules.helpers.geometry import conv_geometry, geometry
-from graph_rewrite.rules.helpers.operands import numpy_dtype
+from graph_rewrite.rules.helpers.slices import slice_ranges
 
 
 class _Pooling(Rule):

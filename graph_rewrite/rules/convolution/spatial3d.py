@@ -20,9 +20,10 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.toom_cook import LARGEST_TILE, toom_cook
 from graph_rewrite.rules.convolution.winograd_steps import filter_tiles, result_images, times
-from graph_rewrite.rules.helpers.axes import concat, reshape, take
+from graph_rewrite.rules.helpers.axes import concat, reshape
 from graph_rewrite.rules.helpers.blocks import BLOCK
 from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry
+from graph_rewrite.rules.helpers.slices import take
 
 TIME_FIRST = (0, 2, 1, 3, 4)
 """The permutation between clips [N, C, T, H, W] and frames [N, T, C, H, W], either way."""

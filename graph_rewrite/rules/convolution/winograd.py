@@ -22,9 +22,10 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.toom_cook import LARGEST_TILE, ToomCook, toom_cook
 from graph_rewrite.rules.convolution.winograd_steps import data_tiles, filter_tiles, result_images, side_by_side
-from graph_rewrite.rules.helpers.axes import reshape, take
+from graph_rewrite.rules.helpers.axes import reshape
 from graph_rewrite.rules.helpers.blocks import BLOCK
 from graph_rewrite.rules.helpers.geometry import conv_geometry
+from graph_rewrite.rules.helpers.slices import take
 
 
 class _Winograd(Rule):

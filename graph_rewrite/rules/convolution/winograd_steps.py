@@ -11,7 +11,8 @@ import numpy as np
 
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.convolution.toom_cook import Matrix, ToomCook
-from graph_rewrite.rules.helpers.axes import reshape, take
+from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.slices import take
 
 
 def data_tiles(op: ReplacementBuilder, x: Ref, transform: ToomCook, axis: int, pad: int, size: int) -> list[Ref]:

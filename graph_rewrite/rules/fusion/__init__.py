@@ -1,1 +1,2 @@
-"""TODO graph_rewrite/rules/fusion"""
+"""Rewrites between ONNX Runtime's fused operators, or the standard operators that name a whole function, and the forms
+that they replace."""

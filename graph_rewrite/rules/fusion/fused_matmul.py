@@ -11,8 +11,7 @@ from graph_rewrite.rewriting.patterns import PatternBuilder, Scalar
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.fusion.kernels import refuse_kernel
-from graph_rewrite.rules.helpers.axes import permutation
-from graph_rewrite.rules.helpers.operands import swapped
+from graph_rewrite.rules.helpers.axes import permutation, swapped
 
 
 class _FusedMatMul(Rule):

@@ -12,7 +12,7 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder, Scalar
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import ints
+from graph_rewrite.rules.helpers.constants import ints
 
 
 class _Normalization(Rule):

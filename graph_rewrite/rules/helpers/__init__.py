@@ -1,1 +1,2 @@
-"""TODO graph_rewrite/rules/helpers"""
+"""What rules of several packages share: axes, slices, constants, operands, element-wise operators, and the geometry of
+convolutions."""

@@ -11,7 +11,7 @@ import numpy as np
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape
-from graph_rewrite.rules.helpers.operands import numpy_dtype
+from graph_rewrite.rules.helpers.element_types import numpy_dtype
 
 
 @dataclass(frozen=True, slots=True)

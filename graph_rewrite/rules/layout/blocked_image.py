@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from graph_rewrite.operators.nchwc import block_size
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
-from graph_rewrite.rules.helpers.axes import reshape, take, transpose
+from graph_rewrite.rules.helpers.axes import reshape, transpose
+from graph_rewrite.rules.helpers.slices import take
 
 
 @dataclass(frozen=True, slots=True)

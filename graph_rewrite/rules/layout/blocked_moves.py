@@ -7,7 +7,9 @@ import itertools
 from collections.abc import Mapping
 
 from graph_rewrite.ir.node import Node
-from graph_rewrite.rules.helpers.axes import ints, permutation, slice_ranges
+from graph_rewrite.rules.helpers.axes import permutation
+from graph_rewrite.rules.helpers.constants import ints
+from graph_rewrite.rules.helpers.slices import slice_ranges
 from graph_rewrite.rules.layout.blocked_image import BlockedImage, cut, join, padded, reshaped, split, transposed
 from graph_rewrite.rules.layout.blocked_values import BlockedValues
 

@@ -16,8 +16,8 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import UNARY, apply_like
 from graph_rewrite.rules.helpers.blocks import BLOCK
+from graph_rewrite.rules.helpers.elementwise import UNARY, apply_like
 from graph_rewrite.rules.layout.channel_slices import (
     KEEPS_OTHER_CHANNELS,
     first_channels,

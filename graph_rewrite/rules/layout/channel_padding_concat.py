@@ -9,8 +9,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import UNARY, apply_like, concat
-from graph_rewrite.rules.helpers.operands import parts
+from graph_rewrite.rules.helpers.axes import concat
+from graph_rewrite.rules.helpers.constants import parts
+from graph_rewrite.rules.helpers.elementwise import UNARY, apply_like
 from graph_rewrite.rules.layout.channel_slices import first_channels, padded_constant, sliced_operand
 
 

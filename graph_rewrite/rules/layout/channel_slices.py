@@ -9,8 +9,8 @@ import numpy as np
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal
-from graph_rewrite.rules.helpers.axes import slice_ranges, take
-from graph_rewrite.rules.helpers.operands import numpy_dtype
+from graph_rewrite.rules.helpers.element_types import numpy_dtype
+from graph_rewrite.rules.helpers.slices import slice_ranges, take
 
 KEEPS_OTHER_CHANNELS = Refusal("the Slice does not keep the first channels, all of the rest")
 

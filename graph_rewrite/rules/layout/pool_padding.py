@@ -8,7 +8,8 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import ints, is_float
+from graph_rewrite.rules.helpers.constants import ints
+from graph_rewrite.rules.helpers.element_types import is_float
 
 
 class _Padding(Rule):

@@ -1,1 +1,2 @@
-"""TODO graph_rewrite/rules/matmul"""
+"""Rewrites of matrix products and linear layers: algebra, merges, Gemm, pointwise convolutions, Strassen's algorithm,
+tables, and tiles."""

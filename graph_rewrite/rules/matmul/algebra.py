@@ -13,8 +13,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import is_readable, permutation, reshape, transpose
-from graph_rewrite.rules.helpers.operands import ordered, swapped
+from graph_rewrite.rules.helpers.axes import permutation, reshape, swapped, transpose
+from graph_rewrite.rules.helpers.constants import is_readable
+from graph_rewrite.rules.helpers.operands import ordered
 
 
 class _MatMul(Rule):

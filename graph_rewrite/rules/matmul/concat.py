@@ -8,7 +8,8 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.operands import ordered, parts
+from graph_rewrite.rules.helpers.constants import parts
+from graph_rewrite.rules.helpers.operands import ordered
 from graph_rewrite.rules.matmul.algebra import vectors_refused
 
 

@@ -21,8 +21,11 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import apply_like, concat, in_order, is_float, split
-from graph_rewrite.rules.helpers.operands import as_scale, as_vector, varies_along
+from graph_rewrite.rules.helpers.axes import concat, split
+from graph_rewrite.rules.helpers.constants import as_scale, as_vector, varies_along
+from graph_rewrite.rules.helpers.element_types import is_float
+from graph_rewrite.rules.helpers.elementwise import apply_like
+from graph_rewrite.rules.helpers.operands import in_order
 
 
 class _Embedding(Rule):

@@ -11,8 +11,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import is_float, reshape, transpose
-from graph_rewrite.rules.helpers.operands import as_vector, numpy_dtype, varies_along
+from graph_rewrite.rules.helpers.axes import reshape, transpose
+from graph_rewrite.rules.helpers.constants import as_vector, varies_along
+from graph_rewrite.rules.helpers.element_types import is_float, numpy_dtype
 
 
 class _Gemm(Rule):

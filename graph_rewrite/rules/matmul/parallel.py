@@ -14,7 +14,8 @@ from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import split
-from graph_rewrite.rules.helpers.operands import as_vector, has_bias, parts, varies_along
+from graph_rewrite.rules.helpers.constants import as_vector, parts, varies_along
+from graph_rewrite.rules.helpers.operands import has_bias
 from graph_rewrite.rules.matmul.algebra import vectors_refused
 
 

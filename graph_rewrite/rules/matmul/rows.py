@@ -15,8 +15,10 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import apply_like, is_float, reshape
-from graph_rewrite.rules.helpers.operands import as_vector, varies_along
+from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.constants import as_vector, varies_along
+from graph_rewrite.rules.helpers.element_types import is_float
+from graph_rewrite.rules.helpers.elementwise import apply_like
 
 
 class _Rows(Rule):

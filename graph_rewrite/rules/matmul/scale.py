@@ -12,8 +12,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Scalar
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import finite_reciprocal, is_float, reshape
-from graph_rewrite.rules.helpers.operands import as_scale, varies_along
+from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.constants import as_scale, finite_reciprocal, varies_along
+from graph_rewrite.rules.helpers.element_types import is_float
 from graph_rewrite.rules.matmul.algebra import vectors_refused
 
 

@@ -27,9 +27,12 @@ from graph_rewrite.rewriting.patterns import Const, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.convolution.winograd_steps import times
-from graph_rewrite.rules.helpers.axes import apply_like, concat, reshape, split, take
+from graph_rewrite.rules.helpers.axes import concat, reshape, split
 from graph_rewrite.rules.helpers.blocks import BLOCK
-from graph_rewrite.rules.helpers.operands import as_vector, has_bias, parts, varies_along
+from graph_rewrite.rules.helpers.constants import as_vector, parts, varies_along
+from graph_rewrite.rules.helpers.elementwise import apply_like
+from graph_rewrite.rules.helpers.operands import has_bias
+from graph_rewrite.rules.helpers.slices import take
 from graph_rewrite.rules.matmul.pointwise import as_filters, from_channels, to_channels
 
 Blocks: TypeAlias = "Ref | tuple[Blocks, ...]"

@@ -12,8 +12,10 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import apply_like, concat, operands, split
-from graph_rewrite.rules.helpers.operands import varies_along
+from graph_rewrite.rules.helpers.axes import concat, split
+from graph_rewrite.rules.helpers.constants import varies_along
+from graph_rewrite.rules.helpers.elementwise import apply_like
+from graph_rewrite.rules.helpers.operands import operands
 
 TILES = 8
 """Number of blocks where the axis divides so; on a transducer's joint network of 4096 rows and 1024 columns in float32

@@ -1,1 +1,2 @@
-"""TODO graph_rewrite/rules/movement"""
+"""Rewrites that move or merge operators which only move elements: Transpose, Reshape, Concat, Split, Slice, Gather, and
+Pad."""

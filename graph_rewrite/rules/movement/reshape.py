@@ -9,16 +9,9 @@ from graph_rewrite.rewriting.patterns import PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.algebra.elimination_shape import RESHAPES
-from graph_rewrite.rules.helpers.axes import (
-    BINARY,
-    UNARY,
-    apply_like,
-    in_order,
-    permutation,
-    reshape,
-    stripped,
-    transpose,
-)
+from graph_rewrite.rules.helpers.axes import permutation, reshape, stripped, transpose
+from graph_rewrite.rules.helpers.elementwise import BINARY, UNARY, apply_like
+from graph_rewrite.rules.helpers.operands import in_order
 from graph_rewrite.rules.movement.transpose import NORMALISATIONS
 
 Shape = tuple[int, ...]

@@ -9,7 +9,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Maybe, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import concat, ints, reshape, sizes_of, slice_ranges, split, take, uniform
+from graph_rewrite.rules.helpers.axes import concat, reshape, sizes_of, split
+from graph_rewrite.rules.helpers.constants import ints, uniform
+from graph_rewrite.rules.helpers.slices import slice_ranges, take
 
 
 class _Structure(Rule):

@@ -8,20 +8,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Maybe, PatternBuilder, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import (
-    BINARY,
-    UNARY,
-    apply_like,
-    concat,
-    in_order,
-    inverse,
-    permutation,
-    reshape,
-    sizes_of,
-    split,
-    stripped,
-    transpose,
-)
+from graph_rewrite.rules.helpers.axes import concat, inverse, permutation, reshape, sizes_of, split, stripped, transpose
+from graph_rewrite.rules.helpers.elementwise import BINARY, UNARY, apply_like
+from graph_rewrite.rules.helpers.operands import in_order
 
 NORMALISATIONS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"})
 ONE_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax"})

@@ -1,1 +1,1 @@
-"""TODO graph_rewrite/rules/substitutions"""
+"""Substitutions that are data, generated or imported from TASO and TENSAT, as rules."""

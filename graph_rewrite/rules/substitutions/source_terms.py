@@ -23,9 +23,10 @@ from graph_rewrite.rewriting.patterns import (
 )
 from graph_rewrite.rewriting.replacement import Ref
 from graph_rewrite.rewriting.rule import Refusal
-from graph_rewrite.rules.helpers.axes import ints, is_readable, permutation, uniform
+from graph_rewrite.rules.helpers.axes import permutation
+from graph_rewrite.rules.helpers.constants import ints, is_readable, uniform
+from graph_rewrite.rules.helpers.element_types import numpy_dtype
 from graph_rewrite.rules.helpers.geometry import geometry
-from graph_rewrite.rules.helpers.operands import numpy_dtype
 from graph_rewrite.terms.onnx_form import (
     CONSTANT_OPS,
     ONNX_NAMES,

@@ -22,8 +22,7 @@ from graph_rewrite.rewriting.patterns import (
 )
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import is_float
-from graph_rewrite.rules.helpers.operands import numpy_dtype
+from graph_rewrite.rules.helpers.element_types import is_float, numpy_dtype
 from graph_rewrite.rules.substitutions.source_terms import (
     attributes_refused,
     is_constant,

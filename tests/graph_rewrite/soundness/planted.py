@@ -9,7 +9,8 @@ import numpy as np
 from graph_rewrite.rewriting.patterns import Const
 from graph_rewrite.rewriting.replacement import Ref
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import permutation, uniform
+from graph_rewrite.rules.helpers.axes import permutation
+from graph_rewrite.rules.helpers.constants import uniform
 
 
 class WrongAxis(Rule):
