@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graph_rewrite.errors import UserError
+from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.constants import Constant, from_array, nbytes
 from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.ir.graph import Graph
@@ -214,8 +214,8 @@ class _Sweep:
             if node.op not in _MOVES:
                 for constant in constants:
                     constant.numpy()
-        except Exception as error:  # onnx's reference evaluator raises whatever its numpy code happens to raise
-            self._unfoldable.setdefault(node.op, f"{type(error).__name__}: {error}")
+        except InvalidRewriteError as error:
+            self._unfoldable.setdefault(node.op, str(error))
             return None
         return constants
 

@@ -16,6 +16,7 @@ import onnx
 import onnx_ir
 from onnx import version_converter
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.constants import from_tensor, tensor_proto
 from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.ir.graph import Graph
@@ -29,7 +30,7 @@ _SHOWN = 256
 """Constants up to this many elements are shown to the converter: shapes, axes, scales."""
 
 
-class ConversionError(ValueError):
+class ConversionError(UserError):
     """A graph cannot be converted; the message names the operator and the reason."""
 
 

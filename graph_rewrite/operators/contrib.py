@@ -22,7 +22,7 @@ from graph_rewrite.operators.functions import (
     sigmoid,
     split_heads,
 )
-from graph_rewrite.operators.standard_semantics import run_standard
+from graph_rewrite.operators.standard_semantics import UnknownOperatorError, run_standard
 from graph_rewrite.operators.standard_types import TypeInferenceError, infer_standard
 
 DOMAIN = "com.microsoft"
@@ -33,13 +33,17 @@ Attrs = Mapping[str, Any]
 def infer(
     op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None], outputs: int
 ) -> tuple[TensorType | None, ...]:
-    """Output types of a contrib operator; None where they are not known."""
+    """Output types of a contrib operator; None where they are not known.
+
+    Raises:
+        TypeInferenceError: the operator refuses these inputs.
+    """
     rule = _TYPES.get(op)
     if rule is None or not inputs or inputs[0] is None:
         return (None,) * outputs
     try:
         found = rule(attrs, [t for t in inputs if t is not None])
-    except (ValueError, IndexError) as error:
+    except TypeInferenceError as error:
         raise TypeInferenceError(f"{op} cannot take {', '.join(map(str, inputs))}: {error}") from error
     known = (found,) if isinstance(found, TensorType) else found
     return (*known, *(None,) * outputs)[:outputs]
@@ -54,11 +58,11 @@ def run(op: str, attrs: Attrs, inputs: Sequence[Array | None]) -> list[Array]:
     """Apply a contrib operator to numpy arrays.
 
     Raises:
-        NotImplementedError: for an operator that is not modelled.
+        UnknownOperatorError: for an operator that is not modelled.
     """
     function = _SEMANTICS.get(op)
     if function is None:
-        raise NotImplementedError(f"no reference semantics for {DOMAIN}.{op}")
+        raise UnknownOperatorError(f"no reference semantics for {DOMAIN}.{op}")
     result = function(attrs, *inputs)
     return list(result) if isinstance(result, tuple) else [result]
 
@@ -75,8 +79,12 @@ def _skip_layer_norm_types(attrs: Attrs, types: Sequence[TensorType]) -> tuple[T
 
 def _matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        raise ValueError(f"inner dimensions of {a} and {b} differ")
-    return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
+        raise TypeInferenceError(f"inner dimensions of {a} and {b} differ")
+    try:
+        batch = np.broadcast_shapes(a[:-2], b[:-2])
+    except ValueError as error:
+        raise TypeInferenceError(str(error)) from error
+    return (*batch, a[-2], b[-1])
 
 
 def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -84,8 +92,10 @@ def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _fused_matmul_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
+    if len(types) < 2:
+        raise TypeInferenceError("two operands are needed")
     if attrs.get("transBatchA", 0) or attrs.get("transBatchB", 0):
-        raise ValueError("transposed batches are not modelled")
+        raise TypeInferenceError("transposed batches are not modelled")
     a = _swapped(types[0].shape) if attrs.get("transA", 0) else types[0].shape
     b = _swapped(types[1].shape) if attrs.get("transB", 0) else types[1].shape
     return TensorType(types[0].dtype, _matmul_shape(a, b))
@@ -95,16 +105,16 @@ def _fused_conv_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
     plain = {k: v for k, v in attrs.items() if k not in ("activation", "activation_params")}
     found = infer_standard("Conv", "", plain, [(t, None) for t in types[:2]], 1, 22)[0]
     if found is None:
-        raise ValueError("unknown shape")
+        raise TypeInferenceError("unknown shape")
     return found
 
 
 def _mha_type(attrs: Attrs, types: Sequence[TensorType]) -> TensorType:
     query = types[0]
     if query.rank != 3 or len(types) < 3 or types[2].rank != 3:
-        raise ValueError("query, key and value must have rank 3")
+        raise TypeInferenceError("query, key and value must have rank 3")
     if query.shape[2] % attrs["num_heads"]:
-        raise ValueError(f"hidden size {query.shape[2]} is not a multiple of {attrs['num_heads']} heads")
+        raise TypeInferenceError(f"hidden size {query.shape[2]} is not a multiple of {attrs['num_heads']} heads")
     return TensorType(query.dtype, (*query.shape[:2], types[2].shape[2]))
 
 
@@ -164,7 +174,7 @@ def _multi_head_attention(
     attention_bias: Array | None = None,
 ) -> Array:  # fmt: skip
     if padding is not None:
-        raise NotImplementedError(f"{DOMAIN}.MultiHeadAttention with a key padding mask is not modelled")
+        raise UnknownOperatorError(f"{DOMAIN}.MultiHeadAttention with a key padding mask is not modelled")
     heads, hidden = attrs["num_heads"], query.shape[-1]
     if bias is not None:
         parts = np.split(bias, [hidden, 2 * hidden])

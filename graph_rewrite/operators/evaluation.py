@@ -22,8 +22,8 @@ def run_operator(
     """Apply one operator.
 
     Raises:
-        NotImplementedError: neither onnx's reference evaluator nor `contrib` or `nchwc` knows the operator.
-        EvaluationError: onnx's reference evaluator fails on these inputs.
+        UnknownOperatorError: neither onnx's reference evaluator nor `contrib` or `nchwc` knows the operator.
+        EvaluationError: they know it, and cannot apply it to these inputs.
     """
     if domain == contrib.DOMAIN:
         return contrib.run(op, attrs, inputs)

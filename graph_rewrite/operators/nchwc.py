@@ -22,7 +22,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.operator_sets import POOLS
-from graph_rewrite.operators.standard_semantics import run_standard
+from graph_rewrite.operators.standard_semantics import UnknownOperatorError, run_standard
 from graph_rewrite.operators.standard_types import TypeInferenceError, infer_standard
 from graph_rewrite.runtime import block_size as block_size  # also for those who ask about this layout
 
@@ -67,7 +67,7 @@ def infer(
         raise TypeInferenceError(f"{DOMAIN}.{op}: ONNX Runtime has no blocked layout on this CPU")
     try:
         found = _type(op, attrs, inputs[0], inputs)
-    except ValueError as error:
+    except TypeInferenceError as error:
         raise TypeInferenceError(f"{DOMAIN}.{op} cannot take {', '.join(map(str, inputs))}: {error}") from error
     return (found, *(None,) * outputs)[:outputs]
 
@@ -75,21 +75,21 @@ def infer(
 def _type(op: str, attrs: Mapping[str, AttrValue], x: TensorType, inputs: Sequence[TensorType | None]) -> TensorType:
     block = block_size()
     if x.rank != 4 or x.dtype != TensorProto.FLOAT:
-        raise ValueError("only images [N, C, H, W] of float32 have a blocked layout")
+        raise TypeInferenceError("only images [N, C, H, W] of float32 have a blocked layout")
     channels = x.shape[1]
     if attrs.get("channels_last", 0):
-        raise ValueError("channels_last is not modelled")
+        raise TypeInferenceError("channels_last is not modelled")
     if op == "ReorderInput":
         if channels % ALIGNMENT:
-            raise ValueError(f"{channels} channels are no multiple of {ALIGNMENT}")
+            raise TypeInferenceError(f"{channels} channels are no multiple of {ALIGNMENT}")
         return TensorType(x.dtype, (x.shape[0], -(-channels // block) * block, *x.shape[2:]))
     if op == "ReorderOutput":
         kept = attrs.get("channels", 0)
         if channels % block or not channels - block < kept <= channels:
-            raise ValueError(f"{kept} of {channels} channels in blocks of {block}")
+            raise TypeInferenceError(f"{kept} of {channels} channels in blocks of {block}")
         return TensorType(x.dtype, (x.shape[0], kept, *x.shape[2:]))
     if channels % block and not (op == "Conv" and channels < block):
-        raise ValueError(f"{channels} channels do not fill blocks of {block}")
+        raise TypeInferenceError(f"{channels} channels do not fill blocks of {block}")
     found = _plain_type(op, attrs, inputs)
     if op == "Conv":
         _check_filters(attrs, inputs, found)
@@ -101,7 +101,7 @@ def _plain_type(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Tensor
     entries = [None if t is None else (t, None) for t in (inputs[:2] if op == "Conv" else inputs[:1])]
     found = infer_standard(op, "", plain, entries, 1, OPSET)[0]
     if found is None:
-        raise ValueError("unknown shape")
+        raise TypeInferenceError("unknown shape")
     return found
 
 
@@ -110,16 +110,16 @@ def _check_filters(attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType |
     assert w is not None  # or there would be no result
     depthwise = group > 1 and group == w.shape[0] and w.shape[1] == 1
     if w.shape[0] % block or (group > 1 and not depthwise and (w.shape[0] // group % block or w.shape[1] % block)):
-        raise ValueError(f"the filters {w} do not fill blocks of {block}")
+        raise TypeInferenceError(f"the filters {w} do not fill blocks of {block}")
     if len(inputs) > 3 and inputs[3] is not None and inputs[3] != result:
-        raise ValueError(f"the sum {inputs[3]} is not of the result's type {result}")
+        raise TypeInferenceError(f"the sum {inputs[3]} is not of the result's type {result}")
 
 
 def run(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Array | None]) -> list[Array]:
     """Apply an operator to numpy arrays.
 
     Raises:
-        NotImplementedError: for an operator that is not modelled.
+        UnknownOperatorError: for an operator that is not modelled.
     """
 
     def apply(op: str, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Array:
@@ -132,10 +132,10 @@ def expand(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Any], apply
     """The operator as steps in ONNX's own operators, done by `apply`.
 
     Raises:
-        NotImplementedError: for an operator that is not modelled.
+        UnknownOperatorError: for an operator that is not modelled.
     """
     if op not in _OPERATORS or attrs.get("channels_last", 0):
-        raise NotImplementedError(f"no reference semantics for {DOMAIN}.{op}, or not for channels_last")
+        raise UnknownOperatorError(f"no reference semantics for {DOMAIN}.{op}, or not for channels_last")
     x, block = inputs[0], block_size()
     if op == "ReorderInput":
         return _blocked(_more_channels(x, -x.shape[1] % block, apply), apply)
@@ -206,7 +206,7 @@ def _activated(attrs: Mapping[str, AttrValue], x: Any, apply: Apply) -> Any:
         return apply(name, {"alpha": params[0]}, [x])
     if name == "HardSigmoid":
         return apply(name, {"alpha": params[0], "beta": params[1]}, [x])
-    raise NotImplementedError(f"{DOMAIN}.Conv with the activation {name}")
+    raise UnknownOperatorError(f"{DOMAIN}.Conv with the activation {name}")
 
 
 def _ints(*values: int) -> Array:

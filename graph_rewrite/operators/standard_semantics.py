@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,11 @@ Array = np.ndarray[Any, Any]
 
 
 class EvaluationError(InvalidRewriteError):
-    """Onnx's reference evaluator fails on an operator with these inputs."""
+    """An operator cannot be applied to these inputs."""
 
 
-_EVALUATORS: dict[tuple[Any, ...], ReferenceEvaluator] = {}
+class UnknownOperatorError(EvaluationError, NotImplementedError):
+    """An operator has no reference semantics."""
 
 
 def run_standard(
@@ -42,25 +44,29 @@ def run_standard(
     """Apply an operator that onnx's reference evaluator knows.
 
     Raises:
-        NotImplementedError: the reference evaluator does not know the operator.
-        EvaluationError: the reference evaluator fails on these inputs.
+        UnknownOperatorError: the reference evaluator does not know the operator.
+        EvaluationError: it cannot apply the operator to these inputs.
     """
     direct: Any = _DIRECT.get(op) if op != "Softmax" or opset >= 13 else _softmax_of_rows
     if direct is not None and _is_direct(op, inputs, outputs, opset):
-        return [np.asarray(direct(attrs, *inputs))]
+        try:
+            return [np.asarray(direct(attrs, *inputs))]
+        except (TypeError, ValueError) as error:  # numpy has no arithmetic for some of ONNX's element types
+            raise EvaluationError(f"{type(error).__name__}: {error}") from error
     node = make_node(op, domain, attrs, [None if a is None else f"i{k}" for k, a in enumerate(inputs)], outputs)
-    key = (node.SerializeToString(), opset)
-    evaluator = _EVALUATORS.get(key)
-    if evaluator is None:
-        evaluator = _EVALUATORS[key] = ReferenceEvaluator(_as_model(node, opset))
     feeds = {f"i{k}": array for k, array in enumerate(inputs) if array is not None}
     try:
-        results = evaluator.run(None, feeds)
-    except NotImplementedError:
-        raise
-    except Exception as error:  # onnx's reference evaluator raises whatever numpy raises, and errors of its own
-        raise EvaluationError(f"the reference evaluator fails on {op}: {error}") from error
+        results = _evaluator(node.SerializeToString(), opset).run(None, feeds)
+    except NotImplementedError as error:
+        raise UnknownOperatorError(f"{type(error).__name__}: {error}") from error
+    except Exception as error:  # the evaluator raises whatever its numpy code happens to raise
+        raise EvaluationError(f"{type(error).__name__}: {error}") from error
     return [np.asarray(array) for array in results]
+
+
+@lru_cache(maxsize=1024)
+def _evaluator(node: bytes, opset: int) -> ReferenceEvaluator:
+    return ReferenceEvaluator(_as_model(onnx.NodeProto.FromString(node), opset))
 
 
 def _as_model(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:
