@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.vocabulary import CANDIDATE, operator_index
-from graph_rewrite.ir.graph import Graph, edit_of
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.work import estimate_flops, tensor_bytes
@@ -166,25 +167,27 @@ NODES = NodeTable()
 SHAPES = ShapeTable()
 
 
+NODE_RECORDS = MemoKey[dict[int, NodeRecord]]("node records")
+
+
 def node_records(graph: Graph) -> dict[int, NodeRecord]:
     """What is observed of each node of a graph, by node id; after a rewrite only changed nodes are looked at."""
-    found: dict[int, NodeRecord] | None = graph.memo.get("node_records")
+    found = graph.memo.get(NODE_RECORDS)
     if found is not None:
         return found
-    edit = edit_of(graph)
-    before: dict[int, NodeRecord] | None = None if edit is None else edit[0].memo.get("node_records")
+    edit = graph.edit
+    before = None if edit is None else edit.before.memo.get(NODE_RECORDS)
     if edit is None or before is None:
         found = {node.id: node_record(graph, node) for node in graph.nodes.values()}
     else:
-        delta = edit[1]
+        delta = edit.delta
         found = dict(before)
         for node_id in delta.removed:
             found.pop(node_id, None)
         for node_id in (*delta.inserted, *delta.rewired):
             if node_id in graph.nodes:
                 found[node_id] = node_record(graph, graph.nodes[node_id])
-    graph.memo["node_records"] = found
-    return found
+    return graph.memo.put(NODE_RECORDS, found)
 
 
 def node_record(graph: Graph, node: Node) -> NodeRecord:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite import Candidate, Graph, Rewriter
+from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.operators.inference import infer
 
@@ -77,7 +78,7 @@ def assert_same_outputs(
 
 def forgotten(graph: Graph) -> Graph:
     """Return the same graph with an empty memo."""
-    return replace(graph, memo={})
+    return replace(graph, memo=GraphMemo(), edit=None)
 
 
 def keys(candidates: Iterable[Candidate]) -> list[str]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.core.base import Search
-from graph_rewrite.ir.graph import Graph, edit_of
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.latency import BaselineError, MeasurementCache, OperatorCostMeter, OperatorSpec, unblocked_time
 from graph_rewrite.latency.graph_operators import operator_of, operators_of
 from graph_rewrite.task.problem import Problem
@@ -34,6 +35,8 @@ class OperatorPrices:
     """Whether `time_alone` answers without timing anything."""
     seconds: float = 0.0
     """What all timings have taken so far."""
+    by_node: MemoKey[dict[int, float]] = field(default_factory=lambda: MemoKey("operator prices"), repr=False)
+    """Where graphs keep the milliseconds of their nodes."""
     _known: dict[str, float] = field(default_factory=dict, repr=False)
 
     def known(self, spec: OperatorSpec) -> float | None:
@@ -102,19 +105,19 @@ class SumOfOperators:
 
     def by_node(self, graph: Graph) -> dict[int, float]:
         """Milliseconds per node id; nodes that cannot be timed alone cost 0."""
-        key = ("operator prices", self._prices)
-        known: dict[int, float] | None = graph.memo.get(key)
+        key = self._prices.by_node
+        known = graph.memo.get(key)
         if known is None:
-            edit = edit_of(graph)
-            before: dict[int, float] | None = None if edit is None else edit[0].memo.get(key)
+            edit = graph.edit
+            before = None if edit is None else edit.before.memo.get(key)
             if edit is None or before is None:
                 known = {node_id: self._price(graph, node_id) for node_id in graph.nodes}
             else:
-                delta = edit[1]
+                delta = edit.delta
                 known = {node_id: ms for node_id, ms in before.items() if node_id not in delta.removed}
                 for node_id in (*delta.inserted, *delta.rewired):
                     known[node_id] = self._price(graph, node_id)
-            graph.memo[key] = known
+            graph.memo.put(key, known)
         return known
 
     def _price(self, graph: Graph, node_id: int) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agents.core.base import Action, Search, action_of
 from agents.regional.roofline import estimated_seconds
 from graph_rewrite.errors import InvalidRewriteError
-from graph_rewrite.ir.graph import Graph, edit_of
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.windows.cut import NotCuttable, shape_key, window
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
@@ -80,9 +80,9 @@ def _reach(graph: Graph, site: Site) -> frozenset[int]:
     far = site.replacement.externals() - near
     if not far:
         return matched
-    edit = edit_of(Candidate("site", graph, (site,)).apply())
+    edit = Candidate("site", graph, (site,)).apply().edit
     reached = matched | _between(graph, far, matched)
-    return reached if edit is None else reached | edit[1].removed
+    return reached if edit is None else reached | edit.delta.removed
 
 
 def _between(graph: Graph, far: set[int], matched: frozenset[int]) -> frozenset[int]:
@@ -135,11 +135,11 @@ def take(
             break
         candidate = max(offered, key=lambda c: (c.site.class_key == step.class_key, c.count))
         after = search.apply(candidate)
-        if after is None or (edit := edit_of(after)) is None or after.hash == graph.hash:
+        if after is None or (edit := after.edit) is None or after.hash == graph.hash:
             break
         near = near & after.nodes.keys()
         graph, actions = after, [*actions, action_of(candidate)]
-        inserted |= set(edit[1].inserted)
+        inserted |= set(edit.delta.inserted)
         if len(actions) >= MOST_SITES:
             break
     return (graph, tuple(actions), frozenset(inserted)) if actions else None

@@ -13,6 +13,7 @@ from onnx import helper
 from graph_rewrite.ir.constants import EAGER_SIZE, Constant
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
+from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.tensor_type import TensorType
 
 LARGEST = 1 << 24
@@ -41,7 +42,7 @@ def with_stand_ins(graph: Graph) -> Graph:
                 seen[identity] = _stand_in(constant.type, number[constant.type])
                 number[constant.type] += 1
             constants[value] = seen[identity]
-    return replace(graph, constants=constants, memo={})
+    return replace(graph, constants=constants, memo=GraphMemo(), edit=None)
 
 
 def _is_replaced(constant: Constant) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
+from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.normalise import normalise
 from graph_rewrite.rewriting.patterns import COMMUTATIVE
@@ -249,10 +250,13 @@ def unshared(graph: Graph) -> Graph:
     return editor.finish()[0]
 
 
+_FORM = MemoKey[str]("form")
+
+
 def form(graph: Graph) -> str:
     """A hash of what the outputs compute: operands of commutative operators in any order, equal operators shared or
     not, attributes with their defaults."""
-    cached: str | None = graph.memo.get("form")
+    cached = graph.memo.get(_FORM)
     if cached is not None:
         return cached
     values: dict[int, str] = {value: f"input {graph.names[value]}" for value in graph.inputs}
@@ -268,8 +272,7 @@ def form(graph: Graph) -> str:
             inputs.pop()
         own = digest(node.op, node.domain, _attributes(graph, node), inputs, shapes)
         values.update((value, f"{own}:{i}") for i, value in enumerate(node.outputs))
-    result = graph.memo["form"] = digest(*(values[value] for value in graph.outputs))
-    return result
+    return graph.memo.put(_FORM, digest(*(values[value] for value in graph.outputs)))
 
 
 def _attributes(graph: Graph, node: Node) -> list[tuple[str, Any]]:

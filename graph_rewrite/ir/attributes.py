@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,12 @@ def operator_signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> 
     # Not floats: 0.0 and -0.0 are equal, and so are 1 and 1.0.
     if not all(map(_is_plain, attrs.values())):
         return _signature(op, domain, attrs)
-    key = (op, domain, *attrs.items())
-    known = _SIGNATURES.get(key)
-    if known is None:
-        known = _SIGNATURES[key] = _signature(op, domain, attrs)
-    return known
+    return _plain_signature(op, domain, *attrs.items())
+
+
+@lru_cache(maxsize=65536)
+def _plain_signature(op: str, domain: str, *attrs: tuple[str, AttrValue]) -> str:
+    return _signature(op, domain, dict(attrs))
 
 
 def _signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
@@ -53,9 +55,6 @@ def _signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
 def _is_plain(value: AttrValue) -> bool:
     kind = type(value)
     return kind is int or kind is str or (kind is tuple and all(type(item) is int for item in value))
-
-
-_SIGNATURES: dict[tuple[object, ...], str] = {}
 
 
 def _attr_token(value: AttrValue) -> str:

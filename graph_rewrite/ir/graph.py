@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NamedTuple
 
 import onnx
 
 from graph_rewrite.ir.attributes import operator_signature
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.hashing import application_hash, digest
+from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 
@@ -56,23 +57,22 @@ class Graph:
     opset: int
     next_id: int
     disabled_optimizers: frozenset[str] = frozenset()
-    memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    memo: GraphMemo = field(default_factory=GraphMemo, repr=False, compare=False)
+    edit: Edit | None = field(default=None, repr=False, compare=False)
+    """The edit that made this graph, while the graph before it is kept."""
 
     def order(self) -> list[Node]:
         """Nodes in topological order; deterministic."""
-        cached: list[Node] | None = self.memo.get("order")
-        if cached is None:
+        if self.memo.order is None:
             ranks = self.ranks
-            cached = sorted(self.nodes.values(), key=lambda node: (ranks[node.id], node.id))
-            self.memo["order"] = cached
-        return cached
+            self.memo.order = sorted(self.nodes.values(), key=lambda node: (ranks[node.id], node.id))
+        return self.memo.order
 
     def roots(self) -> frozenset[int]:
         """Values that must stay: the outputs."""
-        cached: frozenset[int] | None = self.memo.get("roots")
-        if cached is None:
-            cached = self.memo["roots"] = frozenset(self.outputs)
-        return cached
+        if self.memo.roots is None:
+            self.memo.roots = frozenset(self.outputs)
+        return self.memo.roots
 
     def node_of(self, value: int) -> Node | None:
         """The node that produces `value`; None for inputs and constants."""
@@ -84,14 +84,13 @@ class Graph:
         """Canonical structural hash: independent of names and of the order of nodes and initializers, sensitive to
         operators, attributes, types, weights and refused optimisers. An operator computed twice is not the same as
         one computed once and used twice."""
-        cached: str | None = self.memo.get("hash")
-        if cached is None:
+        if self.memo.hash is None:
             values = self.value_hashes()
             outputs, aliases = [values[value] for value in self.outputs], self.output_aliases()
             identity = operator_signature("Identity", "", {})
             for i in aliases:
                 outputs[i] = application_hash(identity, 1, [outputs[i]]) + ":0"
-            cached = digest(
+            self.memo.hash = digest(
                 self.opset,
                 *self._domain_versions(),
                 *(str(self.types[value]) for value in self.inputs),
@@ -105,17 +104,15 @@ class Graph:
                 "refused",
                 *sorted(self.disabled_optimizers),
             )
-            self.memo["hash"] = cached
-        return cached
+        return self.memo.hash
 
     def captured(self) -> frozenset[int]:
         """Values that subgraphs of opaque nodes read by name."""
-        cached: frozenset[int] | None = self.memo.get("captured")
-        if cached is None:
+        if self.memo.captured is None:
             readers = (node for node in self.nodes.values() if node.captures)
             found = (value for node in readers for value in node.inputs[len(node.inputs) - len(node.captures) :])
-            cached = self.memo["captured"] = frozenset(value for value in found if value is not None)
-        return cached
+            self.memo.captured = frozenset(value for value in found if value is not None)
+        return self.memo.captured
 
     def output_aliases(self) -> list[int]:
         """Positions of outputs that a saved model gets by an Identity, since their value bears another name already:
@@ -137,18 +134,15 @@ class Graph:
     def value_hashes(self, near: Graph | None = None) -> dict[int, str]:
         """A digest per value of everything that it is computed from. What a graph `near` this one, by default that
         before the last rewrite, computes by the same nodes from the same values is taken over from there."""
-        cached: dict[int, str] | None = self.memo.get("value_hashes")
-        if cached is None:
-            edit = edit_of(self)
-            near = near or (None if edit is None else edit[0])
-            cached = self.memo["value_hashes"] = self._value_hashes(near)
-        return cached
+        if self.memo.value_hashes is None:
+            self.memo.value_hashes = self._value_hashes(near or (None if self.edit is None else self.edit.before))
+        return self.memo.value_hashes
 
     def _value_hashes(self, near: Graph | None) -> dict[int, str]:
         values = {value: constant.digest for value, constant in self.constants.items()}
         values |= {value: constant.digest for value, constant in self.stored.items()}
         values |= {value: f"in{i}:{values.get(value, '')}" for i, value in enumerate(self.inputs)}
-        known: dict[int, str] = {} if near is None else near.memo.get("value_hashes", {})
+        known: dict[int, str] = {} if near is None else near.memo.value_hashes or {}
         same = near.nodes if near is not None and known else {}
         changed = set[int | None]()
         for node in self.order():
@@ -172,13 +166,30 @@ class Graph:
 
     def with_disabled_optimizers(self, names: Iterable[str]) -> Graph:
         """The same graph with another set of refused runtime optimisers."""
-        return replace(self, disabled_optimizers=frozenset(names), memo={})
+        return replace(self, disabled_optimizers=frozenset(names), memo=GraphMemo(), edit=None)
 
 
-def edit_of(graph: Graph) -> tuple[Graph, GraphDelta] | None:
-    """The graph this one was made from by `Candidate.apply`, and what changed."""
-    found: tuple[Graph, GraphDelta] | None = graph.memo.get("edit")
-    return found
+class Edit(NamedTuple):
+    """An edit: the graph before it, and what it changed."""
+
+    before: Graph
+    delta: GraphDelta
+
+
+KEPT_ANCESTORS = 16
+"""Edits back to which a graph keeps the graphs that it came from. What is known of a graph that is kept need not be
+computed anew for the graphs after it; older ones are released, or a chain of edits would hold them all."""
+
+
+def record_edit(graph: Graph, before: Graph, delta: GraphDelta) -> None:
+    """Record that an edit of `before` made `graph`, and release ancestors that are too old."""
+    graph.edit = Edit(before, delta)
+    oldest = before
+    for _ in range(KEPT_ANCESTORS - 1):
+        if oldest.edit is None:
+            return
+        oldest = oldest.edit.before
+    oldest.edit = None
 
 
 def consumers_of(nodes: Iterable[Node]) -> dict[int, tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import onnx
@@ -31,6 +31,6 @@ class TensorType(NamedTuple):
         return _type_text(self.dtype, self.shape)
 
 
-@cache
+@lru_cache(maxsize=65536)
 def _type_text(dtype: int, shape: tuple[int, ...]) -> str:
     return f"{onnx.TensorProto.DataType.Name(dtype).lower()}[{','.join(map(str, shape))}]"

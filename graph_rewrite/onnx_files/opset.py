@@ -20,6 +20,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.ir.constants import from_tensor, tensor_proto
 from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.loading import attribute_value
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
@@ -57,7 +58,7 @@ def convert_opset(graph: Graph, version: int) -> Graph:
         if converted is not None:
             _replace(editor, node, converted, version)
     result, _ = editor.finish()
-    return replace(result, opset=version, memo={})
+    return replace(result, opset=version, memo=GraphMemo())
 
 
 def _since(op: str, version: int) -> int:

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from graph_rewrite.ir.constants import Constant, chunks, nbytes, tensor_proto
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import static_type
@@ -26,6 +27,8 @@ INLINE_TOTAL = 256 << 20
 _SMALLEST_EXTERNAL = 1024
 _SMALLEST_SHARED = 64 << 10
 _ALIGNMENT = 4096
+
+_KNOWN_NAMES = MemoKey[set[str]]("known names")
 
 TensorWriter = Callable[[str, Constant], onnx.TensorProto]
 
@@ -172,12 +175,13 @@ def _value_names(graph: Graph) -> dict[int, str]:
 
 
 def _known_names(graph: Graph) -> set[str]:
-    cached: set[str] | None = graph.memo.get("known_names")
-    if cached is None:
+    known = graph.memo.get(_KNOWN_NAMES)
+    if known is None:
         protos = [node.proto for node in graph.nodes.values() if node.proto is not None]
         inner = {name for proto in protos for name in inner_names(proto)}
-        cached = graph.memo["known_names"] = {*graph.names.values(), *(proto.name for proto in protos), *inner}
-    return cached
+        known = {*graph.names.values(), *(proto.name for proto in protos), *inner}
+        graph.memo.put(_KNOWN_NAMES, known)
+    return known
 
 
 def _fresh(name: str, known: set[str]) -> str:

@@ -9,8 +9,9 @@ from graph_rewrite.ir.attributes import AttrValue, operator_signature
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators import contrib, nchwc
 from graph_rewrite.operators.standard_types import Operand, TypeInferenceError, infer_standard, is_shown
+from graph_rewrite.system.bounded import BoundedDict
 
-_MEMO: dict[tuple[Any, ...], tuple[TensorType | None, ...] | str] = {}
+_MEMO = BoundedDict[tuple[Any, ...], tuple[TensorType | None, ...] | str](65536)
 
 
 def infer(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, overload
 
 from graph_rewrite.ir.editor import GraphEditor
-from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.graph import Graph, record_edit
 from graph_rewrite.ir.hashing import digest
 from graph_rewrite.rewriting.sites import Site, makes_cycle
 
@@ -69,7 +69,7 @@ class Candidate:
             ):
                 site.apply_to(editor)
         graph, delta = editor.finish()
-        graph.memo["edit"] = (self.graph, delta)
+        record_edit(graph, self.graph, delta)
         return graph
 
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from graph_rewrite.ir.graph import Graph, GraphDelta, edit_of
+from graph_rewrite.ir.graph import Graph, GraphDelta
+from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.building import build_site
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
@@ -66,8 +67,8 @@ class Enumerator:
     ) -> None:
         if granularity not in ("site", "class", "both"):
             raise ValueError(f"granularity must be 'site', 'class' or 'both', not {granularity!r}")
-        # Not id(self): what a dead Enumerator left in a graph's memo would pass for a new one's.
-        self._identity = object()
+        self._listed = MemoKey[Candidates]("candidates")
+        self._matched = MemoKey[_State]("sites")
         self.rules: tuple[Rule, ...] = tuple(rules)
         self.granularity: Granularity = granularity
         self.deployment = deployment
@@ -80,11 +81,8 @@ class Enumerator:
     def candidates(self, graph: Graph) -> Candidates:
         """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
         order of the rules, and along the graph."""
-        key = ("candidates", self._identity)
-        found: Candidates | None = graph.memo.get(key)
-        if found is None:
-            found = graph.memo[key] = self._candidates(graph)
-        return found
+        found = graph.memo.get(self._listed)
+        return graph.memo.put(self._listed, self._candidates(graph)) if found is None else found
 
     def sites(self, graph: Graph) -> list[Site]:
         """All valid applications of single rules, in the order of the rules and along the graph."""
@@ -156,11 +154,10 @@ class Enumerator:
                 yield legal
 
     def _state(self, graph: Graph) -> _State:
-        key = ("sites", self._identity)
-        state: _State | None = graph.memo.get(key)
+        state = graph.memo.get(self._matched)
         if state is not None:
             return state
-        known = _known_before(graph, key)
+        known = _known_before(graph, self._matched)
         # Sites are many objects and no cycles: looking for those took up to half of the time.
         with no_garbage_collection():
             if known is None:
@@ -170,8 +167,7 @@ class Enumerator:
                 state.listing = self._listing(graph, state)
             else:
                 state = self._updated(graph, *known)
-        graph.memo[key] = state
-        return state
+        return graph.memo.put(self._matched, state)
 
     def _listing(self, graph: Graph, state: _State) -> Listing:
         return listing_of(graph, (state.sites(anchor) for anchor in state.tried))
@@ -244,12 +240,12 @@ class Enumerator:
             yield index, self.rules[index]
 
 
-def _known_before(graph: Graph, key: object) -> tuple[_State, GraphDelta] | None:
+def _known_before(graph: Graph, key: MemoKey[_State]) -> tuple[_State, GraphDelta] | None:
     """The state of the nearest graph before this one that has one, and all that changed since."""
     deltas: list[GraphDelta] = []
     here = graph
-    while (edit := edit_of(here)) is not None:
-        here, delta = edit
+    while here.edit is not None:
+        here, delta = here.edit
         deltas.append(delta)
         if (state := here.memo.get(key)) is not None:
             return state, _together(graph, deltas[::-1])

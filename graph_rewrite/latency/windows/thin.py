@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from graph_rewrite.ir.constants import Constant, from_ints
 from graph_rewrite.ir.graph import Graph, consumers_of
+from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.folding import fold
 
@@ -125,7 +126,14 @@ class _Changes:
         constants = {value: constant for value, constant in constants.items() if value in consumers}
         next_id = graph.next_id + len(self._constants)
         return replace(
-            graph, nodes=nodes, types=types, constants=constants, consumers=consumers, next_id=next_id, memo={}
+            graph,
+            nodes=nodes,
+            types=types,
+            constants=constants,
+            consumers=consumers,
+            next_id=next_id,
+            memo=GraphMemo(),
+            edit=None,
         )
 
     def _operands(self, node_id: int) -> list[TensorType]:

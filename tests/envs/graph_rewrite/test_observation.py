@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from envs import GraphRewriteEnv
-from envs.features import NODE_FEATURES, SHAPE_SCALE
+from envs.features import NODE_FEATURES, NODE_RECORDS, SHAPE_SCALE, node_records
 from envs.observation import CANDIDATE_FEATURES, GLOBAL_FEATURES, Observation, feature_sizes
 from envs.vocabulary import CANDIDATE, NO_OP, operator_vocabulary, rule_vocabulary
 from graph_rewrite.ir.graph import Graph
@@ -126,9 +126,9 @@ class TestInvariants:
         for rule in ("DropIdentity", "MatMulToGemm", "ComposeTransposes"):
             action = next(k for k, c in enumerate(env.candidates) if c.rule == rule and c.kind == "class")
             observation, *_ = env.step(action)
-        incremental = dict(env.graph.memo["node_records"])
-        env.graph.memo.pop("node_records")
-        env.graph.memo.pop("edit")
+        incremental = dict(node_records(env.graph))
+        env.graph.memo.drop(NODE_RECORDS)
+        env.graph.edit = None
         again = env.fork()
         assert data_equivalence(again._running.observe(), observation, exact=True)
         assert incremental.keys() == env.graph.nodes.keys()

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from graph_rewrite import Graph, Rewriter, load
 from graph_rewrite.ir.editor import GraphEditor
+from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.ordering import topological_ranks
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.saving import to_proto
@@ -231,7 +232,7 @@ class TestOrder:
 def test_a_copy_without_memo_says_the_same(build: Callable[[], onnx.ModelProto]) -> None:
     graph = load(build())
     assert forgotten(graph).hash == graph.hash
-    assert replace(graph, memo={}) == graph
+    assert replace(graph, memo=GraphMemo(), edit=None) == graph
 
 
 def test_types_print_as_people_write_them() -> None:

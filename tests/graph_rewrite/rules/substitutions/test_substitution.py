@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite import Rewriter
+from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.rules import all_rules, rule_set
 from graph_rewrite.rules.substitutions.rule_files import imported_rules, read_rules, write_rules
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
@@ -165,7 +166,7 @@ def test_neighbours_that_a_rewrite_brings_are_found_incrementally():
     (drop,) = rewriter.candidates(model(text))
     after = drop.apply()
     found = [candidate.key for candidate in rewriter.candidates(after)]
-    fresh = dataclasses.replace(after, memo={})
+    fresh = dataclasses.replace(after, memo=GraphMemo(), edit=None)
     assert found == [candidate.key for candidate in Rewriter(rules, "site", deployment=False).candidates(fresh)]
     assert len(found) == 1
 
