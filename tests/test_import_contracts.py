@@ -96,16 +96,19 @@ def test_refuse(tree: Path, module: str, line: str, contract: str) -> None:
 
 
 @pytest.mark.parametrize("contract", LAYERED, ids=lambda contract: contract["name"])
-class TestLayers:
-    def test_refuse_imports_upwards(self, tree: Path, contract: dict[str, Any]) -> None:
-        [container] = contract["containers"]
-        (upper, *_), (lower, *_) = layers(contract)[-2:]
-        write(tree, f"{container.replace('.', '/')}/{lower}/a.py", f"import {container}.{upper}")
-        assert contract["name"] in broken(tree)
+def test_layers_refuse_imports_upwards(tree: Path, contract: dict[str, Any]) -> None:
+    [container] = contract["containers"]
+    (upper, *_), (lower, *_) = layers(contract)[-2:]
+    write(tree, f"{container.replace('.', '/')}/{lower}/a.py", f"import {container}.{upper}")
+    assert contract["name"] in broken(tree)
 
-    def test_refuse_packages_without_a_layer(self, tree: Path, contract: dict[str, Any]) -> None:
-        write(tree, f"{contract['containers'][0].replace('.', '/')}/unheard_of/__init__.py")
-        assert broken(tree) == {contract["name"]}
+
+@pytest.mark.parametrize(
+    "contract", [each for each in LAYERED if each.get("exhaustive")], ids=lambda contract: contract["name"]
+)
+def test_exhaustive_layers_refuse_packages_without_one(tree: Path, contract: dict[str, Any]) -> None:
+    write(tree, f"{contract['containers'][0].replace('.', '/')}/unheard_of/__init__.py")
+    assert broken(tree) == {contract["name"]}
 
 
 def test_members_of_a_package_may_not_need_each_other_in_a_circle(tree: Path) -> None:
