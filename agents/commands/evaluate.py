@@ -22,6 +22,7 @@ from agents.reporting.plots import save_plots
 from agents.reporting.progress import (
     deployment_table,
     print_json,
+    print_warnings,
     results_table,
     rewrites_table,
     rules_table,
@@ -109,6 +110,7 @@ def _run_agent(
     # Not part of the search, so not charged to it.
     entry["cost_model_speedup"] = cost_model_speedup(problem, result.graph) if cost_model else None
     console.print(f"{agent.name} (seed {seed}): x{entry['speedup']:.3f} after {entry['measurements']} measurements")
+    print_warnings(console, entry)
     return entry
 
 

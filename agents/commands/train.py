@@ -19,7 +19,14 @@ from agents.ppo.agent import PPOAgent
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.progress import TrainingProgress
 from agents.ppo.trainer import Trainer, TrainingOptions
-from agents.reporting.progress import deployment_table, results_table, rewrites_table, search_display, training_display
+from agents.reporting.progress import (
+    deployment_table,
+    print_warnings,
+    results_table,
+    rewrites_table,
+    search_display,
+    training_display,
+)
 from agents.reporting.runs import new_run, result_entry, write_config, write_json, write_optimized
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.problem import Problem
@@ -86,6 +93,7 @@ def train(arguments: TrainArguments, console: Console) -> int:
     write_json(run / "result.json", _summary(uri, problem, entry, progress))
     console.print(results_table(f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s)", [entry]))
     console.print(deployment_table([entry]))
+    print_warnings(console, entry)
     console.print(rewrites_table(entry) if result.actions else result.message)
     where = "none" if optimized is None else str(optimized)
     console.print(f"optimised model {where}, checkpoint {checkpoint.path}", soft_wrap=True, markup=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, unblocked_time
 from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.task.problem import Problem
 
 
@@ -95,6 +96,10 @@ class Search:
     """How an agent on an e-graph built it, rule by rule."""
     _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0
+    _faults_before: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._faults_before = self.problem.rule_faults.counts.copy()
 
     @property
     def measurements(self) -> int:
@@ -129,6 +134,15 @@ class Search:
     def trajectory(self) -> list[tuple[float, int, float]]:
         """(seconds, measurements, best speed-up by screening) at every improvement."""
         return [(point.seconds, point.measurements, point.speedup) for point in self.improvements]
+
+    @property
+    def rule_faults(self) -> RuleFaults:
+        """The exceptions that rules raised since the search began. One on a graph whose candidates an earlier search
+        has listed is counted there."""
+        faults = self.problem.rule_faults
+        faults.counts = faults.counts - self._faults_before
+        faults.tracebacks = {rule: faults.tracebacks[rule] for rule in faults.counts}
+        return faults
 
     def charge(self, seconds: float) -> None:
         """Count seconds that another search already spent for this one too, so that no agent gains by coming later."""
@@ -213,6 +227,13 @@ class OptimizationResult:
     message: str = ""
     growth: tuple[Growth, ...] = ()
     """How the e-graph was built, rule by rule; empty for agents without one."""
+    faults: RuleFaults = field(default_factory=RuleFaults)
+    """Exceptions that the code of rules raised during the search, which went on without these matches."""
+
+    @property
+    def rule_faults(self) -> Mapping[str, int]:
+        """Number of exceptions that rules raised during the search, by the rule's name."""
+        return dict(self.faults.counts.most_common())
 
     @property
     def verified(self) -> bool:

@@ -34,7 +34,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     ) -> OptimizationResult:
         return OptimizationResult(
             agent, graph, latency, actions, checked, improvements, search.measurements, search.applications, seconds,
-            message, tuple(search.growth),
+            message, tuple(search.growth), search.rule_faults,
         )  # fmt: skip
 
     measured = [(visit, problem.measure(visit.graph, "full")) for visit in _finalists(search)]

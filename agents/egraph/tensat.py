@@ -94,7 +94,7 @@ class TensatAgent:
                     return done
                 if found is not None and len(found.found) > left:
                     found.found, found.stopped = found.found[:left], True
-                report = apply_rule(egraph, rule, match_limit=left, round=found)
+                report = apply_rule(egraph, rule, match_limit=left, round=found, faults=search.problem.rewriter.faults)
                 search.count_applications(report.applied)
                 done.append(report)
                 changed = changed or report.changed or not report.complete

@@ -121,6 +121,7 @@ class EGraphMCTSAgent:
             matches_left=lambda: applications_left(search, reserved), on_applied=search.count_applications,
             on_move=grown, seconds_left=lambda: deadline - search.seconds, move_over=move_over, workers=self.workers,
             price=prices.price, needs_timing=prices.needs_timing,
+            faults=search.problem.rewriter.faults,
         )  # fmt: skip
         with construction:
             return construction.run(), construction.best

@@ -24,6 +24,7 @@ from graph_rewrite.egraph import EGraph
 from graph_rewrite.egraph.costs import NodeCost
 from graph_rewrite.egraph.extract import Method
 from graph_rewrite.latency import OperatorSpec
+from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.rule import Rule
 
 EXPLORATION = 2.0 * math.sqrt(2.0)
@@ -100,6 +101,7 @@ class ConstructionSearch:
         workers: processes that simulate; this one if there is 1. More where the system can fork.
         price: what `cost` asks for the time of an operator, so that workers ask this process.
         needs_timing: whether `price` would have to time an operator.
+        faults: collects exceptions that rules raise; with None they go through.
     """
 
     def __init__(
@@ -118,12 +120,13 @@ class ConstructionSearch:
         workers: int = 1,
         price: Callable[[OperatorSpec], float] | None = None,
         needs_timing: Callable[[OperatorSpec], bool] = lambda spec: False,
+        faults: RuleFaults | None = None,
     ) -> None:
         self.options, self._rng = options, rng
         self._matches_left, self._on_applied, self._on_move = matches_left, on_applied, on_move
         self._seconds_left, self._move_over = seconds_left, move_over
         limits = SimulationLimits(options.depth, options.node_limit, options.main)
-        self._own = Simulator(start, rules, cost, limits, lambda: seconds_left() <= 0.0)
+        self._own = Simulator(start, rules, cost, limits, lambda: seconds_left() <= 0.0, faults)
         self._executor: Executor = Inline(self._own)
         if workers > 1 and matches_left() is None and Pool.is_possible():
             self._executor = Pool(self._own, min(workers, options.in_flight), price, needs_timing)

@@ -17,6 +17,7 @@ from graph_rewrite.egraph.extract import Method, extract
 from graph_rewrite.egraph.matching import SharedMatches
 from graph_rewrite.egraph.saturation import MATCH_LIMIT
 from graph_rewrite.egraph.structure import fingerprint
+from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.rule import Rule
 
 Path = tuple[int, ...]
@@ -85,6 +86,8 @@ class Outcome:
     """The least cost on the way, and where it was first met."""
     applied: int
     """Matches applied on the way."""
+    faults: RuleFaults | None = None
+    """Exceptions that rules raised on the way, where another process counted them."""
 
 
 class Simulator:
@@ -95,6 +98,7 @@ class Simulator:
         rules: what can be applied.
         cost: of an e-node alone.
         out_of_time: asked before every application; true ends the simulation.
+        faults: collects exceptions that rules raise; with None they go through.
     """
 
     def __init__(
@@ -104,7 +108,9 @@ class Simulator:
         cost: NodeCost,
         limits: SimulationLimits,
         out_of_time: Callable[[], bool] = lambda: False,
+        faults: RuleFaults | None = None,
     ) -> None:
+        self.faults = faults
         self._rules, self._cost, self._limits, self.out_of_time = tuple(rules), cost, limits, out_of_time
         self._costs: dict[int, float] = {}
         self._present: dict[frozenset[tuple[str, str]], tuple[int, ...]] = {}
@@ -216,7 +222,7 @@ class Simulator:
 
     def _after(self, state: State, rule: int, match_limit: int) -> State | None:
         egraph = state.egraph.fork()
-        report = apply_rule(egraph, self._rules[rule], match_limit=match_limit)
+        report = apply_rule(egraph, self._rules[rule], match_limit=match_limit, faults=self.faults)
         if not report.changed:
             if report.complete:
                 # The fork knows which matches were looked at in vain, so that what comes after does not look again.

@@ -14,12 +14,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from agents.egraph_mcts.simulation import Job, Outcome, Path, Simulator
 from graph_rewrite.egraph.costs import measured_cost
 from graph_rewrite.latency import OperatorSpec
+from graph_rewrite.rewriting.faults import RuleFaults
 
 Price = Callable[[OperatorSpec], float]
 
@@ -154,6 +156,8 @@ class Pool:
         except (EOFError, OSError) as error:
             raise WorkerDied from error
         if isinstance(message, Outcome):
+            if message.faults is not None and self._own.faults is not None:
+                self._own.faults.add(message.faults)
             self._outcomes[self._running.pop(connection)] = message
             self._idle.append(connection)
         elif isinstance(message, OperatorSpec):
@@ -213,7 +217,7 @@ def _work(simulator: Simulator, connection: Connection, others: tuple[Connection
             message = connection.recv()
             if isinstance(message, Job):
                 until[0] = time.monotonic() - prices.seconds + message.seconds
-                reply = simulator.run(message)
+                reply = _counted(simulator, message)
             else:
                 simulator.move(message)
                 gc.collect()
@@ -227,6 +231,15 @@ def _work(simulator: Simulator, connection: Connection, others: tuple[Connection
                 connection.send(reply)
             except ConnectionError:
                 return
+
+
+def _counted(simulator: Simulator, job: Job) -> Outcome:
+    """Run a job, and count the faults of rules on the way for the process that asked."""
+    if simulator.faults is None:
+        return simulator.run(job)
+    simulator.faults = RuleFaults()
+    outcome = simulator.run(job)
+    return replace(outcome, faults=simulator.faults or None)
 
 
 def _portable(error: Exception) -> Exception:

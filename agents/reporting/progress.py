@@ -130,6 +130,15 @@ def rules_table(results: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def fault_warnings(entry: Mapping[str, Any]) -> list[str]:
+    """Return a line per rule whose code raised exceptions during a search, with their number and the first of them."""
+    return [
+        f"warning: rule {rule} raised {count} exception{'s' if count > 1 else ''} and was left out there: "
+        f"{entry['rule_fault_examples'][rule]}"
+        for rule, count in entry["rule_faults"].items()
+    ]
+
+
 def rewrites_table(entry: Mapping[str, Any]) -> Table:
     """Which substitutions made a result, in order."""
     table = Table(title=f"substitutions of {entry['agent']}", title_justify="left", box=box.SIMPLE_HEAD)
@@ -139,6 +148,12 @@ def rewrites_table(entry: Mapping[str, Any]) -> Table:
     for step, rewrite in enumerate(entry["rewrites"], 1):
         table.add_row(str(step), rewrite["rule"], str(rewrite["sites"]), rewrite["description"])
     return table
+
+
+def print_warnings(console: Console, entry: Mapping[str, Any]) -> None:
+    """Print what is wrong with the rules that a search used."""
+    for line in fault_warnings(entry):
+        console.print(line, style="yellow", soft_wrap=True, markup=False)
 
 
 def print_json(values: object) -> None:

@@ -85,6 +85,10 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "growth": [asdict(point) for point in result.growth],
         "rule_histogram": result.rule_histogram,
         "rules_applied": len(result.rule_histogram),
+        "rule_faults": result.rule_faults,
+        "rule_fault_examples": {
+            rule: trace.strip().splitlines()[-1] for rule, trace in result.faults.tracebacks.items()
+        },
         "memory": {
             "before": asdict(memory_of(problem.model.original)),
             "after": asdict(memory_of(result.graph)),
