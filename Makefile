@@ -11,9 +11,10 @@ PIP_FLAGS ?= -qq
 
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.rewritegym-installed
+DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train evaluate test lint types verify-rules format bench doctor clean
+.PHONY: help setup train evaluate test lint types verify-rules format bench docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -57,6 +58,15 @@ format: setup ## format the code and mend what ruff can mend
 
 bench: setup ## measure what README and docs quote
 	@$(PY) -m benchmarks.env_speed --model $(MODEL) $(ARGS)
+
+# The catalogue of rules is drawn once (a minute) and kept in build/docs until rules, certificates or results change.
+docs: $(DOCS_STAMP) ## build the documentation into build/site
+	@OMP_NUM_THREADS=1 DISABLE_MKDOCS_2_WARNING=true $(PY) -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
+$(DOCS_STAMP): $(STAMP)
+	@$(PY) -m pip install $(PIP_FLAGS) --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	@touch $@
 
 doctor: setup ## print provider, CPU, versions, peak speed and noise of this machine
 	@$(VENV)/bin/rewritegym doctor $(ARGS)
