@@ -61,7 +61,7 @@ bench: setup ## measure what README and docs quote
 
 # The catalogue of rules is drawn once (a minute) and kept in build/docs until rules, certificates or results change.
 docs: $(DOCS_STAMP) ## build the documentation into build/site
-	@OMP_NUM_THREADS=1 DISABLE_MKDOCS_2_WARNING=true $(PY) -m mkdocs build --strict --quiet
+	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
 $(DOCS_STAMP): $(STAMP)

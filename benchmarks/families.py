@@ -2,8 +2,8 @@
 
 Layers (of convolutions two in a row, so that what a form needs between them counts) are run by ONNX Runtime as they are
 and rewritten, in turn, on one thread. Times are CPU seconds of this process, which other processes on the machine
-disturb less than the wall clock. With --write, results/families.json and the tables in docs/families.md are brought up
-to date.
+disturb less than the wall clock. With --write, results/families.json and the tables in benchmarks/layers-zen4.md are
+brought up to date.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, Runner, est
 from graph_rewrite.system.atomic_files import replace_file
 
 RESULTS = Path(__file__).parent / "results" / "families.json"
-PAGE = Path(__file__).parents[1] / "docs" / "families.md"
+PAGE = Path(__file__).parent / "layers-zen4.md"
 MARK = "<!-- tables: written by python -m benchmarks.families --write -->"
 FEEDS = FeedSpec(0)
 

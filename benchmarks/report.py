@@ -1,7 +1,7 @@
 """Make tables and plots of results.
 
     python -m benchmarks.report compare runs/A runs/B --out benchmarks/results/bert
-    python -m benchmarks.report curves runs/C --out docs/learning-curves
+    python -m benchmarks.report curves runs/C --out benchmarks/results/learning-curves
     python -m benchmarks.report zoo benchmarks/results/end_to_end-regional-t*.json --out benchmarks/results/zoo
 
 `compare` takes runs of evaluate.py and writes OUT.md, OUT.json and OUT.png (speed-up per agent and seed); `curves`

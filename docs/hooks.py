@@ -10,15 +10,18 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import inspect
 import io
 import os
 import posixpath
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from unittest import mock
 
 if TYPE_CHECKING:  # the tests import this module in environments without MkDocs
     from mkdocs.config.defaults import MkDocsConfig
@@ -79,15 +82,16 @@ def commands() -> str:
 
 def help_of(module: str, arguments: Sequence[str]) -> str:
     """Return what a command prints for --help."""
-    out = io.StringIO()
-    before = {name: os.environ.get(name) for name in ("COLUMNS", "NO_COLOR")}
-    os.environ.update(COLUMNS=WIDTH, NO_COLOR="1")
-    try:
-        with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-            import_module(module).main([*arguments, "--help"])
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    out, words = io.StringIO(), [*arguments, "--help"]
+    terminal = {"COLUMNS": WIDTH, "NO_COLOR": "1"}
+    main = import_module(module).main
+    with (
+        mock.patch.dict(os.environ, terminal),
+        mock.patch.object(sys, "argv", [f"python -m {module}", *words]),
+        contextlib.redirect_stdout(out),
+        contextlib.suppress(SystemExit),
+    ):
+        main(words) if inspect.signature(main).parameters else main()
     return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
 
 
@@ -147,13 +151,13 @@ def relinked(markdown: str, source: str) -> str:
         if not target or re.match(r"[a-z]+:", target):
             return link[1]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
-        return posixpath.relpath(on_site(path), posixpath.dirname(on_site(source)) or ".") + hash_ + anchor
+        return posixpath.relpath(site_path(path), posixpath.dirname(site_path(source)) or ".") + hash_ + anchor
 
     pieces = _FENCED.split(markdown)
     return "".join(piece if piece.startswith("```") else _LINK.sub(replace, piece) for piece in pieces)
 
 
-def on_site(path: str) -> str:
+def site_path(path: str) -> str:
     """Return the path on the site of a file of the repository."""
     return path.removeprefix("docs/")
 

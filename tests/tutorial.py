@@ -1,4 +1,4 @@
-"""Runs a tutorial as a reader would, and puts in what is printed: `python -m tests.tutorial docs/add-a-rule.md`.
+"""Runs a tutorial as a reader would, and puts in what is printed: `python -m tests.tutorial docs/extending/rule.md`.
 
 Blocks are taken in order, in an empty folder:
 

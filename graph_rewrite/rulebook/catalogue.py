@@ -29,8 +29,8 @@ PAGES: Mapping[str, str] = {"hand": "rules.md", "generated": "rules-generated.md
 TITLES: Mapping[str, str] = {"hand": "Rules", "generated": "Generated rules", "taso": "TASO's rules"}
 _ABOUT: Mapping[str, str] = {
     "hand": "The rules written by hand. A rule is an equality of two patterns with a condition: a class whose "
-    "docstring is the equation. [How to add one](add-a-rule.md); [where rules apply, and what refuses "
-    "them](candidates.md).",
+    "docstring is the equation. [How to add one](../extending/rule.md); [where rules apply, and what refuses "
+    "them](../concepts/candidates.md).",
     "generated": "Rules that the generator found: graphs of TASO's operators with equal values, verified and pruned. "
     "Their operators are those of TASO's algebra; `x0`, `x1`, ... are inputs.",
     "taso": "The substitutions of TASO's file (SOSP'19), imported and verified. Their operators are those of its "

@@ -44,7 +44,7 @@ class Show:
 class Catalogue:
     """Write the pages of documentation that describe every rule: rules.md, and one for each other origin."""
 
-    out: Path = Path("docs/rules.md")
+    out: Path = Path("build/rules.md")
     """The page of the rules written by hand; the others are written beside it."""
     check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write nothing; exit with status 1 where a page is not what would be written."""

@@ -5,7 +5,7 @@
     ['bert', 'bert-tiny', 'vit', 'dalle']
     >>> path = zoo.export("bert", layers=2, seq_len=256)   # zoo://bert?layers=2&seq_len=256
 
-docs/zoo.md describes them. Parameters are integers; ``defaults`` lists them, configs.py, image_configs.py and
+docs/reference/zoo.md describes them. Parameters are integers; ``defaults`` lists them, configs.py, image_configs.py and
 sequence_configs.py document them. BERT is exported as Hugging Face's eager implementation is with only ``input_ids``
 given: all tokens attended to, no mask in the graph, all token types 0. ``attention_mask=1`` and ``token_type_ids=1``
 make those two inputs of the graph. Convolutional models are exported in evaluation mode, with BatchNorm folded into the

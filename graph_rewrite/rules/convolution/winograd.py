@@ -6,7 +6,7 @@ filters, of which the kernel loses the transformed axes; the results are sums an
 putting the outputs in order, a Concat and a Reshape, is done in plain layout.
 
 A wrong variant loses: the transforms move more data than the direct convolution does. Which one pays depends on
-channels, size and machine (docs/families.md has measurements), so all are offered and the search measures.
+channels, size and machine (benchmarks/layers-zen4.md has measurements), so all are offered and the search measures.
 """
 
 from __future__ import annotations

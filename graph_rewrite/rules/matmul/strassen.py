@@ -10,7 +10,7 @@ Rows and columns of x are halved, and so are those of the constant weight w. Sum
 The products are pointwise convolutions over channels, to which ONNX Runtime fuses five of the sums; an element-wise
 function works on quarters as well, so that two layers with one between cut and join once. With an odd number of rows
 the halves share the middle one. A single layer has to be cut and joined for itself, which takes most of what it saves
-unless there are many rows (docs/families.md has measurements).
+unless there are many rows (benchmarks/layers-zen4.md has measurements).
 """
 
 from __future__ import annotations

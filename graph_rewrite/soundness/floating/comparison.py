@@ -1,6 +1,6 @@
 """Comparison in floating point: both graphs in ONNX Runtime on the CPU, without any optimisation, and by the float64
-reference, on inputs of every kind in `inputs.KINDS`. `docs/soundness.md` states the policy on NaN, infinities and
-zeros.
+reference, on inputs of every kind in `inputs.KINDS`. `docs/concepts/soundness.md` states the policy on NaN, infinities
+and zeros.
 
 Differences are relative to the sensitivity of the output: the magnitude against which one rounding of an operand
 counts, measured by Monte Carlo arithmetic (D. S. Parker, 1997: operands disturbed by a unit roundoff), and at most the
