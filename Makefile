@@ -61,8 +61,7 @@ bench: setup ## measure what README and docs quote
 
 # The catalogue of rules is drawn once (a minute) and kept in build/docs until rules, certificates or results change.
 docs: $(DOCS_STAMP) ## build the documentation into build/site
-	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
-	@echo "build/site/index.html"
+	@OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 $(DOCS_STAMP): $(STAMP)
 	@$(PY) -m pip install $(PIP_FLAGS) --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'

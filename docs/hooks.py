@@ -35,7 +35,7 @@ OUTSIDE = ("benchmarks/*.md", "CHANGELOG.md")
 CATALOGUE = ("rules.md", "rules-generated.md", "rules-taso.md")
 CATALOGUE_SOURCES = ("graph_rewrite/**/*.py", "graph_rewrite/rules/**/*.json", "benchmarks/results/*.json")
 PACKAGES = (
-    "rewritegym", "graph_rewrite", "graph_rewrite.task", "graph_rewrite.latency", "graph_rewrite.egraph", "envs",
+    "rewritegym", "graph_rewrite", "graph_rewrite.latency", "graph_rewrite.egraph", "envs",
     "agents",
 )  # fmt: skip
 """Packages with a page in the API reference: the public entrances."""
@@ -66,7 +66,10 @@ _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
 def generated() -> dict[str, Callable[[], str]]:
     """Return the makers of all generated pages, by path below docs/."""
-    pages: dict[str, Callable[[], str]] = {"reference/commands.md": commands}
+    pages: dict[str, Callable[[], str]] = {
+        "reference/commands.md": commands,
+        "reference/configuration.md": configuration,
+    }
     pages |= {f"reference/api/{name}.md": lambda name=name: api(name) for name in PACKAGES}
     pages |= {f"reference/{name}": lambda name=name: catalogue()[name] for name in CATALOGUE}
     return pages
@@ -78,6 +81,23 @@ def commands() -> str:
     for title, module, arguments in COMMANDS:
         parts += [f"## {title}", f"```text\n{help_of(module, arguments)}\n```"]
     return "\n\n".join(parts) + "\n"
+
+
+def configuration() -> str:
+    """Return the page of the settings: the defaults with their comments, and the fields of the configuration."""
+    defaults = (ROOT / "configs" / "default.yaml").read_text("utf-8")
+    return "\n\n".join(
+        [
+            "# Configuration",
+            "Settings of a YAML file, or of `--set SECTION.FIELD=VALUE`. "
+            "[Training](../rl/training.md#configuration) tells in which order they are merged.",
+            "## configs/default.yaml",
+            f"```yaml\n{defaults.strip()}\n```",
+            "## Fields",
+            "::: agents.core.config\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
+            "      heading_level: 3\n      show_root_full_path: false",
+        ]
+    )
 
 
 def help_of(module: str, arguments: Sequence[str]) -> str:
@@ -183,15 +203,16 @@ def outside() -> list[Path]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add generated pages, pages from outside docs/, and the files that pages link to."""
-    from mkdocs.structure.files import File
+    from mkdocs.structure.files import File, InclusionLevel
 
     for name, make in generated().items():
         files.append(File.generated(config, name, content=make()))
     own = outside()
-    pages = [*own, *(ROOT / "docs").rglob("*.md")]
-    for file in {*own, *linked_files(pages)}:
-        name = file.relative_to(ROOT).as_posix()
-        files.append(File.generated(config, name, abs_src_path=str(file)))
+    linked = set(linked_files([*own, *(ROOT / "docs").rglob("*.md")]))
+    for found, level in ((own, InclusionLevel.INCLUDED), (sorted(linked), InclusionLevel.NOT_IN_NAV)):
+        for file in found:
+            name = file.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(file), inclusion=level))
     return files
 
 
