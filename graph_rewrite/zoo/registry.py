@@ -1,4 +1,4 @@
-"""The models that the zoo can build, by name. To add one: a configuration, a module, an entry here; docs/extending/model.md."""
+"""The models that the zoo can build, by name. docs/extending/model.md tells how to add one."""
 
 from __future__ import annotations
 
