@@ -16,7 +16,7 @@ from rich.table import Table
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.cpu_count import available_cores
-from graph_rewrite.terms.terms import SIGNATURES
+from graph_rewrite.terms.substitution import SIGNATURES
 
 ALL = "all"
 

@@ -28,11 +28,12 @@ from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.terms.canonical import differs_by_fusion, is_connected
 from graph_rewrite.terms.conditions import Derivation, condition_holds, derive
 from graph_rewrite.terms.onnx_form import build_graph, scalar_inputs, weight_inputs
+from graph_rewrite.terms.rule_file import RuleFileError
 from graph_rewrite.terms.small_shapes import Shapes, small_shapes
-from graph_rewrite.terms.taso_file import RuleFileError, read_taso
+from graph_rewrite.terms.substitution import Substitution
+from graph_rewrite.terms.taso_file import read_taso
 from graph_rewrite.terms.tensat_file import read_tensat
 from graph_rewrite.terms.term_types import TermType
-from graph_rewrite.terms.terms import Substitution
 
 Weights = Literal["any", "constant"]
 _LARGEST = 3

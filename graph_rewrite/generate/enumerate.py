@@ -11,7 +11,7 @@ import numpy as np
 
 from graph_rewrite.generate.families import Family
 from graph_rewrite.terms.semantics import IntArray, TermType, apply, infer, random_arrays
-from graph_rewrite.terms.terms import Term
+from graph_rewrite.terms.substitution import Term
 
 MAX_OUTPUTS = 2
 """Of a graph: what no operator of it takes as operand."""

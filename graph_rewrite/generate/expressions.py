@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from graph_rewrite.terms.terms import INPUT, Operand, Param, Side, Substitution, Term
+from graph_rewrite.terms.substitution import INPUT, Operand, Param, Side, Substitution, Term
 
 Expression: TypeAlias = "int | tuple[str, tuple[tuple[str, Param], ...], tuple[Expression, ...], int]"
 """Number of an input; or operator, parameters, operands, and which output."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.terms.semantics import TermType
-from graph_rewrite.terms.terms import SIGNATURES, Param
+from graph_rewrite.terms.substitution import SIGNATURES, Param
 
 Params = tuple[tuple[str, Param], ...]
 

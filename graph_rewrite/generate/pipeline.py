@@ -27,10 +27,10 @@ from graph_rewrite.generate.prune import (
 )
 from graph_rewrite.generate.work import Plan, Progress, Verdict, Workers, paired_family, verdicts
 from graph_rewrite.terms.conditions import condition_holds
+from graph_rewrite.terms.json_form import to_json
 from graph_rewrite.terms.semantics import P, TermType, output_types
-from graph_rewrite.terms.serial import to_json
 from graph_rewrite.terms.small_shapes import small_shapes
-from graph_rewrite.terms.terms import INPUT, SIGNATURES, Side, Substitution
+from graph_rewrite.terms.substitution import INPUT, SIGNATURES, Side, Substitution
 
 QUICK_DIM = 2
 """Largest dimension of the shapes over which equations are tested while they are pruned."""

@@ -22,8 +22,8 @@ from graph_rewrite.generate.fingerprint import Graphs, concatenate, enumerate_gr
 from graph_rewrite.generate.pairing import Paired, pair
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.terms.conditions import Derivation, derive
-from graph_rewrite.terms.serial import from_json, to_json
-from graph_rewrite.terms.terms import SIGNATURES
+from graph_rewrite.terms.json_form import from_json, to_json
+from graph_rewrite.terms.substitution import SIGNATURES
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

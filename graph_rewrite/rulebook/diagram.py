@@ -22,7 +22,7 @@ from graph_rewrite.rewriting.patterns import AttrVar, Maybe, Pattern, PatternNod
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rulebook.drawing import Diagram, Operand, Step, draw, draw_both
-from graph_rewrite.terms.terms import INPUT, Param, Side, Substitution
+from graph_rewrite.terms.substitution import INPUT, Param, Side, Substitution
 
 LOOKED_AT = 5
 """So many instances of a rule are looked at for one to draw."""

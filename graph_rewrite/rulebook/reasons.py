@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.terms.terms import Substitution
+from graph_rewrite.terms.substitution import Substitution
 
 PACKAGE = "graph_rewrite.rules"
 _METHODS = ("check", "target")

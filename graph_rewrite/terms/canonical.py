@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graph_rewrite.terms.terms import INPUT, Operand, Side, Substitution, Term
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, Substitution, Term
 
 
 def normalised(substitution: Substitution) -> Substitution:
@@ -31,13 +31,6 @@ def side_text(side: Side, outputs: tuple[Operand, ...] | None = None, names: dic
     """A side as an expression in inputs numbered in the order of their first use; `names` goes on with a numbering."""
     numbering: dict[int, int] = {} if names is None else names
     return "; ".join(_text(side, operand, numbering) for operand in (outputs or side.outputs))
-
-
-def canonical_text(substitution: Substitution) -> str:
-    """Equal for substitutions that differ in the names of inputs and in how terms are shared and ordered."""
-    names: dict[int, int] = {}
-    before = side_text(substitution.source, names=names)
-    return f"{before} = {side_text(substitution.target, names=names)}"
 
 
 def differs_by_fusion(substitution: Substitution) -> bool:

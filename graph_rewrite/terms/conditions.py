@@ -14,7 +14,7 @@ import numpy as np
 
 from graph_rewrite.terms.semantics import P, TermType, close, evaluate, infer_side, random_arrays
 from graph_rewrite.terms.small_shapes import Shapes, small_shapes
-from graph_rewrite.terms.terms import INPUT, Substitution
+from graph_rewrite.terms.substitution import INPUT, Substitution
 
 
 @dataclass(frozen=True, slots=True)

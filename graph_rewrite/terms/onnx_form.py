@@ -15,8 +15,8 @@ from onnx import helper, numpy_helper
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.terms.semantics import constant_value
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, Substitution, Term
 from graph_rewrite.terms.term_types import TermType, close, infer_side, operand_type, window
-from graph_rewrite.terms.terms import INPUT, Operand, Side, Substitution, Term
 
 OPSET = 23
 ONNX_NAMES = {

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from graph_rewrite.terms.substitution import INPUT, Side, Term
 from graph_rewrite.terms.term_types import (
     ACTIVATIONS,
     CONSTANTS,
@@ -26,7 +27,6 @@ from graph_rewrite.terms.term_types import (
     output_types,
     window,
 )
-from graph_rewrite.terms.terms import INPUT, Side, Term
 
 __all__ = [
     "ACTIVATIONS",

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graph_rewrite.terms.semantics import TermType, output_types
-from graph_rewrite.terms.terms import INPUT, Operand, Side, Substitution, Term
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, Substitution, Term
 
 Shapes = dict[int, tuple[int, ...]]
 Dim = tuple[int, int] | None

@@ -17,10 +17,20 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from graph_rewrite.errors import UserError
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.terms.canonical import normalised
-from graph_rewrite.terms.terms import INPUT, SIGNATURES, Operand, Param, Side, Substitution, Term, term
+from graph_rewrite.terms.rule_file import ACTIVATIONS, PADDINGS, RuleFileError, choice
+from graph_rewrite.terms.substitution import (
+    INPUT,
+    SIGNATURES,
+    MalformedTermError,
+    Operand,
+    Param,
+    Side,
+    Substitution,
+    Term,
+    term,
+)
 
 _TYPES = {
     3: "conv", 6: "maxpool", 7: "avgpool", 8: "relu", 9: "sigmoid", 10: "tanh", 12: "concat", 13: "split",
@@ -32,18 +42,9 @@ _CODES = {name: code for code, name in _TYPES.items()}
 _INPUTS, _OUTPUTS, _KERNEL, _STRIDE, _PADDING, _ACTIVATION, _RANK, _AXIS, _PERM = 1, 2, (4, 5), (6, 7), 8, 9, 10, 11, 12
 _SHUFFLE = 13
 
-ACTIVATIONS = ("none", "sigmoid", "relu", "tanh")
-"""By TASO's code, which TENSAT uses as well."""
-PADDINGS = ("same", "valid")
-"""By TASO's code, which TENSAT uses as well."""
-
-
-class RuleFileError(UserError):
-    """A rule file that cannot be read, or a rule that its format cannot express; the message says where."""
-
 
 def read_taso(path: str | os.PathLike[str]) -> list[Substitution]:
-    """The substitutions of a file, in its order.
+    """Return the substitutions of a file, in its order.
 
     Raises:
         RuleFileError: no such file, no protobuf of this format, or an operator that is not known here.
@@ -56,7 +57,7 @@ def read_taso(path: str | os.PathLike[str]) -> list[Substitution]:
 
 
 def parse_taso(data: bytes, name: str = "rules") -> list[Substitution]:
-    """The substitutions in the bytes of a file; `name` stands for it in errors.
+    """Return the substitutions in the bytes of a file; `name` stands for it in errors.
 
     Raises:
         RuleFileError: as `read_taso`.
@@ -72,14 +73,13 @@ def parse_taso(data: bytes, name: str = "rules") -> list[Substitution]:
     for number, rule in enumerate(collection.rule):
         try:
             found.append(_substitution(rule))
-        except (ValueError, KeyError) as error:
-            reason = error.args[0] if error.args else error
-            raise RuleFileError(f"{name}: rule {number}: {reason}") from error
+        except MalformedTermError as error:
+            raise RuleFileError(f"{name}: rule {number}: {error}") from error
     return found
 
 
 def taso_bytes(substitutions: Iterable[Substitution]) -> bytes:
-    """The substitutions as TASO's protobuf.
+    """Return the substitutions as TASO's protobuf.
 
     Raises:
         RuleFileError: an operator or parameter that the format does not have (reshape).
@@ -90,7 +90,7 @@ def taso_bytes(substitutions: Iterable[Substitution]) -> bytes:
         try:
             _write_side(rule.srcOp, substitution.source)
             _write_side(rule.dstOp, substitution.target)
-        except ValueError as error:
+        except MalformedTermError as error:
             raise RuleFileError(f"rule {number}, {substitution}: {error}") from error
         for before, after in zip(substitution.source.outputs, substitution.target.outputs, strict=True):
             if INPUT in (before.node, after.node):
@@ -114,7 +114,7 @@ def write_taso(substitutions: Iterable[Substitution], path: str | os.PathLike[st
 
 def _substitution(rule: Any) -> Substitution:
     if not rule.mappedOutput:
-        raise ValueError("no output is mapped")
+        raise MalformedTermError("no output is mapped")
     source, places = _read_terms(rule.srcOp, "source")
     target, target_places = _read_terms(rule.dstOp, "target")
     outputs, target_outputs = [], []
@@ -132,14 +132,16 @@ def _read_terms(operators: Sequence[Any], side: str) -> tuple[tuple[Term, ...], 
     while pending:
         ready = [n for n in pending if all(t.opId < 0 or t.opId in places for t in operators[n].input)]
         if not ready:
-            raise ValueError(f"operator {pending[0]} of the {side} reads itself or an operator that is not there")
+            raise MalformedTermError(
+                f"operator {pending[0]} of the {side} reads itself or an operator that is not there"
+            )
         number = ready[0]
         pending.remove(number)
         inputs = [_operand(tensor.opId, tensor.tsId, places, operators) for tensor in operators[number].input]
         try:
             terms.append(_term(operators[number], inputs))
-        except ValueError as error:
-            raise ValueError(f"operator {number} of the {side}: {error}") from error
+        except MalformedTermError as error:
+            raise MalformedTermError(f"operator {number} of the {side}: {error}") from error
         places[number] = len(terms) - 1
     return tuple(terms), places
 
@@ -148,31 +150,31 @@ def _operand(node: int, index: int, places: Mapping[int, int], operators: Sequen
     if node < 0:
         return Operand(INPUT, -1 - node)
     if node not in places:
-        raise ValueError(f"there is no operator {node}")
+        raise MalformedTermError(f"there is no operator {node}")
     name = _TYPES.get(operators[node].type, "")
     if name and not 0 <= index < SIGNATURES[name].outputs:
-        raise ValueError(f"operator {node}, {name}, has no output {index}")
+        raise MalformedTermError(f"operator {node}, {name}, has no output {index}")
     return Operand(places[node], index)
 
 
 def _term(operator: Any, inputs: Sequence[Operand]) -> Term:
     name = _TYPES.get(operator.type)
     if name is None:
-        raise ValueError(f"unknown operator type {operator.type}")
+        raise MalformedTermError(f"unknown operator type {operator.type}")
     values = {entry.key: entry.value for entry in operator.para}
 
     def value(key: int, default: int | None = None) -> int:
         found = values.get(key, default)
         if found is None:
-            raise ValueError(f"{name} has no parameter {key}")
+            raise MalformedTermError(f"{name} has no parameter {key}")
         return int(found)
 
     params: dict[str, Param] = {}
     for wanted in SIGNATURES[name].params:
         if wanted == "activation":
-            params[wanted] = _choice(ACTIVATIONS, value(_ACTIVATION, 0), "activation")
+            params[wanted] = choice(ACTIVATIONS, value(_ACTIVATION, 0), "activation")
         elif wanted == "padding":
-            params[wanted] = _choice(PADDINGS, value(_PADDING), "padding")
+            params[wanted] = choice(PADDINGS, value(_PADDING), "padding")
         elif wanted in ("stride", "kernel"):
             keys = _STRIDE if wanted == "stride" else _KERNEL
             params[wanted] = (value(keys[0]), value(keys[1]))
@@ -181,16 +183,10 @@ def _term(operator: Any, inputs: Sequence[Operand]) -> Term:
         else:
             params[wanted] = value(_AXIS if wanted == "axis" else _RANK)
     if (name == "concat" and value(_INPUTS, 2) != 2) or (name == "split" and value(_OUTPUTS, 2) != 2):
-        raise ValueError(f"a {name} of more than two tensors")
+        raise MalformedTermError(f"a {name} of more than two tensors")
     if name == "transpose" and value(_SHUFFLE, 1) != 1:
-        raise ValueError("a transpose that does not move its elements")
+        raise MalformedTermError("a transpose that does not move its elements")
     return term(name, *inputs, **params)
-
-
-def _choice(names: Sequence[str], code: int, what: str) -> str:
-    if not 0 <= code < len(names):
-        raise ValueError(f"unknown {what} {code}")
-    return names[code]
 
 
 def _unpacked(code: int, rank: int) -> tuple[int, ...]:
@@ -200,14 +196,14 @@ def _unpacked(code: int, rank: int) -> tuple[int, ...]:
         code, digit = divmod(code, rank)
         digits.insert(0, digit)
     if sorted(digits) != list(range(rank)) or code:
-        raise ValueError(f"{digits} is no permutation of {rank} axes")
+        raise MalformedTermError(f"{digits} is no permutation of {rank} axes")
     return tuple(digits)
 
 
 def _write_side(operators: Any, side: Side) -> None:
     for node in side.terms:
         if node.op not in _CODES:
-            raise ValueError(f"TASO's format has no {node.op}")
+            raise MalformedTermError(f"TASO's format has no {node.op}")
         operator = operators.add()
         operator.type = _CODES[node.op]
         for source in node.inputs:

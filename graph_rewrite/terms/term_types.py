@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from graph_rewrite.terms.terms import INPUT, Operand, Side, Term
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, Term
 
 Cuts = tuple[int, ...]
 

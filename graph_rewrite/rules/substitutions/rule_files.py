@@ -4,7 +4,7 @@
      "rules": [{"name": "Taso000", "source": ..., "target": ..., "conditions": [...]}],
      "refused": [{"name": "Taso007", "equation": "...", "reason": "..."}]}
 
-Sides are written as `graph_rewrite.terms.serial` says, one rule on a line.
+Sides are written as `graph_rewrite.terms.json_form` says, one rule on a line.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.system.atomic_files import replace_file
-from graph_rewrite.terms.serial import from_json, to_json
-from graph_rewrite.terms.taso_file import RuleFileError
-from graph_rewrite.terms.terms import Substitution
+from graph_rewrite.terms.json_form import from_json, to_json
+from graph_rewrite.terms.rule_file import RuleFileError
+from graph_rewrite.terms.substitution import Substitution
 
 FORMAT = 1
 FOLDER = Path(__file__).parent

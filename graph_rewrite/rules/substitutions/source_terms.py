@@ -35,8 +35,8 @@ from graph_rewrite.terms.onnx_form import (
     pads_of,
     scalar_inputs,
 )
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, Substitution, Term
 from graph_rewrite.terms.term_types import TermType, Types, close, operand_type
-from graph_rewrite.terms.terms import INPUT, Operand, Side, Substitution, Term
 
 _SAME_CONSTANT: weakref.WeakKeyDictionary[Constant, dict[str, bool]] = weakref.WeakKeyDictionary()
 

@@ -33,14 +33,14 @@ from graph_rewrite.rules.substitutions.source_terms import (
 )
 from graph_rewrite.terms.canonical import differs_by_fusion, interchangeable
 from graph_rewrite.terms.conditions import CONDITIONS, condition_holds
+from graph_rewrite.terms.json_form import to_json
 from graph_rewrite.terms.onnx_form import (
     CONSTANT_OPS,
     ONNX_NAMES,
     build_side,
 )
-from graph_rewrite.terms.serial import to_json
+from graph_rewrite.terms.substitution import INPUT, Operand, Substitution, Term
 from graph_rewrite.terms.term_types import TermType, Types, close, infer_side, operand_type
-from graph_rewrite.terms.terms import INPUT, Operand, Substitution, Term
 
 FORMAT = 1
 """Of what a digest is made from: change it where the meaning of substitutions as rules changes."""

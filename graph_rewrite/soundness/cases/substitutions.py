@@ -10,8 +10,8 @@ from graph_rewrite.terms.canonical import is_connected
 from graph_rewrite.terms.conditions import condition_holds
 from graph_rewrite.terms.onnx_form import build_graph, scalar_inputs
 from graph_rewrite.terms.small_shapes import small_shapes
+from graph_rewrite.terms.substitution import INPUT
 from graph_rewrite.terms.term_types import TermType
-from graph_rewrite.terms.terms import INPUT
 
 _COUNT, _LARGEST_DIM = 8, 3
 

@@ -26,8 +26,8 @@ from graph_rewrite.soundness.verification.refutation import Refutation, decision
 from graph_rewrite.terms.conditions import Counterexample as RandomPoint
 from graph_rewrite.terms.conditions import condition_holds, differs
 from graph_rewrite.terms.small_shapes import small_shapes
+from graph_rewrite.terms.substitution import Substitution
 from graph_rewrite.terms.term_types import TermType
-from graph_rewrite.terms.terms import Substitution
 
 INSTANCES = 128
 """So many instances of a rule are looked at, unless it has fewer. Of twenty planted rules the most elusive shows at

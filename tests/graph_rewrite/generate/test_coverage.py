@@ -18,7 +18,8 @@ from graph_rewrite.rulebook.cli import main
 from graph_rewrite.rules import all_rules
 from graph_rewrite.rules.substitutions.rule_files import imported_rules, read_rules
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
-from graph_rewrite.terms.taso_file import RuleFileError, write_taso
+from graph_rewrite.terms.rule_file import RuleFileError
+from graph_rewrite.terms.taso_file import write_taso
 from graph_rewrite.terms.tensat_file import parse_tensat
 
 LINES = {

@@ -25,9 +25,9 @@ from graph_rewrite.generate.prune import (
 from graph_rewrite.generate.work import Plan
 from graph_rewrite.rules.substitutions.rule_files import read_rules
 from graph_rewrite.terms.conditions import derive
+from graph_rewrite.terms.json_form import from_json, to_json
 from graph_rewrite.terms.semantics import TermType, evaluate, output_types, random_arrays
-from graph_rewrite.terms.serial import from_json, to_json
-from graph_rewrite.terms.terms import INPUT, SIGNATURES, Operand, Side, Substitution, term
+from graph_rewrite.terms.substitution import INPUT, SIGNATURES, Operand, Side, Substitution, term
 
 SHIPPED = Path(pipeline.__file__).parents[1] / "rules" / "substitutions" / "generated.json"
 OPS = ("ewadd", "matmul", "relu", "transpose")

@@ -21,7 +21,7 @@ from graph_rewrite.rulebook.diagram import (
 from graph_rewrite.rulebook.drawing import Diagram, Step, draw, draw_both
 from graph_rewrite.rulebook.drawing import Operand as Drawn
 from graph_rewrite.rules import find_rule
-from graph_rewrite.terms.terms import INPUT, Operand, Side, Substitution, term
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, Substitution, term
 from tests.graph_rewrite.rules.checking import model
 
 A, B = Drawn("a"), Drawn("b")

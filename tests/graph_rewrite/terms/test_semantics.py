@@ -14,7 +14,7 @@ from graph_rewrite.terms.semantics import (
     random_arrays,
     uninterpreted,
 )
-from graph_rewrite.terms.terms import INPUT, Operand, Side, term
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, term
 
 X = [Operand(INPUT, i) for i in range(4)]
 

@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from graph_rewrite.rules.substitutions.rule_files import imported_rules
-from graph_rewrite.terms.taso_file import RuleFileError, parse_taso, read_taso, taso_bytes, write_taso
-from graph_rewrite.terms.terms import INPUT, Operand, Side, Substitution, Term, term
+from graph_rewrite.terms.rule_file import RuleFileError
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, Substitution, Term, term
+from graph_rewrite.terms.taso_file import parse_taso, read_taso, taso_bytes, write_taso
 
 X, Y, Z = (Operand(INPUT, i) for i in range(3))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from graph_rewrite.rules.substitutions.rule_files import imported_rules
-from graph_rewrite.terms.taso_file import RuleFileError
+from graph_rewrite.terms.rule_file import RuleFileError
+from graph_rewrite.terms.substitution import Substitution
 from graph_rewrite.terms.tensat_file import parse_tensat, read_tensat, tensat_texts, write_tensat
-from graph_rewrite.terms.terms import Substitution
 
 SPLIT = "(split_{} (split 1 (relu (concat 1 2 ?a ?b))))"
 PAIR = f"(relu ?a)=>{SPLIT.format(0)}\n(relu ?b)=>{SPLIT.format(1)}\n"

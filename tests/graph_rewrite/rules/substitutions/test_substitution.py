@@ -15,10 +15,10 @@ from graph_rewrite.rules import all_rules, rule_set
 from graph_rewrite.rules.substitutions.rule_files import imported_rules, read_rules, write_rules
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.soundness.cases import cases_of
-from graph_rewrite.terms.serial import from_json, to_json
-from graph_rewrite.terms.taso_file import RuleFileError
+from graph_rewrite.terms.json_form import from_json, to_json
+from graph_rewrite.terms.rule_file import RuleFileError
+from graph_rewrite.terms.substitution import INPUT, Operand, Side, Substitution, term
 from graph_rewrite.terms.tensat_file import parse_tensat
-from graph_rewrite.terms.terms import INPUT, Operand, Side, Substitution, term
 from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 X = Operand(INPUT, 0)

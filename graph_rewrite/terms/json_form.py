@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from graph_rewrite.terms.terms import INPUT, Operand, Param, Side, Substitution, Term, term
+from graph_rewrite.terms.substitution import INPUT, MalformedTermError, Operand, Param, Side, Substitution, Term, term
 
 
 def to_json(substitution: Substitution) -> dict[str, Any]:
-    """An object with `source`, `target` and `conditions`.
+    """Return an object with `source`, `target` and `conditions`.
 
     A side is `{"terms": [[op, operands, params], ...], "outputs": operands}`; an operand is "x0" for an input, else
     [term, output].
@@ -19,16 +20,16 @@ def to_json(substitution: Substitution) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Substitution:
-    """The substitution that `to_json` wrote.
+    """Return the substitution that `to_json` wrote.
 
     Raises:
-        ValueError: a part is missing or of the wrong form.
+        MalformedTermError: a part is missing or of the wrong form.
     """
     try:
         source, target = _read_side(data["source"]), _read_side(data["target"])
         return Substitution(source, target, tuple(str(name) for name in data["conditions"]))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"not a substitution: {type(error).__name__}: {error} in {str(data)[:200]}") from error
+        raise MalformedTermError(f"not a substitution: {type(error).__name__}: {error} in {str(data)[:200]}") from error
 
 
 def _side(side: Side) -> dict[str, Any]:
@@ -50,10 +51,12 @@ def _read_side(data: Mapping[str, Any]) -> Side:
 
 def _read_operand(data: Any, before: list[Term]) -> Operand:
     if isinstance(data, str):
-        if not data.startswith("x"):
-            raise ValueError(f"not an operand: {data!r}; write x0 for an input, [term, output] for a term's output")
+        if not re.fullmatch(r"x\d+", data):
+            raise MalformedTermError(
+                f"not an operand: {data!r}; write x0 for an input, [term, output] for a term's output"
+            )
         return Operand(INPUT, int(data[1:]))
     node, index = data
     if not 0 <= node < len(before) or not 0 <= index < before[node].outputs:
-        raise ValueError(f"operand {data!r} names no output of a term before")
+        raise MalformedTermError(f"operand {data!r} names no output of a term before")
     return Operand(node, index)

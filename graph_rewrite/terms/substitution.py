@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graph_rewrite.errors import UserError
+
 Param = int | str | tuple[int, ...]
 
 INPUT = -1
@@ -19,7 +21,7 @@ INPUT = -1
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What an operator takes and gives."""
+    """The numbers of inputs and outputs of an operator, and the names of its parameters."""
 
     inputs: int
     outputs: int = 1
@@ -121,19 +123,23 @@ class Substitution:
         return f"{_text(self.source)} = {_text(self.target)}"
 
 
+class MalformedTermError(UserError):
+    """Data or text that describes no term, side or substitution; the message says why."""
+
+
 def term(op: str, *inputs: Operand, **params: Param) -> Term:
-    """A term; its parameters must be those of the operator's signature.
+    """Return a term; its parameters must be those of the operator's signature.
 
     Raises:
-        ValueError: an unknown operator, a wrong number of inputs, or wrong parameters.
+        MalformedTermError: an unknown operator, a wrong number of inputs, or wrong parameters.
     """
     signature = SIGNATURES.get(op)
     if signature is None:
-        raise ValueError(f"there is no operator {op!r}; known are {', '.join(SIGNATURES)}")
+        raise MalformedTermError(f"there is no operator {op!r}; known are {', '.join(SIGNATURES)}")
     if len(inputs) != signature.inputs:
-        raise ValueError(f"{op} takes {signature.inputs} inputs, not {len(inputs)}")
+        raise MalformedTermError(f"{op} takes {signature.inputs} inputs, not {len(inputs)}")
     if tuple(sorted(params)) != signature.params:
-        raise ValueError(f"{op} takes the parameters {signature.params}, not {tuple(sorted(params))}")
+        raise MalformedTermError(f"{op} takes the parameters {signature.params}, not {tuple(sorted(params))}")
     return Term(op, inputs, tuple(sorted(params.items())))
 
 
