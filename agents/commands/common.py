@@ -11,8 +11,8 @@ import tyro
 from rich.console import Console
 
 from agents.core.config import Config, load_config, model_uri
-from graph_rewrite.rulebook.cli import parse_shapes
 from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
+from graph_rewrite.task.models import parse_shapes
 from graph_rewrite.task.problem import Problem, open_problem
 
 

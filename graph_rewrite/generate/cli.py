@@ -14,6 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from graph_rewrite.errors import UserError
+from graph_rewrite.generate.families import families
+from graph_rewrite.generate.pipeline import generate, to_text
+from graph_rewrite.generate.work import GenerationSettings
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.terms.substitution import SIGNATURES
@@ -46,17 +49,13 @@ def generate_rules(command: Generate) -> int:
         ValueError: an unknown operator, or a number out of range.
         OSError: the file or the state cannot be written.
     """
-    from graph_rewrite.generate.families import families
-    from graph_rewrite.generate.pipeline import generate, to_text
-    from graph_rewrite.generate.work import Plan
-
     if not 1 <= command.max_ops <= 4:
         raise UserError(f"--max-ops {command.max_ops}: from 1 to 4")
     if command.processes < 0:
         raise UserError(f"--processes {command.processes}: at least 1, or 0 for one per core")
     ops = tuple(SIGNATURES) if command.ops == ALL else tuple(command.ops.split(","))
     families(ops)
-    plan = Plan(tuple(op for op in SIGNATURES if op in ops), command.max_ops, command.seed)
+    plan = GenerationSettings(tuple(op for op in SIGNATURES if op in ops), command.max_ops, command.seed)
     command.out.parent.mkdir(parents=True, exist_ok=True)
     state = command.state or command.out.with_name(command.out.name + ".state")
     console = Console(stderr=True)

@@ -15,7 +15,12 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from graph_rewrite.generate.coverage import Report, conditioned, cover, read_rule_file
 from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.rules import rule_set
+from graph_rewrite.rules.substitutions.rule_files import write_rules
+from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
+from graph_rewrite.terms.conditions import derive
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,6 @@ class Coverage:
 
 def import_rules(command: Import) -> int:
     """Carry out `rules import`."""
-    from graph_rewrite.generate.coverage import conditioned, read_rule_file
-    from graph_rewrite.rules.substitutions.rule_files import write_rules
-    from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
-    from graph_rewrite.terms.conditions import derive
-
     substitutions = read_rule_file(command.file)
     origin = command.prefix.lower()
     rules, refused = {}, []
@@ -80,9 +80,6 @@ def import_rules(command: Import) -> int:
 
 def coverage(command: Coverage) -> int:
     """Carry out `rules coverage`."""
-    from graph_rewrite.generate.coverage import Report, cover, read_rule_file
-    from graph_rewrite.rules import rule_set
-
     substitutions = read_rule_file(command.file)
     own: Sequence[Rule] = rule_set(command.rules)
     with Progress(console=Console(stderr=True), transient=True, disable=command.json) as progress:

@@ -23,7 +23,7 @@ NO_TENSOR = 255
 
 
 @dataclass(slots=True)
-class Tensor:
+class EnumeratedTensor:
     """A value: of an input, of a constant or of an operator on others."""
 
     type: TermType
@@ -41,7 +41,7 @@ class Tensor:
 
 
 @dataclass(slots=True)
-class Node:
+class EnumeratedNode:
     """An operator instance applied to tensors."""
 
     key: str
@@ -71,27 +71,29 @@ class Expressions:
     types: Sequence[TermType]
     seed: int
     max_ops: int
-    tensors: list[Tensor] = field(default_factory=list)
+    tensors: list[EnumeratedTensor] = field(default_factory=list)
     leaves: int = 0
     """Number of inputs and constants; they are the first tensors."""
-    _nodes: dict[tuple[int, ...], Node | None] = field(default_factory=dict)
+    _nodes: dict[tuple[int, ...], EnumeratedNode | None] = field(default_factory=dict)
     _inputs: frozenset[bytes] = frozenset()
 
     def __post_init__(self) -> None:
         arrays = random_arrays(dict(enumerate(self.types)), np.random.default_rng(self.seed))
-        self.tensors = [Tensor(t, arrays[i], _digest(t, arrays[i]), f"x{i}") for i, t in enumerate(self.types)]
+        self.tensors = [
+            EnumeratedTensor(t, arrays[i], _digest(t, arrays[i]), f"x{i}") for i, t in enumerate(self.types)
+        ]
         for number in self.family.weights:
             self.tensors[number].is_weight = True
         for constant in self.family.constants:
             type_ = TermType((), constant=Term(constant.op, (), constant.params))
-            self.tensors.append(Tensor(type_, _NOTHING, constant.op.encode(), constant.op))
+            self.tensors.append(EnumeratedTensor(type_, _NOTHING, constant.op.encode(), constant.op))
             self.tensors[-1].is_weight = bool(self.family.weights)
         self.leaves = len(self.tensors)
         self._inputs = frozenset(tensor.digest for tensor in self.tensors)
         for tensor in self.tensors:
             tensor.known = self._inputs
 
-    def node(self, operator: int, operands: tuple[int, ...]) -> Node | None:
+    def node(self, operator: int, operands: tuple[int, ...]) -> EnumeratedNode | None:
         """The operator on these tensors; None where it does not accept them."""
         place = (operator, *operands)
         if place not in self._nodes:
@@ -102,7 +104,7 @@ class Expressions:
         """Names the operator on these tensors; an operator that comes later in the family has a larger key."""
         return f"{operator:02}({','.join(self.tensors[i].key for i in operands)})"
 
-    def _evaluate(self, operator: int, operands: tuple[int, ...]) -> Node | None:
+    def _evaluate(self, operator: int, operands: tuple[int, ...]) -> EnumeratedNode | None:
         instance = self.family.operators[operator]
         term = Term(instance.op, (), instance.params)
         types = [self.tensors[i].type for i in operands]
@@ -120,15 +122,19 @@ class Expressions:
         digests = [_digest(type_, value) for type_, value in zip(outputs, values, strict=True)]
         numbers = tuple(range(len(self.tensors), len(self.tensors) + len(outputs)))
         if len(operators) >= self.max_ops:
-            self.tensors += [Tensor(t, _NOTHING, digest, "") for t, digest in zip(outputs, digests, strict=True)]
+            self.tensors += [
+                EnumeratedTensor(t, _NOTHING, digest, "") for t, digest in zip(outputs, digests, strict=True)
+            ]
         else:
             after = known.union(digests)
             for index, (type_, value, digest) in enumerate(zip(outputs, values, digests, strict=True)):
                 is_weight = instance.op not in _OF_IMAGES and any(source.is_weight for source in sources)
-                self.tensors.append(Tensor(type_, value, digest, f"{key}.{index}", operators, is_weight, after))
+                self.tensors.append(
+                    EnumeratedTensor(type_, value, digest, f"{key}.{index}", operators, is_weight, after)
+                )
         redundant = any(digest in known for digest in digests)
         recomputes = redundant and not any(digest in self._inputs for digest in digests)
-        return Node(key, operator, operands, numbers, redundant, recomputes)
+        return EnumeratedNode(key, operator, operands, numbers, redundant, recomputes)
 
     def _in_role(self, op: str, operands: tuple[int, ...]) -> bool:
         """Whether images and weights are where they belong, and are not mixed."""
@@ -155,9 +161,9 @@ def _digest(type_: TermType, value: IntArray) -> bytes:
 class Enumeration:
     """Depth-first search through the graphs of a family.
 
-    A graph is built in one order of its operators only, the smallest by `Node.key` among those in which operands come
-    first: an operator may not come after a larger one that it could stand before. Two restrictions leave out what says
-    little: no operator takes the same operand twice (but a convolution, in some families), and a graph uses one
+    A graph is built in one order of its operators only, the smallest by `EnumeratedNode.key` among those in which
+    operands come first: an operator may not come after a larger one that it could stand before. Two restrictions
+    leave out what says little: no operator takes the same operand twice (but a convolution, in some families), and a graph uses one
     constant, once, which counts as an operator.
     """
 
@@ -170,7 +176,7 @@ class Enumeration:
         yield from self._build([], list(range(self.expressions.leaves)), (), self.expressions.max_ops)
 
     def _build(
-        self, nodes: list[Node], tensors: list[int], unused: tuple[int, ...], left: int
+        self, nodes: list[EnumeratedNode], tensors: list[int], unused: tuple[int, ...], left: int
     ) -> Iterator[tuple[Code, tuple[int, ...]]]:
         constants = range(len(self.expressions.types), self.expressions.leaves)
         for node in self._next(nodes, tensors if left > 1 else [i for i in tensors if i not in constants]):
@@ -187,7 +193,7 @@ class Enumeration:
                 left_over = [i for i in tensors if i not in constants] if spent else tensors
                 yield from self._build(grown, [*left_over, *node.outputs], outputs, after)
 
-    def _next(self, nodes: list[Node], tensors: list[int]) -> Iterator[Node]:
+    def _next(self, nodes: list[EnumeratedNode], tensors: list[int]) -> Iterator[EnumeratedNode]:
         find = self.expressions.node
         for number, instance in enumerate(self.expressions.family.operators):
             if not nodes and self.first is not None and number != self.first:
@@ -206,7 +212,7 @@ class Enumeration:
                     if node is not None:
                         yield node
 
-    def _in_order(self, nodes: Sequence[Node], operator: int, operands: tuple[int, ...]) -> bool:
+    def _in_order(self, nodes: Sequence[EnumeratedNode], operator: int, operands: tuple[int, ...]) -> bool:
         """Whether the operator is new, and none before it that it does not depend on is larger."""
         for before in reversed(nodes):
             if any(operand in before.outputs for operand in operands):
@@ -217,7 +223,7 @@ class Enumeration:
                 return False
         return True
 
-    def _code(self, nodes: Sequence[Node]) -> Code:
+    def _code(self, nodes: Sequence[EnumeratedNode]) -> Code:
         place = {i: i for i in range(self.expressions.leaves)}
         code: list[int] = []
         for node in nodes:

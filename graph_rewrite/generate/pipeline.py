@@ -25,7 +25,7 @@ from graph_rewrite.generate.prune import (
     without_common_subgraphs,
     without_renamings,
 )
-from graph_rewrite.generate.work import Plan, Progress, Verdict, Workers, paired_family, verdicts
+from graph_rewrite.generate.work import GenerationSettings, Progress, Verdict, Workers, paired_family, verdicts
 from graph_rewrite.terms.conditions import condition_holds
 from graph_rewrite.terms.json_form import to_json
 from graph_rewrite.terms.semantics import P, TermType, output_types
@@ -46,7 +46,7 @@ FORMAT = 1
 
 
 def generate(
-    plan: Plan, state: Path, *, processes: int = 1, progress: Progress = lambda step, done, of: None
+    plan: GenerationSettings, state: Path, *, processes: int = 1, progress: Progress = lambda step, done, of: None
 ) -> dict[str, Any]:
     """Carry out a plan. Returns the content of the file: seed, operators, table of what each step left, substitutions.
 
@@ -84,7 +84,7 @@ def to_text(result: dict[str, Any]) -> str:
 
 
 def _finish(
-    plan: Plan, tested: list[Equation], table: dict[str, int], workers: Workers, progress: Progress
+    plan: GenerationSettings, tested: list[Equation], table: dict[str, int], workers: Workers, progress: Progress
 ) -> dict[str, Any]:
     verifier = _Verifier(plan, workers, progress)
     general, reduced = verifier.reduce(tested)
@@ -142,7 +142,7 @@ def _refused(equation: Equation, verdict: Verdict) -> dict[str, str]:
 class _Verifier:
     """Tells which equations hold over the smaller shapes, and remembers it."""
 
-    plan: Plan
+    plan: GenerationSettings
     workers: Workers
     progress: Progress
     verdicts: dict[Equation, Verdict] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class _Verifier:
 
 
 def _independent(
-    plan: Plan, holding: dict[Equation, Verdict], workers: Workers, progress: Progress
+    plan: GenerationSettings, holding: dict[Equation, Verdict], workers: Workers, progress: Progress
 ) -> tuple[dict[Equation, Verdict], list[tuple[Equation, Verdict]]]:
     """Equations that no others imply, verified over the larger shapes; and those that fail there.
 

@@ -37,7 +37,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GenerationSettings:
     """What a run generates."""
 
     ops: tuple[str, ...] = tuple(SIGNATURES)
@@ -122,7 +122,7 @@ def _verdict(task: tuple[Equation, int, int]) -> Verdict:
     return Verdict(derivation, derivation.given)
 
 
-def paired_family(task: tuple[Plan, int, Path]) -> Paired:
+def paired_family(task: tuple[GenerationSettings, int, Path]) -> Paired:
     """The equations of one family, read from the state or made and written there."""
     plan, number, folder = task
     family = families(plan.ops)[number]
@@ -144,7 +144,7 @@ def _read_paired(path: Path) -> Paired:
     return Paired(data["graphs"], data["pairs"], data["distinct"], equations)
 
 
-def _shard(plan: Plan, family: Family, number: int, first: int, folder: Path) -> Graphs:
+def _shard(plan: GenerationSettings, family: Family, number: int, first: int, folder: Path) -> Graphs:
     path = folder / f"graphs-{number:02}-{first:02}.npz"
     if path.exists():
         try:

@@ -15,6 +15,7 @@ from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, Pattern, 
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rulebook.diagram import choices, drawing, example, instance_note
 from graph_rewrite.rulebook.reasons import reasons
+from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.certification import Certificate, certified, load
 from graph_rewrite.system.atomic_files import replace_file
 
@@ -51,10 +52,7 @@ _OF_HAND_WRITTEN = (
 
 def all_sets() -> tuple[Rule, ...]:
     """Every rule of every set: written by hand, generated, imported."""
-    import graph_rewrite.rules as registry
-
-    rule_set = getattr(registry, "rule_set", None)
-    return tuple(rule_set("all")) if rule_set is not None else registry.registered_rules()
+    return rule_set("all")
 
 
 def pages(rules: Sequence[Rule] | None = None) -> dict[str, str]:

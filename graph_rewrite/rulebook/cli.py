@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,13 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from graph_rewrite.errors import UserError
 from graph_rewrite.generate.cli import Generate, generate_rules
 from graph_rewrite.generate.cli_files import Coverage, Import, coverage, import_rules
 from graph_rewrite.rewriting.rule import Refusal
 from graph_rewrite.rulebook.cli_catalogue import Catalogue, List, Show, list_rules, show, write_catalogue
+from graph_rewrite.rules import all_rules, find_rule
+from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.soundness.verification.cli import Verify, verify_rules
 from graph_rewrite.system.commands import run_command
+from graph_rewrite.task.models import open_model, parse_shapes
 
 
 @dataclass(frozen=True)
@@ -54,26 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(lambda: _HANDLERS[type(command)](command), prefix="rewritegym rules")
 
 
-def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Shapes of inputs by name, out of `name:1,128`.
-
-    Raises:
-        UserError: a text that is not of that form.
-    """
-    shapes = {}
-    for text in texts:
-        name, separator, dims = text.rpartition(":")
-        if not separator or not name or not all(part.strip().isdigit() for part in dims.split(",")):
-            raise UserError(f"--shape {text}: write it as NAME:1,128")
-        shapes[name] = tuple(int(part) for part in dims.split(","))
-    return shapes
-
-
 def _explain(command: Explain) -> int:
-    from graph_rewrite.rules import all_rules, find_rule
-    from graph_rewrite.rules.rewriter import Rewriter
-    from graph_rewrite.task.models import open_model
-
     rules = [find_rule(name) for name in command.rule] or all_rules()
     model = open_model(command.model, parse_shapes(command.shape))
     rewriter = Rewriter(rules, granularity="class", deployment=False)

@@ -18,6 +18,10 @@ from rich.text import Text
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.rulebook import catalogue
+from graph_rewrite.rulebook.catalogue import all_sets, facts, notes
+from graph_rewrite.rulebook.diagram import drawing, example
+from graph_rewrite.rules import certification, find_rule
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,6 @@ def list_rules(command: List) -> int:
     Raises:
         ValueError: no rule of this family or origin; the message names those that exist.
     """
-    from graph_rewrite.rulebook.catalogue import all_sets
-
     every = all_sets()
     for what, wanted in (("family", command.family), ("origin", command.origin)):
         known = sorted({getattr(rule, what) for rule in every})
@@ -81,9 +83,7 @@ def list_rules(command: List) -> int:
 
 def entry(rule: Rule) -> dict[str, Any]:
     """What scripts get to know of a rule. `certificate` is None where there is none."""
-    from graph_rewrite.rules.certification import load
-
-    found = load(rule.name, rule.origin)
+    found = certification.load(rule.name, rule.origin)
     certificate = None
     if found is not None:
         certificate = {"verdict": found.verdict, "method": " + ".join(found.methods), "instances": found.instances}
@@ -99,9 +99,6 @@ def show(command: Show) -> int:
     Raises:
         KeyError: no rule has this name; the message names close ones.
     """
-    from graph_rewrite.rulebook.catalogue import facts, notes
-    from graph_rewrite.rulebook.diagram import drawing, example
-
     rule = find(command.name)
     console = Console()
     console.print(Text(f"{rule.name} ({rule.family}, by {rule.origin})", style="bold"))
@@ -130,9 +127,6 @@ def find(name: str) -> Rule:
     Raises:
         KeyError: no rule has this name; the message names close ones.
     """
-    from graph_rewrite.rulebook.catalogue import all_sets
-    from graph_rewrite.rules import find_rule
-
     named = [rule for rule in all_sets() if rule.name == name]
     return named[0] if named else find_rule(name)
 
@@ -144,8 +138,6 @@ def write_catalogue(command: Catalogue) -> int:
         ValueError: the page is to have another name.
         OSError: the folder can't be written to.
     """
-    from graph_rewrite.rulebook import catalogue
-
     if command.out.name != catalogue.PAGES["hand"]:
         raise UserError(f"--out {command.out}: the page is called {catalogue.PAGES['hand']}, as others link to it")
     folder = command.out.parent

@@ -21,7 +21,8 @@ from graph_rewrite.rewriting.matching import schema_default
 from graph_rewrite.rewriting.patterns import AttrVar, Maybe, Pattern, PatternNode, PatternOutput, PatternValue, Values
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Rule
-from graph_rewrite.rulebook.drawing import Diagram, Operand, Step, draw, draw_both
+from graph_rewrite.rulebook.drawing import Diagram, DrawnNode, DrawnOperand, draw, draw_both
+from graph_rewrite.soundness.instances.enumeration import instances
 from graph_rewrite.terms.substitution import INPUT, Param, Side, Substitution
 
 LOOKED_AT = 5
@@ -60,8 +61,6 @@ def _worth(match: Match) -> tuple[int, int, bool, int]:
 
 
 def _instances(rule: Rule) -> Iterator[Candidate]:
-    from graph_rewrite.soundness.instances.enumeration import instances
-
     # Those of the full mode come one by one; the fast one first looks at many to choose from.
     for instance in instances(rule, full=True):
         yield instance.candidate
@@ -69,22 +68,22 @@ def _instances(rule: Rule) -> Iterator[Candidate]:
 
 def diagram_of_pattern(pattern: Pattern, labels: Iterable[str] = ()) -> Diagram:
     """The source side. Nodes whose label is among `labels` are drawn with it."""
-    shown, numbers, steps = set(labels), dict[PatternNode, int](), list[Step]()
+    shown, numbers, steps = set(labels), dict[PatternNode, int](), list[DrawnNode]()
 
-    def operand(value: PatternValue | None) -> Operand:
+    def operand(value: PatternValue | None) -> DrawnOperand:
         if value is None:
-            return Operand("-")
+            return DrawnOperand("-")
         if isinstance(value, PatternOutput):
-            return Operand(step=place(value.node), index=value.index)
+            return DrawnOperand(step=place(value.node), index=value.index)
         suffix = "?" if issubclass(value.kind, Maybe) else ""
-        return Operand(f"*{value.name}" if value.kind is Values else value.name + suffix)
+        return DrawnOperand(f"*{value.name}" if value.kind is Values else value.name + suffix)
 
     def place(node: PatternNode) -> int:
         if node not in numbers:
             inputs = tuple(operand(value) for value in node.inputs)
             attrs = tuple(f"{name}={_pattern_attr(value)}" for name, value in node.attrs.items())
             label = node.label if node.label in shown else ""
-            steps.append(Step(_operator(pattern, node), inputs, attrs, node.outputs, label))
+            steps.append(DrawnNode(_operator(pattern, node), inputs, attrs, node.outputs, label))
             numbers[node] = len(steps) - 1
         return numbers[node]
 
@@ -98,32 +97,32 @@ def diagram_of_target(rule: Rule, match: Match) -> tuple[Diagram, set[str]]:
     result = rule.target(recorder, match, *match.refs)
     replacement = recorder.finish(result if isinstance(result, tuple) else (result,))
     names = _Names(match)
-    steps: list[Step] = []
+    steps: list[DrawnNode] = []
     numbers: dict[tuple[Any, ...], int] = {}
 
-    def operand(ref: Ref | None, within: frozenset[str] = frozenset()) -> Operand:
+    def operand(ref: Ref | None, within: frozenset[str] = frozenset()) -> DrawnOperand:
         if ref is None:
-            return Operand("-")
+            return DrawnOperand("-")
         known = names.of(ref)
         if known is not None:
-            return Operand(known)
+            return DrawnOperand(known)
         if ref.constant is None:
-            return Operand(step=numbers["node", ref.node], index=ref.index)
+            return DrawnOperand(step=numbers["node", ref.node], index=ref.index)
         made = recorder.made.get(ref.constant.digest)
         if made is None or ref.constant.digest in within:
-            return Operand(_literal(ref.constant))
+            return DrawnOperand(_literal(ref.constant))
         op, attrs, inputs, count, index = made
         key = ("constant", op, attrs, tuple("-" if i is None else i.key for i in inputs))
         if key not in numbers:
             inner = within | {ref.constant.digest}
-            steps.append(Step(op, tuple(operand(i, inner) for i in inputs), attrs, count, constant=True))
+            steps.append(DrawnNode(op, tuple(operand(i, inner) for i in inputs), attrs, count, constant=True))
             numbers[key] = len(steps) - 1
-        return Operand(step=numbers[key], index=index)
+        return DrawnOperand(step=numbers[key], index=index)
 
     for number, node in enumerate(replacement.nodes):
         inputs = tuple(operand(ref) for ref in node.inputs)
         attrs = names.attrs(node.op, node.domain, node.attrs)
-        steps.append(Step(names.operator(node.op, node.domain), inputs, attrs, len(node.types)))
+        steps.append(DrawnNode(names.operator(node.op, node.domain), inputs, attrs, len(node.types)))
         numbers["node", number] = len(steps) - 1
     return Diagram(tuple(steps), tuple(operand(ref) for ref in replacement.outputs)), names.used
 
@@ -131,13 +130,13 @@ def diagram_of_target(rule: Rule, match: Match) -> tuple[Diagram, set[str]]:
 def diagram_of_side(side: Side) -> Diagram:
     """One side of a substitution, in TASO's operators."""
 
-    def operand(node: int, index: int) -> Operand:
-        return Operand(f"x{index}") if node == INPUT else Operand(step=node, index=index)
+    def operand(node: int, index: int) -> DrawnOperand:
+        return DrawnOperand(f"x{index}") if node == INPUT else DrawnOperand(step=node, index=index)
 
     steps = []
     for term in side.terms:
         attrs = tuple(f"{name}={_param(value)}" for name, value in term.params if value != "none")
-        steps.append(Step(term.op, tuple(operand(o.node, o.index) for o in term.inputs), attrs, term.outputs))
+        steps.append(DrawnNode(term.op, tuple(operand(o.node, o.index) for o in term.inputs), attrs, term.outputs))
     return Diagram(tuple(steps), tuple(operand(o.node, o.index) for o in side.outputs))
 
 

@@ -23,7 +23,7 @@ INLINE = 44
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class DrawnOperand:
     """A variable or a literal (`text`), or output `index` of step number `step`."""
 
     text: str = ""
@@ -32,12 +32,12 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DrawnNode:
     """An operator: its name and attributes (`axis=1`) as text, operands, number of outputs. `label` names it for the
     other side of the rule; `constant` marks what is computed before run time."""
 
     op: str
-    inputs: tuple[Operand, ...]
+    inputs: tuple[DrawnOperand, ...]
     attrs: tuple[str, ...] = ()
     outputs: int = 1
     label: str = ""
@@ -48,8 +48,8 @@ class Step:
 class Diagram:
     """One side of a rule: steps in an order in which operands come first, and what the side computes."""
 
-    steps: tuple[Step, ...]
-    outputs: tuple[Operand, ...]
+    steps: tuple[DrawnNode, ...]
+    outputs: tuple[DrawnOperand, ...]
 
 
 def draw(diagram: Diagram) -> list[str]:
@@ -104,7 +104,7 @@ class _Drawer:
                 names[number] = step.label or next(free)
         return names
 
-    def _operands(self) -> Iterator[Operand]:
+    def _operands(self) -> Iterator[DrawnOperand]:
         yield from self._outputs
         for number in self._visited():
             yield from self._steps[number].inputs
@@ -120,7 +120,7 @@ class _Drawer:
                 queue.extend(operand.step for operand in self._steps[number].inputs)
         return list(found)
 
-    def _tree(self, operand: Operand, prefix: str) -> list[str]:
+    def _tree(self, operand: DrawnOperand, prefix: str) -> list[str]:
         """An operand as a tree; only its name where it is drawn elsewhere."""
         if operand.step < 0 or operand.step in self._names:
             return [prefix + self._short(operand)]
@@ -159,14 +159,14 @@ class _Drawer:
         ]
         return _call(step, parts)
 
-    def _short(self, operand: Operand) -> str:
+    def _short(self, operand: DrawnOperand) -> str:
         if operand.step < 0:
             return operand.text
         name = self._names[operand.step]
         return f"{name}[{operand.index}]" if self._steps[operand.step].outputs > 1 else name
 
 
-def _call(step: Step, inputs: Sequence[str]) -> str:
+def _call(step: DrawnNode, inputs: Sequence[str]) -> str:
     return f"{step.op}({', '.join((*inputs, *step.attrs))})"
 
 

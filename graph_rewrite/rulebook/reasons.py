@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from graph_rewrite.rewriting.rule import Refusal, Rule
+from graph_rewrite.terms.conditions import CONDITIONS
 from graph_rewrite.terms.substitution import Substitution
 
 PACKAGE = "graph_rewrite.rules"
@@ -27,8 +28,6 @@ def reasons(rule: Rule) -> tuple[str, ...]:
     """
     substitution = getattr(rule, "substitution", None)
     if isinstance(substitution, Substitution):
-        from graph_rewrite.terms.conditions import CONDITIONS
-
         return tuple(CONDITIONS[name].text for name in substitution.conditions)
     found: dict[str, None] = {}
     seen: set[Any] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,21 @@ class Model:
     report: NormalisationReport
     shapes: Shapes = field(default_factory=dict)
     """Shapes that were fixed where the file leaves them open."""
+
+
+def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of inputs by name, out of `name:1,128`.
+
+    Raises:
+        UserError: a text that is not of that form.
+    """
+    shapes = {}
+    for text in texts:
+        name, separator, dims = text.rpartition(":")
+        if not separator or not name or not all(part.strip().isdigit() for part in dims.split(",")):
+            raise UserError(f"--shape {text}: write it as NAME:1,128")
+        shapes[name] = tuple(int(part) for part in dims.split(","))
+    return shapes
 
 
 _KEPT = 32

@@ -80,7 +80,7 @@ _WIDEST = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Counterexample:
+class FieldCounterexample:
     """Shapes and an element of an output, as residues mod 2^31 - 1, where the sides differ."""
 
     shapes: tuple[tuple[int, ...], ...]
@@ -105,7 +105,7 @@ class Derivation:
     """Shapes tried that satisfy the conditions."""
     shapes: int = 0
     """Shapes tried, all with types on both sides."""
-    counterexample: Counterexample | None = None
+    counterexample: FieldCounterexample | None = None
     given: frozenset[str] = frozenset()
     """Conditions that all those shapes satisfy which satisfy the ones needed."""
 
@@ -160,7 +160,7 @@ def derive(substitution: Substitution, max_dim: int = 4, seed: int = 0) -> Deriv
         seed: of shapes where they are sampled, and of values.
     """
     tried: list[tuple[bool, frozenset[str]]] = []
-    first: dict[frozenset[str], Counterexample] = {}
+    first: dict[frozenset[str], FieldCounterexample] = {}
     for number, shapes in enumerate(small_shapes(substitution, max_dim, seed)):
         types = {i: TermType(shape) for i, shape in shapes.items()}
         found = list(convolutions(substitution, types))
@@ -184,7 +184,7 @@ def derive(substitution: Substitution, max_dim: int = 4, seed: int = 0) -> Deriv
     return Derivation(False, (), 0, len(tried), None if worst is None else first[worst])
 
 
-def differs(substitution: Substitution, shapes: Shapes, *, seed: int) -> Counterexample | None:
+def differs(substitution: Substitution, shapes: Shapes, *, seed: int) -> FieldCounterexample | None:
     """Evaluate both sides at a random point; where they differ, if they do."""
     types = {i: TermType(shape) for i, shape in shapes.items()}
     arrays = random_arrays(types, np.random.default_rng(seed))
@@ -194,7 +194,7 @@ def differs(substitution: Substitution, shapes: Shapes, *, seed: int) -> Counter
         if not np.array_equal(a, b):
             index = tuple(int(i) for i in np.argwhere(a != b)[0])
             own = tuple(shapes[i] for i in sorted(shapes))
-            return Counterexample(own, number, index, int(a[index]), int(b[index]))
+            return FieldCounterexample(own, number, index, int(a[index]), int(b[index]))
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.soundness.decision.counterexample import search, signature_difference
-from graph_rewrite.soundness.decision.identity_testing import Finding, Setting
+from graph_rewrite.soundness.decision.identity_testing import FieldFinding, Setting
 from graph_rewrite.soundness.decision.real_arithmetic import prove, search_exactly
 from graph_rewrite.soundness.decision.verdict import Decision
 from graph_rewrite.soundness.domains.domain import Unsupported
@@ -56,7 +56,7 @@ def decide(before: Graph, after: Graph, *, seed: int = 0, effort: Effort | None 
     return Decision("unknown", "", unsupported) if finding is None else prove(before, after, effort, hidden)
 
 
-def _over_field(before: Graph, after: Graph, hidden: frozenset[str], seed: int) -> tuple[Finding | None, str]:
+def _over_field(before: Graph, after: Graph, hidden: frozenset[str], seed: int) -> tuple[FieldFinding | None, str]:
     """What the field says under the first reading of constants by which the graphs are equal, else under the last;
     None, and why, where the graphs have no meaning over the field."""
     free, none = weights(before), frozenset[str]()
@@ -72,7 +72,7 @@ def _over_field(before: Graph, after: Graph, hidden: frozenset[str], seed: int) 
     return found, unsupported
 
 
-def _accepted(before: Graph, after: Graph, finding: Finding, effort: Effort, hidden: frozenset[str]) -> Decision:
+def _accepted(before: Graph, after: Graph, finding: FieldFinding, effort: Effort, hidden: frozenset[str]) -> Decision:
     if not finding.proved:
         proof = prove(before, after, effort, hidden)
         if proof.verdict != "unknown":

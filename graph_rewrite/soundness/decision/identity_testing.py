@@ -23,7 +23,7 @@ _RETRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FieldFinding:
     """Whether all trials agreed, and what that shows, in words. `proved` is False where only cases were tested;
     `rational` says that no function was applied, so that a difference refutes the equality."""
 
@@ -45,22 +45,22 @@ class Setting:
     free: frozenset[str]
     masks: frozenset[str]
 
-    def compare(self, seed: int) -> Finding:
+    def compare(self, seed: int) -> FieldFinding:
         """Raises Unsupported where the graphs have no meaning over the field."""
         try:
             return self._trials(seed, integers=False)
         except NeedsIntegers:
             return self._trials(seed, integers=True)
 
-    def _trials(self, seed: int, integers: bool) -> Finding:
+    def _trials(self, seed: int, integers: bool) -> FieldFinding:
         interpretation, trial, drew = Interpretation(self.ideal), 0, integers
         while trial < (_CASES if drew else TRIALS):
             same, field = self._trial(interpretation, key64(seed, trial), integers)
             if not same:
-                return Finding(False, field.rational)
+                return FieldFinding(False, field.rational)
             drew, trial = drew or field.drew, trial + 1
         bound = error_bound(self.before, self.after, Interpretation(self.ideal), self.free, self.masks, integers)
-        return Finding(
+        return FieldFinding(
             True, field.rational, not drew, self._shown(bound, interpretation, trial, drew), bound.error(trial)
         )
 

@@ -12,7 +12,7 @@ from onnx import helper
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.soundness.decision.counterexample import Counterexample, at, feeds_like, is_half, shrunk
 from graph_rewrite.soundness.decision.verdict import Decision
-from graph_rewrite.soundness.decision.z3_prover import Outcome, Prover, begin_anew, feeds_of
+from graph_rewrite.soundness.decision.z3_prover import ProofOutcome, Prover, begin_anew, feeds_of
 from graph_rewrite.soundness.domains.domain import DivisorIsZero, NeedsIntegers, Unsupported
 from graph_rewrite.soundness.domains.effort import Effort
 from graph_rewrite.soundness.domains.interpretation import Interpretation
@@ -83,7 +83,7 @@ def prove(before: Graph, after: Graph, effort: Effort, masks: frozenset[str]) ->
             if found is not None:
                 text = "z3 has a model of the difference, and the reference semantics agree"
                 return Decision("unequal", "z3", text, shrunk(before, after, found))
-            outcome = Outcome(False, reason=_UNCONFIRMED)
+            outcome = ProofOutcome(False, reason=_UNCONFIRMED)
         decision = (
             Decision("unknown", "", outcome.reason) if not decision.detail or not interpretation.notes else decision
         )
@@ -98,7 +98,7 @@ _UNCONFIRMED = (
 
 def _outcome(
     before: Graph, after: Graph, interpretation: Interpretation, effort: Effort, masks: frozenset[str]
-) -> Outcome:
+) -> ProofOutcome:
     for integers in (False, True):
         begin_anew()
         evaluator = Evaluator(Reals(effort=effort), interpretation, masks=masks)
@@ -118,7 +118,7 @@ def _outcome(
     raise Unsupported("indices depend on the inputs")
 
 
-def _shown(outcome: Outcome, interpretation: Interpretation) -> str:
+def _shown(outcome: ProofOutcome, interpretation: Interpretation) -> str:
     parts = [f"z3 refutes a difference over the reals in {outcome.queries} queries, wherever no divisor is zero"]
     if interpretation.notes:
         parts.append(f"reading {', '.join(interpretation.notes)}")

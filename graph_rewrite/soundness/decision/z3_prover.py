@@ -23,7 +23,7 @@ _MARGIN = 8
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProofOutcome:
     """`proved`, or the `model` (values of variables by name) at which two elements differ, or neither: z3 gave up."""
 
     proved: bool
@@ -46,29 +46,29 @@ class Prover:
         self._proved: set[str] = set()
         self.queries = 0
 
-    def equal(self, first: Array, second: Array) -> Outcome:
+    def equal(self, first: Array, second: Array) -> ProofOutcome:
         """Whether two arrays of elements of `Reals` are equal wherever no divisor is zero."""
         for a, b in zip(first.reshape(-1).tolist(), second.reshape(-1).tolist(), strict=True):
             outcome = self._element(a, b)
             if not outcome.proved:
                 return outcome
-        return Outcome(True, queries=self.queries)
+        return ProofOutcome(True, queries=self.queries)
 
-    def _element(self, a: Any, b: Any) -> Outcome:
+    def _element(self, a: Any, b: Any) -> ProofOutcome:
         if not any(isinstance(x, z3.ExprRef) for x in (a, b)):
-            return Outcome(a == b, None if a == b else {}, self.queries, "two constants differ")
+            return ProofOutcome(a == b, None if a == b else {}, self.queries, "two constants differ")
         if isinstance(a, float) or isinstance(b, float):
-            return Outcome(False, reason="one side is infinite")
+            return ProofOutcome(False, reason="one side is infinite")
         a, b = (z3.Q(x.numerator, x.denominator) if isinstance(x, Fraction) else x for x in (a, b))
         if not isinstance(a, bool) and not isinstance(b, bool) and a.eq(b):
-            return Outcome(True)
+            return ProofOutcome(True)
         claim = z3.simplify(a != b)
         if z3.is_false(claim):
-            return Outcome(True)
+            return ProofOutcome(True)
         facts, variables, size = _facts(claim)
         shared = _renamed(claim, variables).sexpr() if size <= _LARGEST_SHARED else ""
         if shared and shared in self._proved:
-            return Outcome(True)
+            return ProofOutcome(True)
         outcome = self._ask(claim, facts, variables)
         if outcome.model is not None and a.sort() == z3.RealSort():
             gap, size = z3.Abs(a - b), z3.Abs(a) + z3.Abs(b)
@@ -78,9 +78,9 @@ class Prover:
             self._proved.add(shared)
         return outcome
 
-    def _ask(self, claim: Any, facts: Sequence[Any], variables: Sequence[Any]) -> Outcome:
+    def _ask(self, claim: Any, facts: Sequence[Any], variables: Sequence[Any]) -> ProofOutcome:
         if self._effort.steps <= 0:
-            return Outcome(False, reason="z3 gave up: no steps are left")
+            return ProofOutcome(False, reason="z3 gave up: no steps are left")
         self.queries += 1
         solver = z3.Solver()
         solver.set("rlimit", self._effort.steps)
@@ -89,12 +89,12 @@ class Prover:
         answer = solver.check()
         self._effort.steps -= _count(solver) - before
         if answer == z3.unsat:
-            return Outcome(True)
+            return ProofOutcome(True)
         if answer == z3.unknown:
-            return Outcome(False, reason=f"z3 gave up: {solver.reason_unknown()}")
+            return ProofOutcome(False, reason=f"z3 gave up: {solver.reason_unknown()}")
         model = solver.model()
         values = {str(v): _number(model.eval(v, model_completion=True)) for v in variables}
-        return Outcome(False, {name: value for name, value in values.items() if value is not None})
+        return ProofOutcome(False, {name: value for name, value in values.items() if value is not None})
 
 
 def _count(solver: z3.Solver) -> int:

@@ -42,7 +42,7 @@ _LARGEST: dict[int, float] = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class FloatDifference:
     """Inputs on which two graphs differ: where (one element of one output), in which engine and how far, and all inputs
     and outputs."""
 
@@ -65,7 +65,7 @@ class FloatResult:
     ok: bool
     worst_error: float
     kind: str
-    counterexample: Difference | None
+    counterexample: FloatDifference | None
     compared: tuple[str, ...]
     lost: frozenset[str]
 
@@ -114,7 +114,7 @@ class _Seen:
     """What one kind of inputs showed."""
 
     error: float
-    difference: Difference | None
+    difference: FloatDifference | None
     lost: frozenset[str]
     compared: bool
 
@@ -133,7 +133,7 @@ def _look(pair: GraphPair, kind: InputKind, fed: Mapping[str, Array], lossy: fro
     for engine, before, after in _outputs(values):
         if isinstance(after, str):
             message = f"ONNX Runtime runs the source and not the target: {after}"
-            failed = Difference(kind.name, engine, "", None, message, fed, before, ())
+            failed = FloatDifference(kind.name, engine, "", None, message, fed, before, ())
             return _Seen(math.inf, failed, frozenset(lost), compared)
         tolerance = pair.runtime_tolerance if engine == RUNTIME else pair.reference_tolerance
         for number, (a, b) in enumerate(zip(before, after, strict=True)):
@@ -153,7 +153,9 @@ def _look(pair: GraphPair, kind: InputKind, fed: Mapping[str, Array], lossy: fro
                 lost.add(loss)
                 continue
             name = pair.before.output_names[number]
-            shown = Difference(kind.name, engine, name, found.index, found.message, fed, tuple(before), tuple(after))
+            shown = FloatDifference(
+                kind.name, engine, name, found.index, found.message, fed, tuple(before), tuple(after)
+            )
             return _Seen(found.error, shown, frozenset(lost), compared)
     return _Seen(worst, None, frozenset(lost), compared)
 

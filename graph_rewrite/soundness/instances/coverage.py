@@ -16,7 +16,7 @@ _LISTED = 16
 
 
 @dataclass(slots=True)
-class Coverage:
+class InstanceCoverage:
     """Collects types and attributes over instances."""
 
     _types: dict[str, dict[tuple[int, int], list[set[int]]]] = field(default_factory=dict)

@@ -11,9 +11,9 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.patterns import AttrVar, Pattern, PatternNode
-from graph_rewrite.soundness.instances.application import DIMS, Application
 from graph_rewrite.soundness.instances.chooser import Chooser, DeadEnd
 from graph_rewrite.soundness.instances.element_types import element_types
+from graph_rewrite.soundness.instances.operator_draft import DIMS, OperatorDraft
 from graph_rewrite.soundness.instances.proposals.elementwise import propose_elementwise
 from graph_rewrite.soundness.instances.proposals.table import PROPOSALS
 from graph_rewrite.soundness.instances.source_state import Array, SourceState
@@ -29,7 +29,7 @@ class SourceBuilder:
     def __init__(self, pattern: Pattern, chooser: Chooser, examples: Mapping[str, Sequence[Any]], seed: int) -> None:
         self.pattern = pattern
         self.state = SourceState(pattern, chooser, examples, seed)
-        self.applications: list[Application] = []
+        self.drafts: list[OperatorDraft] = []
 
     def graph(self, shared_interior: bool) -> Graph:
         """The finished graph; its outputs are the roots, or what is computed from them.
@@ -51,35 +51,31 @@ class SourceBuilder:
         return self.state.assembly.graph(outputs)
 
     def _apply(self, node: PatternNode) -> tuple[int, ...]:
-        application, like = self._start(node)
+        draft, like = self._start(node)
         if like is not None:
-            self._copy(application, like)
+            self._copy(draft, like)
         else:
-            PROPOSALS.get((node.domain, application.op), propose_elementwise)(application)
+            PROPOSALS.get((node.domain, draft.op), propose_elementwise)(draft)
         for name in node.attrs:
-            if name not in application.attrs:
-                application.attr(name, (None,))
-        application.close()
-        inputs = list(application.inputs)
+            if name not in draft.attrs:
+                draft.attr(name, (None,))
+        draft.close()
+        inputs = list(draft.inputs)
         if all(v is None or v in self.state.assembly.constants for v in inputs):
             raise DeadEnd("all inputs are constants")
-        if (
-            node.commutative
-            and inputs[0] != inputs[1]
-            and application.pick("operands", ("in order", "swapped")) == "swapped"
-        ):
+        if node.commutative and inputs[0] != inputs[1] and draft.pick("operands", ("in order", "swapped")) == "swapped":
             inputs.reverse()
-        self.applications.append(application)
-        results = self.state.assembly.apply(application.op, node.domain, application.attrs, inputs, node.outputs)
+        self.drafts.append(draft)
+        results = self.state.assembly.apply(draft.op, node.domain, draft.attrs, inputs, node.outputs)
         types = self.state.assembly.types
         operands = [None if value is None else types[value] for value in inputs]
-        if not is_valid(application.op, application.attrs, operands, [types[value] for value in results]):
-            raise DeadEnd(f"{application.op} does not take such inputs")
+        if not is_valid(draft.op, draft.attrs, operands, [types[value] for value in results]):
+            raise DeadEnd(f"{draft.op} does not take such inputs")
         return results
 
-    def _start(self, node: PatternNode) -> tuple[Application, Application | None]:
+    def _start(self, node: PatternNode) -> tuple[OperatorDraft, OperatorDraft | None]:
         """The operator of a node, and an earlier one that it is to resemble."""
-        alike = [a for a in self.applications if a.node.operators == node.operators and a.node.domain == node.domain]
+        alike = [a for a in self.drafts if a.node.operators == node.operators and a.node.domain == node.domain]
         chooser, label = self.state.chooser, node.label
         like = None
         if alike:
@@ -88,15 +84,15 @@ class SourceBuilder:
             )
         twin = next((a for a in alike if a.node.label == like), None)
         if twin is not None:
-            application = Application(self.state, node, twin.op, self.applications)
+            draft = OperatorDraft(self.state, node, twin.op, self.drafts)
             if twin.op in _OWN_SIBLINGS:
-                application.notes["like"] = twin
-                return application, None
-            return application, twin
+                draft.notes["like"] = twin
+                return draft, None
+            return draft, twin
         options = sorted(op for op in node.operators if self._takes(node, op))
         if not options:
             raise DeadEnd(f"{node.op} takes no such elements")
-        return Application(self.state, node, chooser.pick(f"{label} operator", options), self.applications), None
+        return OperatorDraft(self.state, node, chooser.pick(f"{label} operator", options), self.drafts), None
 
     def _takes(self, node: PatternNode, op: str) -> bool:
         """Whether an operator accepts the elements of its first known input."""
@@ -106,27 +102,27 @@ class SourceBuilder:
         i, dtype = (0, self.state.dtype) if known is None else (known[0], self.state.assembly.types[known[1]].dtype)
         return dtype in element_types(op, i)
 
-    def _copy(self, application: Application, like: Application) -> None:
+    def _copy(self, draft: OperatorDraft, like: OperatorDraft) -> None:
         """Attributes and types of free inputs as in an earlier operator, one axis perhaps changed."""
         for name, value in like.attrs.items():
-            if application.node.attrs.get(name, AttrVar("")).__class__ is AttrVar:
-                application.attrs.setdefault(name, value)
-        count = max(len(like.inputs), len(application.inputs))
-        free = [i for i in range(count) if application.free(i)]
+            if draft.node.attrs.get(name, AttrVar("")).__class__ is AttrVar:
+                draft.attrs.setdefault(name, value)
+        count = max(len(like.inputs), len(draft.inputs))
+        free = [i for i in range(count) if draft.free(i)]
         types = {i: like.type(i) for i in free if like.known(i)}
         axes = [(i, axis) for i, type in types.items() if type.size > 1 or type.rank for axis in range(type.rank)]
-        change = application.pick("change", (None, *axes), (len(axes) + 1, *(1,) * len(axes)))
+        change = draft.pick("change", (None, *axes), (len(axes) + 1, *(1,) * len(axes)))
         for i in free:
-            if not application.free(i) or i not in types:
+            if not draft.free(i) or i not in types:
                 continue
             array, type = like.array(i), types[i]
             if array is not None and self._is_parameter(array):
-                application.parameter_of(i, array)
+                draft.parameter_of(i, array)
                 continue
             shape = list(type.shape)
             if change is not None and change[0] == i:
-                shape[change[1]] = application.pick("change to", [d for d in DIMS if d != shape[change[1]]])
-            application.data(i, tuple(shape), type.dtype, positive=application.op == "Pow")
+                shape[change[1]] = draft.pick("change to", [d for d in DIMS if d != shape[change[1]]])
+            draft.data(i, tuple(shape), type.dtype, positive=draft.op == "Pow")
 
     def _is_parameter(self, array: Array) -> bool:
         """Whether a constant is copied from an earlier operator, not drawn again."""

@@ -11,7 +11,7 @@ import numpy as np
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.soundness.decision.exact import Decision
-from graph_rewrite.soundness.floating.comparison import Difference
+from graph_rewrite.soundness.floating.comparison import FloatDifference
 from graph_rewrite.soundness.instances.enumeration import Instance
 
 
@@ -57,7 +57,7 @@ def operators(graph: Graph) -> tuple[str, ...]:
     return tuple(lines) or ("nothing",)
 
 
-def describe(difference: Difference) -> list[str]:
+def describe(difference: FloatDifference) -> list[str]:
     """A difference in words: where and how far, all inputs, and both outputs."""
     at = "" if difference.index is None else f"{list(difference.index)}"
     lines = [

@@ -20,11 +20,10 @@ from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.soundness.decision.exact import Decision, decide
 from graph_rewrite.soundness.floating.comparison import FloatResult, compare
 from graph_rewrite.soundness.floating.inputs import KINDS, InputKind, feeds
-from graph_rewrite.soundness.instances.coverage import Coverage
+from graph_rewrite.soundness.instances.coverage import InstanceCoverage
 from graph_rewrite.soundness.instances.enumeration import Instance, instances
 from graph_rewrite.soundness.verification.refutation import Refutation, decision_lines, describe, refutation_at
-from graph_rewrite.terms.conditions import Counterexample as RandomPoint
-from graph_rewrite.terms.conditions import condition_holds, differs
+from graph_rewrite.terms.conditions import FieldCounterexample, condition_holds, differs
 from graph_rewrite.terms.small_shapes import small_shapes
 from graph_rewrite.terms.substitution import Substitution
 from graph_rewrite.terms.term_types import TermType
@@ -52,7 +51,7 @@ class _Findings:
     lost: set[str] = field(default_factory=set)
     worst: float = 0.0
     bound: float = 0.0
-    coverage: Coverage = field(default_factory=Coverage)
+    coverage: InstanceCoverage = field(default_factory=InstanceCoverage)
 
     def add(self, instance: Instance, decision: Decision, result: FloatResult) -> None:
         self.count += 1
@@ -113,7 +112,7 @@ def _verify(rule: Rule, fast: bool, seed: int, limit: int) -> Certificate | Refu
     return _certificate(rule, findings, seed)
 
 
-def _over_small_shapes(substitution: Substitution, seed: int) -> tuple[int, RandomPoint | None]:
+def _over_small_shapes(substitution: Substitution, seed: int) -> tuple[int, FieldCounterexample | None]:
     """The number of shapes at which both sides are equal at a random point, before the first at which they are not."""
     equal = 0
     for number, shapes in enumerate(small_shapes(substitution, LARGEST_DIM, seed)):

@@ -22,7 +22,7 @@ from graph_rewrite.generate.prune import (
     smaller,
     without_renamings,
 )
-from graph_rewrite.generate.work import Plan
+from graph_rewrite.generate.work import GenerationSettings
 from graph_rewrite.rules.substitutions.rule_files import read_rules
 from graph_rewrite.terms.conditions import derive
 from graph_rewrite.terms.json_form import from_json, to_json
@@ -261,7 +261,7 @@ def test_rules_are_the_directions_in_which_an_equation_applies():
 
 
 def test_generation_does_not_depend_on_processes_and_goes_on_after_an_interruption(tmp_path):
-    plan = Plan(OPS, 2, 3)
+    plan = GenerationSettings(OPS, 2, 3)
     alone = pipeline.to_text(pipeline.generate(plan, tmp_path / "alone"))
     state = tmp_path / "interrupted"
 

@@ -18,8 +18,8 @@ from graph_rewrite.rulebook.diagram import (
     example,
     instance_note,
 )
-from graph_rewrite.rulebook.drawing import Diagram, Step, draw, draw_both
-from graph_rewrite.rulebook.drawing import Operand as Drawn
+from graph_rewrite.rulebook.drawing import Diagram, DrawnNode, draw, draw_both
+from graph_rewrite.rulebook.drawing import DrawnOperand as Drawn
 from graph_rewrite.rules import find_rule
 from graph_rewrite.terms.substitution import INPUT, Operand, Side, Substitution, term
 from tests.graph_rewrite.rules.checking import model
@@ -33,38 +33,38 @@ def lines(text: str) -> list[str]:
 
 class TestLayout:
     def test_operators_over_variables_stand_on_one_line(self) -> None:
-        assert draw(Diagram((Step("Add", (A, B), ("axis=1",)),), (Drawn(step=0),))) == ["Add(a, b, axis=1)"]
+        assert draw(Diagram((DrawnNode("Add", (A, B), ("axis=1",)),), (Drawn(step=0),))) == ["Add(a, b, axis=1)"]
 
     def test_others_are_trees(self) -> None:
-        steps = (Step("Exp", (A,)), Step("Neg", (Drawn(step=0),)), Step("Add", (Drawn(step=1), B)))
+        steps = (DrawnNode("Exp", (A,)), DrawnNode("Neg", (Drawn(step=0),)), DrawnNode("Add", (Drawn(step=1), B)))
         assert draw(Diagram(steps, (Drawn(step=2),))) == ["Add", "├─ Neg", "│  └─ Exp(a)", "└─ b"]
 
     def test_what_is_used_twice_is_drawn_once(self) -> None:
-        steps = (Step("Exp", (Drawn("t"),)), Step("Mul", (Drawn(step=0), Drawn(step=0))))
+        steps = (DrawnNode("Exp", (Drawn("t"),)), DrawnNode("Mul", (Drawn(step=0), Drawn(step=0))))
         found = draw(Diagram(steps, (Drawn(step=1),)))
         assert found == ["Mul(u, u)", "u = Exp(t)"], "the name t is taken by a variable"
 
     def test_several_outputs_of_one_operator(self) -> None:
-        steps = (Step("Split", (A,), outputs=2),)
+        steps = (DrawnNode("Split", (A,), outputs=2),)
         found = draw(Diagram(steps, (Drawn(step=0), Drawn(step=0, index=1))))
         assert found == ["out1 = t[0]", "out2 = t[1]", "t = Split(a)"]
 
     def test_an_output_that_another_one_reads_has_the_outputs_name(self) -> None:
-        steps = (Step("Exp", (A,)), Step("Neg", (Drawn(step=0),)))
+        steps = (DrawnNode("Exp", (A,)), DrawnNode("Neg", (Drawn(step=0),)))
         assert draw(Diagram(steps, (Drawn(step=1), Drawn(step=0)))) == ["out1 = Neg(out2)", "out2 = Exp(a)"]
 
     def test_a_side_without_operators(self) -> None:
         assert draw(Diagram((), (A,))) == ["a"]
 
     def test_constants_are_short_expressions_in_brackets(self) -> None:
-        inner, outer = Step("Neg", (B,), constant=True), Step("Exp", (Drawn(step=0),), constant=True)
-        steps = (inner, outer, Step("Add", (A, Drawn(step=1))))
+        inner, outer = DrawnNode("Neg", (B,), constant=True), DrawnNode("Exp", (Drawn(step=0),), constant=True)
+        steps = (inner, outer, DrawnNode("Add", (A, Drawn(step=1))))
         assert draw(Diagram(steps, (Drawn(step=2),))) == ["Add", "├─ a", "└─ [Exp(Neg(b))]"]
-        long = (Step("Neg", (Drawn("b" * 50),), constant=True), *steps[1:])
+        long = (DrawnNode("Neg", (Drawn("b" * 50),), constant=True), *steps[1:])
         assert draw(Diagram(long, (Drawn(step=2),)))[2:] == ["└─ [Exp]", f"   └─ [Neg({'b' * 50})]"]
 
     def test_sides_stand_beside_each_other_where_they_fit(self) -> None:
-        left = Diagram((Step("Neg", (A,)), Step("Neg", (Drawn(step=0),))), (Drawn(step=1),))
+        left = Diagram((DrawnNode("Neg", (A,)), DrawnNode("Neg", (Drawn(step=0),))), (Drawn(step=1),))
         right = Diagram((), (A,))
         assert draw_both(left, right).splitlines() == ["Neg        =>  a", "└─ Neg(a)"]
         assert draw_both(left, right, width=10).splitlines() == ["Neg", "└─ Neg(a)", "=>", "a"]

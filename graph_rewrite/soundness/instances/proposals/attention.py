@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from graph_rewrite.soundness.instances.application import BOOL, Application, Proposal
 from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.operator_draft import BOOL, OperatorDraft, Proposal
 from graph_rewrite.soundness.instances.source_state import Array, Shape
 
 _HEADS = (2, 1, 3)
 
 
-def propose_attention(a: Application) -> None:
+def propose_attention(a: OperatorDraft) -> None:
     """Attention(q, k, v, mask) with heads as an axis of their own or packed, groups of queries, masks and flags."""
     _attention_attributes(a)
     if all(a.free(i) for i in (0, 1, 2)):
@@ -36,13 +36,13 @@ def propose_attention(a: Application) -> None:
         _mask(a, 3, (q[0], heads, q[-2], k[-2]))
 
 
-def _attention_attributes(a: Application) -> None:
+def _attention_attributes(a: OperatorDraft) -> None:
     a.attr("scale", (None, 0.5, 1.0))
     a.attr("is_causal", (None, 1, 0), (4, 2, 1))
     a.attr("softcap", (None, 2.0), (6, 1))
 
 
-def _fresh_attention(a: Application, packed: bool) -> None:
+def _fresh_attention(a: OperatorDraft, packed: bool) -> None:
     batch, heads, queries = a.pick("batch", (1, 2)), a.pick("q heads", _HEADS), a.pick("queries", (2, 4, 3, 1, 8))
     groups = a.pick("queries per key", (1, 2) if heads % 2 == 0 else (1,), (4, 1) if heads % 2 == 0 else None)
     keys = a.pick("keys", (queries, 2, 3) if queries not in (2, 3) else (queries, 4), None)
@@ -58,7 +58,7 @@ def _fresh_attention(a: Application, packed: bool) -> None:
         a.data(i, (b, length, h * d) if packed else (b, h, length, d))
 
 
-def _attention_beside(a: Application) -> None:
+def _attention_beside(a: OperatorDraft) -> None:
     """Keys and values for known queries."""
     q = a.shape(0)
     if len(q) not in (3, 4):
@@ -75,7 +75,7 @@ def _attention_beside(a: Application) -> None:
             a.data(i, (q[0], keys, size) if packed else (*q[:2], keys, size))
 
 
-def _mask(a: Application, i: int, scores: Shape) -> None:
+def _mask(a: OperatorDraft, i: int, scores: Shape) -> None:
     """A mask to be added to scores [batch, heads, queries, keys], or of truth values."""
     shapes = {"plane": scores[2:], "all": scores, "batch": (scores[0], 1, *scores[2:]), "one": (1, 1, *scores[2:])}
     shapes["row"] = (1, scores[3])
@@ -102,7 +102,7 @@ def mask_content(kind: str, shape: Shape, dtype: np.dtype[Any], numbers: Array) 
     return np.asarray(np.zeros(shape) if kind == "open" else numbers, dtype=dtype)
 
 
-def propose_multi_head(a: Application) -> None:
+def propose_multi_head(a: OperatorDraft) -> None:
     """MultiHeadAttention(q, k, v, bias, padding, attention bias; heads, scale) of packed heads."""
     if all(a.free(i) for i in (0, 1, 2)):
         batch, heads, queries = a.pick("batch", (1, 2)), a.pick("heads", _HEADS), a.pick("queries", (2, 3, 1, 4))

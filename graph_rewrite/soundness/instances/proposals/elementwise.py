@@ -9,8 +9,8 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from graph_rewrite.rewriting.patterns import Const, Maybe, Scalar
-from graph_rewrite.soundness.instances.application import BOOL, Application, Proposal
 from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.operator_draft import BOOL, OperatorDraft, Proposal
 from graph_rewrite.soundness.instances.source_state import Shape
 
 RANKS = (2, 3, 1, 4, 0)
@@ -31,7 +31,7 @@ _BOUNDS = ((-1.0, 1.0), (0.0, 6.0), (0.0, np.inf), (-0.5, 0.25), (0.5, 3.0), (1.
 """Bounds of Clip; one pair is empty."""
 
 
-def propose_elementwise(a: Application) -> None:
+def propose_elementwise(a: OperatorDraft) -> None:
     """Any operator that works element by element, the inputs broadcast against each other."""
     for name, options in _ATTRIBUTES.get(a.op, {}).items():
         a.attr(name, options)
@@ -45,7 +45,7 @@ def propose_elementwise(a: Application) -> None:
             place_beside(a, i, dtype)
 
 
-def place_beside(a: Application, i: int, dtype: int | None = None) -> None:
+def place_beside(a: OperatorDraft, i: int, dtype: int | None = None) -> None:
     """Give input i a shape that broadcasts with the known inputs, or a fresh one."""
     shapes = [a.shape(k) for k in range(len(a.inputs)) if a.known(k)]
     if not shapes:
@@ -99,14 +99,14 @@ def broadcasting(known: Shape) -> dict[str, Shape]:
     return distinct
 
 
-def _constness(a: Application, i: int) -> int:
+def _constness(a: OperatorDraft, i: int) -> int:
     kind = getattr(a.node.inputs[i], "kind", None) if i < len(a.node.inputs) else None
     if kind is None or a.known(i):
         return -1
     return 2 if kind is Scalar else 1 if issubclass(kind, (Const, Maybe)) else 0
 
 
-def propose_clip(a: Application) -> None:
+def propose_clip(a: OperatorDraft) -> None:
     """Clip(x, low, high): bounds of one element, either may be left out."""
     a.fresh_input(0, RANKS)
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(a.dtype()))
@@ -120,13 +120,13 @@ def propose_clip(a: Application) -> None:
             return
 
 
-def propose_cast(a: Application) -> None:
+def propose_cast(a: OperatorDraft) -> None:
     """Cast(x, to)."""
     a.fresh_input(0, RANKS)
     a.attr("to", (1, 7, 9, 11, 6, 10))
 
 
-def propose_where(a: Application) -> None:
+def propose_where(a: OperatorDraft) -> None:
     """Where(condition, x, y)."""
     order = (1, 2, 0) if not a.known(0) else (0, 1, 2)
     for i in order:
@@ -136,7 +136,7 @@ def propose_where(a: Application) -> None:
             )
 
 
-def propose_variadic(a: Application) -> None:
+def propose_variadic(a: OperatorDraft) -> None:
     """Sum(a, b, ...) and its kin; each operand broadcasts with those before."""
     for i in range(len(a.inputs)):
         if a.optional(i):
@@ -146,7 +146,7 @@ def propose_variadic(a: Application) -> None:
             place_beside(a, len(a.inputs))
 
 
-def propose_dropout(a: Application) -> None:
+def propose_dropout(a: OperatorDraft) -> None:
     """Dropout(x, ratio, training)."""
     a.fresh_input(0, RANKS)
     if a.optional(1):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from graph_rewrite.soundness.instances.application import Application, Proposal, axes_of
 from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.operator_draft import OperatorDraft, Proposal, axes_of
 from graph_rewrite.soundness.instances.source_state import Shape
 
 _SIZES = (4, 3, 2, 5, 1)
 
 
-def propose_pool(a: Application) -> None:
+def propose_pool(a: OperatorDraft) -> None:
     """MaxPool(x) and AveragePool(x) over 1 to 3 spatial axes."""
     if a.free(0):
         rank = a.pick("spatial axes", (2, 1, 3), (4, 2, 1))
@@ -38,18 +38,18 @@ def propose_pool(a: Application) -> None:
         a.attr("count_include_pad", (None, 1), (3, 1))
 
 
-def propose_global_pool(a: Application) -> None:
+def propose_global_pool(a: OperatorDraft) -> None:
     """GlobalAveragePool(x) over 1 to 3 spatial axes."""
     if a.free(0):
         rank = a.pick("spatial axes", (2, 1, 3))
         a.data(0, (a.pick("batch", (2, 1)), a.pick("channels", (2, 3, 1)), *_sizes(a, rank)))
 
 
-def _sizes(a: Application, rank: int) -> Shape:
+def _sizes(a: OperatorDraft, rank: int) -> Shape:
     return tuple(a.pick(f"size {k}", _SIZES if rank < 3 else (2, 3, 1)) for k in range(rank))
 
 
-def propose_reduce(a: Application) -> None:
+def propose_reduce(a: OperatorDraft) -> None:
     """Reduce(x, axes; keepdims, noop_with_empty_axes)."""
     a.fresh_input(0, (2, 3, 4, 1), (2, 3, 1, 4))
     rank = len(a.shape(0))
@@ -65,13 +65,13 @@ def propose_reduce(a: Application) -> None:
     a.attr("noop_with_empty_axes", (None, 1), (5, 1))
 
 
-def propose_softmax(a: Application) -> None:
+def propose_softmax(a: OperatorDraft) -> None:
     """Softmax(x; axis)."""
     a.fresh_input(0, (2, 3, 4, 1))
     _axis(a)
 
 
-def _axis(a: Application) -> int:
+def _axis(a: OperatorDraft) -> int:
     rank = len(a.shape(0))
     axis = a.attr("axis", (None, *axes_of(rank)), (2.0 * rank + 1, *(1.0,) * (2 * rank)))
     axis = -1 if axis is None else axis
@@ -80,7 +80,7 @@ def _axis(a: Application) -> int:
     return int(axis) % rank
 
 
-def propose_layer_norm(a: Application) -> None:
+def propose_layer_norm(a: OperatorDraft) -> None:
     """LayerNormalization(x, scale, bias; axis, epsilon) over the axes from `axis` on."""
     a.fresh_input(0, (3, 2, 4, 1))
     normalised = a.shape(0)[_axis(a) :]
@@ -93,7 +93,7 @@ def propose_layer_norm(a: Application) -> None:
         a.data(2, a.shape(1))
 
 
-def propose_batch_norm(a: Application) -> None:
+def propose_batch_norm(a: OperatorDraft) -> None:
     """BatchNormalization(x, scale, bias, mean, variance; epsilon)."""
     a.fresh_input(0, (4, 3, 2, 5), (2, 3, 1, 4))
     channels = a.shape(0)[1:2]
@@ -105,14 +105,14 @@ def propose_batch_norm(a: Application) -> None:
             a.data(i, channels, positive=i == 4)
 
 
-def propose_biased(a: Application) -> None:
+def propose_biased(a: OperatorDraft) -> None:
     """BiasGelu(x, bias) and FastGelu(x, bias), one number per element of the last axis."""
     a.fresh_input(0, (2, 3, 1, 4))
     if a.optional(1):
         a.data(1, a.shape(0)[-1:])
 
 
-def propose_skip_layer_norm(a: Application) -> None:
+def propose_skip_layer_norm(a: OperatorDraft) -> None:
     """SkipLayerNormalization(x, skip, gamma, beta, bias; epsilon); the skip may be broadcast over the batch."""
     a.fresh_input(0, (3, 2))
     x = a.shape(0)

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from graph_rewrite.rewriting.patterns import AttrVar
-from graph_rewrite.soundness.instances.application import DIMS, Application, Proposal, axes_of
 from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.operator_draft import DIMS, OperatorDraft, Proposal, axes_of
 from graph_rewrite.soundness.instances.proposals.elementwise import RANKS
 from graph_rewrite.soundness.instances.source_state import Shape
 
 _PERMUTED = (3, 2, 4, 1)
 
 
-def propose_transpose(a: Application) -> None:
+def propose_transpose(a: OperatorDraft) -> None:
     """Transpose(x, perm)."""
     literal = a.node.attrs.get("perm")
     bound = a.source.attrs.get(literal.name) if isinstance(literal, AttrVar) else literal
@@ -30,9 +30,9 @@ def propose_transpose(a: Application) -> None:
     a.attr("perm", (swap, None, *others), (len(others), len(others) / 2 + 1, *(1.0,) * len(others)))
 
 
-def propose_reshape(a: Application) -> None:
+def propose_reshape(a: OperatorDraft) -> None:
     """Reshape(x, shape) to dimensions merged, split, or taken over; by 0 and -1 as well."""
-    like: Application | None = a.notes.get("like")
+    like: OperatorDraft | None = a.notes.get("like")
     if like is not None and a.free(0):
         source, target = list(like.shape(0)), list(like.notes["target"])
         kept = [i for i, dim in enumerate(target) if dim in source and math.prod(source) == math.prod(target)]
@@ -91,7 +91,7 @@ def targets(shape: Shape) -> list[Shape]:
     return list(found)
 
 
-def restoring(a: Application) -> list[Shape]:
+def restoring(a: OperatorDraft) -> list[Shape]:
     """Shapes that undo an earlier Reshape but for an axis or two that an operator between may have changed."""
     shape, found = a.shape(0), []
     for earlier in a.earlier:
@@ -113,13 +113,13 @@ def written_as(shape: Shape, target: Shape, written: str) -> list[int]:
     return result
 
 
-def propose_flatten(a: Application) -> None:
+def propose_flatten(a: OperatorDraft) -> None:
     """Flatten(x, axis)."""
     a.fresh_input(0, RANKS)
     a.attr("axis", (None, *range(len(a.shape(0)) + 1), *range(-len(a.shape(0)), 0)))
 
 
-def propose_squeeze(a: Application) -> None:
+def propose_squeeze(a: OperatorDraft) -> None:
     """Squeeze(x, axes) of axes of size 1; all of them where axes are left out."""
     a.fresh_input(0, (3, 2, 4, 1), (1, 2, 3))
     ones = [axis for axis, dim in enumerate(a.shape(0)) if dim == 1]
@@ -128,7 +128,7 @@ def propose_squeeze(a: Application) -> None:
         a.parameter(1, signed(a, a.pick("axes", sets), len(a.shape(0))))
 
 
-def propose_unsqueeze(a: Application) -> None:
+def propose_unsqueeze(a: OperatorDraft) -> None:
     """Unsqueeze(x, axes)."""
     a.fresh_input(0, RANKS)
     rank = len(a.shape(0))
@@ -138,7 +138,7 @@ def propose_unsqueeze(a: Application) -> None:
         a.parameter(1, signed(a, axes, rank + len(axes)))
 
 
-def propose_expand(a: Application) -> None:
+def propose_expand(a: OperatorDraft) -> None:
     """Expand(x, shape), where the shape broadcasts with x."""
     a.fresh_input(0, RANKS)
     shape = a.shape(0)
@@ -147,7 +147,7 @@ def propose_expand(a: Application) -> None:
         a.parameter(1, a.pick("to", list(dict.fromkeys(options))))
 
 
-def propose_concat(a: Application) -> None:
+def propose_concat(a: OperatorDraft) -> None:
     """Concat of parts that differ along the axis alone."""
     if not any(a.known(i) for i in range(len(a.inputs))):
         if a.inputs:
@@ -172,7 +172,7 @@ def propose_concat(a: Application) -> None:
             a.data(i, tuple(shape))
 
 
-def propose_split(a: Application) -> None:
+def propose_split(a: OperatorDraft) -> None:
     """Split(x, sizes, axis)."""
     parts = a.node.outputs
     a.fresh_input(0, (2, 3, 4, 1), (4, 3, 2, 6))
@@ -194,7 +194,7 @@ def compositions(total: int, parts: int) -> list[tuple[int, ...]]:
     return [(first, *rest) for first in range(1, total - parts + 2) for rest in compositions(total - first, parts - 1)]
 
 
-def signed(a: Application, axes: tuple[int, ...], rank: int) -> list[int]:
+def signed(a: OperatorDraft, axes: tuple[int, ...], rank: int) -> list[int]:
     """Axes in order, all counted from the front or all from the end."""
     back = a.pick("axes from", ("the front", "the end")) == "the end"
     return [axis - rank if back else axis for axis in axes]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from graph_rewrite.soundness.instances.application import DIMS, Application, Proposal
 from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.operator_draft import DIMS, OperatorDraft, Proposal
 from graph_rewrite.soundness.instances.source_state import Shape
 
 _ALPHA = (None, 0.5, 2.0, -1.0)
@@ -14,19 +14,19 @@ _WIDE = (8, 16)
 """Channels for rules about groups, which may want many."""
 
 
-def propose_matmul(a: Application) -> None:
+def propose_matmul(a: OperatorDraft) -> None:
     """MatMul(a, b) of matrices, batches of them that broadcast, and vectors."""
     _operands(a, trans_a=False, trans_b=False, ranks=(2, 3, 4, 1))
 
 
-def propose_fused_matmul(a: Application) -> None:
+def propose_fused_matmul(a: OperatorDraft) -> None:
     """FusedMatMul(a, b; alpha, transA, transB)."""
     a.attr("alpha", _ALPHA)
     trans_a, trans_b = (bool(a.attr(name, (None, 1, 0))) for name in ("transA", "transB"))
     _operands(a, trans_a, trans_b, ranks=(2, 3, 4))
 
 
-def propose_gemm(a: Application) -> None:
+def propose_gemm(a: OperatorDraft) -> None:
     """Gemm(a, b, c; alpha, beta, transA, transB)."""
     a.attr("alpha", _ALPHA)
     a.attr("beta", _ALPHA)
@@ -38,7 +38,7 @@ def propose_gemm(a: Application) -> None:
         a.data(2, options[a.pick("c", tuple(options))])
 
 
-def _operands(a: Application, trans_a: bool, trans_b: bool, ranks: tuple[int, ...]) -> None:
+def _operands(a: OperatorDraft, trans_a: bool, trans_b: bool, ranks: tuple[int, ...]) -> None:
     """The two factors; of two free ones a is made first."""
     if a.free(0) and not a.known(1):
         a.fresh_input(0, ranks)
@@ -54,7 +54,7 @@ def _operands(a: Application, trans_a: bool, trans_b: bool, ranks: tuple[int, ..
         a.data(0, _turned(_factor(a, shape[-2] if len(shape) > 1 else shape[0], shape[:-2], 0), trans_a))
 
 
-def _factor(a: Application, inner: int, batch: Shape, place: int) -> Shape:
+def _factor(a: OperatorDraft, inner: int, batch: Shape, place: int) -> Shape:
     """The shape of a factor beside one with this inner dimension and batch."""
     batches = {"none": (), "equal": batch, "ones": (1,) * len(batch), "more": (2, *batch)}
     if len(batch) > 1:
@@ -83,7 +83,7 @@ def _turned(shape: Shape, turned: bool) -> Shape:
     return (*shape[:-2], shape[-1], shape[-2]) if turned and len(shape) > 1 else shape
 
 
-def propose_conv(a: Application) -> None:
+def propose_conv(a: OperatorDraft) -> None:
     """Conv(x, w, b) and FusedConv(x, w, b, z) over 1 to 3 spatial axes, with groups, strides, dilations and pads."""
     if a.op == "FusedConv":
         _activation(a)
@@ -110,7 +110,7 @@ def propose_conv(a: Application) -> None:
         a.data(3, _result(a))
 
 
-def _image(a: Application) -> Shape:
+def _image(a: OperatorDraft) -> Shape:
     name = a.variable_name(0)
     rank = a.pick("spatial axes", (2, 1, 3), (4, 2, 1))
     wanted = a.source.ranks.of_variable(a.variable(0))
@@ -124,7 +124,7 @@ def _image(a: Application) -> Shape:
     )
 
 
-def _filters(a: Application) -> Shape:
+def _filters(a: OperatorDraft) -> Shape:
     rank = len(a.shape(0)) - 2
     if rank < 1:
         raise DeadEnd("not an image")
@@ -136,14 +136,14 @@ def _filters(a: Application) -> Shape:
     return (count, channels // group, *kernel)
 
 
-def _strides(a: Application, kernel: Shape) -> None:
+def _strides(a: OperatorDraft, kernel: Shape) -> None:
     rank = len(kernel)
     ones, twos, mixed = (1,) * rank, (2,) * rank, tuple(itertools.islice(itertools.cycle((1, 2)), rank))
     a.attr("strides", tuple(dict.fromkeys((None, twos, ones, mixed, mixed[::-1]))), (4, 1, 1, *(1,) * (2 * (rank > 1))))
     a.attr("dilations", tuple(dict.fromkeys((None, ones, twos, mixed[::-1]))), (4, 1, 1, *(1,) * (rank > 1)))
 
 
-def _pads(a: Application, kernel: Shape) -> None:
+def _pads(a: OperatorDraft, kernel: Shape) -> None:
     rank = len(kernel)
     dilations = a.attrs.get("dilations", (1,) * rank)
     half = tuple((k - 1) // 2 * d for k, d in zip(kernel, dilations, strict=True))
@@ -161,13 +161,13 @@ def _pads(a: Application, kernel: Shape) -> None:
         a.attr("auto_pad", (kind,))
 
 
-def _result(a: Application) -> Shape:
+def _result(a: OperatorDraft) -> Shape:
     plain = {name: value for name, value in a.attrs.items() if not name.startswith("activation")}
     inputs = a.inputs[:2]
     return a.source.assembly.type_of("Conv", "", plain, inputs).shape
 
 
-def _activation(a: Application) -> None:
+def _activation(a: OperatorDraft) -> None:
     options = {"Relu": None, "Sigmoid": None, "Tanh": None, "LeakyRelu": (0.25,), "Clip": (-0.5, 1.0), None: None}
     chosen = a.attr("activation", tuple(options))
     a.attr("activation_params", (options[chosen],))

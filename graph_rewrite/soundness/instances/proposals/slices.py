@@ -6,17 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from graph_rewrite.soundness.instances.application import Application, Proposal, axes_of
 from graph_rewrite.soundness.instances.chooser import DeadEnd
+from graph_rewrite.soundness.instances.operator_draft import OperatorDraft, Proposal, axes_of
 from graph_rewrite.soundness.instances.proposals.movement import signed
 
 FAR = np.iinfo(np.int64).max
 """How exports write the end of a slice that goes on to the end."""
 
 
-def propose_slice(a: Application) -> None:
+def propose_slice(a: OperatorDraft) -> None:
     """Slice(x, starts, ends, axes, steps) along one axis or two; perhaps where an earlier Slice of x ended."""
-    like: Application | None = a.notes.get("like")
+    like: OperatorDraft | None = a.notes.get("like")
     if like is not None and a.free(0):
         a.data(0, like.shape(0))
     a.fresh_input(0, (2, 3, 4, 1), (4, 3, 2, 5))
@@ -43,7 +43,7 @@ def propose_slice(a: Application) -> None:
     _give_cuts(a, cuts, len(shape))
 
 
-def _give_cuts(a: Application, cuts: dict[int, tuple[int, int, int]], rank: int) -> None:
+def _give_cuts(a: OperatorDraft, cuts: dict[int, tuple[int, int, int]], rank: int) -> None:
     if a.free(1):
         a.parameter(1, [start for start, _, _ in cuts.values()])
     if a.free(2):
@@ -79,7 +79,7 @@ CUTS = tuple(cuts_of(4))
 """Names of the slices of an axis."""
 
 
-def propose_gather(a: Application) -> None:
+def propose_gather(a: OperatorDraft) -> None:
     """Gather(x, indices, axis): a number, a run, a step, backwards, anything, a table."""
     a.fresh_input(0, (2, 3, 4, 1), (3, 4, 2, 1))
     shape = a.shape(0)
@@ -110,7 +110,7 @@ def propose_gather(a: Application) -> None:
         a.parameter(1, np.asarray(content))
 
 
-def propose_pad(a: Application) -> None:
+def propose_pad(a: OperatorDraft) -> None:
     """Pad(x, pads, value, axes, mode)."""
     spatial = a.source.ranks.of_output(a.node) or frozenset()
     a.fresh_input(0, (2, 3, 4, 1), (2, 3, 4, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graph_rewrite.soundness.instances.application import Proposal
+from graph_rewrite.soundness.instances.operator_draft import Proposal
 from graph_rewrite.soundness.instances.proposals.attention import ATTENTION_PROPOSALS
 from graph_rewrite.soundness.instances.proposals.elementwise import ELEMENTWISE_PROPOSALS
 from graph_rewrite.soundness.instances.proposals.layers import LAYERS_PROPOSALS

@@ -26,14 +26,14 @@ _ONCE: Mapping[str, Sequence[float]] = {"epsilon": (1e-5, 1e-3, 0.5, 1.0)}
 
 
 @dataclass
-class Application:
+class OperatorDraft:
     """An operator about to be applied. Its inputs are numbered as the operator's; each is known (it has a type),
     absent, or free: then a proposal gives it a type and, where it is constant, elements."""
 
     source: SourceState
     node: PatternNode
     op: str
-    earlier: Sequence[Application] = field(repr=False)
+    earlier: Sequence[OperatorDraft] = field(repr=False)
     """The operators applied before."""
     inputs: list[int | None] = field(default_factory=list)
     attrs: dict[str, Any] = field(default_factory=dict)
@@ -246,7 +246,7 @@ class Application:
         return next((v for v in (*self._variables, self.tail) if v is not None and v.name == name), None)
 
 
-Proposal = Callable[[Application], None]
+Proposal = Callable[[OperatorDraft], None]
 """Gives the free inputs and attributes of an operator types and contents."""
 
 
