@@ -163,8 +163,8 @@ class Enumeration:
 
     A graph is built in one order of its operators only, the smallest by `EnumeratedNode.key` among those in which
     operands come first: an operator may not come after a larger one that it could stand before. Two restrictions
-    leave out what says little: no operator takes the same operand twice (but a convolution, in some families), and a graph uses one
-    constant, once, which counts as an operator.
+    leave out what says little: no operator takes the same operand twice (but a convolution, in some families), and a
+    graph uses one constant, once, which counts as an operator.
     """
 
     expressions: Expressions
