@@ -5,7 +5,7 @@ from pathlib import Path
 
 from onnx import helper
 
-from benchmarks.extractors import compare, rows
+from benchmarks.egraph_extraction import compare, rows
 from graph_rewrite.egraph import from_graph
 from graph_rewrite.task.models import open_model
 from tests.envs.fakes import _write

@@ -1,4 +1,4 @@
-"""Time the construction of e-graphs as published: `python -m benchmarks.construction [MODEL] [--out FILE.json]`.
+"""Time the construction of e-graphs as published: `python -m benchmarks.egraph_construction [MODEL] [--out FILE.json]`.
 
 Two methods run without a time limit: TENSAT's saturation with its integer program, and tree search over the
 construction with 128 simulations of 10 rules per rule and 2,000 e-nodes (Hartmann et al., PACT'24). Operators are

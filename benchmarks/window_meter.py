@@ -1,9 +1,9 @@
-"""Compare the regional meter with whole models, and count the differences that meters see where there are none.
+"""Compare the window meter with whole models, and count the differences that meters see where there are none.
 
-    python -m benchmarks.regional --model zoo://bert?layers=2 [--json]
+    python -m benchmarks.window_meter --model zoo://bert?layers=2 [--json]
 
-Validation: each rewrite of all sites of a class is timed by regions and as whole models, with the same clock. A/A: each
-kind of region is timed against itself (regional), and the whole model against itself with an idle optimiser refused
+Validation: each rewrite of all sites of a class is timed by windows and as whole models, with the same clock. A/A: each
+kind of window is timed against itself (regional), and the whole model against itself with an idle optimiser refused
 (end to end, both efforts); an interval that leaves zero out is a false positive, of which 2.5% on each side are wanted.
 Resolution: how often a rewrite whose effect is `EFFECT` of the model or more is told from none within `WITHIN_S`.
 """
@@ -33,14 +33,14 @@ from graph_rewrite.task.models import Model, open_model
 from graph_rewrite.task.problem import ort_meter
 
 EFFECT = 0.002
-"""Share of the model's latency that the regional meter should resolve."""
+"""Share of the model's latency that the window meter should resolve."""
 WITHIN_S = 3.0
 """Seconds within which it should."""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Validate the regional meter."""
+    """Validate the window meter."""
 
     model: str = "zoo://bert?layers=2"
     """A name of the zoo, zoo://NAME?PARAMETER=VALUE, or an ONNX file."""
@@ -49,13 +49,13 @@ class Arguments:
     whole_s: float = 4.0
     """Seconds for each comparison of whole models."""
     resolution: float = EFFECT / 2
-    """Half-width of the interval, as a share of the model's latency, at which the regional meter stops."""
+    """Half-width of the interval, as a share of the model's latency, at which the window meter stops."""
     repeats: int = 100
-    """A/A comparisons of regions."""
+    """A/A comparisons of windows."""
     whole_repeats: int = 10
     """A/A comparisons of whole models by each effort."""
     seed: int = 0
-    """Seed of the draw of rewrites and regions."""
+    """Seed of the draw of rewrites and windows."""
     json: bool = False
     """Print one JSON object and nothing else."""
 
@@ -99,7 +99,7 @@ def false_positives(meter: str, found: list[tuple[bool, float, float]]) -> False
 
 
 def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.random.Generator) -> list[Pair]:
-    """Time every class of rewrites that a window can hold, by regions and as whole models."""
+    """Time every class of rewrites that a window can hold, by windows and as whole models."""
     found = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
     pairs: list[Pair] = []
     for i in rng.permutation(len(found)):
@@ -129,10 +129,10 @@ def half(difference: Difference) -> float:
     return (difference.ci95[1] - difference.ci95[0]) / 2
 
 
-def regions_against_themselves(
+def windows_against_themselves(
     model: Model, meter: RegionalMeter, whole_s: float, repeats: int, rng: np.random.Generator
 ) -> FalsePositives:
-    """Run A/A comparisons of the regions that rewrites of `model` change, each as often as the model has it.
+    """Run A/A comparisons of the windows that rewrites of `model` change, each as often as the model has it.
 
     `whole_s` is the model's latency in seconds.
     """
@@ -188,7 +188,7 @@ def agreement(pairs: list[Pair], whole_s: float) -> dict[str, float]:
 def resolution(pairs: list[Pair], whole_s: float) -> dict[str, float]:
     """Return figures of rewrites whose effect is `EFFECT` or more by either meter.
 
-    They are their number, the number that the regional meter told from none, and that within `WITHIN_S`; and the 90th
+    They are their number, the number that the window meter told from none, and that within `WITHIN_S`; and the 90th
     percentiles of its seconds and of the interval's half-width relative to the model's latency.
     """
     large = [pair for pair in pairs if max(abs(pair.regional), abs(pair.whole) - pair.whole_half) >= EFFECT * whole_s]
@@ -206,12 +206,12 @@ def measure(arguments: Arguments) -> dict[str, Any]:
     """Return all figures, as plain values."""
     rng = np.random.default_rng(arguments.seed)
     model = open_model(arguments.model)
-    with tempfile.TemporaryDirectory(prefix="rewritegym-regional-") as folder:
+    with tempfile.TemporaryDirectory(prefix="rewritegym-windows-") as folder:
         with RegionalMeter(workspace=folder) as meter:
             whole_s = meter.time(Cut(model.graph, model.graph, 1, "whole"), arguments.whole_s).region_seconds
         with RegionalMeter(workspace=folder, resolution_s=arguments.resolution * whole_s) as meter:
             pairs = validate(model, meter, arguments, rng)
-            false = [regions_against_themselves(model, meter, whole_s, arguments.repeats, rng)]
+            false = [windows_against_themselves(model, meter, whole_s, arguments.repeats, rng)]
         efforts: tuple[Effort, ...] = ("screen", "full") if arguments.whole_repeats else ()
         false += [model_against_itself(model, Path(folder), effort, arguments.whole_repeats) for effort in efforts]
     return {
@@ -227,7 +227,7 @@ def measure(arguments: Arguments) -> dict[str, Any]:
 def show(found: dict[str, Any], console: Console) -> None:
     """Print two tables."""
     table = Table(title=f"Saved by a rewrite of {found['model']}, us per inference ({1e3 * found['latency_s']:.1f} ms)")
-    for heading in ("rewrite", "sites", "by regions", "+-", "whole", "+-"):
+    for heading in ("rewrite", "sites", "by windows", "+-", "whole", "+-"):
         table.add_column(heading, justify="left" if heading == "rewrite" else "right")
     for pair in sorted(found["pairs"], key=lambda pair: -float(pair["regional"])):
         figures = (pair[name] for name in ("regional", "regional_half", "whole", "whole_half"))
@@ -246,7 +246,7 @@ def show(found: dict[str, Any], console: Console) -> None:
 
 def main() -> int:
     """Run the benchmark and return the exit code."""
-    arguments = tyro.cli(Arguments, prog="python -m benchmarks.regional")
+    arguments = tyro.cli(Arguments, prog="python -m benchmarks.window_meter")
     found = measure(arguments)
     if arguments.json:
         print(json.dumps(found))

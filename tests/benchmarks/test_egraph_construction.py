@@ -8,7 +8,7 @@ from rich.console import Console
 import agents.egraph.base
 from agents.core.cost_model import OperatorPrices
 from benchmarks import construction
-from benchmarks.construction import Arguments, saturation, tree_search
+from benchmarks.egraph_construction import Arguments, saturation, tree_search
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all
 
 RUN_MS = 1.0

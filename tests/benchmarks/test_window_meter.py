@@ -1,4 +1,4 @@
-"""The benchmark of the regional meter: its arithmetic, and that it runs and prints what scripts rely on."""
+"""The benchmark of the window meter: its arithmetic, and that it runs and prints what scripts rely on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.regional import EFFECT, WITHIN_S, Pair, agreement, resolution
+from benchmarks.window_meter import EFFECT, WITHIN_S, Pair, agreement, resolution
 from tests.envs.fakes import write_tower
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,8 +55,8 @@ def test_resolution_counts_effects_by_either_measurement() -> None:
 def test_prints_one_json_object_and_nothing_else(tmp_path: Path) -> None:
     model = write_tower(tmp_path / "tower.onnx")
     command = [
-        sys.executable, "-m", "benchmarks.regional", "--model", f"file:{model}", "--rewrites", "2", "--whole-s", "0.1",
-        "--repeats", "2", "--whole-repeats", "0", "--json",
+        sys.executable, "-m", "benchmarks.window_meter", "--model", f"file:{model}", "--rewrites", "2",
+        "--whole-s", "0.1", "--repeats", "2", "--whole-repeats", "0", "--json",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     found = json.loads(done.stdout)

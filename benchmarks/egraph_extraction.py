@@ -1,9 +1,9 @@
 """Compare cost estimates of extraction methods: table 1 of Hartmann et al., PACT'24, on the zoo.
 
-`python -m benchmarks.extractors [MODEL ...]` prints, for the initial e-graph of each model, the cost that each method
-estimates and the true one of its choice. An initial e-graph holds one graph only, so all choices are the same, and an
-estimate that differs from the integer program's is wrong. Every operator costs 1. With `--out` the same is written
-as JSON, after every model, and drawn beside it.
+`python -m benchmarks.egraph_extraction [MODEL ...]` prints, for the initial e-graph of each model, the cost that each
+method estimates and the true one of its choice. An initial e-graph holds one graph only, so all choices are the same,
+and an estimate that differs from the integer program's is wrong. Every operator costs 1. With `--out` the same is
+written as JSON, after every model, and drawn beside it.
 """
 
 from __future__ import annotations
