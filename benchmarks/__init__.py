@@ -6,8 +6,8 @@
 | `report` | tables and plots out of runs and of `end_to_end` |
 | `env_speed` | the environment's steps, without any latency measurement |
 | `window_meter` | agreement of the window meter with whole models, and false positives of all meters |
-| `families`, `blocked_layout`, `rule_lists` | gains of rules on single layers, of the blocked layout, and of lists of rules |
-| `egraph`, `egraph_construction`, `egraph_extraction` | e-graphs: growth and memory, construction as published, extraction |
+| `families`, `blocked_layout`, `rule_lists` | gains of rules on layers, of the blocked layout, of lists of rules |
+| `egraph`, `egraph_construction`, `egraph_extraction` | growth and memory of e-graphs, construction, extraction |
 | `discrepancy` | the sum of operators against the latency end to end |
 
 `transformer_layers` holds layers for `families`. Results lie in `benchmarks/results/`.

@@ -35,14 +35,14 @@ from graph_rewrite.task.models import open_model
 
 RESULTS = Path(__file__).parent / "results" / "blocked_layout.json"
 LEAST_GAIN = 1.08
-"""What a form must gain on two layers alone to be taken."""
+"""Least speed-up of a form on two layers alone for it to be taken."""
 LARGEST_DISTANCE = 1.0
-"""How far channels and size may each be from those of a measured shape, in powers of two."""
+"""Largest distance of channels and of size from those of a measured shape, in powers of two."""
 STRUCTURE = (
     ("DilatedConvAsBatch", "DilatedConvReluAsBatch"), ("BatchOfSpace",), ("TemporalWinograd4", "TemporalWinograd4Relu"),
     ("TemporalWinograd2", "TemporalWinograd2Relu"), ("Conv3dAsSum", "Conv3dReluAsSum"), CANCEL,
 )  # fmt: skip
-"""What makes plain convolutions of images out of others, in the order in which it is tried."""
+"""Rules that turn other convolutions into plain convolutions of images, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)

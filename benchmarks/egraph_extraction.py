@@ -27,7 +27,7 @@ from graph_rewrite.egraph.extract import METHODS, Extraction, extract
 from graph_rewrite.task.models import open_model
 
 LEFT_OUT = frozenset({"nasnet-a"})
-"""Of the zoo, by default: its export takes minutes, and the paper's table leaves it open as well."""
+"""Models that are left out by default: the export takes minutes, and the paper's table leaves it open as well."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ LIMITS = {
     "step_ms_p50": 10.0, "step_ms_p95": 30.0, "scratch_ms": 200.0, "policy_ms": 20.0, "extra_env_mb": 30.0,
     "depth_ratio": 1.5,
 }  # fmt: skip
-"""What each figure should not exceed on BERT-base."""
+"""Upper limits of the figures on BERT-base."""
 
 HORIZON = 40
 SHALLOW, DEEP = 12, 48

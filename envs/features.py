@@ -1,4 +1,4 @@
-"""What is observed of an operator and of a tensor: rows of numbers, computed once per distinct operator and shape.
+"""Features of operators and tensors: rows of numbers, computed once per distinct operator and shape.
 
 The tables are process-wide and only grow. A row depends on nothing but its key, so sharing them between environments
 changes no observation; row numbers themselves never leave the process.
@@ -171,7 +171,7 @@ NODE_RECORDS = MemoKey[dict[int, NodeRecord]]("node records")
 
 
 def node_records(graph: Graph) -> dict[int, NodeRecord]:
-    """What is observed of each node of a graph, by node id; after a rewrite only changed nodes are looked at."""
+    """Return the record of each node of a graph, by node id; after a rewrite only changed nodes are computed."""
     found = graph.memo.get(NODE_RECORDS)
     if found is not None:
         return found
@@ -191,7 +191,7 @@ def node_records(graph: Graph) -> dict[int, NodeRecord]:
 
 
 def node_record(graph: Graph, node: Node) -> NodeRecord:
-    """What is observed of one node of a graph."""
+    """Return the record of one node of a graph."""
     types, constants = graph.types, graph.constants
     inputs = tuple(None if v is None else (types.get(v), v in constants) for v in node.inputs)
     row = NODES.row(node, inputs, tuple(types.get(v) for v in node.outputs), node.opaque)

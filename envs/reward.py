@@ -9,7 +9,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
 
 ILLEGAL_ACTION_REWARD = -1.0
-"""What an illegal action gives, whatever the reward function."""
+"""The reward of an illegal action, with any reward function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class RewardContext:
     initial: float
     """Latency that differences are normalised by (RT[0]): that of the original model, so 1.0."""
     measured: bool
-    """Whether this step was one with feedback."""
+    """True on steps with feedback."""
     failed: bool
     """The new graph cannot be built or run: it crashed, hung, ran out of memory or was refused. Ends the episode."""
     terminal: bool
-    """Whether this is the episode's last step, terminated or truncated."""
+    """True on the episode's last step, terminated or truncated."""
     step: int
     """Number of this step in the episode, from 1."""
     rule: str

@@ -26,13 +26,13 @@ from graph_rewrite.task.replay import ReplayError
 
 FORMAT = 1
 MAX_NODES, MAX_EDGES = 4096, 16384
-"""What observations are padded to by default."""
+"""Nodes and edges that observations are padded to by default."""
 Info = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ConstructionSettings:
-    """How an episode of construction goes."""
+    """Settings of an episode of construction."""
 
     horizon: int = 40
     """Steps after which an episode is truncated."""
@@ -57,7 +57,7 @@ class EGraphRewriteOptions(ProblemOptions, total=False):
     """Cost of an e-node alone; 1 per operator by default."""
     max_nodes: int
     max_edges: int
-    """What observations are padded to; 4096 and 16384. What does not fit is left out."""
+    """Sizes that observations are padded to; 4096 and 16384. Nodes and edges that do not fit are left out."""
     render_mode: None
     """There is nothing to render."""
 

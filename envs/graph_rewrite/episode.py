@@ -22,7 +22,7 @@ from graph_rewrite.task.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """What decides how an episode goes, beside the problem."""
+    """Settings of an episode: its length, and when latency is measured."""
 
     horizon: int = 40
     """Steps after which an episode is truncated."""
@@ -53,14 +53,14 @@ class EpisodeStep:
     failure: str = ""
     """Empty, `build` where the candidate gives no valid graph, or the status of the failed measurement."""
     latency: Latency | None = None
-    """What was measured after the step; None on steps without feedback."""
+    """The measurement after the step; None on steps without feedback."""
     speedup: float = 1.0
     """The last measured speed-up after the step."""
 
 
 @dataclass(slots=True)
 class Episode:
-    """Where an episode stands. `fork` gives an independent copy that shares graphs, which never change."""
+    """The state of an episode. `fork` gives an independent copy that shares graphs, which never change."""
 
     problem: Problem
     settings: EpisodeSettings

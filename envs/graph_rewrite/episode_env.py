@@ -75,7 +75,7 @@ class EpisodeEnv(gymnasium.Env[Observation, int]):
 
     @property
     def candidates(self) -> Sequence[Candidate]:
-        """What can be done to the current graph: action k takes candidate k."""
+        """The candidates of the current graph: action k takes candidate k."""
         return self._running.candidates
 
     @property

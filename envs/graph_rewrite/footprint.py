@@ -1,4 +1,4 @@
-"""What one rewrite changes, written down once per site and valid in every graph that the site occurs in."""
+"""Footprints: the changes that one rewrite makes, computed once per site and valid in every graph that has the site."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
 
 PARTS = {"rows": 1, "inner": 3, "boundary": 3, "removed": 2}
-"""What a footprint lists, and of how many numbers each consists.
+"""The lists of a footprint, each with the number of integers of an entry.
 
 rows: node rows, the head's, then those of the inserted nodes; inner: (source, target, shape row) of edges between
 inserted nodes, and from each of them to the head; boundary: (value id, target, shape row) of edges into the region;
@@ -33,7 +33,7 @@ class Footprint(NamedTuple):
     numbers: NDArray[np.intp]
     """`PARTS` one after another."""
     counts: NDArray[np.intp]
-    """How many of each of them."""
+    """The number of entries of each list."""
     change: NDArray[np.float64]
     """Floating-point operations, and bytes read and written, by inserted nodes minus those by removed ones; inserted
     nodes; removed nodes."""
@@ -72,7 +72,7 @@ def _written(
 
 
 NOTHING = _written((NODES.head,), ())
-"""Of a candidate that leaves the nodes as they are."""
+"""The footprint of a candidate that leaves the nodes as they are."""
 
 
 def footprint(candidate: Candidate) -> Footprint:

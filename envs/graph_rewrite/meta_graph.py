@@ -62,9 +62,9 @@ class Choices:
     graph: GraphArrays
     candidates: Candidates
     footprints: Sequence[Footprint]
-    """Of the representative sites."""
+    """Footprints of the representative sites."""
     parts: Sequence[Footprint]
-    """What each candidate contributes to the meta-graph; `footprints` unless whole graphs are observed."""
+    """The nodes and edges that each candidate contributes to the meta-graph; `footprints` unless whole graphs are observed."""
     counts: NDArray[np.intp]
     """`Footprint.counts` of `parts`, [candidates, 4]."""
     sites: NDArray[np.intp]
@@ -196,7 +196,7 @@ def _candidate_features(choices: Choices, mask: NDArray[np.bool_]) -> NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class MetaGraphObserver:
-    """How an episode is observed: as a meta-graph within limits."""
+    """Observes episodes as meta-graphs within limits."""
 
     limits: ObservationLimits = field(default_factory=ObservationLimits)
     full_meta_graph: bool = False

@@ -1,4 +1,4 @@
-"""Which candidates lead back to a graph that was visited already."""
+"""Detection of candidates that lead back to a graph that was visited already."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def fingerprint(graph: Graph) -> int:
 
 
 def _changes(candidate: Candidate, footprint: Footprint) -> Sequence[int]:
-    """What the candidate may add to the fingerprint."""
+    """Return the changes of the fingerprint that the candidate may make."""
     if candidate.kind == "site":
         return (footprint.digest,)
     if candidate.kind == "deployment":
@@ -103,7 +103,7 @@ def _one_it_may_give(suspects: Sequence[_Visited], candidate: Candidate, graph: 
 
 
 def _starts_undisturbed(candidate: Candidate) -> bool:
-    """Whether what the first site reads is the same before and after the candidate's other sites are applied.
+    """Return whether what the first site reads is the same before and after the candidate's other sites are applied.
 
     Sites come in topological order, so it is when the site replaces one value and reads only what lies above it.
     """

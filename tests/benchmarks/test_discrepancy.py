@@ -12,7 +12,7 @@ from benchmarks.discrepancy import DiscrepancyRow, compare, read, table, write
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
 
 RUN_MS = 1.0
-"""What a run of any graph takes beside its operators, in this meter."""
+"""Time that this meter gives a run of any graph beside its operators."""
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from benchmarks.egraph_construction import Arguments, saturation, tree_search
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all
 
 RUN_MS = 1.0
-"""What a run of any graph takes beside its operators, in this meter."""
+"""Time that this meter gives a run of any graph beside its operators."""
 
 
 def test_both_constructions_find_the_cheapest_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

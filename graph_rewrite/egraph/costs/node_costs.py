@@ -10,7 +10,7 @@ from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.latency.graph_operators import is_shape_like, spec_of
 
 NodeCost = Callable[[EGraph, int], float]
-"""What an e-node costs alone, by e-graph and e-node; asked for applications that depend on more than constants."""
+"""The cost of an e-node alone, by e-graph and e-node; asked for applications that depend on more than constants."""
 
 
 def unit_cost(egraph: EGraph, node: int) -> float:
@@ -19,8 +19,11 @@ def unit_cost(egraph: EGraph, node: int) -> float:
 
 
 def measured_cost(price: Callable[[OperatorSpec], float]) -> NodeCost:
-    """The cost model of TASO: what `price` says an operator takes alone (for instance
-    `lambda spec: meter.cost(spec).ms` with an `OperatorCostMeter`). What cannot be timed alone costs nothing."""
+    """Return the cost model of TASO: the time that each operator takes alone, as `price` says it.
+
+    `price` is for instance `lambda spec: meter.cost(spec).ms` with an `OperatorCostMeter`. Operators that cannot be
+    timed alone cost nothing.
+    """
 
     specs: dict[tuple[Any, ...], OperatorSpec | None] = {}
 
@@ -46,7 +49,8 @@ def measured_cost(price: Callable[[OperatorSpec], float]) -> NodeCost:
 
 
 def cost_of(egraph: EGraph, node: int, cost: NodeCost) -> float:
-    """What an e-node adds to a graph: leaves and what depends on constants alone cost nothing at run time."""
+    """Return the cost that an e-node adds to a graph: leaves, and applications to constants alone, cost nothing at run
+    time."""
     if egraph.operator(node).kind != "operator":
         return 0.0
     args = egraph.args(node)

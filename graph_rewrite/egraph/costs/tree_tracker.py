@@ -63,7 +63,7 @@ class TreeCostTracker:
                         heapq.heappush(heap, (self._costs[cls], reader))
 
     def _stands_alone(self, node: int) -> bool:
-        """Whether a node that is no longer live has no equal one in its place."""
+        """Return whether a node that is no longer live has no equal one in its place."""
         egraph = self.egraph
         other = egraph.find_equal(node)
         return other is None or egraph.node_state[other] != LIVE

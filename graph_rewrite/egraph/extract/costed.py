@@ -1,4 +1,4 @@
-"""What extraction works on: an e-graph as plain arrays with a cost per e-node, from our own e-graphs or from a file."""
+"""The input of extraction: an e-graph as plain arrays with a cost per e-node, from our own e-graphs or from a file."""
 
 from __future__ import annotations
 

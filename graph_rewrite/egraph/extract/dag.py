@@ -164,7 +164,7 @@ class _Solution:
             self.cost = before
 
     def _can_take(self, cls: int, node: int) -> bool:
-        """Whether an e-node's operands can be computed, and without the class itself."""
+        """Return whether an e-node's operands can be computed without the class itself."""
         kids = self._kids[node]
         if any(child not in self._choice or child == cls for child in kids):
             return False

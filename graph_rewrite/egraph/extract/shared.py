@@ -72,7 +72,7 @@ class SharedCosts:
         return cheaper
 
     def _least(self, node: int) -> float:
-        """What an e-node costs at least: its first operand that costs anything is paid for in full. Infinite where an
+        """Return a lower bound of an e-node's cost: its first operand that costs anything is paid for in full. Infinite where an
         operand has no cost yet."""
         first = 0.0
         for child in self.graph.children[node]:

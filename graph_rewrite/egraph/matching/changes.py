@@ -1,4 +1,4 @@
-"""What of an e-graph has changed, and how far up from there a pattern may match anew."""
+"""Changes of an e-graph: the classes from which a pattern may match anew."""
 
 from __future__ import annotations
 

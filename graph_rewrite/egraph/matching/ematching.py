@@ -17,7 +17,7 @@ from graph_rewrite.egraph.structure.operators import OUTPUT
 from graph_rewrite.rewriting.patterns import Pattern, PatternNode, PatternOutput
 
 MatchPosition = tuple[int, str, int, int]
-"""Where an enumeration of matches stands: root, operator and number of the anchor, and matches found there."""
+"""The state of an enumeration of matches: root, operator and number of the anchor, and matches found there."""
 
 
 class EMatcher(RootJoiner):

@@ -101,7 +101,7 @@ class RootJoiner(TreeMatcher):
         return best
 
     def _is_scalar(self, cls: int) -> bool:
-        """Whether a class is a constant of one element: two operators don't hang together by one."""
+        """Return whether a class is a constant of one element: sharing one does not connect two operators."""
         type = self._egraph.type_of(cls)
         return cls in self._egraph.constants and type is not None and type.size == 1
 

@@ -1,4 +1,4 @@
-"""Where rules match in an e-graph that many others grow from, found once for all of them.
+"""Matches of rules in an e-graph that many others grow from, found once for all of them.
 
 The forks of a search begin with the same log. What a rule matched at that point is kept here; in a fork only what has
 changed since is matched again, as egg's successors do with their semi-naive e-matching (Zhang et al., "Better Together:

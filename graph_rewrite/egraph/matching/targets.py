@@ -1,4 +1,4 @@
-"""What a rule makes of a match, remembered.
+"""Targets: the e-nodes that a rule adds at a match, remembered for equal matches.
 
 A rule sees of a match the operators, the types and constants of their operands and results, and which of these are the
 same. In a model of many equal layers, and in the forks of a search, few matches differ in that: what check and target
@@ -39,7 +39,7 @@ class RuleTarget:
     constants: tuple[Constant, ...]
     nodes: tuple[tuple[Operator, Operands, tuple[TensorType, ...]], ...]
     outputs: tuple[int, ...]
-    """What the roots will be equal to."""
+    """Values that the roots will be equal to."""
     leaves: tuple[int, ...]
     """Classes of the match that the nodes read."""
     computed: tuple[int, ...]
@@ -56,7 +56,7 @@ class MatchedClasses:
 
 
 def matched_classes(egraph: EGraph, rule: Rule, found: FoundMatch) -> MatchedClasses:
-    """The classes of a match, and what of it the rule can see."""
+    """Return the classes of a match, with a key of all that the rule can see of it."""
     pattern, nodes = rule.pattern, found.nodes
     shape: list[int] = []
     read: list[int] = []
@@ -81,7 +81,7 @@ def matched_classes(egraph: EGraph, rule: Rule, found: FoundMatch) -> MatchedCla
 
 
 def _bound(egraph: EGraph, pattern: Pattern, found: FoundMatch, number: dict[int, int]) -> list[Any]:
-    """What the variables bind, by number: in an operator that commutes it may be either operand."""
+    """Return the classes that the variables bind, by number: in an operator that commutes it may be either operand."""
     bound: list[Any] = []
     for variable in pattern.variables:
         value = found.variables[variable.name]
@@ -100,8 +100,13 @@ def target_of(
     remember: bool = True,
     faults: RuleFaults | None = None,
 ) -> tuple[RuleTarget | Refusal, tuple[int, ...], bool]:
-    """What the rule makes of a match: the target or why there is none, the classes that its numbers stand for, and
-    whether the rule looked beyond its pattern."""
+    """Return the target of a rule at a match, or its refusal; the classes that the target's numbers stand for; and
+    whether the rule looked beyond its pattern.
+
+    Args:
+        remember: take over what the rule made of an equal match before.
+        faults: collects exceptions that the rule raises; with None they go through.
+    """
     egraph = view.egraph
     known = egraph.targets.get(matched.key) if remember else None
     if known is not None:
@@ -173,7 +178,7 @@ def insert(egraph: EGraph, target: RuleTarget, classes: Sequence[int], roots: Se
 
 
 def missing(egraph: EGraph, target: RuleTarget, classes: Sequence[int]) -> int:
-    """How many e-nodes a target would add."""
+    """Return the number of e-nodes that a target would add."""
     count = 0
     values: list[int | None] = [egraph.find(cls) for cls in classes]
     for constant in target.constants:

@@ -164,7 +164,7 @@ class TreeMatcher:
         return new
 
     def _wanted(self, goal: PatternOutput) -> int:
-        """Of which operators a class must hold one to be `goal`."""
+        """Return the mask of operators of which a class must hold one to match `goal`."""
         return self._masks[goal.node] if goal.node.outputs == 1 else OUTPUT
 
     def _members(self, cls: int, goal: PatternOutput) -> list[int]:

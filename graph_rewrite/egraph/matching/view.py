@@ -1,4 +1,4 @@
-"""What a rule sees of an e-graph: a match with the interface of `graph_rewrite.rewriting.matching.Match`.
+"""The view that a rule has of an e-graph: a match with the interface of `graph_rewrite.rewriting.match.Match`.
 
 The pattern, its attributes, types and constants are as in a graph. What a condition reads beyond the pattern has more
 than one answer where an e-class holds more than one e-node: then `Ambiguous` is raised, and the rule is refused there.

@@ -19,7 +19,7 @@ from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.rule import Refusal, Rule
 
 LimitKind = Literal["after", "within"]
-"""When a node limit is looked at: after an application, which may exceed it (as Hartmann et al. do, PACT'24, section
+"""The time at which a node limit is checked: after an application, which may exceed it (as Hartmann et al. do, PACT'24, section
 5.1), or before every insertion, so that it holds."""
 
 Cycles = Literal["filter", "allow"]
@@ -31,7 +31,7 @@ an operand, which is cubic in the size of a class. 1,000 is also what the defaul
 
 @dataclass(slots=True)
 class Application:
-    """What one application of a rule did."""
+    """A report of one application of a rule."""
 
     rule: str
     matches: int = 0
@@ -43,43 +43,46 @@ class Application:
     added: int = 0
     filtered: int = 0
     stopped: bool = False
-    """Whether a limit kept it from trying all matches."""
+    """True where a limit kept it from trying all matches."""
     over_limit: bool = False
-    """Whether insertions were left out that the node limit forbids."""
+    """True where insertions were left out that the node limit forbids."""
     seconds: float = 0.0
     reasons: dict[str, int] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
-        """Whether all matches that there were have been tried now."""
+        """Return whether all matches that there were have been tried now."""
         return not self.stopped
 
     @property
     def changed(self) -> bool:
-        """Whether the e-graph is no longer the same."""
+        """Return whether the application changed the e-graph."""
         return self.applied > 0
 
 
 @dataclass(slots=True)
 class MatchRound:
-    """One way through the matches of a rule, in one application or, with a match limit, in several: those that changes
-    since `since` have made (all where it is None); `log` is the length of the log as it began."""
+    """The matches of a rule that one application tries or, with a match limit, several after one another.
+
+    They are those that changes since `since` have made, all where it is None; `log` is the length of the log as the
+    round began.
+    """
 
     since: int | None
     log: int
     position: MatchPosition | None = None
     found: Sequence[FoundMatch] = ()
     stopped: bool = False
-    """Whether there are more than `found`."""
+    """True where there are more matches than `found`."""
 
 
 def find_matches(egraph: EGraph, rule: Rule) -> Iterator[FoundMatch]:
-    """Where the rule's pattern occurs, conditions not looked at."""
+    """Yield the matches of the rule's pattern; conditions are not checked."""
     yield from EMatcher(egraph, rule.pattern, rule.symmetric).matches()
 
 
 def can_match(egraph: EGraph, rule: Rule) -> bool:
-    """Whether every pattern of the rule has its operators in the e-graph and the pattern occurs: rules for which this
+    """Return whether the rule's operators are all in the e-graph and its pattern occurs: rules for which this
     is False need not be tried (Hartmann et al., PACT'24, section 4.1, blacklist). A change later may enable them."""
     for pattern in rule.pattern.nodes:
         if not any(egraph.with_operator(op, pattern.domain) for op in pattern.operators):
@@ -196,5 +199,5 @@ def _end(egraph: EGraph, rule: Rule, round: MatchRound, beyond: bool, report: Ap
 
 
 def _is_cyclic(order: Descendants, target: RuleTarget, classes: Sequence[int], roots: tuple[int, ...]) -> bool:
-    """Whether an operator of the target reads, however indirectly, what it will be equal to."""
+    """Return whether an operator of the target reads, however indirectly, a value that it will be equal to."""
     return any(order.reads(classes[leaf], roots[i]) for leaf in target.leaves for i in target.computed)

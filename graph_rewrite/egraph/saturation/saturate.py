@@ -24,7 +24,7 @@ from graph_rewrite.rewriting.rule import Rule
 Stop = Literal["saturated", "node limit", "iterations", "time limit"]
 
 Matching = Literal["application", "iteration"]
-"""When a rule is matched: before its application, so that it sees what the rules before it have added, or all rules as
+"""The time at which a rule is matched: before its application, so that it sees what the rules before it have added, or all rules as
 an iteration begins, as egg and TENSAT do (Yang et al., MLSys'21, algorithm 1)."""
 
 Schedule = Callable[[int, Sequence[Rule]], Iterable[Rule]]
@@ -33,7 +33,7 @@ Schedule = Callable[[int, Sequence[Rule]], Iterable[Rule]]
 
 @dataclass(slots=True)
 class Saturation:
-    """What `saturate` did: why it stopped, and every application in order."""
+    """A report of `saturate`: why it stopped, and every application in order."""
 
     stop: Stop
     iterations: int
@@ -56,7 +56,7 @@ class Saturation:
 
 
 def is_multi_pattern(rule: Rule) -> bool:
-    """Whether a rule replaces what several operators compute: its matches are pairs, and there can be many."""
+    """Return whether a rule replaces what several operators compute: its matches are pairs, and there can be many."""
     return len(root_nodes(rule.pattern)) > 1
 
 

@@ -215,7 +215,7 @@ class _Writer:
         self._nodes[made.id] = made
 
     def _is_output_of(self, cls: int, node: int, index: int) -> bool:
-        """Whether a class takes its value from this output, or takes none at all."""
+        """Return whether a class takes its value from this output, or takes none at all."""
         chosen = self._members.get(cls)
         if chosen is None:
             return True

@@ -20,7 +20,7 @@ UNRANKED = -1
 
 
 class Descendants:
-    """What depends on what, as it was when this was made."""
+    """The dependencies between classes, as they are when this object is made."""
 
     def __init__(self, egraph: EGraph) -> None:
         self._egraph = egraph
@@ -28,7 +28,7 @@ class Descendants:
         self._known = len(self._ranks)
 
     def reads(self, cls: int, target: int) -> bool:
-        """Whether `cls` is computed from `target`, or is it."""
+        """Return whether `cls` is computed from `target`, or is `target`."""
         egraph, ranks = self._egraph, self._ranks
         target = egraph.find(target)
         floor = ranks[target] if target < self._known else UNRANKED

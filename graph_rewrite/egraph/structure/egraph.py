@@ -233,7 +233,7 @@ class EGraph(EClasses):
         return node
 
     def _news(self, a: int, b: int) -> int:
-        """Of which operators the members are that readers of two classes meet for the first time as these become one.
+        """Return the operators of the members that readers of two classes meet for the first time in their union.
         `ANY` where e-nodes that did not share an operand may now do so, and where one class is a constant."""
         if a in self.constants or b in self.constants or (self._parents[a] and self._parents[b]):
             return ANY

@@ -1,4 +1,4 @@
-"""The operators of an e-graph: what stands at the head of an e-node, numbered once and shared by all forks."""
+"""The operators of an e-graph, one at the head of each e-node: numbered once and shared by all forks."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Operator:
     """A bit by name and domain, whatever the attributes; `OUTPUT` for projections, none for leaves and constants."""
 
     def key(self, args: tuple[int, ...]) -> tuple[int, ...]:
-        """What equal e-nodes of this operator have in common: its number and its canonical operands, in one order where
-        they commute."""
+        """Return the key that equal e-nodes of this operator share: its number and the canonical operands, in one order
+        where they commute."""
         if self.commutative and len(args) == 2 and args[1] < args[0]:
             return (self.number, args[1], args[0])
         return (self.number, *args)
@@ -117,7 +117,7 @@ class OperatorTable:
         return operator
 
     def leaf(self, value: int, name: str) -> Operator:
-        """What comes from outside: value `value` of the graph that the e-graph was made from."""
+        """Return the operator of a leaf: value `value` of the graph that the e-graph was made from."""
         key = ("leaf", value, name)
         number = self._known.get(key)
         if number is None:

@@ -1,4 +1,4 @@
-"""What an episode rewards, measures, and how it ends."""
+"""Rewards, measurements and ends of episodes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from graph_rewrite.rewriting.candidates import Candidates
 from graph_rewrite.rules import find_rule
 
 WINOGRAD = {"WinogradRows2": False, "Winograd4x4": True}
-"""Whether the rule's region is shown by a summary."""
+"""Rules, and whether their replacement is shown by a summary."""
 
 
 @pytest.fixture(scope="module")

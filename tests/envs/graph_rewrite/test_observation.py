@@ -46,7 +46,7 @@ def runtime_edges(graph: Graph) -> list[tuple[int, int]]:
 
 
 def check_invariants(env: GraphRewriteEnv, observation: Observation) -> None:
-    """What must hold of every observation of regions."""
+    """Assert the invariants of every observation of replacements."""
     nodes, edges, candidates = observation["sizes"]
     graph = env.graph
     assert env.observation_space.contains(observation)
@@ -120,7 +120,7 @@ class TestInvariants:
                 break
 
     def test_same_graph_by_another_way_gives_the_same_nodes(self, make_env: MakeEnv) -> None:
-        """What is kept up incrementally equals what is made from scratch."""
+        """Records that are updated incrementally equal those made from scratch."""
         env = make_env()
         env.reset()
         for rule in ("DropIdentity", "MatMulToGemm", "ComposeTransposes"):

@@ -1,4 +1,4 @@
-"""What is remembered between applications changes nothing but the time: targets, matches of a base, flat arrays."""
+"""Caches between applications change nothing but the time: targets, shared matches, flat arrays."""
 
 import random
 from typing import Any

@@ -25,7 +25,7 @@ from graph_rewrite.rewriting.matching import Matcher
 from graph_rewrite.rewriting.patterns import COMMUTATIVE
 from graph_rewrite.rules import find_rule
 from tests.graph_rewrite.egraph.algebra import TermRule, find_term, term_egraph
-from tests.graph_rewrite.egraph.test_core import consistent
+from tests.graph_rewrite.egraph.test_egraph import consistent
 from tests.graph_rewrite.sample_models import parsed, weights
 from tests.invariants import assert_same_outputs, assert_well_formed
 from tests.strategies import feeds_for, varied_models

@@ -21,7 +21,7 @@ NAMES = ("a", "b", "c")
 
 
 def consistent(egraph: EGraph) -> None:
-    """What must hold after a rebuild, said anew from the storage."""
+    """Assert the invariants after a rebuild, computed anew from the storage."""
     keys: dict[tuple[object, ...], int] = {}
     count = 0
     for cls in egraph.classes():
