@@ -29,8 +29,8 @@ class GraphRewriteOptions(ProblemOptions, total=False):
     max_candidates: int
     max_nodes: int
     max_edges: int
-    """Sizes that observations are padded to; 512, 4096 and 8192. Candidates that don't fit are cut from the end, counted in
-    `info["candidates_cut"]`, and cannot be chosen."""
+    """Sizes that observations are padded to; 512, 4096 and 8192. Candidates that don't fit are cut from the end,
+    counted in `info["candidates_cut"]`, and cannot be chosen."""
     full_meta_graph: bool
     """Observe each candidate's whole graph, as the paper does; needs large limits and much time; False."""
     # Parts.

@@ -64,7 +64,7 @@ class Choices:
     footprints: Sequence[Footprint]
     """Footprints of the representative sites."""
     parts: Sequence[Footprint]
-    """The nodes and edges that each candidate contributes to the meta-graph; `footprints` unless whole graphs are observed."""
+    """The nodes and edges that each candidate adds to the meta-graph; `footprints` unless whole graphs are observed."""
     counts: NDArray[np.intp]
     """`Footprint.counts` of `parts`, [candidates, 4]."""
     sites: NDArray[np.intp]

@@ -72,8 +72,10 @@ class SharedCosts:
         return cheaper
 
     def _least(self, node: int) -> float:
-        """Return a lower bound of an e-node's cost: its first operand that costs anything is paid for in full. Infinite where an
-        operand has no cost yet."""
+        """Return a lower bound of an e-node's cost: its first operand that costs anything is paid for in full.
+
+        It is infinite where an operand has no cost yet.
+        """
         first = 0.0
         for child in self.graph.children[node]:
             if self.costs[child] == float("inf"):

@@ -19,8 +19,8 @@ from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.rule import Refusal, Rule
 
 LimitKind = Literal["after", "within"]
-"""The time at which a node limit is checked: after an application, which may exceed it (as Hartmann et al. do, PACT'24, section
-5.1), or before every insertion, so that it holds."""
+"""The time at which a node limit is checked: after an application, which may exceed it (as Hartmann et al. do, PACT'24,
+section 5.1), or before every insertion, so that it holds."""
 
 Cycles = Literal["filter", "allow"]
 

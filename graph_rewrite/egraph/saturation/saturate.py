@@ -24,8 +24,8 @@ from graph_rewrite.rewriting.rule import Rule
 Stop = Literal["saturated", "node limit", "iterations", "time limit"]
 
 Matching = Literal["application", "iteration"]
-"""The time at which a rule is matched: before its application, so that it sees what the rules before it have added, or all rules as
-an iteration begins, as egg and TENSAT do (Yang et al., MLSys'21, algorithm 1)."""
+"""The time at which a rule is matched: before its application, so that it sees what the rules before it have added, or
+all rules as an iteration begins, as egg and TENSAT do (Yang et al., MLSys'21, algorithm 1)."""
 
 Schedule = Callable[[int, Sequence[Rule]], Iterable[Rule]]
 """The rules of an iteration, in order."""
