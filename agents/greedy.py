@@ -17,8 +17,8 @@ from graph_rewrite.task.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A measured graph of a round."""
+class MeasuredGraph:
+    """A graph with its measured speed-up over the original, and the actions that lead to it."""
 
     graph: Graph
     actions: tuple[Action, ...]
@@ -69,10 +69,10 @@ class GreedyAgent:
     ) -> OptimizationResult:
         search = Search(problem, budget, progress)
         graph = problem.model.graph
-        self.climb(search, Step(graph, (), search.measure(graph, ()).speedup), np.random.default_rng(seed))
+        self.climb(search, MeasuredGraph(graph, (), search.measure(graph, ()).speedup), np.random.default_rng(seed))
         return conclude(search, self.name)
 
-    def climb(self, search: Search, start: Step, rng: np.random.Generator) -> None:
+    def climb(self, search: Search, start: MeasuredGraph, rng: np.random.Generator) -> None:
         """Rounds from a measured graph on, until nothing gains or the budget ends; `search` records what is found."""
         level, best, idle, expanded = [start], start.speedup, 0, set[str]()
         while level and idle < self.depth and not search.exhausted:
@@ -81,10 +81,10 @@ class GreedyAgent:
             gains = bool(level) and level[0].speedup > best * (1.0 + self.margin)
             best, idle = (level[0].speedup, 0) if gains else (best, idle + 1)
 
-    def _round(self, search: Search, level: Sequence[Step], rng: np.random.Generator) -> list[Step]:
+    def _round(self, search: Search, level: Sequence[MeasuredGraph], rng: np.random.Generator) -> list[MeasuredGraph]:
         """What the graphs of a level lead to, fastest first, with at most `round_share` of what is left of the budget,
         in equal parts."""
-        found: dict[str, Step] = {}
+        found: dict[str, MeasuredGraph] = {}
         for number, step in enumerate(level):
             share = self.round_share / (len(level) - number)
             left = search.budget.measurements - search.measurements
@@ -97,7 +97,9 @@ class GreedyAgent:
                     found.setdefault(reached.graph.hash, reached)
         return sorted(found.values(), key=lambda step: -step.speedup)
 
-    def _try(self, search: Search, step: Step, candidate: Candidate, rng: np.random.Generator) -> list[Step]:
+    def _try(
+        self, search: Search, step: MeasuredGraph, candidate: Candidate, rng: np.random.Generator
+    ) -> list[MeasuredGraph]:
         """What a candidate leads to and where a rollout from there ends, as far as they run."""
         after = search.apply(candidate)
         if after is None:
@@ -109,7 +111,7 @@ class GreedyAgent:
         for graph, actions in reached:
             if search.can_measure:
                 latency = search.measure(graph, actions)
-                steps += [Step(graph, actions, latency.speedup)] if latency.ok else []
+                steps += [MeasuredGraph(graph, actions, latency.speedup)] if latency.ok else []
         return steps
 
     def _roll_out(

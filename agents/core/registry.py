@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -39,11 +40,12 @@ def agent_names() -> list[str]:
 
 
 def make_agent(spec: str, **options: object) -> Agent:
-    """An agent by name, with options: `greedy`, `greedy:beam=3,lookahead=2`.
+    """Make an agent by name, with options: `greedy`, `greedy:beam=3,lookahead=2`.
 
     Ours come first; other packages add theirs under the entry-point group `rewritegym.agents`, and only the one that
-    is asked for is imported. An agent made with options in `spec` is called by the whole spec, so that variants of one
-    agent can be told apart. `options` given by keyword go on top of those in `spec`.
+    is asked for is imported. Where the factory has a parameter whose default is a dataclass, options set its fields. An
+    agent made with options in `spec` is called by the whole spec, so that variants of one agent can be told apart.
+    `options` given by keyword go on top of those in `spec`.
 
     Raises:
         UserError: no such agent, an option it does not have, or a value of the wrong kind; the message lists those
@@ -52,12 +54,13 @@ def make_agent(spec: str, **options: object) -> Agent:
     """
     name, _, text = spec.partition(":")
     factory = _factory(name)
-    given = {**_parse(spec, text, factory), **options}
-    unknown = [] if _takes_any(factory) else sorted(given.keys() - _options(factory).keys())
+    parameters = _options(factory)
+    given = {**_parse(spec, text, parameters), **options}
+    unknown = [] if _takes_any(factory) else sorted(given.keys() - parameters.keys())
     if unknown:
-        there_are = ", ".join(_options(factory)) or "none"
+        there_are = ", ".join(parameters) or "none"
         raise UserError(f"agent {name} has no option {', '.join(unknown)}; there are: {there_are}")
-    agent = factory(**given)
+    agent = factory(**_grouped(factory, given))
     if text:
         agent.name = spec
     return agent
@@ -83,25 +86,51 @@ def _plugins() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def _options(factory: Callable[..., Agent]) -> Mapping[str, inspect.Parameter]:
-    """What can be given by keyword."""
+def _parameters(factory: Callable[..., Agent]) -> dict[str, Any]:
+    """Return what the factory takes by keyword, with defaults; `inspect.Parameter.empty` stands for none."""
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return {p.name: p for p in inspect.signature(factory).parameters.values() if p.kind in kinds}
+    return {p.name: p.default for p in inspect.signature(factory).parameters.values() if p.kind in kinds}
+
+
+def _options(factory: Callable[..., Agent]) -> dict[str, Any]:
+    """Return the options of an agent with their defaults: what its factory takes by keyword, and in place of a
+    parameter whose default is a dataclass the fields of that."""
+    options: dict[str, Any] = {}
+    for name, default in _parameters(factory).items():
+        if _is_group(default):
+            options |= {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}
+        else:
+            options[name] = default
+    return options
+
+
+def _grouped(factory: Callable[..., Agent], given: Mapping[str, object]) -> dict[str, object]:
+    """Return the arguments of a factory for these options."""
+    left = dict(given)
+    groups: dict[str, object] = {}
+    for name, default in _parameters(factory).items():
+        if _is_group(default):
+            changes: dict[str, Any] = {f.name: left.pop(f.name) for f in dataclasses.fields(default) if f.name in left}
+            groups[name] = dataclasses.replace(default, **changes)
+    return {**left, **groups}
+
+
+def _is_group(default: object) -> bool:
+    return dataclasses.is_dataclass(default) and not isinstance(default, type)
 
 
 def _takes_any(factory: Callable[..., Agent]) -> bool:
     return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in inspect.signature(factory).parameters.values())
 
 
-def _parse(spec: str, text: str, factory: Callable[..., Agent]) -> dict[str, object]:
-    """Options in a spec, each of the type of its default."""
+def _parse(spec: str, text: str, options: Mapping[str, Any]) -> dict[str, object]:
+    """Return the options in a spec, each of the type of its default."""
     values: dict[str, object] = {}
     for part in filter(None, text.split(",")):
         key, separator, value = (piece.strip() for piece in part.partition("="))
         if not (key and separator and value):
             raise UserError(f"agent {spec}: write options as name:key=value,key=value")
-        parameter = _options(factory).get(key)
-        values[key] = _convert(spec, key, value, inspect.Parameter.empty if parameter is None else parameter.default)
+        values[key] = _convert(spec, key, value, options.get(key))
     return values
 
 
@@ -113,6 +142,8 @@ def _convert(spec: str, key: str, value: str, default: Any) -> object:
         except ValueError:
             what = "a whole number" if kind is int else "a number"
             raise UserError(f"agent {spec}: {key} must be {what}, not {value!r}") from None
+    if _is_group(default):
+        raise UserError(f"agent {spec}: {key} has several values, which a text cannot give")
     parsed = yaml.safe_load(value)
     if kind is bool and not isinstance(parsed, bool):
         raise UserError(f"agent {spec}: {key} must be true or false, not {value!r}")

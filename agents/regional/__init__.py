@@ -1,1 +1,1 @@
-"""Search by regions: rewrites are tried in small cuts of the model, and the best ones are put together."""
+"""Search by windows: rewrites are tried in small subgraphs around their sites, and the best ones are put together."""

@@ -1,4 +1,4 @@
-"""The best forms of a screen, timed again with care."""
+"""The best chains of a screen, timed again with care."""
 
 from __future__ import annotations
 
@@ -6,79 +6,78 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agents.core.base import Search
-from agents.regional.screen import Form, Timer, time_cut
-
-FINALISTS = 4
-"""Forms of a site that are timed again with care."""
-AGAIN_S = (4.0, 8.0)
-"""Seconds for timing each of those that cannot be told apart once more, and again if they still cannot."""
-MATTERS = 0.005
-"""Share of the model's time that a wrong choice may cost before they are worth it: two forms of all the
-feed-forward networks of a transformer differ by 3% of it, of which windows of 20 MB show half by chance."""
-DOUBTED = 0.001
-"""Share of the model's time that a form must promise to be timed that long where its interval holds 0: windows of 20 ms
-are known to some percent of themselves, and what saves less than that would never be taken."""
+from agents.regional.chains import RewriteChain, Timer, time_cut
+from agents.regional.options import RegionalOptions
 
 
-def finals(search: Search, timer: Timer, forms: list[Form], until: Callable[[], bool]) -> list[Form]:
-    """The best forms timed again with care, since the best of many owes part of its lead to luck: of those that are
-    about the same nodes the best one of each first step, `FINALISTS` at most. Where several cannot be told apart and
-    seem to save as much, the one with the fewest steps leads. With what is left of the time, those that may save
-    nothing are timed longer."""
-    again: list[Form] = []
-    left = sorted(forms, key=lambda form: -form.lower_bound)
+def retime(
+    search: Search, timer: Timer, chains: list[RewriteChain], until: Callable[[], bool], options: RegionalOptions
+) -> list[RewriteChain]:
+    """Time the best chains again with care, since the best of many owes part of its lead to luck: of those about the
+    same nodes the best one of each first step, `finalists` at most. Where several cannot be told apart and seem to save
+    as much, the one with the fewest steps leads. With what is left of the time, those that may save nothing are timed
+    longer."""
+    again: list[RewriteChain] = []
+    left = sorted(chains, key=lambda chain: -chain.lower_bound)
     while left:
-        rivals = [form for form in left if _alike(form.nodes, left[0].nodes)]
-        left = [form for form in left if form not in rivals]
-        firsts = {form.steps[0].class_key: form for form in reversed(rivals)}
+        rivals = [chain for chain in left if _are_rivals(chain.nodes, left[0].nodes)]
+        left = [chain for chain in left if chain not in rivals]
+        firsts = {chain.steps[0].class_key: chain for chain in reversed(rivals)}
         retimed = [
-            _retimed(search, timer, form, until)
-            for form in sorted(firsts.values(), key=lambda form: -form.lower_bound)[:FINALISTS]
+            _timed_again(search, timer, chain, until)
+            for chain in sorted(firsts.values(), key=lambda chain: -chain.lower_bound)[: options.finalists]
         ]
-        for seconds in AGAIN_S:
+        for seconds in options.again_s:
             equal = _equal(retimed)
-            if len(equal) == 1 or until() or max(form.half for form in equal) < MATTERS * _seconds(search):
+            if len(equal) == 1 or until() or max(chain.half for chain in equal) < options.matters * _seconds(search):
                 break
-            retimed = [_retimed(search, timer, form, until, seconds) if form in equal else form for form in retimed]
-        chosen = _chosen(search, _equal(retimed))
-        again += [chosen, *(form for form in rivals if not form.nodes & chosen.nodes)]
-    sure = [form for form in again if form.lower_bound > 0.0]
-    doubtful = [form for form in again if form.lower_bound <= 0.0 and form.saved > DOUBTED * _seconds(search)]
-    for form in sorted(doubtful, key=lambda form: -form.saved):
-        timed = _retimed(search, timer, form, until, AGAIN_S[0])
+            retimed = [
+                _timed_again(search, timer, chain, until, seconds) if chain in equal else chain for chain in retimed
+            ]
+        chosen = _chosen(search, _equal(retimed), options)
+        again += [chosen, *(chain for chain in rivals if not chain.nodes & chosen.nodes)]
+    sure = [chain for chain in again if chain.lower_bound > 0.0]
+    doubtful = [
+        chain for chain in again if chain.lower_bound <= 0.0 and chain.saved > options.doubted * _seconds(search)
+    ]
+    for chain in sorted(doubtful, key=lambda chain: -chain.saved):
+        timed = _timed_again(search, timer, chain, until, options.again_s[0])
         if timed.lower_bound > 0.0:
             sure.append(timed)
     return sure
 
 
-def _equal(forms: list[Form]) -> list[Form]:
-    """Those that may be the best one."""
-    top = max(form.lower_bound for form in forms)
-    return [form for form in forms if form.saved + form.half >= top]
+def _equal(chains: list[RewriteChain]) -> list[RewriteChain]:
+    """Return those that may be the best one."""
+    top = max(chain.lower_bound for chain in chains)
+    return [chain for chain in chains if chain.saved + chain.half >= top]
 
 
-def _chosen(search: Search, equal: list[Form]) -> Form:
-    """Of forms that may all be the best one that with the fewest steps, unless another seems to save more by far."""
+def _chosen(search: Search, equal: list[RewriteChain], options: RegionalOptions) -> RewriteChain:
+    """Return, of chains that may all be the best one, that with the fewest steps, unless another seems to save more by
+    what matters."""
     if len(equal) > 1:
-        least = max(form.saved for form in equal) - MATTERS * _seconds(search)
-        equal = [form for form in equal if form.saved >= least]
-    return min(equal, key=lambda form: (len(form.steps), -form.lower_bound))
+        least = max(chain.saved for chain in equal) - options.matters * _seconds(search)
+        equal = [chain for chain in equal if chain.saved >= least]
+    return min(equal, key=lambda chain: (len(chain.steps), -chain.lower_bound))
 
 
 def _seconds(search: Search) -> float:
-    """What a run of the best graph takes."""
+    """Return the seconds of a run of the best graph."""
     return search.best.latency.ms / 1e3 if search.best is not None else 0.0
 
 
-def _alike(one: frozenset[int], other: frozenset[int]) -> bool:
-    """Whether two forms are about the same nodes, more or less: one over a whole part of the model is no rival of one
-    of its layers."""
+def _are_rivals(one: frozenset[int], other: frozenset[int]) -> bool:
+    """Return whether two chains are about the same nodes, more or less: one over a large part of the model is no rival
+    of one of its layers."""
     return 2 * len(one & other) >= max(len(one), len(other))
 
 
-def _retimed(search: Search, timer: Timer, form: Form, until: Callable[[], bool], seconds: float | None = None) -> Form:
-    """The form with another timing in place of what is known: with the timer's own budget, or anew within `seconds`."""
-    timed = None if until() else time_cut(search, timer, form.cut, seconds)
+def _timed_again(
+    search: Search, timer: Timer, chain: RewriteChain, until: Callable[[], bool], seconds: float | None = None
+) -> RewriteChain:
+    """Time a chain once more, with the timer's own budget, or within `seconds` whatever is known."""
+    timed = None if until() else time_cut(search, timer, chain.cut, seconds)
     if timed is None:
-        return form
-    return replace(form, saved=timed.seconds, half=(timed.ci95[1] - timed.ci95[0]) / 2)
+        return chain
+    return replace(chain, saved=timed.seconds, half=(timed.ci95[1] - timed.ci95[0]) / 2)

@@ -1,4 +1,4 @@
-"""A first guess of how long operators take, before anything is timed: it only orders the search."""
+"""A roofline estimate of how long operators take, before anything is timed: it only orders the search."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PICKING = frozenset({"Gather", "GatherElements", "GatherND", "Slice"})
 
 
 def estimated_seconds(graph: Graph, nodes: Iterable[int]) -> float:
-    """Seconds that these nodes may take, by arithmetic and memory traffic at 4 bytes per element."""
+    """Return the seconds that these nodes may take, by arithmetic and memory traffic at 4 bytes per element."""
     return sum(_seconds(graph, graph.nodes[n]) for n in nodes)
 
 

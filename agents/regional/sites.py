@@ -1,4 +1,4 @@
-"""Where rewrites apply: the sites of a class, and a window around the usual one in which chains are tried."""
+"""Classes of sites, each with a window around a typical one in which chains of rewrites are tried."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agents.core.base import Action, Search, action_of
+from agents.regional.options import RegionalOptions
 from agents.regional.roofline import estimated_seconds
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
@@ -14,14 +15,9 @@ from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.rules.rewriter import Rewriter
 
-SEEN = 12
-"""Sites of a class, spread over the model, whose surroundings are compared for finding the usual ones."""
-MOST_SITES = 500
-"""Applications of a rule in one step of a whole graph; a rule that leaves its own match behind would never end."""
-
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RewriteStep:
     """One rewrite at all sites of a class. `class_key` is the same in a window and in the whole graph."""
 
     class_key: str
@@ -30,37 +26,37 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """All sites of a class, the usual one first, and the window around that."""
+class SiteClass:
+    """All sites of a class, a typical one first, and the window around that."""
 
     sites: tuple[Site, ...]
     window: Graph
     key: str
     """Equal for the same class in an alike window."""
     seconds: float
-    """Guess of how long the window takes."""
+    """Estimate of how long the window takes."""
 
     @property
     def touched(self) -> frozenset[int]:
-        """Nodes that the usual site removes."""
+        """Nodes that the typical site removes."""
         return frozenset(node.id for node in self.sites[0].removed)
 
 
-def spots(rewriter: Rewriter, graph: Graph, margin: int) -> Iterator[Spot]:
-    """One per class of sites, where its surroundings can be cut out."""
-    for sites in classes(rewriter, graph).values():
-        spot = _spot(graph, sites, margin)
-        if spot is not None:
-            yield spot
+def site_classes(rewriter: Rewriter, graph: Graph, options: RegionalOptions) -> Iterator[SiteClass]:
+    """Yield the classes of sites whose surroundings can be cut out."""
+    for sites in sites_by_class(rewriter, graph).values():
+        site_class = _site_class(graph, sites, options)
+        if site_class is not None:
+            yield site_class
 
 
-def _spot(graph: Graph, sites: tuple[Site, ...], margin: int) -> Spot | None:
-    """The spot of a class with the window that most of its sites have: what is around the first layer of a network,
-    such as its embedding, makes steps possible that the others don't have."""
+def _site_class(graph: Graph, sites: tuple[Site, ...], options: RegionalOptions) -> SiteClass | None:
+    """Return a class with the window that most of its sites have: what surrounds the first layer of a network, such as
+    its embedding, makes steps possible that the others don't have."""
     found: dict[str, list[tuple[Site, Graph]]] = {}
-    for site in sites[:: -(-len(sites) // SEEN)]:
+    for site in sites[:: -(-len(sites) // options.compared_sites)]:
         try:
-            small = window(graph, _reach(graph, site), margin)
+            small = window(graph, _reach(graph, site), options.margin)
         except (NotCuttable, InvalidRewriteError):
             continue
         found.setdefault(shape_key(small), []).append((site, small))
@@ -69,12 +65,12 @@ def _spot(graph: Graph, sites: tuple[Site, ...], margin: int) -> Spot | None:
     key, alike = max(found.items(), key=lambda entry: len(entry[1]))
     usual, small = alike[0]
     others = tuple(site for site in sites if site is not usual)
-    return Spot((usual, *others), small, f"{usual.class_key}:{key}", estimated_seconds(small, small.nodes))
+    return SiteClass((usual, *others), small, f"{usual.class_key}:{key}", estimated_seconds(small, small.nodes))
 
 
 def _reach(graph: Graph, site: Site) -> frozenset[int]:
-    """Nodes that a rewrite matches, and where it looks farther than its match those that die with it, and those between
-    what it reads and the match."""
+    """Return the nodes that a rewrite matches. Where it looks farther than its match, add those that die with it and
+    those between what it reads and the match."""
     matched = frozenset(node.id for node in site.match.nodes)
     near = {value for node in site.match.nodes for value in (*node.inputs, *node.outputs)}
     far = site.replacement.externals() - near
@@ -86,7 +82,7 @@ def _reach(graph: Graph, site: Site) -> frozenset[int]:
 
 
 def _between(graph: Graph, far: set[int], matched: frozenset[int]) -> frozenset[int]:
-    """Nodes on paths from values to matched nodes."""
+    """Return the nodes on paths from values to matched nodes."""
     below, stack = set[int](), list(far)
     last = max(graph.ranks[node] for node in matched)
     while stack:
@@ -103,8 +99,8 @@ def _between(graph: Graph, far: set[int], matched: frozenset[int]) -> frozenset[
     return frozenset(above)
 
 
-def classes(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ...]]:
-    """Sites by class, in the order of the rules and along the graph."""
+def sites_by_class(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ...]]:
+    """Return the sites by class, in the order of the rules and along the graph."""
     found: dict[str, list[Site]] = {}
     for site in rewriter.sites(graph):
         found.setdefault(site.class_key, []).append(site)
@@ -112,17 +108,21 @@ def classes(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ...]]:
 
 
 def apply_all(search: Search, graph: Graph, sites: tuple[Site, ...]) -> Graph | None:
-    """The graph with these sites rewritten, those left out that an earlier one took away; None where none is left."""
+    """Return the graph with these sites rewritten, but for those that an earlier one took away; None where none is
+    left."""
     after = search.apply(Candidate("class" if len(sites) > 1 else "site", graph, sites))
     return None if after is None or after.hash == graph.hash else after
 
 
-def take(
-    search: Search, graph: Graph, step: Step, near: frozenset[int]
+def apply_step(
+    search: Search, graph: Graph, step: RewriteStep, near: frozenset[int], most_sites: int
 ) -> tuple[Graph, tuple[Action, ...], frozenset[int]] | None:
-    """A step in a whole graph, by candidates that the problem offers there, at sites that match one of the nodes
+    """Apply a step in a whole graph, by candidates that the problem offers there, at sites that match one of the nodes
     `near`: those of the step's class first, then others of its rule, since what a rule does may change with what was
     done next to it.
+
+    Args:
+        most_sites: applications at most.
 
     Returns:
         The graph, the actions, and the nodes that they inserted; None where there is no site.
@@ -140,6 +140,6 @@ def take(
         near = near & after.nodes.keys()
         graph, actions = after, [*actions, action_of(candidate)]
         inserted |= set(edit.delta.inserted)
-        if len(actions) >= MOST_SITES:
+        if len(actions) >= most_sites:
             break
     return (graph, tuple(actions), frozenset(inserted)) if actions else None

@@ -1,4 +1,4 @@
-"""Windows with other weights: times do not depend on their values, and transformed ones take long to compute."""
+"""Windows with synthetic weights: times do not depend on their values, and transformed ones take long to compute."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from graph_rewrite.ir.tensor_type import TensorType
 LARGEST = 1 << 24
 """Elements above which a weight stays what it is where that needs no computing."""
 KEPT = 1 << 22
-"""Elements up to which a stand-in is kept for the next window."""
+"""Elements up to which a synthetic weight is kept for the next window."""
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16))
 
 
-def with_stand_ins(graph: Graph) -> Graph:
-    """The same operators with random weights, equal for equal shapes and order of use, so that alike windows are one.
+def with_synthetic_weights(graph: Graph) -> Graph:
+    """Return the same operators with random weights, equal for equal shapes and order of use, so that alike windows are
+    one.
 
     Constants of up to `EAGER_SIZE` elements stay: they may be divisors, shapes, or factors that an optimiser looks at.
     """
@@ -39,7 +40,7 @@ def with_stand_ins(graph: Graph) -> Graph:
             # One weight that is used twice remains one.
             identity = constant.digest if constant.expression is not None else str(id(constant))
             if identity not in seen:
-                seen[identity] = _stand_in(constant.type, number[constant.type])
+                seen[identity] = _synthetic(constant.type, number[constant.type])
                 number[constant.type] += 1
             constants[value] = seen[identity]
     return replace(graph, constants=constants, memo=GraphMemo(), edit=None)
@@ -51,7 +52,7 @@ def _is_replaced(constant: Constant) -> bool:
     return constant.expression is not None or constant.type.size <= LARGEST
 
 
-def _stand_in(type: TensorType, number: int) -> Constant:
+def _synthetic(type: TensorType, number: int) -> Constant:
     return _kept(type, number) if type.size <= KEPT else _made(type, number)
 
 
@@ -61,7 +62,7 @@ def _kept(type: TensorType, number: int) -> Constant:
 
 
 def _made(type: TensorType, number: int) -> Constant:
-    """Weights scaled so that activations keep their size from layer to layer."""
+    """Make weights scaled so that activations keep their size from layer to layer."""
     rng = np.random.default_rng(number)
     inputs = prod(type.shape[1:]) if type.rank > 2 else type.shape[0]
     array = (rng.random(type.shape, np.float32) - np.float32(0.5)) * np.float32((12.0 / max(1, inputs)) ** 0.5)

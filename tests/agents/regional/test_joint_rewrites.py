@@ -12,6 +12,7 @@ from onnx import helper
 from agents.core.base import Budget, Search
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
+from agents.regional.options import RegionalOptions
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.rule import Rule
@@ -86,20 +87,20 @@ def test_a_rule_everywhere_gains_where_one_site_loses(problem: Problem) -> None:
     alone = problem.rewriter.candidates(start.graph)[-1]
     assert alone.count == 1
     assert cost(alone.apply()) > cost(start.graph)
-    found = sweep(search, start, Effects(), 0.002, lambda: False)
+    found = sweep(search, start, Effects(), RegionalOptions(), lambda: False)
     assert found is not None
     assert [node.op for node in found.graph.order()] == ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
     assert cost(found.graph) == 14.0 < cost(start.graph)
     assert replay(problem, [action.key for action in found.actions]).hash == found.graph.hash
     # From there on nothing more.
-    assert sweep(search, found, Effects(), 0.002, lambda: False) is None
+    assert sweep(search, found, Effects(), RegionalOptions(), lambda: False) is None
 
 
 def test_a_rule_that_lost_too_much_alone_is_not_tried(problem: Problem) -> None:
     search, effects = started(problem), Effects()
     effects.record([("ReluInOtherLayout",)], -0.9)
     assert search.best is not None
-    assert sweep(search, search.best, effects, 0.002, lambda: False) is None
+    assert sweep(search, search.best, effects, RegionalOptions(), lambda: False) is None
     assert search.measurements == 1
 
 
@@ -107,7 +108,7 @@ def test_a_rule_that_lost_too_much_alone_is_not_tried(problem: Problem) -> None:
 def test_it_stops_when_told(problem: Problem, stop: str) -> None:
     search = started(problem, measurements=1 if stop == "budget" else 50)
     assert search.best is not None
-    assert sweep(search, search.best, Effects(), 0.002, lambda: stop == "until") is None
+    assert sweep(search, search.best, Effects(), RegionalOptions(), lambda: stop == "until") is None
     assert search.measurements == 1
 
 
@@ -115,10 +116,10 @@ def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:
     search = started(problem)
     graph = problem.model.graph
     after = next(c for c in problem.rewriter.candidates(graph) if c.kind == "class").apply()
-    tidied, actions = tidy(search, after, (), graph.next_id)
+    tidied, actions = tidy(search, after, (), graph.next_id, 500)
     assert [node.op for node in tidied.order()].count("Transpose") == 2
     assert sum(action.count for action in actions) >= 1
-    same, none = tidy(search, after, (), after.next_id)
+    same, none = tidy(search, after, (), after.next_id, 500)
     assert same is after
     assert none == ()
 
@@ -137,7 +138,7 @@ def test_what_carries_a_rule_on_is_tried_with_it(
     search, effects = started(problem), Effects()
     effects.record([("ReluInOtherLayout",)], 0.0 if not carried_by else -0.9)
     assert search.best is not None
-    found = sweep(search, search.best, effects, 0.002, lambda: False)
+    found = sweep(search, search.best, effects, RegionalOptions(), lambda: False)
     if not carried_by:
         assert found is None
         return

@@ -1,0 +1,69 @@
+"""Chains of rewrites, and the timing of what they change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agents.core.base import Search
+from agents.regional.sites import RewriteStep
+from graph_rewrite.errors import InvalidRewriteError
+from graph_rewrite.latency import MeasurementError
+from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.window_meter import Difference
+
+
+class Timer(Protocol):
+    """Times a window, as `RegionalMeter` does. Raises MeasurementError where ONNX Runtime cannot run it."""
+
+    def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteChain:
+    """A chain of rewrites that makes a window faster, and what it gains at all sites of its class together."""
+
+    steps: tuple[RewriteStep, ...]
+    anchors: frozenset[int]
+    """Nodes of the whole graph at which the first step's matches begin."""
+    nodes: frozenset[int]
+    """Nodes of the whole graph that it removes."""
+    saved: float
+    """Seconds per inference."""
+    half: float
+    """Half-width of the 95% interval of `saved`."""
+    growth: int
+    """Bytes of weights that it adds."""
+    error: float
+    """Largest `error_growth` of its rules."""
+    cut: Cut = field(compare=False)
+    """The window before and after."""
+
+    @property
+    def lower_bound(self) -> float:
+        """The lower bound of the 95% confidence interval of `saved`, by which chains are ranked: of many, the one that
+        seems to save most is the one with the widest interval."""
+        return self.saved - self.half
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether more is saved than timing is wrong by."""
+        return self.saved > 2.0 * self.half
+
+    def __str__(self) -> str:
+        return " > ".join(step.rule for step in self.steps)
+
+
+def time_cut(search: Search, timer: Timer, cut: Cut, anew_s: float | None = None) -> Difference | None:
+    """Time what a change saves, charged to the search as if it were timed now; None where it cannot be timed. With
+    `anew_s` it is timed within so many seconds, whatever is known already."""
+    begin = search.seconds
+    try:
+        timed = timer.time(cut, anew_s, anew=anew_s is not None)
+    except (MeasurementError, InvalidRewriteError):
+        return None
+    search.charge(timed.cost_s - (search.seconds - begin))
+    search.tell()
+    return timed if timed.ok and timed.region_seconds > 0.0 else None

@@ -1,0 +1,98 @@
+"""The best chains are timed again with care."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.core.base import Search
+from agents.regional.assembly import choose
+from agents.regional.retiming import retime
+from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.window_meter import Difference
+from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, chain
+from tests.agents.toys import chain_problem
+
+
+def test_what_is_timed_badly_does_not_lead_by_luck(tmp_path: Path) -> None:
+    chains = [chain(5.0, {1, 2}, half=4.5), chain(3.0, {2, 3}, half=0.5)]
+    assert [f.saved for f in choose(chains)] == [3.0]
+    # Nor does it stand for other chains that begin with the same step.
+    chains = [chain(9.0, {1}, half=9.5, rules=("A", "B")), chain(3.0, {1}, half=0.5, rules=("A",))]
+    assert [f.saved for f in retime(Search.__new__(Search), ExactTimer(), chains, lambda: True, OPTIONS)] == [3.0]
+
+
+def test_finals_take_lead_from_luck(tmp_path: Path) -> None:
+    class Careful(ExactTimer):
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            saved = {"5.0": 1.0, "4.0": 2.0, "3.0": -1.0}[cut.key]
+            return Difference(saved, (saved - 0.1, saved + 0.1), 1, 1, 1, 10.0)
+
+    search = Search(chain_problem(tmp_path, 1), BUDGET)
+    chains = [chain(5.0, {1}, rules=("A", "B")), chain(4.0, {1}, rules=("C",)), chain(3.0, {2})]
+    kept = retime(search, Careful(), chains, lambda: False, OPTIONS)
+    assert [(f.saved, f.steps[0].rule) for f in kept] == [(2.0, "C")]
+    # Out of time, the first timing stands.
+    assert {f.saved for f in retime(search, Careful(), chains, lambda: True, OPTIONS)} == {5.0, 3.0}
+
+
+def test_what_cannot_be_told_apart_is_timed_again_where_it_matters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"5.0": [(1.0, 0.6), (2.4, 0.3), (2.5, 0.1)], "4.0": [(2.0, 0.6), (2.2, 0.3), (2.1, 0.1)]}
+
+    class Noisy(ExactTimer):
+        def __init__(self) -> None:
+            self.asked: list[tuple[str, float | None, bool]] = []
+
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            before = sum(key == cut.key for key, _, _ in self.asked)
+            saved, half = answers.get(cut.key, [(-3.0, 0.6)])[before]
+            self.asked.append((cut.key, budget_s, anew))
+            return Difference(saved, (saved - half, saved + half), 1, 1, 1, 10.0)
+
+    search = Search(chain_problem(tmp_path, 1), BUDGET)
+    chains = [chain(5.0, {1}, rules=("A",)), chain(4.0, {1}, rules=("C",)), chain(3.0, {1}, rules=("D",))]
+    timer = Noisy()
+    (kept,) = retime(search, timer, chains, lambda: False, OPTIONS)
+    # The first look has C ahead by no more than noise, and D nowhere.
+    assert (kept.steps[0].rule, kept.saved, kept.half) == ("A", 2.5, pytest.approx(0.1))
+    assert [asked[1:] for asked in timer.asked if asked[0] == "4.0"] == [
+        (None, False), *((seconds, True) for seconds in OPTIONS.again_s)
+    ]  # fmt: skip
+    assert sum(key == "3.0" for key, _, _ in timer.asked) == 1
+    monkeypatch.setattr("agents.regional.retiming._seconds", lambda search: 0.7 / OPTIONS.matters)
+    timer = Noisy()
+    assert retime(search, timer, chains, lambda: False, OPTIONS)[0].steps[0].rule == "C"
+    assert len(timer.asked) == 3
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(0.5 / OPTIONS.matters, "A"), (2.0 / OPTIONS.matters, "C")])
+def test_fewer_steps_lead_only_where_as_much_seems_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, chosen: str
+) -> None:
+    """Where noise has both intervals overlap, and the longer chain is one second ahead."""
+    monkeypatch.setattr("agents.regional.retiming._seconds", lambda search: seconds)
+    chains = [chain(3.0, {1}, half=1.5, rules=("A", "B")), chain(2.0, {1}, half=0.4, rules=("C",))]
+    kept = retime(Search(chain_problem(tmp_path, 1), BUDGET), ExactTimer(), chains, lambda: True, OPTIONS)
+    assert [f.steps[0].rule for f in kept] == [chosen]
+
+
+def test_what_may_save_nothing_is_timed_longer_before_it_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = {"5.0": (0.8, 0.1), "4.0": (0.05, 0.1)}
+    asked: list[str] = []
+
+    class Hasty(ExactTimer):
+        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            asked.extend([cut.key] if anew else [])
+            saved, half = longer[cut.key] if anew else (float(cut.key) / 4, 2.0)
+            return Difference(saved, (saved - half, saved + half), 1, 1, 1, 10.0)
+
+    search = Search(chain_problem(tmp_path, 1), BUDGET)
+    monkeypatch.setattr("agents.regional.retiming._seconds", lambda search: 0.6 / OPTIONS.doubted)
+    chains = [chain(5.0, {1}), chain(4.0, {2}), chain(2.0, {3})]
+    assert [(f.saved, f.nodes) for f in retime(search, Hasty(), chains, lambda: False, OPTIONS)] == [(0.8, {1})]
+    assert asked == ["5.0", "4.0"]  # the third promises too little

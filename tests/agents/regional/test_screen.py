@@ -1,0 +1,103 @@
+"""The order in which chains are tried, and where a screen stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.core.base import Search
+from agents.regional.gains import Effects
+from agents.regional.options import RegionalOptions
+from agents.regional.screen import Screen
+from agents.regional.sites import site_classes
+from graph_rewrite import Rewriter
+from graph_rewrite.rewriting.rule import Rule
+from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer
+from tests.agents.toys import RULES, chain_problem
+
+
+def test_hope_fades_and_what_is_known_takes_its_place() -> None:
+    effects = Effects()
+    keys = [("A", "B"), ("family", "other")]
+    assert effects.expected(keys, 0.0, 0.3, 0.5) == pytest.approx(0.3)
+    assert effects.expected(keys, -0.4, 0.3, 0.5) == pytest.approx(0.3)
+    effects.record(keys[1:], -0.2)
+    assert effects.expected(keys, 0.0, 0.3, 0.5) == pytest.approx(-0.05)
+    assert effects.expected(keys, -0.4, 0.3, 0.5) == pytest.approx(-0.25)
+    for _ in range(20):
+        effects.record(keys[:1], 0.4)
+    assert effects.expected(keys, 0.1, 0.3, 0.5) == pytest.approx(0.5, abs=1e-5)
+    assert effects.expected(keys, -0.1, 0.3, 0.5) == pytest.approx(0.3, abs=1e-5)
+
+
+def test_a_screen_stops_where_nothing_promises_more(tmp_path: Path) -> None:
+    problem, timer = chain_problem(tmp_path, 2), ExactTimer()
+    search = Search(problem, BUDGET)
+    screen = Screen(search, timer, Effects(), problem.model.graph, 0.0, OPTIONS)
+    screen._best = dict.fromkeys(problem.model.graph.nodes, 1.0)  # more than anything can still save
+    assert (
+        screen.run(site_classes(problem.rewriter, problem.model.graph, RegionalOptions(margin=1)), lambda: False) == []
+    )
+    assert timer.asked == []
+
+
+@pytest.mark.parametrize(
+    ("share", "found"), [(0.0, []), (0.1, ["ReluAsThresholded > ThresholdedAsLeaky > LeakyAsClip"])]
+)
+def test_what_a_family_gained_elsewhere_is_not_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, found: list[str]
+) -> None:
+    """Where nothing else promises anything, a step is tried whose family never gained, and one behind it pays."""
+    for rule in RULES:
+        monkeypatch.setattr(type(rule), "family", "toy")
+    problem, effects = chain_problem(tmp_path, 1), Effects()
+    for _ in range(20):
+        effects.record([("toy", "toy")], 0.0)
+    screen = Screen(
+        Search(problem, BUDGET),
+        ExactTimer(),
+        effects,
+        problem.model.graph,
+        0.007,
+        RegionalOptions(curiosity_share=share),
+    )
+    chains = screen.run(site_classes(problem.rewriter, problem.model.graph, RegionalOptions(margin=1)), lambda: False)
+    assert [str(chain) for chain in chains] == found
+
+
+class Longer(Rule):
+    """Tanh(Relu(x)) = Tanh(Relu(Relu(x)))"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Tanh(op.Relu(x))
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Tanh(op.Relu(op.Relu(x)))
+
+
+class Shorter(Rule):
+    """Tanh(Relu(x)) = Tanh(x), which nobody proves here"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Tanh(op.Relu(x))
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Tanh(x)
+
+
+@pytest.mark.parametrize("rules", [(Longer(), Shorter()), (Shorter(), Longer())])
+def test_a_screen_begins_with_what_saves_operations(tmp_path: Path, rules: tuple[Rule, Rule]) -> None:
+    problem, timer = chain_problem(tmp_path, 3), ExactTimer()
+    problem.rewriter = Rewriter(rules, deployment=False)
+    screen = Screen(Search(problem, BUDGET), timer, Effects(), problem.model.graph, 1.0, RegionalOptions(depth=1))
+    found = [
+        site_class
+        for site_class in site_classes(problem.rewriter, problem.model.graph, RegionalOptions(margin=1))
+        if len(site_class.sites) == 3
+    ]
+    assert {site_class.sites[0].rule for site_class in found} == set(rules)
+    screen.run(found, lambda: False)
+    grown = [len(cut.after.nodes) - len(cut.before.nodes) for cut in timer.asked]
+    assert grown[0] == -1
