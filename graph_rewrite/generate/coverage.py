@@ -19,7 +19,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
 from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.rewriting.patterns import COMMUTATIVE
 from graph_rewrite.rewriting.replacement import Ref
 from graph_rewrite.rewriting.rule import Rule

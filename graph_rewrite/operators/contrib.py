@@ -22,7 +22,7 @@ from graph_rewrite.operators.functions import (
     sigmoid,
     split_heads,
 )
-from graph_rewrite.operators.standard_semantics import UnknownOperatorError, run_standard
+from graph_rewrite.operators.standard_semantics import EvaluationError, UnknownOperatorError, run_standard
 from graph_rewrite.operators.standard_types import TypeInferenceError, infer_standard
 
 DOMAIN = "com.microsoft"
@@ -59,11 +59,17 @@ def run(op: str, attrs: Attrs, inputs: Sequence[Array | None]) -> list[Array]:
 
     Raises:
         UnknownOperatorError: for an operator that is not modelled.
+        EvaluationError: the operator cannot be applied to these inputs.
     """
     function = _SEMANTICS.get(op)
     if function is None:
         raise UnknownOperatorError(f"no reference semantics for {DOMAIN}.{op}")
-    result = function(attrs, *inputs)
+    try:
+        result = function(attrs, *inputs)
+    except EvaluationError:
+        raise
+    except ValueError as error:  # numpy refuses shapes that do not fit
+        raise EvaluationError(f"{DOMAIN}.{op}: {error}") from error
     return list(result) if isinstance(result, tuple) else [result]
 
 

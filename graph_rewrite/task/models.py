@@ -13,7 +13,7 @@ from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.loading import ModelLoadError, load
-from graph_rewrite.onnx_files.normalise import NormalisationReport, normalise
+from graph_rewrite.onnx_files.normalisation import NormalisationReport, normalise
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -15,7 +15,7 @@ from envs import Problem
 from graph_rewrite import Rewriter, load
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment, Effort, Latency, Status
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.task.models import Model
 
 WEIGHTS = {"MatMul": 5.0, "Gemm": 5.0, "FusedMatMul": 5.0, "Transpose": 2.0, "Concat": 0.5, "Split": 0.5}

@@ -17,7 +17,7 @@ from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph, consumers_of
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.onnx_files.normalise import is_repeatable
+from graph_rewrite.operators.known import is_repeatable
 
 Choice = Mapping[int, int]
 """A member per class. Classes that no output needs may be left out."""

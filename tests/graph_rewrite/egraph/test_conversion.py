@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from graph_rewrite import load
 from graph_rewrite.egraph import EGraph, from_graph, to_graph
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.rewriting.patterns import COMMUTATIVE

@@ -19,7 +19,7 @@ from graph_rewrite.egraph.extract.tree import tree_costs
 from graph_rewrite.egraph.structure.arrays import topological_ranks
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.rewriting.matching import Matcher
 from graph_rewrite.rewriting.patterns import COMMUTATIVE

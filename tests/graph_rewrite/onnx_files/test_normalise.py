@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from onnx import helper
 
 from graph_rewrite import Graph, load
-from graph_rewrite.onnx_files.normalise import INTERNAL_OPSET, RANDOM, SymbolicShapeError, normalise
+from graph_rewrite.onnx_files.normalisation import INTERNAL_OPSET, SymbolicShapeError, normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.operators.evaluation import run_graph
+from graph_rewrite.operators.known import RANDOM
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.onnx_files.test_loading import backend_cases, bits, run
 from tests.graph_rewrite.sample_models import feeds, parsed, weights

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from graph_rewrite import load
-from graph_rewrite.onnx_files.normalise import INTERNAL_OPSET, normalise
+from graph_rewrite.onnx_files.normalisation import INTERNAL_OPSET, normalise
 from graph_rewrite.onnx_files.opset import ConversionError, convert_opset
 from graph_rewrite.onnx_files.saving import to_proto
 from tests.graph_rewrite import sample_models

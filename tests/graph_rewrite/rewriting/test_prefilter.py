@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from graph_rewrite import Graph, Rewriter, Rule, load
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.rewriting.patterns import Const, Values, build_pattern
 from graph_rewrite.rewriting.prefilter import PatternIndex
 from graph_rewrite.rulebook.catalogue import all_sets

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_rewrite import Candidate, Graph, Rewriter, load
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.rewriting.building import build_site

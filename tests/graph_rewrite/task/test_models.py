@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from graph_rewrite import ModelLoadError, zoo
-from graph_rewrite.onnx_files.normalise import SymbolicShapeError
+from graph_rewrite.onnx_files.normalisation import SymbolicShapeError
 from graph_rewrite.task.models import open_model
 from tests.graph_rewrite.sample_models import parsed, weights
 

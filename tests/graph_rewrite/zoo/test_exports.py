@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from graph_rewrite import Rewriter, load, save, zoo
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.operators.evaluation import run_graph
 from tests.graph_rewrite.zoo.networks import (
     TINY_BERT,

@@ -10,7 +10,7 @@ import pytest
 
 from graph_rewrite import Candidate, Graph, Rewriter, load
 from graph_rewrite.latency.windows.cut import Cut, NotCuttable, cuts, shape_key, window
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from tests.envs.fakes import tower_graph
 from tests.graph_rewrite.sample_models import conditional, overridable, parsed, weights

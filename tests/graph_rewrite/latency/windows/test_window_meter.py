@@ -12,7 +12,7 @@ from graph_rewrite.latency import Deployment, Latency, MeasurementCache, Plan
 from graph_rewrite.latency.windows.cut import cuts
 from graph_rewrite.latency.windows.window_meter import RegionalMeter
 from graph_rewrite.onnx_files.loading import load as load_model
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from tests.envs.fakes import tower_graph
 from tests.graph_rewrite.sample_models import parsed
 

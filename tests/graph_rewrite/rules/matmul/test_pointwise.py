@@ -3,7 +3,7 @@
 import pytest
 
 from graph_rewrite import Rewriter
-from graph_rewrite.onnx_files.normalise import normalise
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.rules.algebra import elimination_shape
 from graph_rewrite.rules.matmul import pointwise as L
 from graph_rewrite.rules.movement import reshape as movement_reshape
