@@ -81,7 +81,7 @@ def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None =
 
 
 def _removable(rule: Rule, match: Match, replacement: Replacement) -> tuple[Node, ...] | Refusal:
-    """Matched nodes that are dead once the roots are replaced."""
+    """Return the matched nodes that are dead once the roots are replaced."""
     graph, roots, kept = match.graph, set(match.root_values), replacement.externals()
     live = graph.roots()
     if roots & kept:
@@ -107,8 +107,8 @@ def _removable(rule: Rule, match: Match, replacement: Replacement) -> tuple[Node
 
 
 def _needs_name(match: Match, outputs: tuple[Ref, ...]) -> bool:
-    """Whether a root would become a second name of another value that a subgraph or an output needs: a saved model
-    would get it by an Identity, so nothing would be gained."""
+    """Tell whether a root would become a second name of a value that a subgraph or an output knows by another name. A
+    saved model would need an Identity for it, so nothing would be gained."""
     graph = match.graph
     for output, value in zip(outputs, match.root_values, strict=True):
         if output.node >= 0:
@@ -129,7 +129,7 @@ def _is_captured(graph: Graph, value: int) -> bool:
 
 
 def _unchanged(match: Match, replacement: Replacement, removed: tuple[Node, ...]) -> bool:
-    """Whether the replacement computes the roots by the operators that are there already."""
+    """Tell whether the replacement computes the roots by the operators that compute them already."""
     if sorted(node.signature for node in replacement.nodes) != sorted(node.signature for node in removed):
         return False
     constants, ranks = match.graph.constants, match.graph.ranks

@@ -25,17 +25,17 @@ class Candidate:
 
     @property
     def rule(self) -> str:
-        """The rule's name; for deployment choices the name of the choice."""
+        """Return the rule's name; for a deployment choice the name of the choice."""
         return self.sites[0].rule.name if self.sites else self.label
 
     @property
     def site(self) -> Site:
-        """The representative site."""
+        """Return the representative site."""
         return self.sites[0]
 
     @property
     def count(self) -> int:
-        """Number of sites; 1 for a deployment choice."""
+        """Return the number of sites; 1 for a deployment choice."""
         return max(1, len(self.sites))
 
     @property
@@ -48,7 +48,7 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """Identifies the action among the candidates of its graph; stable over replays."""
+        """Return a key that identifies the action among the candidates of its graph; it is stable over replays."""
         if self._key is None:
             if self.kind == "deployment":
                 self._key = digest("deployment", sorted(self.disabled_optimizers))
@@ -57,9 +57,14 @@ class Candidate:
         return self._key
 
     def apply(self) -> Graph:
-        """The graph after this rewrite; the graph before is not changed. Sites of a class that overlap with an
-        earlier one are left out. A new graph every time: candidates of a model's first graph live as long as the
-        model, and would hold all that was ever tried."""
+        """Return the graph after this rewrite; the graph before is not changed.
+
+        Sites of a class that overlap with an earlier one are left out. Each call makes a new graph: candidates of a
+        model's first graph live as long as the model, and would hold all that was ever tried.
+
+        Raises:
+            InvalidRewriteError: the new graph would be invalid.
+        """
         editor = GraphEditor(self.graph)
         if self.kind == "deployment":
             editor.disabled_optimizers = self.disabled_optimizers
@@ -74,12 +79,13 @@ class Candidate:
 
 
 class Candidates(Sequence[Candidate]):
-    """The candidates of a graph: choices and classes made already, sites turned into candidates when asked for.
+    """The candidates of a graph. Deployment choices and classes are made already; sites become candidates when asked
+    for.
 
     Args:
-        graph: whose candidates they are.
-        head: those that come first, as they are.
-        sites: those that follow, one candidate each.
+        graph: the graph that they are candidates of.
+        head: the candidates that come first.
+        sites: the sites that follow, one candidate each.
     """
 
     def __init__(self, graph: Graph, head: Sequence[Candidate], sites: Sequence[Site] = ()) -> None:
@@ -89,17 +95,17 @@ class Candidates(Sequence[Candidate]):
 
     @property
     def head(self) -> Sequence[Candidate]:
-        """The candidates that come first: deployment choices and classes."""
+        """Return the candidates that come first: deployment choices and classes."""
         return self._head
 
     @property
     def sites(self) -> Sequence[Site]:
-        """The sites of the candidates after those."""
+        """Return the sites of the candidates after those."""
         return self._sites
 
     @property
     def rules(self) -> list[str]:
-        """Name of the rule or deployment choice of each."""
+        """Return the name of the rule or deployment choice of each candidate."""
         return [candidate.rule for candidate in self._head] + [site.rule.name for site in self._sites]
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """Deployment choices: ONNX Runtime's own optimisers, refused or kept one by one for this model.
 
-Some of its fusions are slower than what they replace, and only end-to-end measurement sees it. Listed are those whose
-refusal can pay on the CPU. The tests see each change the optimised graph of a small model.
+Some fusions are slower than what they replace, and only an end-to-end measurement shows it. The choices are those whose
+refusal can pay on a CPU. The tests check that each changes the optimised graph of a small model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class _Choice:
 
     name: str
     needs: tuple[frozenset[str], ...]
-    """Of each of these sets an operator must occur for the optimisers to have anything to do."""
+    """Sets of operators; a graph must have one of each set, or the optimisers have nothing to do."""
     also: frozenset[str] = frozenset()
     """Further optimisers that do the same work."""
     after: frozenset[str] = frozenset()
@@ -42,11 +42,11 @@ _CHOICES = (
     _Choice("ConvActivationFusion", (frozenset({"Conv"}), _ACTIVATIONS)),
     _Choice("NchwcTransformer", (frozenset({"Conv", "FusedConv", "MaxPool", "AveragePool"}),)),
 )
-"""In the order in which they are offered."""
+"""The choices, in the order in which they are offered."""
 
 
 def deployment_choices(graph: Graph) -> list[tuple[str, frozenset[str]]]:
-    """(description, refused optimisers) of each single change to what is refused now, in a fixed order."""
+    """Return (description, refused optimisers) of each single change to what is refused now, in a fixed order."""
     present = {node.op for node in graph.nodes.values()}
     refused = graph.disabled_optimizers
     choices = []

@@ -1,10 +1,10 @@
-"""What a rule's code is: its class, and all of the rules' package that the class refers to by name.
+"""Digests of the code of rules: the class of a rule, and all of the rules' package that the class refers to by name.
 
 A certificate holds for the code it was made for. The digest covers the syntax of the rule's class and its bases, and of
 every function, class and constant that they name at the top level of `graph_rewrite.rules`, of
 `graph_rewrite.operators.operator_sets`, or of the rule's own module, and so on. It does not cover what computes
-nothing: docstrings, annotations, comments, formatting, and the module in which a definition stands. Matcher, types and
-reference semantics are not covered either: `make verify-rules` derives all certificates again when those change.
+nothing: docstrings, annotations, comments, formatting, and the module in which a definition stands. It does not cover
+the matcher, types and reference semantics either: `make verify-rules` derives all certificates again when those change.
 """
 
 from __future__ import annotations

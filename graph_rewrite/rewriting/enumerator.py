@@ -25,7 +25,7 @@ Granularity = Literal["site", "class", "both"]
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What a rule gave at an anchor, and the values that were looked at for it."""
+    """The sites of a rule at an anchor, and the values that were read to find them."""
 
     sites: tuple[Site, ...]
     reads: frozenset[int]
@@ -33,8 +33,8 @@ class _Tried:
 
 @dataclass(slots=True)
 class _State:
-    """What the plausible rules gave per anchor node, for each value the anchors whose matching looked at it, and all
-    sites in order."""
+    """All that is known of one graph: what the plausible rules gave at each anchor, the anchors whose matching read a
+    value, and the list of all sites."""
 
     tried: dict[int, dict[int, _Tried]]
     readers: dict[int, frozenset[int]]
@@ -79,22 +79,23 @@ class Enumerator:
         self._hidden: dict[str, bool] = {}
 
     def candidates(self, graph: Graph) -> Candidates:
-        """All valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
+        """Return all valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
         order of the rules, and along the graph."""
         found = graph.memo.get(self._listed)
         return graph.memo.put(self._listed, self._candidates(graph)) if found is None else found
 
     def sites(self, graph: Graph) -> list[Site]:
-        """All valid applications of single rules, in the order of the rules and along the graph."""
+        """Return all valid applications of single rules, in the order of the rules and along the graph."""
         listing = self._state(graph).listing
         cyclic = listing.cyclic(graph)
         return [site for site in listing.sites if site not in cyclic] if cyclic else listing.sites
 
     def candidates_by(self, graph: Graph, rules: Collection[str]) -> list[Candidate]:
-        """The candidates among `candidates(graph)` that are by one of these rules, in their order, for less: no others
-        are listed, so that many steps by few rules take the time of these alone.
+        """Return the candidates among `candidates(graph)` that are by one of these rules, in their order.
 
-        Where another rule that comes first leads to the same graph, that one is listed: told from one site of a class.
+        No other candidates are listed, so that many steps by few rules take the time of these alone. Where a rule that
+        comes earlier leads to the same graph, its candidate is the one that `candidates` lists, and this one is left
+        out; one site of a class decides for the class.
         """
         wanted = frozenset(rules)
         narrowed = self._narrowed.get(wanted)
@@ -104,7 +105,7 @@ class Enumerator:
         return [c for c in narrowed.candidates(graph) if not self._is_hidden(graph, c.site)]
 
     def _is_hidden(self, graph: Graph, site: Site) -> bool:
-        """Whether a rule that comes before the site's leads to the same graph."""
+        """Tell whether a rule that comes before the site's leads to the same graph."""
         known = self._hidden.get(site.class_key)
         if known is None:
             nodes = {node.id: node for node in (*site.match.nodes, *site.removed)}
@@ -121,7 +122,7 @@ class Enumerator:
         return False
 
     def explain(self, graph: Graph) -> list[Refusal]:
-        """Near misses: places where a rule's pattern occurs but the rule does not apply, with the reason."""
+        """Return the near misses, with reasons: nodes where a rule's pattern occurs but the rule does not apply."""
         refusals: list[Refusal] = []
         for node in graph.order():
             for index, rule in self._plausible(graph, node, set()):
@@ -144,7 +145,8 @@ class Enumerator:
         return Candidates(graph, head, [] if self.granularity == "class" else self.sites(graph))
 
     def _classes(self, graph: Graph) -> Iterator[tuple[Site, ...]]:
-        """Groups of sites, in the order of their first; single ones only where sites are not offered themselves."""
+        """Yield groups of sites, in the order of their first; single ones only where sites are not offered
+        themselves."""
         listing = self._state(graph).listing
         least = 2 if self.granularity == "both" else 1
         cyclic = listing.cyclic(graph)
@@ -203,7 +205,8 @@ class Enumerator:
     def _match(
         self, graph: Graph, node: Node, state: _State, known: Mapping[int, _Tried], touched: frozenset[int]
     ) -> None:
-        """Try the plausible rules at a node. What is `known` of a rule holds as long as nothing `touched` was read."""
+        """Try the plausible rules at a node. What is `known` of a rule holds as long as none of the values `touched`
+        was read."""
         seen: set[int] = set()
         tried: dict[int, _Tried] = {}
         for index, rule in self._plausible(graph, node, seen):
@@ -235,13 +238,14 @@ class Enumerator:
         return self.domains is None or all(node.domain in self.domains for node in site.replacement.nodes)
 
     def _plausible(self, graph: Graph, anchor: Node, reads: set[int]) -> Iterator[tuple[int, Rule]]:
-        """Rules that the anchor's operator and what its inputs come from don't rule out, in their order."""
+        """Yield the rules that the anchor's operator and the producers of its inputs do not rule out, in their
+        order."""
         for index in self._index.plausible(graph, anchor, reads):
             yield index, self.rules[index]
 
 
 def _known_before(graph: Graph, key: MemoKey[_State]) -> tuple[_State, GraphDelta] | None:
-    """The state of the nearest graph before this one that has one, and all that changed since."""
+    """Return the state of the nearest earlier graph that has one, and all that changed since."""
     deltas: list[GraphDelta] = []
     here = graph
     while here.edit is not None:
@@ -253,7 +257,7 @@ def _known_before(graph: Graph, key: MemoKey[_State]) -> tuple[_State, GraphDelt
 
 
 def _together(graph: Graph, deltas: list[GraphDelta]) -> GraphDelta:
-    """Several edits, one after another, as one that led to `graph`."""
+    """Return several successive edits as one that led to `graph`."""
     if len(deltas) == 1:
         return deltas[0]
     return GraphDelta(

@@ -15,7 +15,7 @@ from graph_rewrite.rewriting.replacement import Ref
 
 @dataclass(slots=True)
 class Bindings:
-    """What a partial match has bound; cheap to copy."""
+    """Variables, nodes and attributes that a partial match has bound; cheap to copy."""
 
     variables: dict[str, Any] = field(default_factory=dict)
     nodes: dict[PatternNode, Node] = field(default_factory=dict)
@@ -26,18 +26,23 @@ class Bindings:
 
 
 class Match:
-    """An occurrence of a pattern. `m.attr(name)`, `m.node(label)`, `m.value(label)`; variables come as `Ref`s."""
+    """An occurrence of a pattern in a graph.
+
+    Rules read it by `m.attr(name)`, `m.node(label)` and `m.value(label)`; the pattern's variables come as `Ref`s. A
+    condition looks beyond the pattern by `producer`, `consumers` and `is_output` alone: what these read is recorded, so
+    that the rule is tried again after an edit there.
+    """
 
     def __init__(self, graph: Graph, pattern: Pattern, bindings: Bindings, reads: set[int]) -> None:
         self.graph, self.pattern, self._bindings = graph, pattern, bindings
         self.reads = reads
-        """Values whose producer or consumers were looked at: while these stay, so does what is found of the match."""
+        """Values whose producer or consumers were read; what is found of the match holds while these stay."""
         self.refs: tuple[Any, ...] = tuple([self._ref_of(bindings.variables[var.name]) for var in pattern.variables])
         """A Ref per variable (None for an input left out, a tuple for `Values`)."""
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """Matched nodes, in the order of the pattern."""
+        """Return the matched nodes, in the order of the pattern."""
         return tuple(self._bindings.nodes[p] for p in self.pattern.nodes)
 
     @property
@@ -49,23 +54,23 @@ class Match:
         return self.graph.opset
 
     def attr(self, name: str) -> Any:
-        """The attribute bound as `op.attr(name)`."""
+        """Return the attribute bound as `op.attr(name)`."""
         return self._bindings.attrs[name]
 
     def node(self, label: str) -> Node:
-        """The node matched by the pattern node with this label."""
+        """Return the node matched by the pattern node with this label."""
         return next(self._bindings.nodes[p] for p in self.pattern.nodes if p.label == label)
 
     def attrs(self, label: str) -> dict[str, Any]:
-        """A copy of the attributes of the node with this label."""
+        """Return a copy of the attributes of the node with this label."""
         return dict(self.node(label).attrs)
 
     def value(self, label: str, index: int = 0) -> Ref:
-        """An output of the node with this label."""
+        """Return an output of the node with this label."""
         return self.ref(self.node(label).outputs[index])
 
     def root(self, index: int = 0) -> Ref:
-        """The value that root `index` of the pattern computes."""
+        """Return the value that root `index` of the pattern computes."""
         return self.ref(self.root_values[index])
 
     @cached_property
@@ -84,28 +89,28 @@ class Match:
         return Ref(type, external=value, constant=self.graph.constants.get(value))
 
     def producer(self, ref: Ref) -> Node | None:
-        """The node behind a value, for conditions that look beyond the pattern."""
+        """Return the node that computes a value, for conditions that look beyond the pattern."""
         if ref.external is None:
             return None
         self.record_read(ref.external)
         return self.graph.node_of(ref.external)
 
     def consumers(self, ref: Ref) -> tuple[Node, ...]:
-        """The nodes that read a value, for conditions that look beyond the pattern."""
+        """Return the nodes that read a value, for conditions that look beyond the pattern."""
         if ref.external is None:
             return ()
         self.record_read(ref.external)
         return tuple(self.graph.nodes[n] for n in dict.fromkeys(self.graph.consumers.get(ref.external, ())))
 
     def is_output(self, ref: Ref) -> bool:
-        """Whether a value is an output of the graph, or pinned by an opaque subgraph."""
+        """Tell whether a value is an output of the graph, or pinned by an opaque subgraph."""
         if ref.external is not None:
             self.record_read(ref.external)
         return ref.external in self.graph.roots()
 
     def record_read(self, value: int) -> None:
-        """Record that what is found of the match depends on the producer or the consumers of a value. `producer`,
-        `consumers` and `is_output` do so themselves."""
+        """Record that a rule's result depends on the producer or the consumers of a value. `producer`, `consumers` and
+        `is_output` do so themselves."""
         self.reads.add(value)
 
     def _ref_of(self, bound: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Where a pattern occurs in a graph: backtracking over commutative operands and, for patterns with several roots,
-over the consumers of what they share.
+"""Matching: finds where a pattern occurs in a graph.
 
-Everything that matching looks at is recorded as the values whose producer or consumers it read, so that after an
-edit exactly the affected anchors are matched again.
+Matching backtracks over commutative operands and, for patterns with several roots, over the consumers of what the roots
+share. It records each value whose producer or consumers it read, so that after an edit exactly the affected anchors are
+matched again.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from graph_rewrite.rewriting.patterns import (
 )
 
 MOST_SIBLINGS = 32
-"""Of more operators that hang together by one value, each is matched with so many, those that were made next before
-and after it: of hundreds there would be tens of thousands of pairs."""
+"""Most operators that are paired with one that shares a value with them: the nearest before and after it. Hundreds of
+operators that share one value would give tens of thousands of pairs."""
 _MISSING = object()
 Goal = tuple[PatternValue | None, int | None]
 
@@ -40,7 +40,7 @@ class Matcher:
         self._graph, self._pattern, self._reads, self._symmetric = graph, pattern, reads, symmetric
 
     def at(self, anchor: Node) -> Iterator[Match]:
-        """All matches whose first root is produced by `anchor`."""
+        """Yield all matches whose first root is produced by `anchor`."""
         for bindings in self._node(self._pattern.anchor, anchor, Bindings()):
             for complete in self._other_roots(bindings, 1):
                 if self._typed(complete):
@@ -73,8 +73,8 @@ class Matcher:
                 yield from self._other_roots(extended, index + 1)
 
     def _siblings(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
-        """Graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the match, of
-        very many the nearest; where it shares none, the match's neighbours."""
+        """Return the graph nodes that may be `goal`: reached downward from a value that goal's pattern shares with the
+        match, of very many the nearest. Where it shares none, return the match's neighbours."""
         path = self._shared_path(goal, bindings)
         if path is None:
             return self._neighbours(goal, bindings)
@@ -98,8 +98,8 @@ class Matcher:
         return nodes
 
     def _shared_path(self, goal: PatternNode, bindings: Bindings) -> tuple[int, list[PatternNode]] | None:
-        """A value of the match that `goal` is computed from, and the pattern nodes from there down to goal. Constant
-        scalars are shared all over a network: two nodes don't hang together by one."""
+        """Return a value of the match that `goal` is computed from, and the pattern nodes from there down to goal.
+        Constant scalars do not count: a whole network shares them."""
         queue: list[tuple[PatternNode, list[PatternNode]]] = [(goal, [goal])]
         while queue:
             node, path = queue.pop(0)
@@ -119,8 +119,8 @@ class Matcher:
         return value in self._graph.constants and type is not None and type.size == 1
 
     def _neighbours(self, goal: PatternNode, bindings: Bindings) -> list[Node]:
-        """Graph nodes that may be `goal` and meet the match: one operator reads results of both, or one computes inputs
-        of both. All pairs of a graph would be too many, and far ones gain nothing by being merged."""
+        """Return the graph nodes that may be `goal` and have a common reader or a common producer of inputs with the
+        match. All pairs of a graph would be too many, and merging distant ones gains nothing."""
         graph, found = self._graph, dict[int, Node]()
         roots = [bindings.nodes[root.node] for root in self._pattern.roots if root.node in bindings.nodes]
         bound = [v for v in bindings.variables.values() if isinstance(v, int) and v not in graph.constants]
@@ -159,7 +159,8 @@ class Matcher:
             yield from self._inputs(order, 0, bindings if k == len(goals) - 1 else bindings.copy())
 
     def _goals(self, pattern: PatternNode, node: Node) -> list[list[Goal]]:
-        """The ways to pair a pattern's inputs with a node's, without those that one look at each input rules out."""
+        """Return the possible pairings of a pattern's inputs with a node's, without those that one look at each input
+        rules out."""
         if pattern.variadic:
             return [[]]
         inputs = _padded(node, len(pattern.inputs))
@@ -174,7 +175,7 @@ class Matcher:
         return found
 
     def _paired(self, order: tuple[PatternValue | None, ...], inputs: tuple[int | None, ...]) -> list[Goal] | None:
-        """A pattern's inputs with a node's; None where a look at one of them rules them out."""
+        """Pair a pattern's inputs with a node's; return None where a look at one of them rules the pair out."""
         constants = self._graph.constants
         for goal, value in zip(order, inputs, strict=True):
             if value is None or goal is None:
@@ -193,7 +194,7 @@ class Matcher:
         return list(zip(order, inputs, strict=True))
 
     def _variadic(self, pattern: PatternNode, node: Node, bindings: Bindings) -> Iterator[Bindings]:
-        """Leading inputs one by one, the rest as a tuple for the one `Values` variable, which comes last."""
+        """Match leading inputs one by one, and the rest as a tuple for the one `Values` variable, which comes last."""
         leading = pattern.inputs[:-1]
         rest = pattern.inputs[-1]
         if not isinstance(rest, Var) or len(node.inputs) < len(leading) or None in node.inputs:
@@ -205,9 +206,9 @@ class Matcher:
         yield from self._inputs(list(zip(leading, node.inputs, strict=False)), 0, bindings)
 
     def _inputs(self, goals: list[Goal], start: int, bindings: Bindings) -> Iterator[Bindings]:
-        """Bindings in which the goals from number `start` on are met as well."""
-        for place in range(start, len(goals)):
-            pattern, value = goals[place]
+        """Yield bindings in which the goals from number `start` on are met as well."""
+        for number in range(start, len(goals)):
+            pattern, value = goals[number]
             if isinstance(pattern, PatternOutput):
                 if value is None:
                     return
@@ -215,7 +216,7 @@ class Matcher:
                 node = self._graph.node_of(value)
                 if node is not None and pattern.index < len(node.outputs) and node.outputs[pattern.index] == value:
                     for extended in self._node(pattern.node, node, bindings):
-                        yield from self._inputs(goals, place + 1, extended)
+                        yield from self._inputs(goals, number + 1, extended)
                 return
             if value is not None if pattern is None else not self._bind(pattern, value, bindings):
                 return
@@ -260,8 +261,7 @@ def _default_of(node: Node, name: str) -> Any:
 
 @cache
 def schema_default(op: str, name: str) -> Any:
-    """What a standard operator takes for an attribute that a node doesn't have; a value equal to nothing else where it
-    has no default."""
+    """Return the default of a standard operator's attribute; where it has none, a value that equals nothing else."""
     attribute = onnx.defs.get_schema(op, "").attributes.get(name)
     if attribute is None or not attribute.default_value.name:
         return _MISSING

@@ -56,9 +56,9 @@ class Var:
     name: str
     kind: type
     optional: bool = field(init=False)
-    """Whether it may be bound to None: an input left out."""
+    """Tells whether it may be bound to None: an input left out."""
     constant: bool = field(init=False)
-    """Whether what it is bound to must be known before run time."""
+    """Tells whether its value must be known before run time."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "optional", issubclass(self.kind, Maybe))
@@ -104,7 +104,7 @@ class Pattern:
 
     @property
     def anchor(self) -> PatternNode:
-        """The node where matching starts: producer of the first root."""
+        """Return the node where matching starts: the producer of the first root."""
         return self.roots[0].node
 
 
@@ -140,7 +140,7 @@ class PatternBuilder:
         return self.any_of((op,))
 
     def any_of(self, operators: Iterable[str]) -> Callable[..., Any]:
-        """One operator of several: `m.node(label).op` tells which."""
+        """Return a builder of one operator of several: `m.node(label).op` tells which one matched."""
         names = frozenset(operators)
         op = "|".join(sorted(names))
 
@@ -161,7 +161,7 @@ class PatternBuilder:
 
 
 def build_pattern(source: Callable[..., Any]) -> Pattern:
-    """Run a rule's `source` on variables made from its signature."""
+    """Run a rule's `source` on variables made from its signature, and return the pattern."""
     parameters = list(inspect.signature(source, eval_str=True).parameters.values())[1:]
     variables = tuple(
         Var(p.name, Value if p.annotation is inspect.Parameter.empty else p.annotation) for p in parameters

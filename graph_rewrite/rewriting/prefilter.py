@@ -1,9 +1,9 @@
-"""Which patterns a look at an anchor's surroundings rules out: most fail there, and many share what they need.
+"""Prefilter: rules out most patterns at an anchor by a look at its surroundings.
 
-A pattern needs certain operators, or constants, at the inputs of its anchor and at their inputs. Needs form a
-discrimination tree per anchor operator: what many patterns need is looked at once, and where it is missing, all of them
-are ruled out together. So the cost of an anchor grows with the distinct needs met there rather than with the number of
-rules.
+A pattern needs certain operators, or constants, at the inputs of its anchor and at their inputs. Many patterns share
+needs. The needs form a discrimination tree per operator of the anchor: a need of many patterns is looked at once, and
+where it is not met, all of them are ruled out together. So the cost of an anchor grows with the number of distinct
+needs met there, not with the number of rules.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.patterns import Const, Pattern, PatternNode, PatternOutput
 
 DEPTH = 2
-"""How far above the anchor needs reach."""
+"""Number of operators above the anchor that needs reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one input must be: computed by one of `operators` of `domain` whose own inputs meet `inner`, or a constant,
-    where operators are None. `place` is the input's number, or -1 for any of them."""
+    """A need of one input: it is computed by one of `operators` of `domain` whose own inputs meet `inner`, or, where
+    operators are None, it is a constant. `number` is the input's number, or -1 for any of them."""
 
-    place: int
+    number: int
     operators: frozenset[str] | None
     domain: str
     inner: frozenset[Need] = frozenset()
@@ -37,23 +37,24 @@ class Need:
 
 
 def needs_of(node: PatternNode, depth: int = DEPTH) -> frozenset[Need]:
-    """What the inputs of a graph node must be for a pattern node to match it. With `depth` 1 only who computes them."""
+    """Return the needs of a pattern node: what the inputs of a graph node must be for it to match. With `depth` 1 they
+    name the producers alone."""
     needs: list[Need] = []
     for i, goal in enumerate(node.inputs[:-1] if node.variadic else node.inputs):
-        place = -1 if node.commutative else i
+        number = -1 if node.commutative else i
         if isinstance(goal, PatternOutput):
             inner = needs_of(goal.node, depth - 1) if depth > 1 else frozenset[Need]()
-            needs.append(Need(place, goal.node.operators, goal.node.domain, inner))
+            needs.append(Need(number, goal.node.operators, goal.node.domain, inner))
         elif goal is not None and issubclass(goal.kind, Const):
-            needs.append(Need(place, None, ""))
+            needs.append(Need(number, None, ""))
     if node.commutative and len(needs) == 2 and needs[0] == needs[1]:
-        needs = [replace(need, place=i) for i, need in enumerate(needs)]
+        needs = [replace(need, number=i) for i, need in enumerate(needs)]
     return frozenset(needs)
 
 
 @dataclass(slots=True)
 class _Branch:
-    """Patterns whose needs are all met here, and what more others need."""
+    """Patterns whose needs are all met here, and the further needs of others."""
 
     patterns: list[int] = field(default_factory=list)
     children: dict[int, _Branch] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class PatternIndex:
     """Finds the patterns that may match at an anchor.
 
     Args:
-        patterns: the patterns; they are named by their places in this sequence.
+        patterns: the patterns; they are named by their numbers in this sequence.
     """
 
     def __init__(self, patterns: Sequence[Pattern]) -> None:
@@ -77,7 +78,7 @@ class PatternIndex:
                 if need not in numbers:
                     numbers[need] = len(self._needs)
                     self._needs.append(need)
-        for place, (pattern, chain) in enumerate(zip(patterns, chains, strict=True)):
+        for number, (pattern, chain) in enumerate(zip(patterns, chains, strict=True)):
             # Shallow needs first, and the most frequent among them: that is what patterns share, and cheap to look at.
             chain.sort(key=lambda need: (need.depth, -uses[need], numbers[need]))
             anchor = pattern.anchor
@@ -85,11 +86,11 @@ class PatternIndex:
                 branch = self._trees.setdefault((op, anchor.domain, anchor.outputs), _Branch())
                 for need in chain:
                     branch = branch.children.setdefault(numbers[need], _Branch())
-                branch.patterns.append(place)
+                branch.patterns.append(number)
 
     def plausible(self, graph: Graph, anchor: Node, reads: set[int]) -> list[int]:
-        """Places of the patterns that may match at `anchor`, ascending. Values whose producer was looked at are added
-        to `reads`."""
+        """Return the numbers of the patterns that may match at `anchor`, ascending. Values whose producer was read are
+        added to `reads`."""
         tree = self._trees.get((anchor.op, anchor.domain, len(anchor.outputs)))
         if tree is None or anchor.opaque:
             return []
@@ -109,23 +110,23 @@ class PatternIndex:
 
 @lru_cache(maxsize=16)
 def index_of(patterns: tuple[Pattern, ...]) -> PatternIndex:
-    """The index of these patterns, made once: it depends on nothing else."""
+    """Return the index of these patterns, made once: it depends on nothing else."""
     return PatternIndex(patterns)
 
 
 def _chain(anchor: PatternNode) -> Iterator[Need]:
-    """A pattern's needs one by one, each also without what it needs further up."""
+    """Yield a pattern's needs one by one, each also without what it needs further up."""
     yield from dict.fromkeys((*_ordered(needs_of(anchor, 1)), *_ordered(needs_of(anchor))))
 
 
 def _ordered(needs: Iterable[Need]) -> list[Need]:
-    """In an order that does not depend on hashes of strings."""
+    """Return needs in an order that does not depend on hashes of strings."""
     return sorted(needs, key=_text)
 
 
 def _text(need: Need) -> str:
     operators = "" if need.operators is None else "|".join(sorted(need.operators))
-    return f"{need.place} {need.domain} {operators} ({', '.join(sorted(map(_text, need.inner)))})"
+    return f"{need.number} {need.domain} {operators} ({', '.join(sorted(map(_text, need.inner)))})"
 
 
 class _Surroundings:
@@ -135,10 +136,10 @@ class _Surroundings:
         self._graph, self._constants, self._reads = graph, graph.constants, reads
 
     def meet(self, need: Need, node: Node) -> bool:
-        """Whether an input of `node`, at the place that the need names, is as needed."""
-        if need.place < 0:
+        """Tell whether an input of `node`, at the number that the need names, is as needed."""
+        if need.number < 0:
             return any(self._fits(need, value) for value in node.inputs)
-        return need.place < len(node.inputs) and self._fits(need, node.inputs[need.place])
+        return need.number < len(node.inputs) and self._fits(need, node.inputs[need.number])
 
     def _fits(self, need: Need, value: int | None) -> bool:
         # A constant stays one, and networks share them: reading it is not worth remembering.

@@ -48,7 +48,7 @@ class Ref:
         return self.constant is not None
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Elements of a constant.
+        """Return the elements of a constant.
 
         Raises:
             ValueError: the value is not a constant.
@@ -58,12 +58,12 @@ class Ref:
         return self.constant.numpy()
 
     def scalar(self) -> float:
-        """The element of a constant with one element."""
+        """Return the element of a constant with one element."""
         return float(self.numpy().reshape(-1)[0])
 
     @property
     def key(self) -> str:
-        """Identity inside one graph."""
+        """Return a text that identifies the value inside one graph."""
         if self.external is not None:
             return f"v{self.external}"
         return self.constant.digest if self.constant is not None else f"n{self.node}.{self.index}"
@@ -82,7 +82,7 @@ class ReplacementNode:
 
     @property
     def input_keys(self) -> list[str]:
-        """Keys of the inputs, "-" for one left out."""
+        """Return the keys of the inputs, "-" for one left out."""
         return ["-" if ref is None else ref.key for ref in self.inputs]
 
 
@@ -95,7 +95,7 @@ class Replacement:
 
     @cached_property
     def key(self) -> str:
-        """Digest of operators, attributes and attachments (ids of external values, contents of constants)."""
+        """Return a digest of operators, attributes and attachments (ids of external values, contents of constants)."""
         texts: list[str] = []
         for node in self.nodes:
             texts.append(node.signature)
@@ -104,21 +104,21 @@ class Replacement:
 
     @cached_property
     def shape_key(self) -> str:
-        """Digest of structure and types alone: equal for the same rewrite at another place."""
+        """Return a digest of structure and types alone: equal for the same rewrite at another site."""
         texts: list[str] = []
         for node in self.nodes:
             texts.append(node.signature)
-            texts += ["-" if ref is None else _place(ref) for ref in node.inputs]
+            texts += ["-" if ref is None else _attachment(ref) for ref in node.inputs]
             texts += map(str, node.types)
-        return text_digest([*texts, "outputs", *map(_place, self.outputs)])
+        return text_digest([*texts, "outputs", *map(_attachment, self.outputs)])
 
     def externals(self) -> set[int]:
-        """Ids of the graph's values that the replacement reads or returns."""
+        """Return the ids of the graph's values that the replacement reads or returns."""
         refs = [ref for node in self.nodes for ref in node.inputs if ref is not None]
         return {ref.external for ref in (*refs, *self.outputs) if ref.external is not None}
 
 
-def _place(ref: Ref) -> str:
+def _attachment(ref: Ref) -> str:
     if ref.node >= 0:
         return ref.key
     if ref.constant is None:
@@ -148,12 +148,12 @@ class ReplacementBuilder:
         return ReplacementBuilder(self.opset, "com.microsoft.nchwc", self)
 
     def constant(self, array: np.ndarray[Any, Any]) -> Ref:
-        """A constant that holds `array`."""
+        """Return a constant that holds `array`."""
         constant = from_array(array)
         return Ref(constant.type, constant=constant)
 
     def ints(self, *values: int) -> Ref:
-        """A one-dimensional int64 constant: a shape, axes, indices."""
+        """Return a one-dimensional int64 constant: a shape, axes, indices."""
         constant = from_ints(values)
         return Ref(constant.type, constant=constant)
 
@@ -194,14 +194,14 @@ class ReplacementBuilder:
             constants = fold(op, domain, attrs, operands, static, self.opset)
             results = tuple([Ref(constant.type, constant=constant) for constant in constants])
         else:
-            place = len(self._nodes)
+            number = len(self._nodes)
             self._nodes.append(ReplacementNode(op, domain, attrs, inputs, static, signature))
-            results = tuple([Ref(type, node=place, index=i) for i, type in enumerate(static)])
+            results = tuple([Ref(type, node=number, index=i) for i, type in enumerate(static)])
         self._known[key] = results
         return results
 
     def finish(self, outputs: tuple[Ref, ...]) -> Replacement:
-        """The replacement that computes `outputs`, without what they don't need."""
+        """Return the replacement that computes `outputs`, without nodes that they do not need."""
         needed: set[int] = set()
         stack = [ref.node for ref in outputs if ref.node >= 0]
         while stack:
@@ -211,12 +211,12 @@ class ReplacementBuilder:
                 stack.extend(ref.node for ref in self._nodes[node].inputs if ref is not None and ref.node >= 0)
         if len(needed) == len(self._nodes):
             return Replacement(tuple(self._nodes), outputs)
-        place = {old: new for new, old in enumerate(sorted(needed))}
+        renumbered = {old: new for new, old in enumerate(sorted(needed))}
 
         def moved(ref: Ref | None) -> Ref | None:
             if ref is None or ref.node < 0:
                 return ref
-            return Ref(ref.type, node=place[ref.node], index=ref.index)
+            return Ref(ref.type, node=renumbered[ref.node], index=ref.index)
 
         nodes = []
         for old in sorted(needed):

@@ -1,4 +1,4 @@
-"""What a rule is: an equality of two patterns with a condition."""
+"""Rules: equalities of two patterns with a condition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIGNED_ZERO = "the sign of zero"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a rule did not apply where it nearly did."""
+    """A reason why a rule did not apply where it nearly did."""
 
     reason: str
     rule: str = ""
@@ -52,27 +52,28 @@ class Rule:
 
     family: str = ""
     origin: str = "hand"
-    """Where the rule comes from: `hand`, `generated` or `taso`."""
+    """Origin of the rule: `hand`, `generated` or `taso`."""
     symmetric: bool = False
     """The roots are interchangeable: match them in one order only."""
     shared_interior: ClassVar[bool] = False
     """Interior values may be used elsewhere; their nodes then stay."""
     lossy: ClassVar[frozenset[str]] = frozenset()
-    """What the target does not keep: `SIGNED_ZERO`, or kinds of inputs (`soundness.floating.values`) on which
-    it may differ. The certificate states it."""
+    """Properties that the target does not keep: `SIGNED_ZERO`, or kinds of inputs (`soundness.floating.values`) on
+    which it may differ. The certificate states them."""
 
     error_growth: ClassVar[float] = 0.0
     """Largest rounding error that one application adds, relative to the output's scale, where it is well above that of
     the operators replaced."""
     carried_by: ClassVar[tuple[str, ...]] = ()
-    """Names of rules that carry on, through the operators around it, what this one begins, in a direction that comes to
-    an end: a search may apply them as long as they match. Where it begins pays only with where it ends."""
+    """Names of rules that move on, through the operators around it, what this rule begins, in a direction that comes to
+    an end. A search may apply them as long as they match: the gain shows only where the last one stops."""
 
     examples: ClassVar[Mapping[str, Sequence[float]]] = {}
-    """Elements of constants at which the rule applies, by variable, where the usual ones don't do."""
+    """Elements of constants at which the rule applies, by variable, for the verifier; needed where the usual ones do
+    not do."""
     setting: Callable[..., Any] | None = None
-    """A larger pattern in whose occurrences the rule applies, where `source` alone does not do: written like `source`,
-    for conditions that look at what surrounds a match. Instances for the verifier are made from it."""
+    """A larger pattern in whose occurrences the rule applies, where `source` alone does not suffice for the verifier.
+    It is written like `source`, for conditions that look at what surrounds a match."""
 
     @property
     def name(self) -> str:
@@ -80,7 +81,7 @@ class Rule:
 
     @property
     def equation(self) -> str:
-        """The docstring's first paragraph, on one line."""
+        """Return the docstring's first paragraph, on one line."""
         return " ".join((type(self).__doc__ or "").split("\n\n")[0].split())
 
     @cached_property
@@ -89,8 +90,8 @@ class Rule:
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the rule by its code, that of its bases and of the helpers they use, so that a certificate can
-        tell that it changed."""
+        """Return a digest of the rule's code, with that of its bases and of the helpers they use, so that a certificate
+        can tell that it changed."""
         bases = tuple(kind for kind in type(self).__mro__[1:] if issubclass(kind, Rule) and kind is not Rule)
         return digest(self.name, code_digest(type(self), bases))
 

@@ -28,23 +28,23 @@ class Site:
 
     @cached_property
     def anchor(self) -> int:
-        """Id of the node where the match starts."""
+        """Return the id of the node where the match starts."""
         return self.match.anchor.id
 
     @cached_property
     def several_roots(self) -> bool:
-        """Whether the rule replaces several values at once, which can make a cycle."""
+        """Tells whether the rule replaces several values at once, which can make a cycle."""
         return len(self.match.root_values) > 1
 
     @cached_property
     def key(self) -> tuple[frozenset[int], str]:
-        """Sites with equal keys lead to the same graph."""
+        """Return a key that is equal for sites that lead to the same graph."""
         return frozenset(node.id for node in self.removed), self.replacement.key
 
     @cached_property
     def class_key(self) -> str:
-        """Equal for the same rule at places with the same local structure and shapes, that is, where the same operators
-        on the same types go and come."""
+        """Return a key that is equal for the same rule at sites with the same local structure and shapes: the same
+        operators on the same types are removed and inserted."""
         types, gone = self.match.graph.types, {node.id for node in self.removed}
         texts = [self.rule.name]
         for node in self.match.nodes:
@@ -60,7 +60,7 @@ class Site:
         return f"{self.rule.name} at {site_name(self.match.graph, self.match)}: {before} -> {after}"
 
     def apply_to(self, editor: GraphEditor) -> bool:
-        """Apply within an edit; False when an earlier part of the edit took the site away."""
+        """Apply within an edit; return False if an earlier site of the edit has removed what this one needs."""
         if any(editor.nodes.get(node.id) is not node for node in self.match.nodes):
             return False
         if any(value not in editor.types for value in self.replacement.externals()):
@@ -77,9 +77,9 @@ class Site:
 
 
 def makes_cycle(graph: Graph | GraphEditor, site: Site) -> bool:
-    """Whether a site with several roots would make a cycle: an input of its replacement depends on what it computes.
+    """Tell whether a site with several roots would make a cycle: an input of its replacement depends on a root.
 
-    Not part of the match: a rewrite elsewhere can make one root depend on the other.
+    This is not part of the match, because a rewrite elsewhere can make one root depend on the other.
     """
     targets = set(site.match.root_values)
     ranks, producer = graph.ranks, graph.producer
@@ -137,7 +137,7 @@ def _value_id(
 
 
 def site_name(graph: Graph, match: Match) -> str:
-    """A name a person can find in the model: the node's own, or that of the value it computes."""
+    """Return a name that a person can find in the model: the node's own, or that of the value it computes."""
     node = match.anchor
     if node.proto is not None and node.proto.name:
         return node.proto.name
