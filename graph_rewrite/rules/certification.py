@@ -1,4 +1,4 @@
-"""Certificates: how a rule was verified, kept beside the rules in `graph_rewrite/rules/certificates/`.
+"""Certificates of rules: how each was verified. They lie beside the rules in `graph_rewrite/rules/certificates/`.
 
 A rule written by hand has a file of its own, `<Name>.json`. Rules that are data have one file per origin, such as
 `generated.json`: there are hundreds of them, and they are made and verified together. `index.json` holds the digest of
@@ -33,14 +33,14 @@ class UncertifiedRuleError(UserError):
 
 @dataclass(frozen=True)
 class Certificate:
-    """How a rule was verified.
+    """The outcome of the verification of a rule.
 
-    `verdict` is `proved` where an exact method proved every instance, `tested` where floating-point numbers are all
-    there is, for the `reason` given. `methods` counts instances by method. `error_bound` bounds the probability that a
-    wrong instance passed the evaluation over a prime field (empty where that was not used). `worst_error` is the
-    largest difference in ONNX Runtime, relative to the scale of the output, rounded up to a power of ten; `kinds`
-    counts the instances that were compared by kind of inputs, and `lost` says what the target does not keep. `shapes`
-    and `parameters` sum up what the instances covered.
+    `verdict` is `proved` where an exact method proved every instance. It is `tested` where the verifier could compare
+    floating-point numbers alone, for the `reason` given. `methods` counts instances by method. `error_bound` bounds the
+    probability that a wrong instance passed the evaluation over a prime field (empty where that was not used).
+    `worst_error` is the largest difference in ONNX Runtime, relative to the scale of the output, rounded up to a power
+    of ten. `kinds` counts the instances that were compared by kind of inputs, and `lost` says what the target does not
+    keep. `shapes` and `parameters` sum up what the instances covered.
     """
 
     rule: str
@@ -60,12 +60,12 @@ class Certificate:
     format: int = field(default=FORMAT)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, in the order of the fields."""
+        """Return plain values, in the order of the fields."""
         return {"format": FORMAT, **{name: value for name, value in asdict(self).items() if name != "format"}}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Certificate:
-        """Inverse of `to_json`.
+        """Return the certificate that `to_json` gave these values for.
 
         Raises:
             ValueError: another format, or fields that are missing or unknown.
@@ -79,12 +79,12 @@ class Certificate:
 
 
 def file_of(name: str, origin: str = BY_HAND) -> Path:
-    """The file that holds the certificate of a rule of this name and origin."""
+    """Return the file that holds the certificate of a rule of this name and origin."""
     return FOLDER / f"{name if origin == BY_HAND else origin}.json"
 
 
 def load(name: str, origin: str = BY_HAND) -> Certificate | None:
-    """The certificate of a rule; None where there is none.
+    """Return the certificate of a rule; None where there is none.
 
     Raises:
         ValueError: the file is damaged or of another format.
@@ -93,13 +93,13 @@ def load(name: str, origin: str = BY_HAND) -> Certificate | None:
 
 
 def holds(rule: Rule) -> bool:
-    """Whether the rule has a certificate, and that was made for the code the rule has now."""
+    """Tell whether the rule has a certificate that was made for its present code."""
     certificate = load(rule.name, rule.origin)
     return certificate is not None and certificate.digest == rule.digest
 
 
 def certified(origin: str = BY_HAND) -> frozenset[str]:
-    """Names of all rules of this origin that have certificates, valid or not."""
+    """Return the names of all rules of this origin that have certificates, valid or not."""
     if origin != BY_HAND:
         return frozenset(_read(file_of("", origin)))
     files = FOLDER.glob("*.json")
@@ -147,8 +147,8 @@ def write(
 def require(rules: Sequence[Rule]) -> None:
     """Refuse rules without a valid certificate.
 
-    Rules written by hand are not even looked at while their modules are what they were when certificates were last
-    written; else each digest is computed from the code.
+    Rules written by hand are not looked at one by one while their modules are the same as when certificates were last
+    written; otherwise each digest is computed from the code.
 
     Raises:
         UncertifiedRuleError: a rule has no certificate or one for other code; the message names the rule and the
@@ -201,7 +201,7 @@ def _parse(file: Path) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Certificate]:
-    """The certificates in a file, by the rules' names."""
+    """Return the certificates in a file, by the rules' names."""
     if not file.exists():
         return {}
     written = file.stat()
@@ -218,7 +218,7 @@ def _read_once(file: Path, time_ns: int, size: int) -> dict[str, Certificate]:
 
 
 def _entries(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The certificates of a file's content: of a set of rules, or of one."""
+    """Return the certificates in a file's content: those of a set of rules, or one."""
     entries: list[dict[str, Any]] = found.get("certificates", [found])
     return entries
 

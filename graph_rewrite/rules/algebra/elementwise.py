@@ -249,7 +249,7 @@ class SumAsAdds(_Elementwise):
 
 
 def _number(op: ReplacementBuilder, x: Ref, value: float) -> Ref:
-    """A scalar constant of the type of x's elements."""
+    """Return a scalar constant of the type of x's elements."""
     return op.constant(np.array(value, dtype=helper.tensor_dtype_to_np_dtype(x.dtype)))
 
 

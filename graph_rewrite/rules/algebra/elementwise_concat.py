@@ -237,12 +237,12 @@ def _spans(m: Match, joined: Ref, axis: int) -> Refusal | None:
 
 
 def _rank_shape(c: Ref, rank: int) -> tuple[int, ...]:
-    """The shape of an operand as broadcasting sees it among `rank` axes."""
+    """Return the shape of an operand as broadcasting among `rank` axes sees it."""
     return (*(1,) * (rank - c.rank), *c.shape)
 
 
 def _part(op: ReplacementBuilder, c: Ref, rank: int, axis: int, wanted: range) -> Ref:
-    """What a range of an axis of a value of `rank` axes meets of the operand c."""
+    """Return what a range along an axis, of a value of `rank` axes, covers of the operand c."""
     own = axis - (rank - c.rank)
     return c if own < 0 or c.shape[own] == 1 else take(op, c, {own: wanted})
 

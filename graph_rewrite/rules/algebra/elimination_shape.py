@@ -1,4 +1,5 @@
-"""Elimination of moves: Transpose, Reshape and its kin, Split, Concat and Slice that undo each other or do nothing."""
+"""Elimination of moves: Transpose, Reshape and operators like it, Split, Concat and Slice that undo each other or do
+nothing."""
 
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ class _SplitOfConcat(_Elimination):
         return tuple(concat(op, group, m.attr("axis")) for group in self._groups(m, xs) or ())
 
     def _groups(self, m: Match, xs: tuple[Ref, ...]) -> list[list[Ref]] | None:
-        """Operands per output of the split; None where an output ends inside an operand."""
+        """Return the operands per output of the split; None where an output ends inside an operand."""
         axis = m.attr("axis") % xs[0].rank
         rest, groups = list(xs), []
         for size in sizes_of(m, "split", self.outputs, axis):

@@ -1,9 +1,9 @@
 """Attention: the core of a transformer layer as the operator `Attention` of opset 23.
 
 The core is MatMul(Softmax(scores), v), where the scores are q times the transposed k, scaled and perhaps masked.
-Exports differ in where the scale stands, hence a rule for each form: over heads that are an axis of their own ([batch,
+Exports differ in where they scale, so there is a rule for each form: over heads that are an axis of their own ([batch,
 heads, length, size] or [batch * heads, length, size]), and over packed heads ([batch, length, heads * size], split and
-merged by Reshape and Transpose) in one step. Other forms get there over `attention_forms`.
+merged by Reshape and Transpose) in one step. The rules of `forms` lead from these to other forms.
 
 Variables of all patterns here: queries q, keys k, values v, the added mask; the scores' factor c or divisor d; factors
 a of the queries and b of the keys; shapes s1 to s4 of the Reshapes.
@@ -23,13 +23,13 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import reshape, transpose
 
 SPLIT = (0, 2, 1, 3)
-"""Between [batch, length, heads, size] and [batch, heads, length, size]."""
+"""The permutation between [batch, length, heads, size] and [batch, heads, length, size], either way."""
 SPLIT_KEY = (0, 2, 3, 1)
-"""From [batch, length, heads, size] to [batch, heads, size, length]."""
+"""The permutation from [batch, length, heads, size] to [batch, heads, size, length]."""
 
 
 def _fitted(op: ReplacementBuilder, mask: Ref | None, scores: tuple[int, ...]) -> Ref | Refusal | None:
-    """The mask with its last two axes in full, as ONNX Runtime's kernels demand."""
+    """Return the mask with its last two axes in full, as ONNX Runtime's kernels demand."""
     if mask is None:
         return None
     if mask.rank > len(scores) or any(m not in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1], strict=False)):
@@ -41,7 +41,7 @@ def _fitted(op: ReplacementBuilder, mask: Ref | None, scores: tuple[int, ...]) -
 
 
 def _scale(bound: dict[str, Ref]) -> float:
-    """What the scores are multiplied by; 0 for a divisor of 0."""
+    """Return the factor of the scores; 0 for a divisor of 0."""
     divisor = bound["d"].scalar() if "d" in bound else 1.0
     factors = (bound[name].scalar() for name in "abc" if name in bound)
     return math.prod(factors) / divisor if divisor else 0.0

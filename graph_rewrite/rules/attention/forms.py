@@ -21,18 +21,19 @@ class _Form(Rule):
 
 
 def triangle(queries: int, keys: int) -> np.ndarray[Any, Any]:
-    """What causal attention adds to the scores: 0 up to the diagonal, -inf above; float32 [queries, keys]."""
+    """Return the mask of causal attention, which is added to the scores: 0 up to the diagonal, -inf above; float32
+    [queries, keys]."""
     return np.where(np.tri(queries, keys, dtype=np.bool_), 0.0, -np.inf).astype(np.float32)
 
 
 def additive(mask: Ref) -> np.ndarray[Any, Any]:
-    """A constant mask as numbers to be added to the scores."""
+    """Return a constant mask as numbers to be added to the scores."""
     array = mask.numpy()
     return np.where(array, 0.0, -np.inf) if array.dtype == np.bool_ else array
 
 
 def _kept(m: Match) -> dict[str, Any]:
-    """Attributes of the Attention node without its numbers of heads."""
+    """Return the attributes of the Attention node without its numbers of heads."""
     return {name: value for name, value in m.attrs("attention").items() if not name.endswith("num_heads")}
 
 
@@ -45,7 +46,7 @@ def _scale(m: Match, q: Ref) -> float:
 
 
 def _refuse_plain(m: Match, q: Ref, k: Ref, mask: Ref | None) -> Refusal | None:
-    """Why a plain Softmax over the scores is not what the Attention node computes."""
+    """Refuse an Attention node that computes more than a plain Softmax over the scores."""
     attrs = m.attrs("attention")
     if attrs.get("softcap"):
         return Refusal("the node caps its scores")
@@ -133,7 +134,7 @@ class ExpandAttention(_Form):
 
 
 def _split(op: ReplacementBuilder, x: Ref, heads: int, perm: tuple[int, ...]) -> Ref:
-    """[batch, length, heads * size] with the axes of [batch, length, heads, size] permuted."""
+    """Return [batch, length, heads * size] with the axes of [batch, length, heads, size] permuted."""
     batch, length, hidden = x.shape
     result: Ref = op.Transpose(op.Reshape(x, op.ints(batch, length, heads, hidden // heads)), perm=perm)
     return result

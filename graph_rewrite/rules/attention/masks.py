@@ -15,9 +15,10 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.attention.forms import additive, triangle
 
 HIDDEN = -1e9
-"""A number up to this one, added to a score, leaves the weight exp(...) = 0 in float32 and in float64."""
+"""Largest mask value that drops a score: added to a score, it leaves the weight exp(...) = 0 in float32 and in
+float64."""
 BLOCKS = 4
-"""Into how many blocks of queries causal attention is split; n blocks do (n + 1) / 2n of its arithmetic."""
+"""Number of blocks of queries that causal attention is split into; n blocks do (n + 1) / 2n of its arithmetic."""
 
 
 class _Mask(Rule):

@@ -1,7 +1,7 @@
-"""What surrounds a convolution goes into its constant filters and bias: BatchNormalization, scales, shifts, padding,
-a pointwise convolution, a residual connection.
+"""Operators around a convolution, absorbed into its constant filters and bias: BatchNormalization, scales, shifts,
+padding, a pointwise convolution, a residual connection.
 
-Before a padded convolution only scales can go: the zeros of the border stay zeros under a scale, not under a shift.
+Only scales can move behind a padded convolution: the zeros of the border stay zeros under a scale, not under a shift.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PADDED = Refusal("the convolution pads its input with zeros, which the shift wo
 def _normalised(
     op: ReplacementBuilder, x: Ref, w: Ref, b: Ref | None, factor: Ref, shift: Ref, attrs: Mapping[str, Any]
 ) -> Ref:
-    """Conv(x, w, b) * factor + shift, both per filter, as one convolution."""
+    """Return Conv(x, w, b) * factor + shift, both per filter, as one convolution."""
     b = None if b is None else op.Mul(b, factor)
     result: Ref = op.Conv(x, op.Mul(w, per_filter(op, factor, w)), joint_bias(op, b, shift), **attrs)
     return result
@@ -158,7 +158,7 @@ class MulAddToBatchNorm(_Convolution):
 
 
 def _per_channel(x: Ref, constant: Ref) -> Refusal | None:
-    """A Refusal where `constant`, combined with an image `x`, varies along more than its channels."""
+    """Refuse a `constant` that, combined with an image `x`, varies along more than its channels."""
     if varies_along(constant, x.rank - 1, x.shape[1]):
         return None
     return Refusal("the constant varies along more than the channels")

@@ -53,7 +53,7 @@ class FoldPadIntoConv(_Chain):
 
 
 def _pad_amounts(x: Ref, pads: Ref, axes: Ref | None) -> list[tuple[int, int]] | None:
-    """(before, after) per axis of `x`; None where they are not known."""
+    """Return (before, after) per axis of `x`; None where they are not known."""
     values = ints(pads)
     named = tuple(range(x.rank)) if axes is None else ints(axes)
     if values is None or named is None:

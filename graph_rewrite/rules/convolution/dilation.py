@@ -1,8 +1,8 @@
-"""Dilated and strided convolutions as plain ones: what they read lies in interleaved images, d * d of them.
+"""Dilated and strided convolutions as plain ones over interleaved images.
 
-A dilation d never mixes positions of different remainders by d, so the remainders can be a batch (space to batch); a
-stride s reads all remainders at once, so they can be channels (space to depth). The plain convolutions then have the
-rules of plain convolutions (`winograd`). Of two dilated convolutions in a row the conversions between them cancel.
+A dilation d never mixes positions of different remainders by d, so the remainders can be a batch (space to batch). A
+stride s reads all remainders at once, so they can be channels (space to depth). The rules of plain convolutions
+(`winograd`) apply to the result. Between two dilated convolutions in a row the conversions cancel.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from graph_rewrite.rules.helpers.geometry import conv_geometry
 from graph_rewrite.rules.helpers.slices import take
 
 TO_BATCH = (3, 5, 0, 1, 2, 4)
-"""[N, C, H / d, d, W / e, e] to [d, e, N, C, H / d, W / e]."""
+"""The permutation from [N, C, H / d, d, W / e, e] to [d, e, N, C, H / d, W / e]."""
 FROM_BATCH = (2, 3, 4, 0, 5, 1)
-"""[d, e, N, C, H / d, W / e] to [N, C, H / d, d, W / e, e]."""
+"""The permutation from [d, e, N, C, H / d, W / e] to [N, C, H / d, d, W / e, e]."""
 _NOT_AN_IMAGE = Refusal("not a convolution of two-dimensional images in float32")
 
 
@@ -31,14 +31,14 @@ class _Dilation(Rule):
 
 
 def to_batch(op: ReplacementBuilder, x: Ref, d: int, e: int) -> Ref:
-    """[N, C, H, W] as [d * e * N, C, H / d, W / e]: the remainders of rows by d and columns by e."""
+    """Return [N, C, H, W] as [d * e * N, C, H / d, W / e]: the remainders of rows by d and columns by e."""
     n, c, height, width = x.shape
     apart = op.Transpose(reshape(op, x, (n, c, height // d, d, width // e, e)), perm=TO_BATCH)
     return reshape(op, apart, (d * e * n, c, height // d, width // e))
 
 
 def from_batch(op: ReplacementBuilder, x: Ref, d: int, e: int) -> Ref:
-    """What `to_batch` undoes."""
+    """Undo `to_batch`: return [d * e * N, C, H, W] as [N, C, H * d, W * e]."""
     n, c, height, width = x.shape
     apart = reshape(op, x, (d, e, n // (d * e), c, height, width))
     return reshape(op, op.Transpose(apart, perm=FROM_BATCH), (n // (d * e), c, height * d, width * e))

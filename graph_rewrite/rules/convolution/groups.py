@@ -26,7 +26,7 @@ class _MergeGroups(Rule):
         return op.Conv(x, w, b, group=op.attr("group", 1), _label="conv")
 
     def factor(self, channels: int) -> int:
-        """How many groups become one, for so many input channels per group."""
+        """Return the number of groups that become one, for so many input channels per group."""
         return -(-BLOCK // channels)
 
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:

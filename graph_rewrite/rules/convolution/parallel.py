@@ -24,7 +24,7 @@ class _Parallel(Rule):
 
 
 def _different(m: Match, x: Ref, filters: Sequence[Ref]) -> Refusal | None:
-    """A Refusal where convolutions labelled conv0, conv1, ... of one input can't run as one."""
+    """Refuse convolutions labelled conv0, conv1, ... of one input that cannot run as one."""
     found = [conv_geometry(m.node(f"conv{i}"), x, w) for i, w in enumerate(filters)]
     if any(own != found[0] for own in found):
         return Refusal("the convolutions differ in kernel, strides, dilations, pads or groups")
@@ -150,7 +150,7 @@ def _larger_neighbours(m: Match, x: Ref, w: Ref) -> list[Geometry]:
 
 
 def _margins(own: Geometry, goal: Geometry) -> tuple[list[int], list[int]]:
-    """Taps to add before and after, per spatial axis, to make the pads those of `goal`."""
+    """Return the taps to add before and after, per spatial axis, to make the pads those of `goal`."""
     count = len(own.kernel)
     before = [(goal.pads[i] - own.pads[i]) // goal.dilations[i] for i in range(count)]
     after = [goal.kernel[i] - own.kernel[i] - before[i] for i in range(count)]

@@ -74,7 +74,7 @@ class AveragePoolToGlobal(_Pooling):
 
 
 def _border_windows(m: Match, x: Ref) -> Refusal | None:
-    """A window that sees padding alone gives the least number, which Relu would change."""
+    """Refuse a pool with a window that sees padding alone: it gives the least number, which Relu would change."""
     own = geometry(m.node("pool"), x, m.attr("kernel"))
     gaps = any(own.pads) and any(dilation != 1 for dilation in own.dilations)
     leaps = m.attrs("pool").get("ceil_mode", 0) and any(s > k for s, k in zip(own.strides, own.kernel, strict=True))
@@ -110,7 +110,7 @@ class ReluBeforeMaxPool(_Pooling):
 
 
 def _picks(m: Match, x: Ref) -> tuple[int, ...] | Refusal:
-    """The strides of a pool whose windows have one element each."""
+    """Return the strides of a pool whose windows have one element each."""
     own = geometry(m.node("pool"), x, m.attr("kernel"))
     if any(size != 1 for size in own.kernel) or any(own.pads):
         return Refusal("a window has more than one element, or sees padding")
@@ -158,7 +158,7 @@ class _SubsamplingOfSlice(_Pooling):
     carried_by = ("FoldBatchNormAfterTwoConvs", "ConvOfSubsampling")
 
     def picked(self, op: ReplacementBuilder, m: Match, x: Ref, ranges: Mapping[int, range]) -> Ref | Refusal:
-        """What a pool takes of a slice of an image, by a depthwise convolution."""
+        """Return what a pool takes of a slice of an image, by a depthwise convolution."""
         strides = _picks(m, m.value("slice"))
         if isinstance(strides, Refusal):
             return strides

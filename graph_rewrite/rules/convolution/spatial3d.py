@@ -1,10 +1,10 @@
 """Convolutions over three axes as convolutions of images: the frames of a clip are a batch, and the taps along time
-become convolutions of shifted frames, which are summed or stacked; or products by Toom-Cook's algorithm.
+become convolutions of shifted frames, which are summed or stacked, or products by Toom-Cook's algorithm.
 
-ONNX Runtime computes Conv with three spatial axes by unfolding the input; images it keeps in its blocked layout, and
-the rules for them (`winograd`) apply to what comes out. Frames [N, T, C, H, W] are a Transpose of clips
-[N, C, T, H, W]. Of two in a row, between convolutions, neither is needed: a rule here reads frames directly where its
-input is their Transpose.
+ONNX Runtime unfolds the input of a Conv with three spatial axes. It keeps images in its blocked layout, and the rules
+of images (`winograd`) apply to the new convolutions. Frames [N, T, C, H, W] are a Transpose of clips [N, C, T, H, W].
+Between two convolutions neither Transpose is needed: a rule here reads frames directly where its input is their
+Transpose.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Conv3d(Rule):
         return Refusal("a Relu follows, which belongs to the frames") if alone else None
 
     def unsuited(self, own: Geometry, w: Ref, shape: tuple[int, ...]) -> Refusal | None:
-        """Why this form does not suit the geometry."""
+        """Refuse a geometry that this form does not suit."""
         return None
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
@@ -62,12 +62,13 @@ class _Conv3d(Rule):
     def frames(
         self, op: ReplacementBuilder, x: Ref, own: Geometry, w: Ref, b: Ref | None, shape: tuple[int, ...]
     ) -> Ref:
-        """The result as frames [N, T', K, H', W'], of frames x; `shape` is that of the result as a clip."""
+        """Return the result as frames [N, T', K, H', W'], of frames x; `shape` is that of the result as a clip."""
         raise NotImplementedError
 
 
 def _frames(op: ReplacementBuilder, m: Match, x: Ref) -> Ref:
-    """A clip [N, C, T, H, W] as frames [N, T, C, H, W]: what it is the Transpose of, or a Transpose."""
+    """Return a clip [N, C, T, H, W] as frames [N, T, C, H, W]: the operand of the Transpose that makes it, or a
+    Transpose of it."""
     node = m.producer(x)
     if node is not None and node.op == "Transpose" and tuple(node.attrs.get("perm", ())) == TIME_FIRST:
         source = node.inputs[0]
@@ -78,7 +79,7 @@ def _frames(op: ReplacementBuilder, m: Match, x: Ref) -> Ref:
 
 
 def _extended(op: ReplacementBuilder, frames: Ref, before: int, after: int) -> Ref:
-    """Frames with frames of zeros before and after."""
+    """Return frames with frames of zeros before and after."""
     if before == after == 0:
         return frames
     padded: Ref = op.Pad(frames, op.ints(0, before, 0, 0, 0, 0, after, 0, 0, 0))
@@ -86,24 +87,24 @@ def _extended(op: ReplacementBuilder, frames: Ref, before: int, after: int) -> R
 
 
 def _images(op: ReplacementBuilder, frames: Ref, chosen: range) -> Ref:
-    """Some frames as a batch of images [N * count, C, H, W]."""
+    """Return some frames as a batch of images [N * count, C, H, W]."""
     some = take(op, frames, {1: chosen})
     return reshape(op, some, (some.shape[0] * some.shape[1], *some.shape[2:]))
 
 
 def _spatial(own: Geometry) -> dict[str, Any]:
-    """Attributes of the convolutions of images."""
+    """Return the attributes of the convolutions of images."""
     pads = (*own.pads[1:3], *own.pads[4:6])
     return {"kernel_shape": own.kernel[1:], "strides": own.strides[1:], "dilations": own.dilations[1:], "pads": pads}
 
 
 def _taps(op: ReplacementBuilder, w: Ref) -> list[Ref]:
-    """Filters [K, C, T, R, S] as T filters of images."""
+    """Return filters [K, C, T, R, S] as T filters of images."""
     return [reshape(op, take(op, w, {2: range(k, k + 1)}), (*w.shape[:2], *w.shape[3:])) for k in range(w.shape[2])]
 
 
 def _shifted(op: ReplacementBuilder, x: Ref, own: Geometry, count: int) -> list[Ref]:
-    """Per tap along time, the images it sees for `count` frames of the result."""
+    """Return, per tap along time, the images it sees for `count` frames of the result."""
     padded = _extended(op, x, own.pads[0], own.pads[3])
     stride, step = own.strides[0], own.dilations[0]
     starts = [k * step for k in range(own.kernel[0])]
@@ -187,7 +188,7 @@ class _TemporalWinograd(_Conv3d):
 
 
 def _combination(op: ReplacementBuilder, images: list[Ref], row: tuple[Fraction, ...]) -> Ref:
-    """A sum of images with these factors."""
+    """Return the sum of images with these factors."""
     terms = sorted(((c != 1, k) for k, c in enumerate(row) if c), key=lambda term: term)
     total: Ref | None = None
     for scaled, k in terms:

@@ -19,8 +19,8 @@ Row = tuple[Fraction, ...]
 Matrix = tuple[Row, ...]
 
 PAIRS = (Fraction(1), Fraction(2), Fraction(1, 2), Fraction(4), Fraction(1, 4))
-"""Points besides 0 and infinity, each with its negative: small numbers and powers of two, whose powers round nothing
-and grow slowly."""
+"""Points besides 0 and infinity, each with its negative: small numbers and powers of two, whose powers are exact and
+grow slowly."""
 LARGEST_TILE = 2 + 2 * len(PAIRS)
 
 
@@ -40,7 +40,7 @@ class ToomCook:
 
     @property
     def tile(self) -> int:
-        """Number of products n, and of data that a tile reads."""
+        """Return the number n of products, and of data that a tile reads."""
         return self.outputs + self.taps - 1
 
     @cached_property
@@ -54,18 +54,19 @@ class ToomCook:
 
     @property
     def saving(self) -> Fraction:
-        """Multiplications of the direct algorithm per product."""
+        """Return the multiplications of the direct algorithm per product."""
         return Fraction(self.outputs * self.taps, self.tile)
 
     @property
     def weight_growth(self) -> Fraction:
-        """Elements of the transformed filters per element of the filters."""
+        """Return the elements of the transformed filters per element of the filters."""
         return Fraction(self.tile, self.taps)
 
     @cached_property
     def amplification(self) -> float:
-        """How far the magnitudes on the way may exceed those of the direct algorithm: the largest sum over the products
-        of |A^T| |G| |B^T|, per tap. 1 for the direct algorithm; rounding errors grow with it."""
+        """Return the factor by which magnitudes on the way may exceed those of the direct algorithm: the largest sum
+        over the products of |A^T| |G| |B^T|, per tap. It is 1 for the direct algorithm; rounding errors grow with
+        it."""
         sums = [sum(map(abs, g)) * sum(map(abs, b)) for g, b in zip(self.filters, self.data, strict=True)]
         totals = [sum((abs(a) * s for a, s in zip(row, sums, strict=True)), Fraction()) for row in self.results]
         return float(max(totals) / self.taps)
@@ -73,7 +74,7 @@ class ToomCook:
 
 @cache
 def toom_cook(outputs: int, taps: int) -> ToomCook:
-    """F(m, r) for an even m + r - 1: the points 0, pairs p and -p, and infinity.
+    """Return F(m, r) for an even m + r - 1: the points 0, pairs p and -p, and infinity.
 
     Raises:
         ValueError: the number of products is odd, below 2, or more than the points allow.
@@ -105,7 +106,7 @@ def toom_cook(outputs: int, taps: int) -> ToomCook:
 
 
 def _with_roots(roots: tuple[Fraction, ...]) -> Row:
-    """Coefficients, constant first, of the monic polynomial with these roots."""
+    """Return the coefficients, constant first, of the monic polynomial with these roots."""
     found: Row = (Fraction(1),)
     for root in roots:
         shifted = (Fraction(0), *found)

@@ -29,7 +29,7 @@ from graph_rewrite.rules.helpers.slices import take
 
 
 class _Winograd(Rule):
-    """F(m, r) along the axes with `tiles[axis]` = m > 1; 1 leaves an axis to the products."""
+    """The algorithm F(m, r) along the axes with `tiles[axis]` = m > 1; 1 leaves an axis to the products."""
 
     family = "winograd"
     tiles: ClassVar[tuple[int, int]]
@@ -40,7 +40,7 @@ class _Winograd(Rule):
     tells."""
 
     def transforms(self, kernel: tuple[int, ...]) -> tuple[ToomCook | None, ToomCook | None]:
-        """Those along rows and columns, None for an axis that the products keep.
+        """Return the transforms along rows and columns, None for an axis that the products keep.
 
         Raises:
             ValueError: there is none for so many taps.
@@ -49,12 +49,12 @@ class _Winograd(Rule):
         return rows, columns
 
     def amplification(self, kernel: tuple[int, ...]) -> float:
-        """How far magnitudes on the way may exceed those of the direct convolution: a bound of what roundings grow by.
-        In practice they grow by a tenth of it, since signs are mixed."""
+        """Return a bound of the growth of rounding errors: the factor by which magnitudes on the way may exceed those
+        of the direct convolution. In practice errors grow by a tenth of it, since signs are mixed."""
         return prod(1.0 if t is None else t.amplification for t in self.transforms(kernel))
 
     def weight_growth(self, kernel: tuple[int, ...]) -> float:
-        """Elements of the transformed filters per element of the filters."""
+        """Return the elements of the transformed filters per element of the filters."""
         return prod(1.0 if t is None else float(t.weight_growth) for t in self.transforms(kernel))
 
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:

@@ -16,10 +16,8 @@ from graph_rewrite.rules.helpers.slices import take
 
 
 def data_tiles(op: ReplacementBuilder, x: Ref, transform: ToomCook, axis: int, pad: int, size: int) -> list[Ref]:
-    """B^T applied to every tile of x along `axis`, for `size` outputs: an image per product, with an element per tile.
-
-    `pad` zeros stand before x; what its last tile lacks counts as zero.
-    """
+    """Apply B^T to every tile of x along `axis`, for `size` outputs: an image per product, with an element per tile.
+    `pad` zeros stand before x; elements that the last tile lacks count as zero."""
     count, found = -(-size // transform.outputs), []
     for row in transform.data:
         used = [k for k, coefficient in enumerate(row) if coefficient]
@@ -38,12 +36,12 @@ def data_tiles(op: ReplacementBuilder, x: Ref, transform: ToomCook, axis: int, p
 
 
 def _on(axis: int, value: int, other: int) -> tuple[int, int]:
-    """A value for one of two axes."""
+    """Return a value for one of two axes."""
     return (value, other) if axis == 0 else (other, value)
 
 
 def _depthwise(op: ReplacementBuilder, x: Ref, taps: Sequence[Fraction], along: int = 0, **attrs: Any) -> Ref:
-    """Every channel of x convolved with the same taps, which are floats exactly, along an axis."""
+    """Convolve every channel of x with the same taps, which are exact floats, along an axis."""
     kernel = np.array([float(tap) for tap in taps], dtype=np.float32).reshape(1, 1, *_on(along, -1, 1))
     channels = x.shape[1]
     filters = np.ascontiguousarray(np.broadcast_to(kernel, (channels, *kernel.shape[1:])))
@@ -52,7 +50,8 @@ def _depthwise(op: ReplacementBuilder, x: Ref, taps: Sequence[Fraction], along: 
 
 
 def filter_tiles(op: ReplacementBuilder, w: Ref, rows: ToomCook | None, columns: ToomCook | None) -> list[list[Ref]]:
-    """Filters of the products [K, C, r or 1, s or 1]: G w G^T, where G is integers over a denominator per row."""
+    """Return the filters of the products [K, C, r or 1, s or 1]: G w G^T, where G is integers over a denominator per
+    row."""
     if rows is not None:
         above, below = _fractions(op, rows.filters)
         w = op.Div(op.MatMul(above, w), below)
@@ -66,7 +65,7 @@ def filter_tiles(op: ReplacementBuilder, w: Ref, rows: ToomCook | None, columns:
 
 
 def _fractions(op: ReplacementBuilder, matrix: Matrix) -> tuple[Ref, Ref]:
-    """A matrix as integers, and a column of denominators. The division is left to the graph, where proofs read it
+    """Return a matrix as integers, and a column of denominators. The graph divides, so that proofs read the division
     exactly: 1/6 is no float."""
     below = [lcm(*(x.denominator for x in row)) for row in matrix]
     above = [[float(x * d) for x in row] for row, d in zip(matrix, below, strict=True)]
@@ -76,9 +75,9 @@ def _fractions(op: ReplacementBuilder, matrix: Matrix) -> tuple[Ref, Ref]:
 def result_images(
     op: ReplacementBuilder, products: Sequence[Ref], transform: ToomCook, relu: bool, fresh: bool = True
 ) -> list[Ref]:
-    """A^T applied to the products, and Relu: an image per output of a tile.
+    """Apply A^T to the products, and Relu: an image per output of a tile.
 
-    Written for what ONNX Runtime fuses: Add into a convolution that nothing else reads, and Relu into that. `fresh`
+    The form suits ONNX Runtime's fusions: Add into a convolution that nothing else reads, and Relu into that. `fresh`
     products are such convolutions themselves; others need one of their own where a Relu is to be fused.
     """
     pairs = list(zip(products[1:-1:2], products[2:-1:2], strict=True))
@@ -96,12 +95,12 @@ def result_images(
 
 
 def times(op: ReplacementBuilder, x: Ref, factor: Fraction) -> Ref:
-    """x times a number, as a depthwise convolution, to which a sum can be fused."""
+    """Return x times a number, as a depthwise convolution, to which a sum can be fused."""
     return _depthwise(op, x, [factor])
 
 
 def side_by_side(op: ReplacementBuilder, parts: Sequence[Ref]) -> Ref:
-    """Images whose columns take turns: column q of part p is column m q + p of the result."""
+    """Return images whose columns take turns: column q of image p is column m q + p of the result."""
     shape = parts[0].shape
     joined = op.Concat(*(reshape(op, part, (*shape, 1)) for part in parts), axis=4)
     return reshape(op, joined, (*shape[:3], shape[3] * len(parts)))

@@ -16,12 +16,12 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.fusion.kernels import refuse_kernel
 
 _CUBIC = 0.044715
-"""Of the tanh form of Gelu (Hendrycks and Gimpel 2016, arXiv:1606.08415)."""
+"""Coefficients of the tanh form of Gelu (Hendrycks and Gimpel 2016, arXiv:1606.08415)."""
 _CONSTANTS = {
     "half": 0.5, "one": 1.0, "three": 3.0, "cubic": _CUBIC, "root": math.sqrt(2.0), "inverse": math.sqrt(0.5),
     "slope": math.sqrt(2.0 / math.pi),
 }  # fmt: skip
-"""What each scalar of the patterns must be."""
+"""The value that each scalar of the patterns must have."""
 _PRECISION = 1e-6  # exports round the constants to float32, or write them with 7 digits
 
 

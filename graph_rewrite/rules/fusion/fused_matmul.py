@@ -19,7 +19,7 @@ class _FusedMatMul(Rule):
 
 
 def _fused(op: ReplacementBuilder, a: Ref, b: Ref, alpha: float, trans_a: int, trans_b: int) -> Any:
-    """FusedMatMul; attributes at their default are left out, so that equal nodes have equal signatures."""
+    """Return a FusedMatMul; attributes at their default are left out, so that equal nodes have equal signatures."""
     return op.ms.FusedMatMul(
         a, b, alpha=None if alpha == 1.0 else alpha, transA=trans_a or None, transB=trans_b or None
     )

@@ -25,7 +25,7 @@ def _number(op: ReplacementBuilder, x: Ref, value: float) -> Ref:
 
 
 def _refuse_axes(x: Ref, axes: tuple[Ref, ...], two: Ref | None, *weights: Ref) -> Refusal | None:
-    """Why the Reduce operators, the exponent and the weights are not those of a normalisation over the last axes."""
+    """Refuse Reduce operators, an exponent or weights that are not those of a normalisation over the last axes."""
     if not x.rank:
         # An exponent of several axes can give a scalar axes to be reduced.
         return Refusal("a scalar has no axes to normalise")
@@ -41,7 +41,7 @@ def _refuse_axes(x: Ref, axes: tuple[Ref, ...], two: Ref | None, *weights: Ref) 
 
 
 def _first_axis(axes: Ref) -> int:
-    """The axis from which on a checked normalisation runs, counted from the end."""
+    """Return the first axis of a checked normalisation, counted from the end."""
     return -len(ints(axes) or ())
 
 

@@ -1,6 +1,6 @@
-"""Forms that ONNX Runtime's own passes leave alone, in plain ONNX: for a fusion that is slower than what it replaces.
+"""Forms in plain ONNX that ONNX Runtime's own passes leave alone, for fusions that are slower than what they replace.
 
-Each keeps its form in the optimised graph of ONNX Runtime 1.31 at ORT_ENABLE_ALL, as the tests see. The rule
+Each keeps its form in the optimised graph of ONNX Runtime 1.31 at ORT_ENABLE_ALL; the tests check it. The rule
 `SumAsAdds` of the element-wise family leads back.
 """
 

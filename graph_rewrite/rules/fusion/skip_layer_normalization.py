@@ -34,7 +34,8 @@ def _refuse_skip(m: Match, label: str, x: Ref, skip: Ref) -> Refusal | None:
 
 
 def _in_order(total: tuple[int, ...], x: Ref, skip: Ref) -> tuple[Ref, Ref]:
-    """The operand of full shape first; of two such the one that was made first, so that a site has one rewrite."""
+    """Return the operand of full shape first; of two such the one that was made first, so that a site has one
+    rewrite."""
     if x.shape != total or (skip.shape == total and not ordered(x, skip)):
         return skip, x
     return x, skip

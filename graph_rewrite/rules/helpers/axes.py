@@ -9,12 +9,12 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 
 
 def permutation(perm: Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """The attribute `perm` of Transpose; left out, it reverses the axes."""
+    """Return the attribute `perm` of Transpose; left out, it reverses the axes."""
     return tuple(reversed(range(rank))) if perm is None else tuple(perm)
 
 
 def inverse(perm: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes `perm`."""
+    """Return the permutation that undoes `perm`."""
     result = [0] * len(perm)
     for place, axis in enumerate(perm):
         result[axis] = place
@@ -22,12 +22,12 @@ def inverse(perm: Sequence[int]) -> tuple[int, ...]:
 
 
 def swapped(rank: int) -> tuple[int, ...]:
-    """The permutation that exchanges the last two of `rank` axes."""
+    """Return the permutation that exchanges the last two of `rank` axes."""
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
 def transpose(op: ReplacementBuilder, x: Ref, perm: Sequence[int]) -> Ref:
-    """x with its axes permuted; x itself where nothing moves."""
+    """Return x with its axes permuted; x itself where nothing moves."""
     if tuple(perm) == tuple(range(x.rank)):
         return x
     result: Ref = op.Transpose(x, perm=tuple(perm))
@@ -35,7 +35,7 @@ def transpose(op: ReplacementBuilder, x: Ref, perm: Sequence[int]) -> Ref:
 
 
 def reshape(op: ReplacementBuilder, x: Ref, shape: Sequence[int]) -> Ref:
-    """x in a static shape; x itself where it has it."""
+    """Return x in a static shape; x itself where it has that shape."""
     if tuple(shape) == x.shape:
         return x
     # A zero in the shape means "as in the input" unless allowzero is set.
@@ -44,7 +44,7 @@ def reshape(op: ReplacementBuilder, x: Ref, shape: Sequence[int]) -> Ref:
 
 
 def stripped(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape without leading ones: the same to broadcasting."""
+    """Return a shape without leading ones, which broadcasting does not see."""
     dims = list(shape)
     while dims and dims[0] == 1:
         dims.pop(0)
@@ -52,7 +52,7 @@ def stripped(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def concat(op: ReplacementBuilder, parts: Sequence[Ref], axis: int) -> Ref:
-    """Parts joined along an axis; a single part is itself."""
+    """Return the parts joined along an axis; a single part is returned as it is."""
     if len(parts) == 1:
         return parts[0]
     result: Ref = op.Concat(*parts, axis=axis)
@@ -60,11 +60,11 @@ def concat(op: ReplacementBuilder, parts: Sequence[Ref], axis: int) -> Ref:
 
 
 def split(op: ReplacementBuilder, x: Ref, sizes: Sequence[int], axis: int) -> tuple[Ref, ...]:
-    """x in parts of the given sizes along an axis."""
+    """Split x into the given sizes along an axis."""
     result: tuple[Ref, ...] = op.Split(x, op.ints(*sizes), axis=axis, _outputs=len(sizes))
     return result
 
 
 def sizes_of(m: Match, label: str, count: int, axis: int) -> tuple[int, ...]:
-    """Sizes along `axis` of the outputs of the matched Split with this label."""
+    """Return the sizes along `axis` of the outputs of the matched Split with this label."""
     return tuple(m.value(label, i).shape[axis] for i in range(count))

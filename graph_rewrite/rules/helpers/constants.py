@@ -19,12 +19,13 @@ _UNIFORM: weakref.WeakKeyDictionary[Constant, float | None] = weakref.WeakKeyDic
 
 
 def is_readable(constant: Constant) -> bool:
-    """Whether a condition may look at the elements: weights that search has made are not computed for it."""
+    """Tell whether a condition may read the elements: weights that search has made are not computed for it."""
     return constant.type.size <= _LARGEST_READ and (constant.is_small or constant.expression is None)
 
 
 def uniform(ref: Ref | None) -> float | None:
-    """The value that all elements of a constant have; None where they differ, are none, or are not to be read."""
+    """Return the value that all elements of a constant have; None where they differ, are none, or are not to be
+    read."""
     if ref is None or ref.constant is None or not is_readable(ref.constant):
         return None
     if ref.constant not in _UNIFORM:
@@ -35,14 +36,15 @@ def uniform(ref: Ref | None) -> float | None:
 
 
 def ints(ref: Ref | None) -> tuple[int, ...] | None:
-    """Elements of an integer constant (axes, sizes, indices); None where it is left out, not constant or large."""
+    """Return the elements of an integer constant (axes, sizes, indices); None where it is left out, not constant or
+    large."""
     if ref is None or ref.constant is None or not ref.constant.is_small:
         return None
     return tuple(int(element) for element in ref.numpy().reshape(-1))
 
 
 def finite_reciprocal(ref: Ref) -> bool:
-    """Whether 1/c neither overflows nor loses precision for any element of a readable floating-point constant."""
+    """Tell whether 1/c neither overflows nor loses precision for any element of a readable floating-point constant."""
     if ref.constant is None or not is_readable(ref.constant):
         return False
     magnitude = np.abs(ref.numpy().astype(np.float64))
@@ -52,7 +54,7 @@ def finite_reciprocal(ref: Ref) -> bool:
 
 
 def varies_along(ref: Ref, axis_from_right: int, size: int) -> bool:
-    """Whether `ref`, broadcast against another value, varies at most along its axis number `axis_from_right`
+    """Tell whether `ref`, broadcast against another value, varies at most along its axis number `axis_from_right`
     counted from the right (1 is the last), where that axis has `size` elements."""
     if ref.type.size == 1:
         return True
@@ -60,7 +62,7 @@ def varies_along(ref: Ref, axis_from_right: int, size: int) -> bool:
 
 
 def as_vector(op: ReplacementBuilder, ref: Ref, size: int) -> Ref:
-    """A constant for which `varies_along` holds, as a vector of `size` elements."""
+    """Return a constant for which `varies_along` holds, as a vector of `size` elements."""
     if ref.type.size == size:
         return reshape(op, ref, (size,))
     expanded: Ref = op.Expand(reshape(op, ref, (1,)), op.ints(size))
@@ -68,13 +70,13 @@ def as_vector(op: ReplacementBuilder, ref: Ref, size: int) -> Ref:
 
 
 def as_scale(op: ReplacementBuilder, ref: Ref) -> Ref:
-    """A constant for which `varies_along` holds, as a scalar or a vector."""
+    """Return a constant for which `varies_along` holds, as a scalar or a vector."""
     return reshape(op, ref, () if ref.type.size == 1 else (ref.type.size,))
 
 
 def parts(op: ReplacementBuilder, weight: Ref, sizes: Sequence[int], axis: int) -> list[Ref]:
-    """A constant cut along `axis`. Pieces that were concatenated before come back as they were, so that a merge
-    and its inverse give the constants they started from."""
+    """Cut a constant along `axis`. Constants that were concatenated before come back as they were, so that a merge and
+    its inverse give the constants they started from."""
     axis %= weight.rank
     pieces = _concatenated(weight.constant, sizes, axis)
     if pieces is not None:

@@ -1,4 +1,4 @@
-"""Types of elements: which are floating-point numbers, and what NumPy calls them."""
+"""Element types: which are floating-point numbers, and what NumPy calls them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, 
 
 
 def is_float(ref: Ref) -> bool:
-    """Whether the elements are floating-point numbers."""
+    """Tell whether the elements are floating-point numbers."""
     return ref.dtype in FLOATS
 
 
 def numpy_dtype(ref: Ref) -> np.dtype[Any]:
-    """The NumPy element type of a value."""
+    """Return the NumPy element type of a value."""
     return np.dtype(helper.tensor_dtype_to_np_dtype(ref.dtype))

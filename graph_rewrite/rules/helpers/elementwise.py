@@ -24,11 +24,11 @@ BINARY = frozenset({
 
 
 def unary_key(m: Match, label: str, rest: Sequence[Ref]) -> tuple[object, ...]:
-    """Identifies the function that an element-wise node applies: operator, attributes and further inputs."""
+    """Return a key of the function that an element-wise node applies: operator, attributes and further inputs."""
     return (m.node(label).signature, *(ref.constant.digest if ref.constant else ref.key for ref in rest))
 
 
 def apply_like(op: ReplacementBuilder, m: Match, label: str, *inputs: Ref | None) -> Ref:
-    """The operator of the matched node with this label, with its attributes, on other inputs."""
+    """Apply the operator of the matched node with this label, with its attributes, to other inputs."""
     node = m.node(label)
     return op.apply(node.op, node.domain, dict(node.attrs), inputs, 1)[0]

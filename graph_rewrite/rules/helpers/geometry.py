@@ -16,7 +16,7 @@ from graph_rewrite.rules.helpers.element_types import numpy_dtype
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Of the spatial axes; `pads` are explicit, all at the beginning first, then all at the end."""
+    """Geometry along the spatial axes; `pads` are explicit, all at the beginning first, then all at the end."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -26,12 +26,12 @@ class Geometry:
 
     @property
     def is_pointwise(self) -> bool:
-        """Kernel 1x1 without padding, with any stride."""
+        """Tells whether the kernel is 1x1 without padding, with any stride."""
         return all(k == 1 for k in self.kernel) and self.is_unpadded
 
     @property
     def is_dense_pointwise(self) -> bool:
-        """Pointwise at every position over all channels: a matrix product."""
+        """Tells whether the operator is pointwise at every position over all channels: a matrix product."""
         return self.is_pointwise and self.is_unstrided and self.group == 1
 
     @property
@@ -43,7 +43,7 @@ class Geometry:
         return all(stride == 1 for stride in self.strides)
 
     def attrs(self) -> dict[str, Any]:
-        """As attributes of Conv, all of them written out."""
+        """Return the attributes of a Conv, all of them written out."""
         return {
             "kernel_shape": self.kernel, "strides": self.strides, "dilations": self.dilations, "pads": self.pads,
             "group": self.group,
@@ -51,12 +51,12 @@ class Geometry:
 
 
 def conv_geometry(node: Node, x: Ref, w: Ref) -> Geometry:
-    """The geometry of a Conv node of input `x` and filters `w`."""
+    """Return the geometry of a Conv node of input `x` and filters `w`."""
     return geometry(node, x, w.shape[2:])
 
 
 def geometry(node: Node, x: Ref, kernel: tuple[int, ...]) -> Geometry:
-    """The geometry of a Conv or pooling node of input `x`."""
+    """Return the geometry of a Conv or pooling node of input `x`."""
     ones, attrs = (1,) * len(kernel), node.attrs
     strides, dilations = attrs.get("strides", ones), attrs.get("dilations", ones)
     pads = attrs.get("pads", (0,) * (2 * len(kernel)))
@@ -81,12 +81,12 @@ def _same_pads(
 
 
 def per_filter(op: ReplacementBuilder, scale: Ref, w: Ref) -> Ref:
-    """A scale of one element, or one per filter, in a shape that multiplies filters [N, C, ...]."""
+    """Return a scale of one element, or one per filter, in a shape that multiplies filters [N, C, ...]."""
     return reshape(op, scale, (scale.type.size, *(1,) * (w.rank - 1)))
 
 
 def times_input_channels(op: ReplacementBuilder, w: Ref, scale: Ref, group: int) -> Ref:
-    """Filters [N, C / group, ...] times a vector of one element per input channel, or of one element."""
+    """Return filters [N, C / group, ...] times a vector of one element per input channel, or of one element."""
     if scale.type.size == 1 or group == 1:
         scaled: Ref = op.Mul(w, reshape(op, scale, (1, scale.type.size, *(1,) * (w.rank - 2))))
         return scaled
@@ -97,15 +97,15 @@ def times_input_channels(op: ReplacementBuilder, w: Ref, scale: Ref, group: int)
 
 
 def response_to(op: ReplacementBuilder, w: Ref, constant: Ref, group: int) -> Ref:
-    """What an unpadded convolution gives for an input that is constant per channel: a vector of one element per
-    filter."""
+    """Return the result of an unpadded convolution of an input that is constant per channel: a vector of one element
+    per filter."""
     axes = op.ints(*range(1, w.rank))
     response: Ref = op.ReduceSum(times_input_channels(op, w, constant, group), axes, keepdims=0)
     return response
 
 
 def joint_bias(op: ReplacementBuilder, first: Ref | None, second: Ref | None) -> Ref | None:
-    """The sum of two biases that may be left out."""
+    """Return the sum of two biases that may be left out."""
     if first is None or second is None:
         return second if first is None else first
     total: Ref = op.Add(first, second)
@@ -115,7 +115,7 @@ def joint_bias(op: ReplacementBuilder, first: Ref | None, second: Ref | None) ->
 def normalisation(
     op: ReplacementBuilder, scale: Ref, bias: Ref, mean: Ref, variance: Ref, epsilon: float
 ) -> tuple[Ref, Ref]:
-    """BatchNormalization at inference as x * factor + shift; both are vectors of one element per channel."""
+    """Return BatchNormalization at inference as x * factor + shift; both are vectors of one element per channel."""
     deviation = op.Sqrt(op.Add(variance, op.constant(np.array(epsilon, dtype=numpy_dtype(variance)))))
     factor = op.Div(scale, deviation)
     return factor, op.Sub(bias, op.Mul(mean, factor))

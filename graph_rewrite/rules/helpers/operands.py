@@ -8,25 +8,25 @@ from graph_rewrite.rules.helpers.constants import varies_along
 
 
 def operands(m: Match, label: str) -> tuple[Ref, ...]:
-    """The inputs of the matched node with this label in the order they have in the graph. A target that uses it comes
-    out the same for both orders in which commuting operands match."""
+    """Return the inputs of the matched node with this label in the order that they have in the graph. A target that
+    uses it is the same for both orders in which commuting operands match."""
     return tuple(m.ref(value) for value in m.node(label).inputs if value is not None)
 
 
 def in_order(m: Match, label: str, first: Ref, replaced: Ref, other: Ref) -> tuple[Ref, Ref]:
-    """`(replaced, other)` as the two operands of the matched node: `replaced` stands where `first` stood."""
+    """Return `(replaced, other)` as the two operands of the matched node: `replaced` stands where `first` stood."""
     return (replaced, other) if m.node(label).inputs[0] == first.external else (other, replaced)
 
 
 def ordered(first: Ref, second: Ref) -> bool:
-    """An arbitrary but fixed order of a graph's values, so that an equation which is symmetric in two of them
-    gives one rewrite and not two."""
+    """Compare two values in an arbitrary but fixed order of a graph's values, so that an equation which is symmetric in
+    two of them gives one rewrite and not two."""
     return (first.external or 0) <= (second.external or 0)
 
 
 def has_bias(m: Match, product: Ref) -> bool:
-    """Whether nothing but the Add of a constant bias per column reads a product: rules for the pair apply then, and
-    one for the product alone would only leave the bias behind."""
+    """Tell whether the Add of a constant bias per column is all that reads a product. Rules for the pair apply then,
+    and one for the product alone would only leave the bias behind."""
     readers = m.consumers(product)
     if len(readers) != 1 or readers[0].op != "Add" or readers[0].domain or m.is_output(product):
         return False

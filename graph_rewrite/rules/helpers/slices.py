@@ -10,7 +10,7 @@ from graph_rewrite.rules.helpers.constants import ints
 
 
 def slice_ranges(x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | None) -> dict[int, range] | Refusal:
-    """What Slice takes of each axis it names, as ranges of indices; a Refusal where that is not constant."""
+    """Return what Slice takes of each axis it names, as ranges of indices; a Refusal where that is not constant."""
     begin, end = ints(starts), ints(ends)
     which = tuple(range(len(begin or ()))) if axes is None else ints(axes)
     step = (1,) * len(begin or ()) if steps is None else ints(steps)
@@ -24,7 +24,7 @@ def slice_ranges(x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | 
 
 
 def take(op: ReplacementBuilder, x: Ref, ranges: Mapping[int, range]) -> Ref:
-    """The slice of x with the given range of indices per axis; x itself where they are all there is."""
+    """Return the slice of x with the given range of indices per axis; x itself where the ranges cover it."""
     used = {axis: r for axis, r in sorted(ranges.items()) if r != range(x.shape[axis])}
     if not used:
         return x

@@ -20,8 +20,8 @@ from graph_rewrite.rules.layout.blocked_image import BlockedImage, image_of
 
 @dataclass(frozen=True, slots=True)
 class ConvPlan:
-    """How a convolution looks in the layout: blocked filters, attributes, the result's shape, and whether it reads the
-    plain image."""
+    """The form of a convolution in the layout: blocked filters, attributes, the result's shape, and whether it reads
+    the plain image."""
 
     filters: Ref
     attrs: Mapping[str, Any]
@@ -30,7 +30,8 @@ class ConvPlan:
 
 
 def conv_plan(op: ReplacementBuilder, node: Node, x: tuple[int, ...], w: Ref) -> ConvPlan | None:
-    """A Conv of an image of shape x and constant filters; None where the layout has no such convolution."""
+    """Return the form of a Conv of an image of shape x and constant filters; None where the layout has no such
+    convolution."""
     if len(x) != 4 or w.rank != 4 or w.dtype != TensorProto.FLOAT or unsuited(node, x, w):
         return None
     own = geometry(node, Ref(type(w.type)(w.dtype, x)), w.shape[2:])
@@ -46,7 +47,7 @@ def conv_plan(op: ReplacementBuilder, node: Node, x: tuple[int, ...], w: Ref) ->
 
 
 def unsuited(node: Node, x: tuple[int, ...], w: Ref) -> str:
-    """Why the layout has no such convolution; empty where it has."""
+    """Return the reason why the layout has no such convolution; empty where it has."""
     block, group = block_size(), node.attrs.get("group", 1)
     if not block:
         return "ONNX Runtime has no blocked layout on this CPU"
@@ -62,7 +63,7 @@ def unsuited(node: Node, x: tuple[int, ...], w: Ref) -> str:
 
 
 def blocked_weights(op: ReplacementBuilder, w: Ref, group: int, channels: int) -> Ref:
-    """Filters in the order of the layout, as a constant expression: nothing is moved during search."""
+    """Return filters in the order of the layout, as a constant expression: nothing is moved during search."""
 
     def apply(name: str, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> Ref:
         refs = tuple(x if isinstance(x, Ref) else op.constant(x) for x in inputs)
@@ -73,7 +74,8 @@ def blocked_weights(op: ReplacementBuilder, w: Ref, group: int, channels: int) -
 
 
 def pool_attrs(node: Node, x: Ref) -> dict[str, Any] | None:
-    """Attributes of a pool in the layout, with padding written out; None where the layout has no such pool."""
+    """Return the attributes of a pool in the layout, with padding written out; None where the layout has no such
+    pool."""
     if node.op.startswith("Global"):
         return {}
     own = geometry(node, x, tuple(node.attrs["kernel_shape"]))
@@ -85,7 +87,7 @@ def pool_attrs(node: Node, x: Ref) -> dict[str, Any] | None:
 
 
 def fused_activation(node: Node, rest: Sequence[Ref | None]) -> dict[str, Any] | None:
-    """An activation as attributes of the convolution before it; None for one that it does not take."""
+    """Return an activation as attributes of the convolution before it; None for one that it does not take."""
     if node.op in ("Relu", "Sigmoid", "Tanh"):
         return {"activation": node.op}
     if node.op == "LeakyRelu":
@@ -97,7 +99,8 @@ def fused_activation(node: Node, rest: Sequence[Ref | None]) -> dict[str, Any] |
 
 
 def scaled(op: ReplacementBuilder, name: str, x: BlockedImage, c: Ref, x_first: bool) -> Ref | None:
-    """A blocked value plus, minus or times a constant of one element per channel: a depthwise convolution of 1x1."""
+    """Return a blocked value plus, minus or times a constant of one element per channel: a depthwise convolution of
+    1x1."""
     channels = x.dims[x.channels]
     axis = x.perm.index(x.channels)
     lengths = (1,) * (len(x.perm) - c.rank) + c.shape

@@ -14,7 +14,8 @@ from graph_rewrite.rules.layout.blocked_values import BlockedValues
 
 
 def unary(values: BlockedValues, node: Node) -> BlockedImage | None:
-    """An activation, which goes into the convolution that waits with its operand, or any function of one operand."""
+    """Carry an activation, which goes into the convolution that waits with its operand, or any function of one
+    operand."""
     x, waiting = values.first(node), values.waiting(node.inputs[0])
     if x is None or any(ref is not None and ref.type.size != 1 for ref in values.constants(node)):
         return None
@@ -26,7 +27,7 @@ def unary(values: BlockedValues, node: Node) -> BlockedImage | None:
 
 
 def binary(values: BlockedValues, node: Node) -> BlockedImage | None:
-    """A function of two operands of one shape, or of one and a constant."""
+    """Carry a function of two operands of one shape, or of one and a constant."""
     left, right = node.inputs
     if left is None or right is None or not (values.is_blocked(left) or values.is_blocked(right)):
         return None
@@ -57,7 +58,7 @@ def binary(values: BlockedValues, node: Node) -> BlockedImage | None:
 def _sum(
     values: BlockedValues, node: Node, summands: Sequence[int], pair: Sequence[BlockedImage]
 ) -> BlockedImage | None:
-    """The sum as an input of the convolution that computes one of the summands."""
+    """Return the sum as an input of the convolution that computes one of the summands."""
     for own, other in ((0, 1), (1, 0)):
         waiting = values.waiting(summands[own])
         if waiting is None or not waiting.takes_sum or summands[0] == summands[1]:
@@ -73,7 +74,7 @@ def _sum(
 def _with_constant(
     values: BlockedValues, node: Node, left: int, right: int, shape: tuple[int, ...]
 ) -> BlockedImage | None:
-    """A function of a blocked value and a constant number, or one per channel."""
+    """Carry a function of a blocked value and a constant number, or one number per channel."""
     value, other = (left, right) if values.is_blocked(left) else (right, left)
     x, c = values.known(value), values.plain(other)
     if x is None or c.constant is None or x.shape != shape:

@@ -15,7 +15,7 @@ from graph_rewrite.rules.layout.blocked_values import BlockedValues
 
 
 def move_by_reshape(values: BlockedValues, node: Node) -> BlockedImage | None:
-    """A Reshape, or an operator that is one."""
+    """Carry a Reshape, or an operator that is one."""
     x = values.first(node)
     return None if x is None else reshaped(values.op, x, values.m.ref(node.outputs[0]).shape)
 
@@ -43,7 +43,7 @@ def move_by_slice(values: BlockedValues, node: Node) -> BlockedImage | None:
 
 
 def move_by_gather(values: BlockedValues, node: Node) -> BlockedImage | None:
-    """A Gather of constant indices that are a range."""
+    """Carry a Gather of constant indices that are a range."""
     x, (indices,) = values.first(node), values.constants(node)
     chosen, axis = ints(indices), node.attrs.get("axis", 0)
     if x is None or indices is None or indices.rank != 1 or not chosen:

@@ -32,7 +32,7 @@ class _Blocked(Rule):
 
 
 class _Enters(_Blocked):
-    """Of a convolution labelled `conv` and what follows it."""
+    """A rule of a convolution labelled `conv` and what follows it."""
 
     def refusal(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
         maker = m.producer(x)
@@ -182,7 +182,8 @@ class ReorderInputThenOutput(_Blocked):
 
 
 class _Follows(_Blocked):
-    """Of an operator, labelled `f`, on a value that comes out of the layout: it moves into the layout."""
+    """A rule of an operator, labelled `f`, on a value that comes out of the layout: the operator moves into the
+    layout."""
 
     shared_interior = True
     operators: ClassVar[frozenset[str]]

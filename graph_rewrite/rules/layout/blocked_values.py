@@ -33,7 +33,7 @@ class WaitingConv:
 
     @property
     def takes_sum(self) -> bool:
-        """Whether a sum may still go into it."""
+        """Tells whether a sum may still go into it."""
         return self.made is None and len(self.inputs) < 4 and "activation" not in self.attrs
 
 

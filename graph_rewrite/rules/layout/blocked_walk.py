@@ -71,7 +71,7 @@ _CARRY: Mapping[str, Callable[[BlockedValues, Node], BlockedImage | list[Blocked
     "Transpose": move_by_transpose,
     "Unsqueeze": move_by_reshape,
 }
-"""What carries an operator of `CARRIED` through the layout, by its name."""
+"""Functions that carry the operators of `CARRIED` through the layout, by the operator's name."""
 
 
 class Walk(BlockedValues):

@@ -1,9 +1,9 @@
 """Channels padded to the block of ONNX Runtime's NCHWc layout, and carried on so.
 
-Operators over other numbers of channels fall out of the blocked layout (pooling and depthwise convolutions, and what
-stands between), which costs a reordering before and after. A convolution can compute a few channels more, from filters
-of zeros; the Slice that removes them moves down past what works on each channel, until a convolution takes it into its
-own filters.
+Operators over other numbers of channels fall out of the blocked layout: pooling, depthwise convolutions, and what
+stands between. That costs a reordering before and after. A convolution can compute a few channels more, from filters of
+zeros. The Slice that removes them moves down past what works on each channel, until a convolution takes it into its own
+filters.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class _Padding(Rule):
 
 
 class _AfterSlice(_Padding):
-    """Of an operator on the first channels of x: `Slice` is labelled `slice`. Where others read them too, each can move
-    its own Slice."""
+    """A rule of an operator on the first channels of x: `Slice` is labelled `slice`. Where other operators read the
+    same channels, each can move its own Slice."""
 
     shared_interior = True
 

@@ -23,7 +23,7 @@ class _OfConcat(_Padding):
     shared_interior = True
 
     def any_slice(self, m: Match, operands: tuple[Ref, ...]) -> Refusal | None:
-        """Why no operand of a Concat along channels is a Slice of first channels."""
+        """Refuse a Concat along channels without an operand that is a Slice of first channels."""
         found = any(sliced_operand(m, operand) is not None for operand in operands)
         return None if found else Refusal("no operand of the Concat is a Slice of first channels")
 

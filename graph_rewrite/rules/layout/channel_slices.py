@@ -1,4 +1,4 @@
-"""Slices that keep the first channels of an image, and what the rules of `channel_padding` share."""
+"""Slices that keep the first channels of an image, and constants padded for them: helpers of `channel_padding`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEEPS_OTHER_CHANNELS = Refusal("the Slice does not keep the first channels, all 
 
 
 def keeps_first_channels(m: Match, kept: Ref, x: Ref, bounds: Sequence[Ref]) -> bool:
-    """Whether a Slice keeps channels 0, 1, ... of an image x, and all of the other axes."""
+    """Tell whether a Slice keeps channels 0, 1, ... of an image x, and all of the other axes."""
     if x.rank < 3 or len(bounds) < 2:
         return False
     ranges = slice_ranges(x, *(*bounds, None, None)[:4])  # type: ignore[arg-type]
@@ -31,7 +31,7 @@ def first_channels(op: ReplacementBuilder, x: Ref, channels: int) -> Ref:
 
 
 def padded_constant(op: ReplacementBuilder, x: Ref, axis: int, more: int, value: float = 0.0) -> Ref:
-    """A constant with `more` elements of `value` after its last along an axis."""
+    """Return a constant with `more` elements of `value` after its last along an axis."""
     if more == 0:
         return x
     after = [more if i == axis else 0 for i in range(x.rank)]
@@ -41,7 +41,7 @@ def padded_constant(op: ReplacementBuilder, x: Ref, axis: int, more: int, value:
 
 
 def sliced_operand(m: Match, kept: Ref) -> Ref | None:
-    """What a value is the first channels of; None where it is not made by such a Slice."""
+    """Return the operand of the Slice that keeps a value as its first channels; None where no such Slice makes it."""
     node = m.producer(kept)
     if node is None or node.op != "Slice" or node.domain or any(v is None for v in node.inputs):
         return None

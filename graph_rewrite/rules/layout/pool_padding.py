@@ -43,7 +43,7 @@ class PadIntoPool(_Padding):
 
 
 def _spatial_pads(x: Ref, pads: Ref, axes: Ref | None) -> tuple[int, ...] | None:
-    """The amounts of a Pad as attribute `pads` of a pool; None where unknown, or where other axes are padded."""
+    """Return the amounts of a Pad as attribute `pads` of a pool; None where unknown, or where other axes are padded."""
     amounts, named = ints(pads), range(x.rank) if axes is None else ints(axes)
     if amounts is None or named is None or x.rank < 3 or len(amounts) != 2 * len(named):
         return None

@@ -23,14 +23,14 @@ class _MatMul(Rule):
 
 
 def vectors_refused(*operands: Ref) -> Refusal | None:
-    """A Refusal where an operand of a MatMul is a vector."""
+    """Refuse an operand of a MatMul that is a vector."""
     if any(operand.rank < 2 for operand in operands):
         return Refusal("an operand of MatMul is a vector")
     return None
 
 
 def _product_refused(a: Ref, b: Ref) -> Refusal | None:
-    """Folding a product of constants must not inflate the model: two thin factors can stand for a huge matrix."""
+    """Refuse a product of constants that would inflate the model: two thin factors can stand for a huge matrix."""
     if not (a.is_const and b.is_const):
         return None
     size = int(np.prod(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))) * a.shape[-2] * b.shape[-1]

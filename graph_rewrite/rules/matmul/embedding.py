@@ -1,8 +1,8 @@
-"""Looked up instead of computed: what depends on a token alone is a row of a table made in advance.
+"""Layers behind embeddings looked up in tables instead of computed: what depends on a token alone is a row of a table.
 
 A function of each row commutes with Gather, and a linear one with the sum of token, segment and position embeddings
-too. A normalisation in between takes the mean, which is linear, and divides by the standard deviation, a number per
-row that ONNX's LayerNormalization gives as its third output: so the first linear layers behind the embeddings of a
+too. A normalisation in between takes the mean, which is linear, and divides by the standard deviation, a number per row
+that ONNX's LayerNormalization gives as its third output. So the first linear layers behind the embeddings of a
 transformer need no product. With diag(g) the scale, s the shift and C = 1 - 11'/n, which takes the mean of a row,
 
     LayerNormalization(e; g, s) w + b = (e C diag(g) w) / deviation(e) + (s w + b)
@@ -35,7 +35,7 @@ class _Embedding(Rule):
 
 class _OfLookup(_Embedding):
     def of_rows(self, m: Match, t: Ref) -> Refusal | None:
-        """Why a value is not rows looked up in a table of numbers."""
+        """Refuse a value that is not rows looked up in a table of numbers."""
         return None if t.rank == 2 and is_float(t) else Refusal("what is looked up in is not a table of numbers")
 
 
@@ -105,7 +105,7 @@ class _OfEmbedding(_Embedding):
     magnitude of the output."""
 
     def refuse(self, m: Match, e: Ref, g: Ref, s: Ref | None, *layers: tuple[Ref, Ref]) -> Refusal | None:
-        """Why linear layers (weight, bias) of e normalised can't be looked up."""
+        """Refuse linear layers (weight, bias) of e normalised that cannot be looked up."""
         if e.dtype != TensorProto.FLOAT or m.attr("axis") not in (-1, e.rank - 1):
             return Refusal("no normalisation of float32 over the last axis")
         if g.shape != e.shape[-1:] or (s is not None and (not s.is_const or s.shape != g.shape)):
@@ -124,7 +124,7 @@ class _OfEmbedding(_Embedding):
     def looked_up(
         self, op: ReplacementBuilder, m: Match, e: Ref, g: Ref, s: Ref | None, *layers: tuple[Ref, Ref]
     ) -> tuple[Ref, ...]:
-        """The linear layers of the normalised rows, and these."""
+        """Return the linear layers of the normalised rows, and these rows."""
         widths = [w.shape[1] for w, _ in layers]
         w = concat(op, [w for w, _ in layers], 1)
         b = concat(op, [as_vector(op, b, width) for (_, b), width in zip(layers, widths, strict=True)], 0)
@@ -144,8 +144,8 @@ class _OfEmbedding(_Embedding):
 
 
 def _terms(m: Match, e: Ref) -> list[tuple[Ref | None, Ref]] | None:
-    """The summands of e: (None, constant), or (table, tokens) for rows that are looked up; None where another
-    operator has a part in it."""
+    """Return the summands of e: (None, constant), or (table, tokens) for rows that are looked up; None where another
+    operator computes a summand."""
     if e.is_const:
         return [(None, e)] if e.rank and e.shape[-1] > 1 else None
     node = m.producer(e)

@@ -54,7 +54,7 @@ class MatMulToGemm(_Gemm):
 
 
 def _no_gemm(operand: Ref) -> Refusal | None:
-    """ONNX Runtime multiplies integers in MatMul alone."""
+    """Refuse integers, which ONNX Runtime multiplies in MatMul alone."""
     return None if is_float(operand) else Refusal("Gemm runs on floating-point numbers only")
 
 
@@ -134,7 +134,7 @@ class _TransposeIntoGemm(_Gemm):
         return Refusal("the Transpose does nothing") if m.attr("perm") == (0, 1) else None
 
     def flipped(self, m: Match, flag: str) -> dict[str, Any]:
-        """The attributes of the Gemm with one flag the other way."""
+        """Return the attributes of the Gemm with one flag the other way."""
         attrs = m.attrs("gemm")
         return {**attrs, flag: None if attrs.get(flag, 0) else 1}
 

@@ -134,7 +134,7 @@ class MergeMatMulsSharedRight(_Merge):
 
 
 class _Separate(_Parallel):
-    """Split along columns, of a product with a constant weight."""
+    """Split a product with a constant weight along its columns."""
 
     def check(self, m: Match, x: Ref, w: Ref, *others: Ref | None) -> Refusal | None:
         rank = m.root().rank

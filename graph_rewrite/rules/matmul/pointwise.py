@@ -33,14 +33,14 @@ class _Layout(Rule):
 
 
 def to_channels(op: ReplacementBuilder, x: Ref) -> Ref:
-    """[..., C] as an image [1, C, 1, L], L rows."""
+    """Return [..., C] as an image [1, C, 1, L], L rows."""
     rows = reshape(op, x, (1, 1, math.prod(x.shape[:-1]), x.shape[-1]))
     image: Ref = op.Transpose(rows, perm=TO_CHANNELS)
     return image
 
 
 def from_channels(op: ReplacementBuilder, image: Ref, shape: tuple[int, ...]) -> Ref:
-    """[1, C, 1, L] as rows [..., C] of the given shape."""
+    """Return [1, C, 1, L] as rows [..., C] of the given shape."""
     return reshape(op, op.Transpose(image, perm=FROM_CHANNELS), shape)
 
 
@@ -51,12 +51,12 @@ def _pointwise(op: ReplacementBuilder, image: Ref, w: Ref, b: Ref | None) -> Ref
 
 
 def as_filters(op: ReplacementBuilder, w: Ref) -> Ref:
-    """A matrix [C, N] as 1x1 filters [N, C, 1, 1]."""
+    """Return a matrix [C, N] as 1x1 filters [N, C, 1, 1]."""
     return reshape(op, op.Transpose(w, perm=(1, 0)), (w.shape[1], w.shape[0], 1, 1))
 
 
 def _has_convolution(x: Ref) -> bool:
-    """Whether Conv is defined for the elements and ONNX Runtime has a kernel for it."""
+    """Refuse elements for which Conv is not defined or ONNX Runtime has no kernel for it."""
     return is_float(x) and x.dtype != TensorProto.DOUBLE
 
 
@@ -162,7 +162,7 @@ class PointwiseConvToLinear(_Layout):
 
 
 def _matrix(op: ReplacementBuilder, w: Ref) -> Ref:
-    """1x1 filters [N, C, 1, ...] as the matrix [C, N]."""
+    """Return 1x1 filters [N, C, 1, ...] as the matrix [C, N]."""
     matrix: Ref = op.Transpose(reshape(op, w, w.shape[:2]), perm=(1, 0))
     return matrix
 

@@ -38,7 +38,7 @@ def _residual_norm(op: PatternBuilder, x: Any, y: Any, scale: Any, shift: Any, n
 
 
 def _not_rows(x: Ref, *layers: tuple[Ref, Ref]) -> Refusal | None:
-    """Why linear layers (weight, bias) of x, or of what is computed from it, cannot be computed on rows."""
+    """Refuse linear layers (weight, bias) of x, or of what is computed from it, that cannot be computed on rows."""
     if x.rank < 3 or not is_float(x):
         return Refusal("the operand has no leading axes to merge, or no floating-point numbers")
     for w, b in layers:
@@ -50,7 +50,7 @@ def _not_rows(x: Ref, *layers: tuple[Ref, Ref]) -> Refusal | None:
 
 
 def _not_over_last(m: Match, name: str, *parameters: Ref | None) -> Refusal | None:
-    """Why a normalisation is not one over the last axis, with a scale and a shift per channel."""
+    """Refuse a normalisation that is not one over the last axis, with a scale and a shift per channel."""
     rank, width = m.value(f"{name} sum").rank, m.value(f"{name} sum").shape[-1:]
     if m.attr(f"{name} axis") not in (-1, rank - 1):
         return Refusal("the normalisation runs over more than the last axis")
@@ -60,7 +60,7 @@ def _not_over_last(m: Match, name: str, *parameters: Ref | None) -> Refusal | No
 
 
 def rows(op: ReplacementBuilder, x: Ref) -> Ref:
-    """[..., C] as [L, C]."""
+    """Return [..., C] as [L, C]."""
     return reshape(op, x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
@@ -85,7 +85,7 @@ def _attend(op: PatternBuilder, x: Any, mask: Any, weights: Sequence[Any]) -> An
 def _attended(
     op: ReplacementBuilder, m: Match, x: Ref, lead: tuple[int, ...], mask: Ref | None, w: Sequence[Ref]
 ) -> Ref:
-    """The attention layer up to its last product, of rows x that are [*lead, C] in truth."""
+    """Return the attention layer up to its last product, of rows x that stand for [*lead, C]."""
     heads = (reshape(op, _gemm(op, x, w[i], w[i + 1]), (*lead, w[i].shape[1])) for i in (0, 2, 4))
     context = op.Attention(*heads, mask, **m.attrs("attention"))
     return _gemm(op, rows(op, context), w[6], w[7])

@@ -23,11 +23,11 @@ class _Scale(Rule):
     operator: ClassVar[str] = "Mul"
 
     def scaled(self, op: Any, value: Any, scale: Any) -> Any:
-        """`value` times, or divided by, `scale`: in the source and in the target."""
+        """Return `value` times, or divided by, `scale`: in the source and in the target."""
         return getattr(op, self.operator)(value, scale)
 
     def inexact(self, x: Ref, s: Ref) -> Refusal | None:
-        """A Refusal where division can't be moved: integers round after each one, and quotients by 0 don't add up."""
+        """Refuse a division that cannot be moved: integers round after each one, and quotients by 0 do not add up."""
         if self.operator == "Mul":
             return None
         if not is_float(x):
@@ -109,7 +109,7 @@ def _constant_operand(*operands: Ref) -> Refusal | None:
 
 
 class _ScalarMotion(_Scale):
-    """A scalar between an operand and the product; `s` keeps its place only where it adds no axes."""
+    """A scalar between an operand and the product; `s` stays where it is only if it adds no axes."""
 
     def check(self, m: Match, a: Ref, b: Ref, s: Ref) -> Refusal | None:
         return _constant_operand(a, b)

@@ -43,13 +43,14 @@ class _Strassen(Rule):
     family = "strassen"
     levels: ClassVar[int] = 1
     least_rows: ClassVar[int]
-    """Fewer rows never paid in `benchmarks.families`: sums, cuts and joins took what the products saved."""
+    """Fewest rows: with fewer, sums, cuts and joins took what the products saved in `benchmarks.families`."""
     error_growth: ClassVar[float] = 2e-6
     """Largest error measured in float32 for 512 to 1024 channels, relative to the largest magnitude of the output; the
     direct product has 5e-7."""
 
     def refuse(self, x: Ref, *layers: tuple[Ref, Ref | None]) -> Refusal | None:
-        """Why linear layers (weight, bias) of x, or of what is computed from it, can't be computed by quarters."""
+        """Refuse linear layers (weight, bias) of x, or of what is computed from it, that cannot be computed by
+        quarters."""
         if x.dtype != TensorProto.FLOAT or x.rank < 2:
             return Refusal("not rows of float32")
         if math.prod(x.shape[:-1]) < self.least_rows:
@@ -64,13 +65,13 @@ class _Strassen(Rule):
         return None
 
     def first(self, op: ReplacementBuilder, x: Ref, w: Ref, b: Ref | None) -> Blocks:
-        """x w + b, x [..., C], as blocks of channels [1, N, 1, L]."""
+        """Return x w + b, x [..., C], as blocks of channels [1, N, 1, L]."""
         rows = reshape(op, x, (math.prod(x.shape[:-1]), x.shape[-1]))
         return _product(op, _quarters(op, rows, self.levels), as_filters(op, w), b, _of_rows, op.Sub)
 
     def second(self, op: ReplacementBuilder, x: Blocks, w: Ref, b: Ref | None) -> Blocks:
-        """x w + b, x and the result blocks of channels. A difference is a sum with a convolution, which stays in ONNX
-        Runtime's blocked layout as Sub does not."""
+        """Return x w + b, x and the result blocks of channels. A difference is a sum with a convolution, which stays in
+        ONNX Runtime's blocked layout as Sub does not."""
 
         def minus(x: Ref, y: Ref) -> Ref:
             difference: Ref = op.Add(times(op, y, Fraction(-1)), x)
@@ -79,13 +80,13 @@ class _Strassen(Rule):
         return _product(op, x, as_filters(op, w), b, _of_channels, minus)
 
     def restored(self, op: ReplacementBuilder, m: Match, x: Blocks) -> Ref:
-        """The result in the shape that it had."""
+        """Return the result in the shape that it had."""
         shape = m.root().shape
         return reshape(op, _joined(op, x, math.prod(shape[:-1])), shape)
 
 
 def _quarters(op: ReplacementBuilder, x: Ref, levels: int) -> Blocks:
-    """A matrix [L, C] cut into blocks; halves of an odd number of rows share one."""
+    """Cut a matrix [L, C] into blocks; halves of an odd number of rows share one."""
     if levels == 0:
         return x
     rows, columns = x.shape
@@ -99,7 +100,7 @@ def _quarters(op: ReplacementBuilder, x: Ref, levels: int) -> Blocks:
 
 
 def _each(function: Callable[..., Ref], *blocks: Blocks) -> Blocks:
-    """A function of the blocks at the same place."""
+    """Apply a function to the blocks at the same position."""
     if isinstance(blocks[0], Ref):
         return function(*blocks)
     return tuple(_each(function, *same) for same in zip(*blocks, strict=True))
@@ -109,7 +110,8 @@ def _product(
     op: ReplacementBuilder, x: Blocks, w: Ref, b: Ref | None, multiply: Callable[..., Ref], minus: Callable[..., Ref],
     total: Blocks | None = None,
 ) -> Blocks:  # fmt: skip
-    """x w + b + total, where `multiply` and `minus` compute x w + b and x - y of blocks; w are filters [N, C, 1, 1]."""
+    """Return x w + b + total, where `multiply` and `minus` compute x w + b and x - y of blocks; w are filters [N, C, 1,
+    1]."""
     if isinstance(x, Ref):
         result: Ref = multiply(op, x, w, b)
         return result if total is None else op.Add(total, result)
@@ -152,7 +154,7 @@ def _of_rows(op: ReplacementBuilder, x: Ref, w: Ref, b: Ref | None) -> Ref:
 
 
 def _joined(op: ReplacementBuilder, x: Blocks, rows: int) -> Ref:
-    """Blocks of channels [1, N, 1, L] as a matrix [rows, N]."""
+    """Return blocks of channels [1, N, 1, L] as a matrix [rows, N]."""
     if isinstance(x, Ref):
         return from_channels(op, x, (x.shape[3], x.shape[1]))
     half = -(-rows // 2)
@@ -161,7 +163,7 @@ def _joined(op: ReplacementBuilder, x: Blocks, rows: int) -> Ref:
 
 
 def _side_by_side(op: ReplacementBuilder, pair: tuple[Blocks, ...], rows: int) -> Ref:
-    """The left and the right half of a matrix [rows, N], joined while they are channels where they can be."""
+    """Return the left and the right half of a matrix [rows, N], joined while they are channels where they can be."""
     images = [block for block in pair if isinstance(block, Ref)]
     if images:
         return _joined(op, concat(op, images, 1), rows)

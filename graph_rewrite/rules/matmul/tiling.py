@@ -51,7 +51,8 @@ class _Tiled(Rule):
         return concat(op, parts, axis)
 
     def _axis(self, x: Ref, y: Ref, rows: Ref) -> int | None:
-        """The first axis before the last along which one summand is broadcast and the other makes equal blocks."""
+        """Return the first axis before the last along which one summand is broadcast and the other makes equal
+        blocks."""
         for axis in range(rows.rank - 1):
             length = rows.shape[axis]
             broadcast = 1 in (x.shape[axis], y.shape[axis])

@@ -1,4 +1,5 @@
-"""Movement of Reshape and its kin: past element-wise operators, normalisations and Transpose, in both directions."""
+"""Movement of Reshape and operators like it: past element-wise operators, normalisations and Transpose, in both
+directions."""
 
 from __future__ import annotations
 
@@ -206,7 +207,7 @@ class TransposeAfterReshape(_Movement):
 
 
 def _stays(y: Ref, before: Shape, after: Shape, result: Shape) -> Refusal | None:
-    """Whether y means the same to a first operand of shape `before` and of shape `after`."""
+    """Tell whether y means the same to a first operand of shape `before` and of shape `after`."""
     if result != before:
         return Refusal("the other operand broadcasts the reshaped one")
     count = len(stripped(y.shape))
@@ -225,13 +226,13 @@ def _keeps_last(m: Match, before: Shape, after: Shape) -> Refusal | None:
 
 
 def _normalise(op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], rank: int) -> Ref:
-    """The matched normalisation, which worked on `rank` axes, on x; its axis counted from the end."""
+    """Apply the matched normalisation, which worked on `rank` axes, to x; its axis is counted from the end."""
     node = m.node("f")
     return op.apply(node.op, node.domain, {**node.attrs, "axis": m.attr("axis") % rank - rank}, (x, *rest), 1)[0]
 
 
 def _aligned(before: Shape, after: Shape) -> list[tuple[range, range]] | None:
-    """The finest blocks of consecutive axes that a Reshape maps onto each other; None for empty tensors and
+    """Return the finest blocks of consecutive axes that a Reshape maps onto each other; None for empty tensors and
     scalars."""
     if 0 in before or not before or not after:
         return None

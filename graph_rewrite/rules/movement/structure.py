@@ -77,12 +77,12 @@ class NestConcatLast(_Structure):
 class _SplitOfSplit(_Structure):
     """Splits with another number of outputs are rules of their own: a pattern has a fixed number of roots."""
 
-    place: int
+    position: int
 
     def source(self, op: PatternBuilder, x: Any, sizes: Maybe, inner: Maybe) -> Any:
         parts = list(op.Split(x, sizes, axis=op.attr("axis", 0), _outputs=2, _label="outer"))
-        two = op.Split(parts[self.place], inner, axis=op.attr("inner", 0), _outputs=2, _label="inner")
-        parts[self.place : self.place + 1] = two
+        two = op.Split(parts[self.position], inner, axis=op.attr("inner", 0), _outputs=2, _label="inner")
+        parts[self.position : self.position + 1] = two
         # Matching starts at the producer of the first root.
         return (*two, *(part for part in parts if part not in two))
 
@@ -93,21 +93,21 @@ class _SplitOfSplit(_Structure):
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, sizes: Ref | None, inner: Ref | None) -> Any:
         axis = m.attr("axis") % x.rank
         all_sizes = list(sizes_of(m, "outer", 2, axis))
-        all_sizes[self.place : self.place + 1] = sizes_of(m, "inner", 2, axis)
+        all_sizes[self.position : self.position + 1] = sizes_of(m, "inner", 2, axis)
         a, b, c = split(op, x, all_sizes, axis)
-        return (a, b, c) if self.place == 0 else (b, c, a)
+        return (a, b, c) if self.position == 0 else (b, c, a)
 
 
 class SplitOfSplitFirst(_SplitOfSplit):
     """a, b = Split(y) and c where y, c = Split(x): a, b, c = Split(x)"""
 
-    place = 0
+    position = 0
 
 
 class SplitOfSplitLast(_SplitOfSplit):
     """b, c = Split(y) and a where a, y = Split(x): a, b, c = Split(x)"""
 
-    place = 1
+    position = 1
 
 
 class _SlicesAsSplit(_Structure):
@@ -190,11 +190,11 @@ class GatherAsSlice(_Structure):
         dim = x.shape[axis]
         if not wanted or not dim:
             return Refusal("the indices are not constants, or are none")
-        places = [place % dim for place in wanted]
-        step = places[1] - places[0] if len(places) > 1 else 1
-        if step == 0 or any(b - a != step for a, b in itertools.pairwise(places)):
+        positions = [position % dim for position in wanted]
+        step = positions[1] - positions[0] if len(positions) > 1 else 1
+        if step == 0 or any(b - a != step for a, b in itertools.pairwise(positions)):
             return Refusal("the indices are not at equal distances")
-        return reshape(op, take(op, x, {axis: range(places[0], places[-1] + step, step)}), m.root().shape)
+        return reshape(op, take(op, x, {axis: range(positions[0], positions[-1] + step, step)}), m.root().shape)
 
 
 class ConcatOfSlices(_Structure):
@@ -263,7 +263,7 @@ def _one_axis(m: Match, rank: int) -> Refusal | None:
 
 
 def _one_range(x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | None) -> tuple[int, range] | Refusal:
-    """Axis and range of a slice that cuts along one axis without a step."""
+    """Return axis and range of a slice that cuts along one axis without a step."""
     ranges = slice_ranges(x, starts, ends, axes, steps)
     if isinstance(ranges, Refusal):
         return ranges
@@ -274,7 +274,7 @@ def _one_range(x: Ref, starts: Ref, ends: Ref, axes: Ref | None, steps: Ref | No
 
 
 def _pads(rank: int, pads: Ref, axes: Ref | None) -> tuple[int, ...] | None:
-    """Pads of all axes, those at the beginning first."""
+    """Return the pads of all axes, those at the beginning first."""
     given, which = ints(pads), tuple(range(rank)) if axes is None else ints(axes)
     if given is None or which is None:
         return None

@@ -14,7 +14,7 @@ from graph_rewrite.rules.helpers.operands import in_order
 
 NORMALISATIONS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"})
 ONE_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
-"""Those that work along one axis; the others work over all axes from `axis` to the last."""
+"""Normalisations that work along one axis; the others work over all axes from `axis` to the last."""
 
 
 class _Movement(Rule):
@@ -240,14 +240,14 @@ class TransposeOfMatMul(_Movement):
 
 
 def _fits(y: Ref, rank: int) -> Refusal | None:
-    """Whether an operand can follow a permutation of `rank` axes without a Reshape at run time."""
+    """Tell whether an operand can follow a permutation of `rank` axes without a Reshape at run time."""
     if y.rank == rank or y.is_const or y.type.size == 1:
         return None
     return Refusal("an operand of lower rank is not constant")
 
 
 def _permuted(op: ReplacementBuilder, y: Ref, perm: tuple[int, ...]) -> Ref:
-    """An operand that broadcasts to permuted axes as `y` did before; for operands that `_fits`."""
+    """Return an operand that broadcasts to permuted axes as `y` did before; for operands that `_fits`."""
     rank = len(perm)
     if y.rank == rank:
         return transpose(op, y, perm)
@@ -266,7 +266,8 @@ def _keeps_axes(m: Match, perm: tuple[int, ...]) -> Refusal | None:
 
 
 def _normalise(op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], axes: tuple[int, ...]) -> Ref:
-    """The matched normalisation on x, its axis k turned into `axes[k]` and counted from the end if it was."""
+    """Apply the matched normalisation to x, with its axis k turned into `axes[k]` and counted from the end if it
+    was."""
     node, rank = m.node("f"), len(axes)
     axis = axes[m.attr("axis") % rank]
     attrs = {**node.attrs, "axis": axis - rank if m.attr("axis") < 0 else axis}

@@ -1,1 +1,1 @@
-"""Substitutions that are data, generated or imported from TASO and TENSAT, as rules."""
+"""Substitutions that are data, generated or imported from TASO's file, as rules."""

@@ -44,7 +44,7 @@ def write_rules(
 
 
 def read_rules(path: str | os.PathLike[str]) -> tuple[SubstitutionRule, ...]:
-    """The rules of a file, in its order.
+    """Return the rules of a file, in its order.
 
     Raises:
         RuleFileError: no such file, no such format, or an entry that is no rule.
@@ -69,11 +69,11 @@ def read_rules(path: str | os.PathLike[str]) -> tuple[SubstitutionRule, ...]:
 
 @cache
 def shipped_rules(name: str) -> tuple[SubstitutionRule, ...]:
-    """The rules of `<name>.json` beside this module; none where there is no such file."""
+    """Return the rules of `<name>.json` beside this module; none where there is no such file."""
     path = FOLDER / f"{name}.json"
     return read_rules(path) if path.is_file() else ()
 
 
 def imported_rules() -> tuple[SubstitutionRule, ...]:
-    """TASO's substitutions, each under the condition under which it holds."""
+    """Return TASO's substitutions, each under the condition under which it holds."""
     return shipped_rules("taso")

@@ -42,7 +42,7 @@ _SAME_CONSTANT: weakref.WeakKeyDictionary[Constant, dict[str, bool]] = weakref.W
 
 
 def largest_constant(side: Side, types: Mapping[int, TermType], values: list[Types]) -> int:
-    """Elements of the largest constant among a side's operands, 0 where there is none."""
+    """Return the number of elements of the largest constant among a side's operands, 0 where there is none."""
     largest = 0
     for node in side.terms:
         open_types = [operand_type(operand, types, values) for operand in node.inputs]
@@ -54,7 +54,7 @@ def largest_constant(side: Side, types: Mapping[int, TermType], values: list[Typ
 
 
 def operand_rank(substitution: Substitution, operand: Operand) -> int | None:
-    """The rank of an operand of the source where its term tells; None where any is possible."""
+    """Return the rank of an operand of the source where its term tells; None where any is possible."""
     node = substitution.source.terms[operand.node]
     if node.op == "concat":
         return int(node.param("rank"))
@@ -67,14 +67,14 @@ def operand_rank(substitution: Substitution, operand: Operand) -> int | None:
 
 
 def named(m: Match, name: str) -> Ref:
-    """What a match binds to a variable of the pattern."""
-    place = next(i for i, variable in enumerate(m.pattern.variables) if variable.name == name)
-    ref: Ref = m.refs[place]
+    """Return the value that a match binds to a variable of the pattern."""
+    index = next(i for i, variable in enumerate(m.pattern.variables) if variable.name == name)
+    ref: Ref = m.refs[index]
     return ref
 
 
 def is_constant(ref: Ref, constant: Term, sized: TermType) -> bool:
-    """Whether a constant of the graph is this one; looked at once."""
+    """Tell whether a constant of the graph is this one; it is read once."""
     if ref.shape != sized.shape or ref.constant is None or not is_readable(ref.constant):
         return False
     known = _SAME_CONSTANT.setdefault(ref.constant, {})
@@ -86,7 +86,7 @@ def is_constant(ref: Ref, constant: Term, sized: TermType) -> bool:
 
 
 def attributes_refused(m: Match, label: str, node: Term, types: Types, results: Types) -> Refusal | None:
-    """Why the attributes of what was matched are not the parameters of this term."""
+    """Refuse a matched node whose attributes are not the parameters of this term."""
     matched = m.node(label)
     if node.op in ("conv", "maxpool", "avgpool"):
         return _window_refused(m, label, node, types)
@@ -126,7 +126,7 @@ def _window_refused(m: Match, label: str, node: Term, types: Types) -> Refusal |
 
 
 def source_pattern(substitution: Substitution, fused: bool) -> Pattern:
-    """The source side as a pattern. Terms are labelled t0, t1, ...; activations t0a, ..."""
+    """Return the source side as a pattern. Terms are labelled t0, t1, ...; activations t0a, ..."""
     source, scalars = substitution.source, scalar_inputs(substitution)
     variables = {f"x{i}": Var(f"x{i}", Scalar if i in scalars else Value) for i in source.inputs}
     builder = PatternBuilder()

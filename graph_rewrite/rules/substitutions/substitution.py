@@ -43,11 +43,11 @@ from graph_rewrite.terms.substitution import INPUT, Operand, Substitution, Term
 from graph_rewrite.terms.term_types import TermType, Types, close, infer_side, operand_type
 
 FORMAT = 1
-"""Of what a digest is made from: change it where the meaning of substitutions as rules changes."""
+"""Version of what digests are made from: change it where the meaning of substitutions as rules changes."""
 
 LARGEST_CONSTANT = 1 << 16
-"""Elements of an identity or a constant kernel that a target may bring in. What a rewrite gains by one it loses to the
-work that a larger one adds, and a network of wide convolutions has hundreds of places for it."""
+"""Most elements of an identity or a constant kernel that a target may bring in. A larger one adds more work than a
+rewrite saves, and a network of wide convolutions has hundreds of sites for it."""
 
 _FLOAT32_ONLY = frozenset({"conv", "avgpool"})
 _MULTIPLIES = frozenset({"ewmul", "smul", "matmul", "conv"})
@@ -83,7 +83,7 @@ class SubstitutionRule(Rule):
             if condition not in CONDITIONS:
                 raise ValueError(f"{name}: there is no condition {condition!r}")
         self.fused = differs_by_fusion(substitution)
-        """Fused activations of convolutions are those of `com.microsoft.FusedConv`."""
+        """Tells whether fused activations of convolutions are those of `com.microsoft.FusedConv`."""
         self.symmetric = interchangeable(source)
 
     @property
@@ -92,13 +92,13 @@ class SubstitutionRule(Rule):
 
     @property
     def equation(self) -> str:
-        """Both sides, and the conditions in words."""
+        """Return both sides, and the conditions in words."""
         texts = [CONDITIONS[condition].text for condition in self.substitution.conditions]
         return f"{self.substitution}{', where ' if texts else ''}{' and '.join(texts)}"
 
     @cached_property
     def digest(self) -> str:
-        """Identifies the rule by its data, and by the version of what they mean."""
+        """Return a digest of the rule's data, and of the version of what they mean."""
         data = json.dumps(to_json(self.substitution), sort_keys=True)
         return digest("substitution", FORMAT, self.name, data)
 
@@ -130,7 +130,7 @@ class SubstitutionRule(Rule):
         return None
 
     def _precision_refused(self, m: Match) -> Refusal | None:
-        """Why the target is not for elements of this type."""
+        """Refuse elements of a type that the target is not for."""
         refs, target = self._inputs(m), self.substitution.target
         dtype = next(iter(refs.values())).dtype
         convolves = [
@@ -156,12 +156,12 @@ class SubstitutionRule(Rule):
         return tuple(outputs)
 
     def _inputs(self, m: Match) -> dict[int, Ref]:
-        """What the match binds to the inputs, by number."""
+        """Return the values that the match binds to the inputs, by number."""
         names = [variable.name for variable in m.pattern.variables]
         return {number: m.refs[names.index(f"x{number}")] for number in self.substitution.source.inputs}
 
     def _types(self, m: Match) -> tuple[dict[int, TermType], list[Types]] | Refusal:
-        """Types of the inputs, with the borders that matched splits show, and of the source's terms."""
+        """Return the types of the inputs, with the borders that matched splits show, and of the source's terms."""
         refs = self._inputs(m)
         if any(ref.dtype != next(iter(refs.values())).dtype or not is_float(ref) for ref in refs.values()):
             return Refusal("the elements are not floating-point numbers of one type")
@@ -204,7 +204,7 @@ class SubstitutionRule(Rule):
     def _term_refused(
         self, m: Match, number: int, node: Term, types: Mapping[int, TermType], values: list[Types]
     ) -> Refusal | None:
-        """Why what was matched is not this term."""
+        """Refuse a matched node that is not this term."""
         if node.op in CONSTANT_OPS:
             return None
         label = f"t{number}"

@@ -1,4 +1,4 @@
-"""The one way to the cases of a rule: by its name, by its class, or from the rule itself."""
+"""Lookup of the cases of a rule: by its name, by its class, or from the rule itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where patterns occur: commutative operands, shared values, optional and variadic inputs, several roots."""
+"""Matching: commutative operands, shared values, optional and variadic inputs, several roots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the index of patterns rules out would not have matched: a search without it gives the same."""
+"""The prefilter rules out only patterns that would not have matched: a search without it gives the same."""
 
 from __future__ import annotations
 

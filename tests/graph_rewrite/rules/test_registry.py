@@ -1,4 +1,4 @@
-"""What every registered rule must have: a name of its own, a family, an equation, and a pattern that can be built."""
+"""Registered rules: each has a name of its own, a family, an equation, and a pattern that can be built."""
 
 import importlib
 

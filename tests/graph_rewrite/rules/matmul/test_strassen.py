@@ -19,7 +19,7 @@ def layers(width=32, hidden=64):
 
 
 def multiplications(graph):
-    """Of a graph's dense convolutions and matrix products, for one image each."""
+    """Numbers of a graph's dense convolutions and matrix products, for one image each."""
     count = 0
     for node in graph.nodes.values():
         if node.op == "Conv" and node.attrs.get("group", 1) == 1:
