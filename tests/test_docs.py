@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -122,6 +123,25 @@ def test_the_page_on_agents_shows_the_example() -> None:
     folder = "examples/own_agent"
     assert blocks("docs/rl/own-agent.md", "python") == [f"# first_gain.py\n{text(f'{folder}/first_gain.py')}"]
     assert blocks("docs/rl/own-agent.md", "toml") == [text(f"{folder}/pyproject.toml")]
+
+
+def test_the_example_is_an_agent_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agents import Budget, make_agent
+    from tests.agents.toys import chain_problem
+
+    project = tomllib.loads(text("examples/own_agent/pyproject.toml"))["project"]
+    info = tmp_path / f"{project['name']}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: first-gain\nVersion: 0.1.0\n", "utf-8")
+    points = project["entry-points"]["rewritegym.agents"]
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[rewritegym.agents]", *lines]), "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "own_agent"))
+    result = make_agent("first-gain:gain=0.01").optimize(chain_problem(tmp_path, 1), Budget())
+    assert result.agent == "first-gain:gain=0.01"
+    assert result.verified
+    assert result.measurements >= 2
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
