@@ -15,6 +15,7 @@ import io
 import os
 import posixpath
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -139,7 +140,9 @@ def catalogue() -> dict[str, str]:
     if not all((folder / name).exists() for name in CATALOGUE):
         from graph_rewrite.rulebook import catalogue as rulebook
 
-        folder.mkdir(parents=True, exist_ok=True)
+        for stale in CACHE.glob("rules-*"):
+            shutil.rmtree(stale)
+        folder.mkdir(parents=True)
         rulebook.write(folder)
     return {name: (folder / name).read_text("utf-8") for name in CATALOGUE}
 

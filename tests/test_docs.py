@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import onnx.parser
 import pytest
 import yaml
 
+from graph_rewrite.rules import rule_set
 from tests.tutorial import executed
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+PACKAGES = ("agents", "benchmarks", "envs", "graph_rewrite", "rewritegym")
 FOLDERS = ("benchmarks", "checkpoints", "configs", "docs", "examples")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 # Each Python block of these pages runs as it stands and prints something; a text block after it is what it prints.
@@ -34,6 +37,7 @@ _NAME = re.compile(r"\b(?:agents|benchmarks|envs|graph_rewrite|rewritegym)(?:\.(
 _PATH = re.compile(r"\b(?:agents|benchmarks|checkpoints|configs|docs|envs|examples|graph_rewrite|tests)/[\w./-]*")
 # Names that look like those of modules: the entry of an ONNX file's metadata, and the group of entry points.
 NOT_PYTHON = {"rewritegym.deployment", "rewritegym.agents"}
+OF_OTHER_TOOLS = {"TMPDIR", "logdir"}
 
 
 def text(name: str) -> str:
@@ -163,6 +167,23 @@ def test_names_and_paths_exist(page: Path) -> None:
         # A name in capitals stands for what the reader puts there.
         if not re.search(r"[A-Z]{2}|N\.", exact) and not (ROOT / exact).exists() and not list(ROOT.glob(f"{exact}*")):
             missing.append(path)
+    assert not missing, f"{page.name} names {missing}"
+
+
+@cache
+def words_of_the_code() -> frozenset[str]:
+    """Every identifier in the packages, and every name of a rule."""
+    files = [file for folder in PACKAGES for file in (ROOT / folder).rglob("*.py")]
+    words = {word for file in files for word in re.findall(r"\w+", file.read_text("utf-8"))}
+    return frozenset(words | {rule.name for rule in rule_set("all")})
+
+
+@pytest.mark.parametrize("page", [*DOCS.rglob("*.md"), ROOT / "README.md"], ids=lambda page: page.name)
+def test_classes_and_options_that_pages_name_are_in_the_code(page: Path) -> None:
+    code = re.findall(r"`([^`\n]+)`", prose(page))
+    names = {word for text in code for word in re.findall(r"^(?:[A-Z]\w*[a-z]\w*|[A-Z_]{4,})(?=\.|\(|$)", text)}
+    options = {option for text in code for option in re.findall(r"(?<=--)(?:no-)?([a-z][a-z-]+)", text)}
+    missing = (names | {option.replace("-", "_") for option in options}) - words_of_the_code() - OF_OTHER_TOOLS
     assert not missing, f"{page.name} names {missing}"
 
 
