@@ -22,16 +22,16 @@ from graph_rewrite.operators.work import estimate_flops, tensor_bytes
 from graph_rewrite.rewriting.replacement import ReplacementNode
 
 NODE_FEATURES = (
-    "elements", "flops", "moved_bytes", "constant_bytes", "inputs", "outputs", "rank", "opaque", "region", "head",
+    "elements", "flops", "moved_bytes", "constant_bytes", "inputs", "outputs", "rank", "opaque", "replacement", "head",
 )  # fmt: skip
 """Columns of `node_features`.
 
 elements: log2(1 + elements of the first output) / 32; flops: log2(1 + floating-point operations) / 48; moved_bytes and
 constant_bytes: log2(1 + bytes of run-time inputs and outputs, and of constant inputs) / 32; inputs, outputs, rank of
-the first output: / 8; opaque: 1 for operators that no rule may touch; region: 1 for nodes that a candidate would insert
-and its head; head: 1 for the head of a candidate's region.
+the first output: / 8; opaque: 1 for operators that no rule may touch; replacement: 1 for nodes that a candidate would
+insert and its head; head: 1 for the head of a candidate's replacement.
 """
-REGION, HEAD = NODE_FEATURES.index("region"), NODE_FEATURES.index("head")
+REPLACEMENT, HEAD = NODE_FEATURES.index("replacement"), NODE_FEATURES.index("head")
 
 EDGE_FEATURES = 4
 SHAPE_SCALE = 4096.0
@@ -76,7 +76,7 @@ class NodeTable:
         # The same once more: for a handful of rows plain numbers are ten times faster than arrays.
         self._plain: list[tuple[float, float, int]] = []
         head = [0.0] * len(NODE_FEATURES)
-        head[REGION] = head[HEAD] = 1.0
+        head[REPLACEMENT] = head[HEAD] = 1.0
         self.head = self._append(CANDIDATE, head, (0.0, 0.0), 0)
         """Row of a candidate's head."""
 

@@ -59,7 +59,7 @@ OPERATORS: tuple[tuple[str, str], ...] = (
 _OPERATOR_INDEX = {key: index for index, key in enumerate(OPERATORS, start=UNKNOWN + 1)}
 
 CANDIDATE = UNKNOWN + 1 + len(OPERATORS)
-"""Index of the pseudo operator at the head of a candidate's region."""
+"""Index of the pseudo operator at the head of a candidate's replacement."""
 
 
 @cache

@@ -39,14 +39,14 @@ def observe_egraph(
     """
     legal = np.flatnonzero(mask[: len(rules)])[: max(0, limits.max_nodes - 1)]
     shown = applications(egraph)[: limits.max_nodes - len(legal)]
-    place = {node: number for number, node in enumerate(shown)}
+    position = {node: number for number, node in enumerate(shown)}
     rows = [_row(egraph, node) for node in shown]
-    edges = list(_edges(egraph, shown, place))
+    edges = list(_edges(egraph, shown, position))
     for head, k in enumerate(legal, start=len(shown)):
         rows.append(NODES.head)
         first = root_nodes(rules[k].pattern)[0]
         readers = (node for op in sorted(first.operators) for node in egraph.with_operator(op, first.domain))
-        edges.extend((place[node], head, SHAPES.row(None)) for node in readers if node in place)
+        edges.extend((position[node], head, SHAPES.row(None)) for node in readers if node in position)
     edges = edges[: limits.max_edges]
     owner = np.full(limits.max_nodes, -1, dtype=np.int32)
     owner[: len(shown)] = 0
@@ -97,17 +97,17 @@ def _row(egraph: EGraph, node: int) -> int:
     return NODES.row(application, inputs, types, operator.opaque)
 
 
-def _edges(egraph: EGraph, shown: Sequence[int], place: dict[int, int]) -> Iterator[tuple[int, int, int]]:
+def _edges(egraph: EGraph, shown: Sequence[int], position: dict[int, int]) -> Iterator[tuple[int, int, int]]:
     producers: dict[int, list[int]] = {}
     for reader in shown:
         for arg in egraph.args(reader):
             if arg < 0 or arg in egraph.constants:
                 continue
             if arg not in producers:
-                producers[arg] = [place[node] for node in _producers(egraph, arg) if node in place]
+                producers[arg] = [position[node] for node in _producers(egraph, arg) if node in position]
             shape = SHAPES.row(egraph.type_of(arg))
             for producer in producers[arg]:
-                yield producer, place[reader], shape
+                yield producer, position[reader], shape
 
 
 def _producers(egraph: EGraph, cls: int) -> Iterator[int]:

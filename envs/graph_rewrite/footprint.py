@@ -14,24 +14,24 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
 
-PARTS = {"rows": 1, "inner": 3, "boundary": 3, "removed": 2}
+LISTS = {"rows": 1, "inner": 3, "boundary": 3, "removed": 2}
 """The lists of a footprint, each with the number of integers of an entry.
 
 rows: node rows, the head's, then those of the inserted nodes; inner: (source, target, shape row) of edges between
-inserted nodes, and from each of them to the head; boundary: (value id, target, shape row) of edges into the region;
-removed: (node id, shape row) of removed nodes.
+inserted nodes, and from each of them to the head; boundary: (value id, target, shape row) of edges into the
+replacement; removed: (node id, shape row) of removed nodes.
 """
 
 
 class Footprint(NamedTuple):
-    """A candidate's part of the meta-graph, in local numbers: 0 is its head, then come the inserted nodes.
+    """A candidate's share of the meta-graph, in local numbers: 0 is its head, then come the inserted nodes.
 
     Values and nodes of the graph are referred to by their ids, which stay the same while a site exists. Edges are
     written flat, source, target and shape row one after another: arrays of one dimension are cheap to join.
     """
 
     numbers: NDArray[np.intp]
-    """`PARTS` one after another."""
+    """`LISTS` one after another."""
     counts: NDArray[np.intp]
     """The number of entries of each list."""
     change: NDArray[np.float64]
@@ -40,23 +40,25 @@ class Footprint(NamedTuple):
     digest: int = 0
     """Sum of the inserted nodes' digests minus that of the removed ones, modulo 2**64."""
     inserted: int = 0
-    """Nodes that the rewrite inserts: more than there are rows where a large region is shown by a summary."""
+    """Nodes that the rewrite inserts: more than there are rows where a large replacement is shown by a summary."""
     grown: int = 0
     """The same less the nodes that it removes."""
     wired: int = 0
-    """Edges that the rewrite adds: into the region and inside it, and one for each inserted node."""
+    """Edges that the rewrite adds: into the replacement and inside it, and one for each inserted node."""
 
-    def part(self, name: str) -> NDArray[np.intp]:
-        """One of `PARTS`, a row each."""
+    def entries(self, name: str) -> NDArray[np.intp]:
+        """One of `LISTS`, a row for each entry."""
         ends = np.cumsum(self.counts * WIDTHS)
-        place = list(PARTS).index(name)
-        return self.numbers[ends[place] - self.counts[place] * WIDTHS[place] : ends[place]].reshape(-1, WIDTHS[place])
+        position = list(LISTS).index(name)
+        return self.numbers[ends[position] - self.counts[position] * WIDTHS[position] : ends[position]].reshape(
+            -1, WIDTHS[position]
+        )
 
 
-WIDTHS = np.array(list(PARTS.values()))
+WIDTHS = np.array(list(LISTS.values()))
 SUMMARISED = 64
-"""Inserted nodes above which a region is shown by a summary. Winograd's algorithm in tiles of 4x4 inserts hundreds, so
-that a few of its candidates would fill an observation."""
+"""Inserted nodes above which a replacement is shown by a summary. Winograd's algorithm in tiles of 4x4 inserts
+hundreds, so that a few of its candidates would fill an observation."""
 KINDS = 32
 """Most rows of a summary."""
 
@@ -131,15 +133,18 @@ def _site_footprint(site: Site) -> Footprint:
 
 
 def _summary(rows: list[int], inner: list[int], boundary: list[int]) -> tuple[list[int], list[int], list[int]]:
-    """A region by its kinds of nodes: equal rows (the same operator with the same features) become one, equal edges
-    one edge; of more than `KINDS` kinds the most frequent stay. Kinds are in the order in which they first occur."""
+    """Summarise a replacement by its kinds of nodes, in the order in which they first occur.
+
+    Equal rows (the same operator with the same features) become one, and equal edges one edge; of more than `KINDS`
+    kinds the most frequent stay.
+    """
     frequency = Counter(rows[1:])
-    place = {row: i for i, row in enumerate(frequency)}
-    kept = sorted(sorted(place, key=lambda row: (-frequency[row], place[row]))[:KINDS], key=place.__getitem__)
+    position = {row: i for i, row in enumerate(frequency)}
+    kept = sorted(sorted(position, key=lambda row: (-frequency[row], position[row]))[:KINDS], key=position.__getitem__)
     number = {row: i for i, row in enumerate(kept, start=1)}
     local = [0, *(number.get(row, -1) for row in rows[1:])]
     edges = dict.fromkeys((local[s], local[t], shape) for s, t, shape in zip(*[iter(inner)] * 3, strict=True))
     inside = [edge for edge in edges if -1 not in edge[:2] and edge[0] != edge[1]]
     entering = dict.fromkeys((value, local[t], shape) for value, t, shape in zip(*[iter(boundary)] * 3, strict=True))
     entered = [edge for edge in entering if edge[1] != -1]
-    return [rows[0], *kept], [part for edge in inside for part in edge], [part for edge in entered for part in edge]
+    return [rows[0], *kept], [n for edge in inside for n in edge], [n for edge in entered for n in edge]

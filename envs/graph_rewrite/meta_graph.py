@@ -19,7 +19,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from envs.features import NODES, REGION, SHAPES, node_records
+from envs.features import NODES, REPLACEMENT, SHAPES, node_records
 from envs.graph_rewrite.footprint import WIDTHS, Footprint, footprint, graph_footprint, site_footprint
 from envs.observation import CANDIDATE_FEATURES, Observation, ObservationLimits
 from envs.vocabulary import NO_OP, PADDING, rule_indices
@@ -63,10 +63,10 @@ class Choices:
     candidates: Candidates
     footprints: Sequence[Footprint]
     """Footprints of the representative sites."""
-    parts: Sequence[Footprint]
+    shown: Sequence[Footprint]
     """The nodes and edges that each candidate adds to the meta-graph; `footprints` unless whole graphs are observed."""
     counts: NDArray[np.intp]
-    """`Footprint.counts` of `parts`, [candidates, 4]."""
+    """`Footprint.counts` of `shown`, [candidates, 4]."""
     sites: NDArray[np.intp]
     """Number of sites per candidate."""
     cut: int
@@ -89,8 +89,8 @@ def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, full
         )
     head, tail, footprints = _fitting(candidates, nodes, edges, limits)
     fitting = Candidates(graph, head, tail)
-    parts = [graph_footprint(candidate.apply()) for candidate in fitting] if full_meta_graph else footprints
-    counts = _joined([part.counts for part in parts], 4)
+    shown = [graph_footprint(candidate.apply()) for candidate in fitting] if full_meta_graph else footprints
+    counts = _joined([mark.counts for mark in shown], 4)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
     room = (nodes + np.cumsum(counts[:, 0]) <= limits.max_nodes) & (
         edges + np.cumsum(counts[:, 1:].sum(axis=1)) <= limits.max_edges
@@ -101,7 +101,7 @@ def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, full
     sites = np.ones(kept, dtype=np.intp)
     sites[: len(fitting.head)] = [candidate.count for candidate in fitting.head]
     return Choices(
-        arrays, fitting, footprints[:kept], parts[:kept], counts[:kept], sites, len(candidates) - kept
+        arrays, fitting, footprints[:kept], shown[:kept], counts[:kept], sites, len(candidates) - kept
     )  # fmt: skip
 
 
@@ -132,16 +132,16 @@ def observe(
     choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float], limits: ObservationLimits
 ) -> Observation:
     """The padded observation; freshly allocated, so the caller may keep or change it."""
-    graph, parts = choices.graph, choices.parts
+    graph, shown = choices.graph, choices.shown
     sizes = choices.counts[:, 0]
     starts = graph.count + np.cumsum(sizes) - sizes
-    added, *edges = _parts(choices)
+    added, *edges = _entries(choices)
     rows = np.concatenate([graph.rows, added[:, 0]])
-    owner = np.repeat(np.arange(len(parts) + 1), np.concatenate([[graph.count], sizes]))
+    owner = np.repeat(np.arange(len(shown) + 1), np.concatenate([[graph.count], sizes]))
     features = NODES.features[rows]
-    features[graph.count :, REGION] = 1.0
+    features[graph.count :, REPLACEMENT] = 1.0
     sources, targets, shapes = _all_edges(choices, starts, *edges)
-    rules = [*rule_indices(choices.candidates.rules), *[PADDING] * (limits.max_candidates - len(parts)), NO_OP]
+    rules = [*rule_indices(choices.candidates.rules), *[PADDING] * (limits.max_candidates - len(shown)), NO_OP]
     return {
         "node_op": _padded(NODES.operators[rows], limits.max_nodes),
         "node_features": _padded(features, limits.max_nodes),
@@ -151,14 +151,14 @@ def observe(
         "candidate_rule": np.array(rules, dtype=np.int32),
         "candidate_features": _candidate_features(choices, mask),
         "globals": np.array(global_features, dtype=np.float32),
-        "sizes": np.array([len(rows), len(sources), len(parts)], dtype=np.int32),
+        "sizes": np.array([len(rows), len(sources), len(shown)], dtype=np.int32),
     }
 
 
-def _parts(choices: Choices) -> list[NDArray[np.intp]]:
-    """Each of `footprint.PARTS` of all candidates."""
-    numbers = _joined([part.numbers for part in choices.parts], 1)[:, 0]
-    kinds = np.repeat(np.tile(np.arange(len(WIDTHS)), len(choices.parts)), (choices.counts * WIDTHS).reshape(-1))
+def _entries(choices: Choices) -> list[NDArray[np.intp]]:
+    """Each of `footprint.LISTS` of all candidates."""
+    numbers = _joined([mark.numbers for mark in choices.shown], 1)[:, 0]
+    kinds = np.repeat(np.tile(np.arange(len(WIDTHS)), len(choices.shown)), (choices.counts * WIDTHS).reshape(-1))
     return [numbers[kinds == kind].reshape(-1, width) for kind, width in enumerate(WIDTHS)]
 
 
@@ -166,7 +166,7 @@ def _all_edges(
     choices: Choices, starts: NDArray[np.intp], inner: NDArray[np.intp], boundary: NDArray[np.intp],
     removed: NDArray[np.intp],
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:  # fmt: skip
-    """Sources, targets and shape rows of all edges: of the graph, inside regions, into regions, from removed nodes."""
+    """Sources, targets and shape rows of all edges: of the graph, in and into replacements, from removed nodes."""
     graph = choices.graph
     inner_start, boundary_start, head = (np.repeat(starts, choices.counts[:, column]) for column in (1, 2, 3))
     outside = graph.producer_at[boundary[:, 0]]
@@ -215,17 +215,17 @@ class MetaGraphObserver:
         return observe(choices, mask, global_features, self.limits)
 
 
-def _joined(parts: Sequence[NDArray[Any]], columns: int) -> NDArray[Any]:
+def _joined(arrays: Sequence[NDArray[Any]], columns: int) -> NDArray[Any]:
     """Flat arrays, one after another, as rows of a matrix."""
-    return np.concatenate(parts).reshape(-1, columns) if parts else np.zeros((0, columns), dtype=np.intp)
+    return np.concatenate(arrays).reshape(-1, columns) if arrays else np.zeros((0, columns), dtype=np.intp)
 
 
-def _flat(parts: Iterable[Iterable[int]]) -> NDArray[np.intp]:
-    return np.fromiter(chain.from_iterable(parts), np.intp)
+def _flat(rows: Iterable[Iterable[int]]) -> NDArray[np.intp]:
+    return np.fromiter(chain.from_iterable(rows), np.intp)
 
 
-def _lengths(parts: Sequence[Sequence[int]]) -> NDArray[np.intp]:
-    return np.fromiter(map(len, parts), np.intp, len(parts))
+def _lengths(rows: Sequence[Sequence[int]]) -> NDArray[np.intp]:
+    return np.fromiter(map(len, rows), np.intp, len(rows))
 
 
 def _padded(data: NDArray[Any], length: int, fill: int = 0) -> NDArray[Any]:

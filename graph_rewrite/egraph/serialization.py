@@ -61,10 +61,10 @@ def costed_from(document: Any) -> CostedEGraph:
     for name, entry in entries.items():
         classes.setdefault(_class_name(name, entry), len(classes))
     kept = [name for name, entry in entries.items() if not entry.get("subsumed", False)]
-    place = {name: i for i, name in enumerate(kept)}
+    position = {name: i for i, name in enumerate(kept)}
     members: list[list[int]] = [[] for _ in classes]
     for name in kept:
-        members[classes[str(entries[name]["eclass"])]].append(place[name])
+        members[classes[str(entries[name]["eclass"])]].append(position[name])
     children = [_children(name, entries, classes) for name in kept]
     costs = [_cost(name, entries[name]) for name in kept]
     return CostedEGraph(costs, children, members, _roots(document, classes), kept)

@@ -32,7 +32,7 @@ def test_node_row() -> None:
     assert features["constant_bytes"] == pytest.approx(math.log2(1 + 48) / 32)
     assert features["moved_bytes"] == pytest.approx(math.log2(1 + 24 + 32) / 32)
     assert (features["inputs"], features["outputs"], features["rank"]) == (2 / 8, 1 / 8, 2 / 8)
-    assert (features["opaque"], features["region"], features["head"]) == (0, 0, 0)
+    assert (features["opaque"], features["replacement"], features["head"]) == (0, 0, 0)
     assert operator_vocabulary()[table.operators[row]] == "ai.onnx::MatMul"
 
 

@@ -14,7 +14,7 @@ from graph_rewrite.ir.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class Costed:
-    """An e-graph's part that its roots can reach, as arrays, with the e-nodes and classes that stand behind them."""
+    """The e-nodes and classes that the roots of an e-graph can reach, and the arrays that number them."""
 
     graph: CostedEGraph
     nodes: list[int]
@@ -34,16 +34,16 @@ def costed(egraph: EGraph, cost: NodeCost = unit_cost) -> Costed:
     """
     if not egraph.roots:
         raise ValueError("this e-graph has no roots: nothing is to be extracted")
-    place: dict[int, int] = {}
+    position: dict[int, int] = {}
     classes: list[int] = []
     nodes: list[int] = []
     members: list[list[int]] = []
 
     def number(cls: int) -> int:
-        if cls not in place:
-            place[cls] = len(classes)
+        if cls not in position:
+            position[cls] = len(classes)
             classes.append(cls)
-        return place[cls]
+        return position[cls]
 
     roots = tuple(dict.fromkeys(map(number, egraph.canonical_roots())))
     children: list[tuple[int, ...]] = []

@@ -39,9 +39,9 @@ def shared_choice(
         if state[node] == 1 and alone[node] >= 0.0:
             members[filled[classes[node]]] = node
             filled[classes[node]] += 1
-    place = np.full(count, NONE, np.int32)
+    position = np.full(count, NONE, np.int32)
     for i in range(len(order)):
-        place[order[i]] = i
+        position[order[i]] = i
     words = (len(order) + 63) // 64
     needs = np.zeros((len(order) + 1, words), np.uint64)
     union, kept = np.empty(words, np.uint64), np.empty(words, np.uint64)
@@ -65,10 +65,10 @@ def shared_choice(
             if dearest == NONE:
                 union[:] = 0
             else:
-                union[:] = needs[place[dearest]]
+                union[:] = needs[position[dearest]]
                 for j in range(first[node], first[node + 1]):
                     if args[j] != dearest:
-                        total += _add(union, needs[place[args[j]]], weights)
+                        total += _add(union, needs[position[args[j]]], weights)
             if total < costs[cls]:
                 costs[cls], best[cls] = total, node
                 kept[:] = union
@@ -83,7 +83,7 @@ def shared_choice(
     for i in range(len(roots)):
         if best[roots[i]] == NONE:
             return best, np.inf
-        total += _add(union, needs[place[roots[i]]], weights)
+        total += _add(union, needs[position[roots[i]]], weights)
     return best, total
 
 

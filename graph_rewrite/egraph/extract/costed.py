@@ -100,18 +100,18 @@ class CostedEGraph:
         for root in self.roots:
             if root in finished:
                 continue
-            path, places = [(root, iter(self.children[choice[root]]))], {root: 0}
+            path, positions = [(root, iter(self.children[choice[root]]))], {root: 0}
             while path:
                 cls, rest = path[-1]
                 below = next(rest, None)
                 if below is None:
                     finished.add(cls)
-                    del places[cls]
+                    del positions[cls]
                     path.pop()
-                elif below in places:
-                    return [step[0] for step in path[places[below] :]]
+                elif below in positions:
+                    return [step[0] for step in path[positions[below] :]]
                 elif below not in finished:
-                    places[below] = len(path)
+                    positions[below] = len(path)
                     path.append((below, iter(self.children[choice[below]])))
         return None
 

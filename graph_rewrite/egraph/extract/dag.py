@@ -17,7 +17,7 @@ from graph_rewrite.egraph.extract.shared import shared_choice
 from graph_rewrite.egraph.extract.tree import TreeCosts
 
 _RELATIVE = 1e-12
-"""Gains below this part of the cost are rounding."""
+"""Gains below this share of the cost are rounding."""
 
 
 def dag_choice(graph: CostedEGraph, tree: TreeCosts, time_limit: float = 20.0) -> dict[int, int]:
@@ -31,7 +31,7 @@ def dag_choice(graph: CostedEGraph, tree: TreeCosts, time_limit: float = 20.0) -
 
 
 def _amortised(graph: CostedEGraph, choice: Mapping[int, int]) -> dict[int, int]:
-    """Least tree costs once more, where a class that several e-nodes of a solution read costs each only its part."""
+    """Least tree costs once more, where a class that several e-nodes of a solution read costs each only its share."""
     uses = [0] * len(graph.classes)
     for node in choice.values():
         for child in set(graph.children[node]):
@@ -70,7 +70,7 @@ def _cheapest(graph: CostedEGraph, costs: Sequence[float], free: Mapping[int, in
 
 
 class _Solution:
-    """A choice for every class that can be computed, without cycles, and how often the roots' part uses each."""
+    """A choice for every class that can be computed, without cycles, and how often the roots' subgraph uses each."""
 
     def __init__(self, graph: CostedEGraph, choice: Mapping[int, int], tree: TreeCosts) -> None:
         self.graph = graph

@@ -40,9 +40,9 @@ class EMatcher(RootJoiner):
         if not all(self._masks.values()):
             return
         roots = root_nodes(self._pattern)
-        for place, first in enumerate(roots if self.dirty is not None else roots[:1]):
+        for root, first in enumerate(roots if self.dirty is not None else roots[:1]):
             for op, node in self._anchors(first):
-                here = (place, op, node)
+                here = (root, op, node)
                 if start is not None and here < start[:3]:
                     continue
                 passed = start[3] if start is not None and here == start[:3] else 0
@@ -54,17 +54,19 @@ class EMatcher(RootJoiner):
     def _anchors(self, pattern: PatternNode) -> Iterator[tuple[str, int]]:
         egraph, dirty = self._egraph, self.dirty
         inner = [
-            (place, self._wanted(goal)) for place, goal in enumerate(pattern.inputs) if isinstance(goal, PatternOutput)
+            (operand, self._wanted(goal))
+            for operand, goal in enumerate(pattern.inputs)
+            if isinstance(goal, PatternOutput)
         ]
-        places = [0] * len(inner) if pattern.commutative else [place for place, _ in inner]
+        operands = [0] * len(inner) if pattern.commutative else [operand for operand, _ in inner]
         most = 2 if pattern.commutative else 1
         for op in sorted(pattern.operators):
             for node in egraph.with_operator(op, pattern.domain):
                 if dirty is not None and egraph.find(node) not in dirty:
                     continue
                 args = egraph.args(node) if inner else ()
-                for place, (_, mask) in zip(places, inner, strict=True):
-                    if not any(arg >= 0 and egraph.class_masks[arg] & mask for arg in args[place : place + most]):
+                for operand, (_, mask) in zip(operands, inner, strict=True):
+                    if not any(arg >= 0 and egraph.class_masks[arg] & mask for arg in args[operand : operand + most]):
                         break
                 else:
                     yield op, node

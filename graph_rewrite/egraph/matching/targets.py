@@ -43,7 +43,7 @@ class RuleTarget:
     leaves: tuple[int, ...]
     """Classes of the match that the nodes read."""
     computed: tuple[int, ...]
-    """Places among the roots whose output a node computes."""
+    """Numbers of the roots whose output a node computes."""
 
 
 @dataclass(slots=True)
@@ -61,13 +61,13 @@ def matched_classes(egraph: EGraph, rule: Rule, found: FoundMatch) -> MatchedCla
     shape: list[int] = []
     read: list[int] = []
     outputs: dict[Any, tuple[int, ...]] = {}
-    for place in pattern.nodes:
-        node = nodes[place]
+    for pattern_node in pattern.nodes:
+        node = nodes[pattern_node]
         args, made = egraph.args(node), egraph.outputs_of(node)
         shape += (egraph.node_op[node], len(args))
         read += args
         read += made
-        outputs[place] = made
+        outputs[pattern_node] = made
     classes = sorted({cls for cls in read if cls >= 0})
     number = {cls: i for i, cls in enumerate(classes)}
     number[ABSENT] = ABSENT
@@ -139,7 +139,7 @@ def _numbered(egraph: EGraph, replacement: Replacement, classes: Sequence[int]) 
     for ref in (*refs, *replacement.outputs):
         if ref.external is None and ref.constant is not None:
             constants.setdefault(ref.constant.digest, ref.constant)
-    places = {digest: len(classes) + i for i, digest in enumerate(constants)}
+    numbers = {digest: len(classes) + i for i, digest in enumerate(constants)}
     first: list[int] = []
     made = len(classes) + len(constants)
     for node in replacement.nodes:
@@ -151,7 +151,7 @@ def _numbered(egraph: EGraph, replacement: Replacement, classes: Sequence[int]) 
             return ABSENT
         if ref.external is not None:
             return number[egraph.find(ref.external)]
-        return places[ref.constant.digest] if ref.constant is not None else first[ref.node] + ref.index
+        return numbers[ref.constant.digest] if ref.constant is not None else first[ref.node] + ref.index
 
     table = egraph.operators
     nodes = tuple(

@@ -55,7 +55,7 @@ class _Constants(Mapping[int, Constant]):
 
 
 class GraphView:
-    """The part of `Graph` that rules use, over an e-graph: values are e-classes."""
+    """The members of `Graph` that rules use, over an e-graph: values are e-classes."""
 
     def __init__(self, egraph: EGraph) -> None:
         self.egraph, self.opset = egraph, egraph.opset

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx
 
 from graph_rewrite.egraph.structure.operators import Operator
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.constants import Constant, nbytes
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.folding import fold
@@ -37,5 +38,5 @@ def folded(
         return None
     try:
         return fold(operator.op, operator.domain, operator.attrs, inputs, known, opset)
-    except Exception:  # onnx's reference evaluator raises whatever its numpy code happens to raise
+    except InvalidRewriteError:  # the operator has no reference semantics, or fails on these operands
         return None

@@ -91,25 +91,25 @@ def _break(egraph: EGraph, core: list[int], ranks: list[int]) -> list[int]:
         if start in finished:
             continue
         path = [_PathClass(egraph, start, inside)]
-        places = {start: 0}
+        positions = {start: 0}
         while path:
             edge = path[-1].next_edge(egraph)
             if edge is None:
                 finished.add(path[-1].cls)
-                del places[path.pop().cls]
+                del positions[path.pop().cls]
                 continue
             _, below = edge
-            if below in places:
-                cycle = path[places[below] :]
+            if below in positions:
+                cycle = path[positions[below] :]
                 victim = max(step.node for step in cycle if step.node not in grounding)
                 egraph.remove(victim)
                 removed.append(victim)
                 keep = next(i for i, step in enumerate(path) if step.node == victim)
                 for step in path[keep + 1 :]:
-                    del places[step.cls]
+                    del positions[step.cls]
                 del path[keep + 1 :]
             elif below not in finished:
-                places[below] = len(path)
+                positions[below] = len(path)
                 path.append(_PathClass(egraph, below, inside))
     return removed
 

@@ -34,9 +34,9 @@ def canonical(leader: Ints, lengths: Ints, flat: Ints) -> tuple[Ints, Ints, Ints
         classes[node] = cls
     first = np.zeros(count + 1, np.int32)
     args = np.empty(len(flat), np.int32)
-    place, kept = 0, 0
+    position, kept = 0, 0
     for node in range(count):
-        for i in range(place, place + lengths[node]):
+        for i in range(position, position + lengths[node]):
             if flat[i] < 0:
                 continue
             cls, new = classes[flat[i]], True
@@ -45,7 +45,7 @@ def canonical(leader: Ints, lengths: Ints, flat: Ints) -> tuple[Ints, Ints, Ints
             if new:
                 args[kept] = cls
                 kept += 1
-        place += lengths[node]
+        position += lengths[node]
         first[node + 1] = kept
     return classes, first, args[:kept]
 

@@ -1,4 +1,4 @@
-"""Large regions in observations: a bounded summary that keeps totals, and limits that count what is really inserted."""
+"""Large replacements in observations: a bounded summary that keeps totals, limits that count all inserted nodes."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ def candidates(graph: Graph, name: str) -> list[Candidate]:
 
 
 @pytest.mark.parametrize("name", WINOGRAD)
-def test_only_large_regions_are_summarised(graph: Graph, name: str) -> None:
+def test_only_large_replacements_are_summarised(graph: Graph, name: str) -> None:
     site = candidates(graph, name)[0].site
     mark = site_footprint(site)
     assert mark.inserted == len(site.replacement.nodes)
     assert (mark.inserted > SUMMARISED) == WINOGRAD[name]
     if WINOGRAD[name]:
-        assert len(mark.part("rows")) - 1 <= KINDS
-        assert len(set(mark.part("rows")[:, 0].tolist())) == len(mark.part("rows")), "a kind has one row"
+        assert len(mark.entries("rows")) - 1 <= KINDS
+        assert len(set(mark.entries("rows")[:, 0].tolist())) == len(mark.entries("rows")), "a kind has one row"
     else:
-        assert len(mark.part("rows")) - 1 == mark.inserted
+        assert len(mark.entries("rows")) - 1 == mark.inserted
 
 
 @pytest.mark.parametrize("name", WINOGRAD)
 def test_edges_of_a_summary_join_its_rows(graph: Graph, name: str) -> None:
     mark = site_footprint(candidates(graph, name)[0].site)
-    inner, boundary = mark.part("inner"), mark.part("boundary")
-    assert mark.counts.tolist() == [len(mark.part("rows")), len(inner), len(boundary), len(mark.part("removed"))]
+    inner, boundary = mark.entries("inner"), mark.entries("boundary")
+    assert mark.counts.tolist() == [len(mark.entries("rows")), len(inner), len(boundary), len(mark.entries("removed"))]
     assert (inner[:, :2] >= 0).all()
-    assert (inner[:, :2] < len(mark.part("rows"))).all()
+    assert (inner[:, :2] < len(mark.entries("rows"))).all()
     assert (boundary[:, 1] > 0).all()
     # Every row leads to the head: the candidate's embedding is made from all of them.
-    assert set(range(1, len(mark.part("rows")))) <= set(inner[inner[:, 1] == 0, 0].tolist())
+    assert set(range(1, len(mark.entries("rows")))) <= set(inner[inner[:, 1] == 0, 0].tolist())
     assert boundary[:, 0].tolist() == [graph.inputs[0]] * len(boundary)
 
 
-def test_totals_are_those_of_the_whole_region(graph: Graph) -> None:
+def test_totals_are_those_of_the_whole_replacement(graph: Graph) -> None:
     """The number of inserted nodes, arithmetic and the graph's digest do not depend on what is shown."""
     candidate = candidates(graph, "Winograd4x4")[0]
     mark, after = site_footprint(candidate.site), candidate.apply()
@@ -67,7 +67,7 @@ def test_totals_are_those_of_the_whole_region(graph: Graph) -> None:
 
 def test_a_graph_that_would_outgrow_the_limits_is_cut_although_its_summary_fits(graph: Graph) -> None:
     candidate = candidates(graph, "Winograd4x4")[0]
-    shown, inserted = len(site_footprint(candidate.site).part("rows")), site_footprint(candidate.site).inserted
+    shown, inserted = len(site_footprint(candidate.site).entries("rows")), site_footprint(candidate.site).inserted
     assert shown < 100 < inserted
     assert choose(graph, Candidates(graph, [candidate]), ObservationLimits(4, 100, 4096)).cut == 1
     assert choose(graph, Candidates(graph, [candidate]), ObservationLimits(4, inserted + 1, 4096)).cut == 0

@@ -68,7 +68,7 @@ def check_invariants(env: GraphRewriteEnv, observation: Observation) -> None:
     check_edges(env, observation)
     flags = observation["node_features"][:nodes]
     assert (flags[:, NODE_FEATURES.index("head")] == (op[:nodes] == CANDIDATE)).all()
-    assert (flags[:, NODE_FEATURES.index("region")] == (owner[:nodes] > 0)).all()
+    assert (flags[:, NODE_FEATURES.index("replacement")] == (owner[:nodes] > 0)).all()
     assert (observation["node_features"][nodes:] == 0).all()
     assert (observation["edge_shape"][edges:] == 0).all()
     assert (observation["edge_index"][:, edges:] == 0).all()
@@ -85,7 +85,7 @@ def check_edges(env: GraphRewriteEnv, observation: Observation) -> None:
     inside = [tuple(edge) for edge in edges.tolist() if owner[edge[1]] == 0]
     assert sorted(inside) == sorted(runtime_edges(env.graph))
     sources, targets = owner[edges[:, 0]], owner[edges[:, 1]]
-    assert ((sources == 0) | (sources == targets)).all(), "regions see the graph and themselves only"
+    assert ((sources == 0) | (sources == targets)).all(), "replacements see the graph and themselves only"
     for k, candidate in enumerate(env.candidates):
         head = int(np.flatnonzero(owner == k + 1)[0])
         into_head = edges[edges[:, 1] == head][:, 0]
@@ -266,11 +266,11 @@ class TestFullMetaGraph:
         assert env.observation_space.contains(observation)
 
     def test_features_and_mask_are_the_same(self, make_env: MakeEnv) -> None:
-        regions, whole = make_env(), make_env(full_meta_graph=True, max_nodes=4096, max_edges=8192)
-        first, second = regions.reset()[0], whole.reset()[0]
+        short, whole = make_env(), make_env(full_meta_graph=True, max_nodes=4096, max_edges=8192)
+        first, second = short.reset()[0], whole.reset()[0]
         for name in ("candidate_rule", "candidate_features", "globals"):
             assert np.array_equal(first[name], second[name])
-        assert np.array_equal(regions.action_masks(), whole.action_masks())
+        assert np.array_equal(short.action_masks(), whole.action_masks())
 
     def test_limits_cut_earlier(self, make_env: MakeEnv) -> None:
         assert make_env(full_meta_graph=True, max_nodes=100).reset()[1]["candidates_cut"] > 20
