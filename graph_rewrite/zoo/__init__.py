@@ -5,8 +5,8 @@
     ['bert', 'bert-tiny', 'vit', 'dalle']
     >>> path = zoo.export("bert", layers=2, seq_len=256)   # zoo://bert?layers=2&seq_len=256
 
-docs/reference/zoo.md describes them. Parameters are integers; ``defaults`` lists them, configs.py, image_configs.py and
-sequence_configs.py document them. BERT is exported as Hugging Face's eager implementation is with only ``input_ids``
+docs/reference/zoo.md describes them. Parameters are integers; ``defaults`` lists them, the modules of
+``configs`` document them. BERT is exported as Hugging Face's eager implementation is with only ``input_ids``
 given: all tokens attended to, no mask in the graph, all token types 0. ``attention_mask=1`` and ``token_type_ids=1``
 make those two inputs of the graph. Convolutional models are exported in evaluation mode, with BatchNorm folded into the
 convolutions by the exporter.
@@ -24,12 +24,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graph_rewrite.zoo.configs.common import Inputs, ModelConfig
+from graph_rewrite.zoo.configs.common import Inputs
 from graph_rewrite.zoo.disk_cache import cached_folder
 from graph_rewrite.zoo.registry import ARCHITECTURES, architecture, configure
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 __all__ = ["build", "defaults", "example_inputs", "export", "names", "parameter_count"]
 
@@ -38,55 +38,56 @@ _EXPORTING_PACKAGES = ("torch", "onnx", "onnx-ir", "onnxscript")
 
 
 def names() -> list[str]:
-    """Names of all models."""
+    """Return the names of all models."""
     return list(ARCHITECTURES)
 
 
 def defaults(name: str) -> dict[str, int]:
-    """Parameters of model ``name`` and their default values.
+    """Return the parameters of model ``name`` and their default values.
 
     Raises:
-        ValueError: unknown model.
+        UserError: unknown model.
     """
     return asdict(architecture(name).defaults)
 
 
 def parameter_count(name: str, /, **params: int | str) -> int:
-    """Number of trainable parameters, counted without allocating them; ``params`` as for ``export``.
+    """Return the number of trainable parameters, counted without allocating them; ``params`` as for ``export``.
 
     Raises:
-        ValueError: unknown model or parameter, or an invalid value.
+        UserError: unknown model or parameter, or an invalid value.
     """
     config = configure(name, params)
-    import torch
+    from graph_rewrite.zoo.building import count_parameters  # imports PyTorch, which takes seconds
 
-    with torch.device("meta"):
-        network = architecture(name).make(config)
-    return sum(parameter.numel() for parameter in network.parameters())
+    return count_parameters(name, config)
 
 
 def build(name: str, /, **params: int | str) -> nn.Module:
-    """The network in evaluation mode, float32, with its random weights; ``params`` as for ``export``.
+    """Return the network in evaluation mode, float32, with its random weights; ``params`` as for ``export``.
 
     Raises:
-        ValueError: unknown model or parameter, or an invalid value.
+        UserError: unknown model or parameter, or an invalid value.
     """
-    return _build(name, configure(name, params))
+    config = configure(name, params)
+    from graph_rewrite.zoo.building import build_network  # imports PyTorch, which takes seconds
+
+    return build_network(name, config)
 
 
 def example_inputs(name: str, /, input_seed: int = 0, **params: int | str) -> Inputs:
-    """Random inputs by name, valid for the exported model (ids below the vocabulary's size, masks of ones and zeros).
+    """Return random inputs by name that the exported model accepts (ids below the vocabulary's size, masks of 0 and 1).
 
     ``params`` are as for ``export``; their ``seed``, that of the weights, has no influence.
 
     Raises:
-        ValueError: unknown model or parameter, or an invalid value.
+        UserError: unknown model or parameter, or an invalid value.
     """
     return configure(name, params).example_inputs(input_seed)
 
 
 def export(name: str, /, **params: int | str) -> Path:
-    """Path of the model as an ONNX file (opset 20, fixed shapes), exported if it is not in the cache yet.
+    """Return the path of the model as an ONNX file (opset 20, fixed shapes), exported if it is not in the cache yet.
 
     It lies in ``$REWRITEGYM_CACHE/zoo`` (default ``~/.cache/rewritegym/zoo``), in a folder of its own, with the weights
     beside it in one external data file if they exceed 100 MiB. Edits of the model's source and other versions of
@@ -97,7 +98,7 @@ def export(name: str, /, **params: int | str) -> Path:
         params: parameters to set, see ``defaults(name)``; strings, as in a model URI, are read as decimal integers.
 
     Raises:
-        ValueError: unknown model or parameter, or an invalid value.
+        UserError: unknown model or parameter, or an invalid value.
         OSError: the cache cannot be written.
     """
     config = configure(name, params)
@@ -111,42 +112,27 @@ def export(name: str, /, **params: int | str) -> Path:
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
     def create(folder: Path) -> None:
-        from graph_rewrite.zoo.exporter import export_onnx
+        # Here, as it imports PyTorch, which takes seconds and is not needed for a model in the cache.
+        from graph_rewrite.zoo.building import export_network
 
-        inputs = _tensors(config)
-        export_onnx(_build(name, config), inputs, config.output_name, folder / _MODEL_FILE)
+        export_network(name, config, folder / _MODEL_FILE)
 
     return cached_folder(f"{name}-{digest}", create, identity) / _MODEL_FILE
 
 
-def _build(name: str, config: ModelConfig) -> nn.Module:
-    import torch
-
-    from graph_rewrite.zoo.architectures.weights import calibrate, initialise
-
-    with torch.random.fork_rng(devices=[]):  # modules draw initial weights, replaced below, from the global generator
-        network = architecture(name).make(config)
-    initialise(network, config.seed)
-    calibrate(network, _tensors(config.for_calibration()))
-    return network
-
-
-def _tensors(config: ModelConfig) -> dict[str, Tensor]:
-    import torch
-
-    return {name: torch.from_numpy(array) for name, array in config.example_inputs(config.seed).items()}
-
-
 @cache
 def _source_digest(module: str) -> str:
-    """Of the source files that decide what is exported: the network's own module and all that networks share.
+    """Return a digest of the source files that decide what is exported: the network's own module, all that networks
+    share, their configurations, and the export.
 
     Networks import nothing from each other's modules, so that an edit of one leaves the files of the others valid. What
     the registry decides stands beside the digest.
     """
-    others = {entry.module for entry in ARCHITECTURES.values()} - {module} | {"__main__", "registry"}
+    folder = Path(__file__).parent
+    others = {entry.module for entry in ARCHITECTURES.values()} - {module} | {"__init__"}
+    modules = [*folder.glob("architectures/*.py"), *folder.glob("configs/*.py")]
+    deciding = [path for path in modules if path.stem not in others]
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        if path.stem not in others:
-            digest.update(path.read_bytes())
+    for path in sorted([*deciding, folder / "building.py", folder / "exporter.py"]):
+        digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -1,1 +1,1 @@
-"""TODO graph_rewrite/zoo/architectures"""
+"""The architectures of the zoo in PyTorch, a module each; `layers` and `weights` hold what several share."""

@@ -1,4 +1,4 @@
-"""Parts that several architectures share."""
+"""Layers that several architectures share."""
 
 from __future__ import annotations
 

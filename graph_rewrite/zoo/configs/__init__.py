@@ -1,1 +1,1 @@
-"""TODO graph_rewrite/zoo/configs"""
+"""The parameters of the architectures, free of PyTorch: a cached model is found without it."""

@@ -1,4 +1,4 @@
-"""What can be set about every architecture, and about BERT. Free of PyTorch: a cached model is found without it."""
+"""The parameters of every architecture, and of BERT."""
 
 from __future__ import annotations
 

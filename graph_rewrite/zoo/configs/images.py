@@ -1,4 +1,4 @@
-"""What can be set about the convolutional architectures and ViT: models of images and of video clips."""
+"""The parameters of the convolutional architectures and of ViT: models of images and of video clips."""
 
 from __future__ import annotations
 

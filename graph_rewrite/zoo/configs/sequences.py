@@ -1,4 +1,4 @@
-"""What can be set about the architectures over sequences other than BERT."""
+"""The parameters of the architectures over sequences other than BERT."""
 
 from __future__ import annotations
 
