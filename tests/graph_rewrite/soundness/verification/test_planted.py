@@ -8,7 +8,7 @@ from graph_rewrite.soundness.floating.inputs import KINDS
 from graph_rewrite.soundness.instances.enumeration import instances
 from graph_rewrite.soundness.verification.refutation import Refutation
 from graph_rewrite.soundness.verification.verifier import verify
-from tests.graph_rewrite.soundness.planted import PLANTED
+from tests.graph_rewrite.soundness.verification.planted import PLANTED
 
 
 def test_there_are_twenty() -> None:
