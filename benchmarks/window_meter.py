@@ -25,8 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from graph_rewrite.latency import OPTIMIZERS, Deployment, Effort
-from graph_rewrite.latency.windows.cut import Cut, NotCuttable, cuts
-from graph_rewrite.latency.windows.window_meter import Difference, RegionalMeter
+from graph_rewrite.latency.windows import Difference, NotSeparable, WindowMeter, WindowPair, changed_windows
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.task.models import Model, open_model
@@ -98,7 +97,7 @@ def false_positives(meter: str, found: list[tuple[bool, float, float]]) -> False
     )
 
 
-def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.random.Generator) -> list[Pair]:
+def validate(model: Model, meter: WindowMeter, arguments: Arguments, rng: np.random.Generator) -> list[Pair]:
     """Time every class of rewrites that a window can hold, by windows and as whole models."""
     found = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
     pairs: list[Pair] = []
@@ -107,14 +106,14 @@ def validate(model: Model, meter: RegionalMeter, arguments: Arguments, rng: np.r
             break
         after = found[int(i)].apply()
         try:
-            cuts(model.graph, after, meter.margin)
-        except NotCuttable:
+            changed_windows(model.graph, after, meter.margin)
+        except NotSeparable:
             continue
         started = time.monotonic()
         regional = meter.difference(model.graph, after)
         took = time.monotonic() - started
-        whole = meter.time(Cut(model.graph, after, 1, after.hash), arguments.whole_s)
-        if regional.ok and regional.how == "region":
+        whole = meter.time(WindowPair(model.graph, after, 1, after.hash), arguments.whole_s)
+        if regional.ok and regional.how == "window":
             pairs.append(
                 Pair(
                     found[int(i)].description, found[int(i)].count, regional.seconds, half(regional), took,
@@ -130,25 +129,25 @@ def half(difference: Difference) -> float:
 
 
 def windows_against_themselves(
-    model: Model, meter: RegionalMeter, whole_s: float, repeats: int, rng: np.random.Generator
+    model: Model, meter: WindowMeter, whole_s: float, repeats: int, rng: np.random.Generator
 ) -> FalsePositives:
     """Run A/A comparisons of the windows that rewrites of `model` change, each as often as the model has it.
 
     `whole_s` is the model's latency in seconds.
     """
     candidates = Rewriter(rule_set("default"), granularity="class", deployment=False).candidates(model.graph)
-    kinds: dict[str, Cut] = {}
+    kinds: dict[str, WindowPair] = {}
     for candidate in candidates:
         try:
-            kinds |= {cut.key: cut for cut in cuts(model.graph, candidate.apply(), meter.margin)}
-        except NotCuttable:
+            kinds |= {cut.key: cut for cut in changed_windows(model.graph, candidate.apply(), meter.margin)}
+        except NotSeparable:
             continue
     names = sorted(kinds)
     found = []
     for _ in range(repeats):
         cut = kinds[names[int(rng.integers(len(names)))]]
         started = time.monotonic()
-        entry = meter.time(Cut(cut.before, cut.before, cut.count, cut.key), anew=True)
+        entry = meter.time(WindowPair(cut.before, cut.before, cut.count, cut.key), anew=True)
         took = time.monotonic() - started
         found.append((not entry.ci95[0] <= 0.0 <= entry.ci95[1], half(entry) / whole_s, took))
     return false_positives("regional", found)
@@ -207,9 +206,9 @@ def measure(arguments: Arguments) -> dict[str, Any]:
     rng = np.random.default_rng(arguments.seed)
     model = open_model(arguments.model)
     with tempfile.TemporaryDirectory(prefix="rewritegym-windows-") as folder:
-        with RegionalMeter(workspace=folder) as meter:
-            whole_s = meter.time(Cut(model.graph, model.graph, 1, "whole"), arguments.whole_s).region_seconds
-        with RegionalMeter(workspace=folder, resolution_s=arguments.resolution * whole_s) as meter:
+        with WindowMeter(workspace=folder) as meter:
+            whole_s = meter.time(WindowPair(model.graph, model.graph, 1, "whole"), arguments.whole_s).window_seconds
+        with WindowMeter(workspace=folder, resolution_s=arguments.resolution * whole_s) as meter:
             pairs = validate(model, meter, arguments, rng)
             false = [windows_against_themselves(model, meter, whole_s, arguments.repeats, rng)]
         efforts: tuple[Effort, ...] = ("screen", "full") if arguments.whole_repeats else ()

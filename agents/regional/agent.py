@@ -20,8 +20,7 @@ from agents.regional.screen import Screen
 from agents.regional.sites import site_classes
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
-from graph_rewrite.latency.windows.cut import Cut
-from graph_rewrite.latency.windows.window_meter import RegionalMeter
+from graph_rewrite.latency.windows import WindowMeter, WindowPair
 from graph_rewrite.task.problem import Problem
 
 
@@ -32,7 +31,7 @@ class RegionalAgent:
     In rounds, while the model gains:
 
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
-       (`RegionalMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
+       (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
     3. *Judge*: the chains are applied to the whole graph, which is measured end to end.
     4. *Refine*: each chain is taken out again, the most doubtful first, and stays out where that is faster end to
@@ -46,7 +45,7 @@ class RegionalAgent:
 
     Args:
         options: settings of the search.
-        timer: makes what times windows; by default a `RegionalMeter` of the problem's deployment.
+        timer: makes what times windows; by default a `WindowMeter` of the problem's deployment.
     """
 
     name = "regional"
@@ -80,7 +79,7 @@ class RegionalAgent:
     def _timer(self, problem: Problem, plan: Plan) -> Timer:
         if self.timer is not None:
             return self.timer(problem)
-        return RegionalMeter(
+        return WindowMeter(
             problem.deployment, workspace=problem.workspace, plan=plan, budget_s=0.0,
             exchange=plan is not self.options.scan, timeout_s=self.options.timeout_s,
             cache=MeasurementCache() if self.options.cache else None,
@@ -183,5 +182,5 @@ def _visit(search: Search, assembly: Assembly) -> Visit:
     return Visit(assembly.graph, search.measure(assembly.graph, assembly.actions), assembly.actions)
 
 
-def _whole(before: Graph, after: Graph) -> Cut:
-    return Cut(before, after, 1, f"{before.hash}:{after.hash}")
+def _whole(before: Graph, after: Graph) -> WindowPair:
+    return WindowPair(before, after, 1, f"{before.hash}:{after.hash}")

@@ -9,14 +9,14 @@ from agents.core.base import Search
 from agents.regional.sites import RewriteStep
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.latency import MeasurementError
-from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.latency.windows.window_meter import Difference
 
 
 class Timer(Protocol):
-    """Times a window, as `RegionalMeter` does. Raises MeasurementError where ONNX Runtime cannot run it."""
+    """Times a window, as `WindowMeter` does. Raises MeasurementError where ONNX Runtime cannot run it."""
 
-    def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference: ...
+    def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference: ...
 
     def close(self) -> None: ...
 
@@ -38,7 +38,7 @@ class RewriteChain:
     """Bytes of weights that it adds."""
     error: float
     """Largest `error_growth` of its rules."""
-    cut: Cut = field(compare=False)
+    cut: WindowPair = field(compare=False)
     """The window before and after."""
 
     @property
@@ -56,7 +56,7 @@ class RewriteChain:
         return " > ".join(step.rule for step in self.steps)
 
 
-def time_cut(search: Search, timer: Timer, cut: Cut, anew_s: float | None = None) -> Difference | None:
+def time_cut(search: Search, timer: Timer, cut: WindowPair, anew_s: float | None = None) -> Difference | None:
     """Time what a change saves, charged to the search as if it were timed now; None where it cannot be timed. With
     `anew_s` it is timed within so many seconds, whatever is known already."""
     begin = search.seconds
@@ -66,4 +66,4 @@ def time_cut(search: Search, timer: Timer, cut: Cut, anew_s: float | None = None
         return None
     search.charge(timed.cost_s - (search.seconds - begin))
     search.tell()
-    return timed if timed.ok and timed.region_seconds > 0.0 else None
+    return timed if timed.ok and timed.window_seconds > 0.0 else None

@@ -15,8 +15,8 @@ from agents.regional.sites import RewriteStep, SiteClass, apply_all, sites_by_cl
 from agents.regional.synthetic_weights import with_synthetic_weights
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
-from graph_rewrite.latency.windows.cut import Cut, shape_key
-from graph_rewrite.latency.windows.thin import thin
+from graph_rewrite.latency.windows.thinning import thin
+from graph_rewrite.latency.windows.window import WindowPair, shape_key
 from graph_rewrite.latency.windows.window_meter import Difference
 from graph_rewrite.rewriting.sites import Site
 
@@ -206,7 +206,7 @@ class Screen:
         if timed is None:
             self.effects.record(attempt.keys[:2], -1.0)
             return None, None
-        window_seconds = self._seconds[site_class.key.partition(":")[2]] = timed.region_seconds / attempt.part
+        window_seconds = self._seconds[site_class.key.partition(":")[2]] = timed.window_seconds / attempt.part
         share = timed.seconds / len(site_class.sites) / window_seconds
         for node in site_class.touched:
             self._best[node] = max(self._best.get(node, 0.0), timed.seconds)
@@ -224,7 +224,7 @@ class Screen:
         )
         return reached, self._chain(reached, timed, cut)
 
-    def _chain(self, state: _WindowState, timed: Difference, cut: Cut) -> RewriteChain | None:
+    def _chain(self, state: _WindowState, timed: Difference, cut: WindowPair) -> RewriteChain | None:
         if state.share < self.options.least_saved:
             return None
         site_class = state.site_class
@@ -243,6 +243,6 @@ class Screen:
         )
 
 
-def _cut_of(site_class: SiteClass, after: Graph) -> Cut:
+def _cut_of(site_class: SiteClass, after: Graph) -> WindowPair:
     before, after = map(with_synthetic_weights, thin(site_class.window, after))
-    return Cut(before, after, len(site_class.sites), f"{shape_key(before)}:{shape_key(after)}")
+    return WindowPair(before, after, len(site_class.sites), f"{shape_key(before)}:{shape_key(after)}")

@@ -10,7 +10,7 @@ from agents.regional.options import RegionalOptions
 from agents.regional.roofline import estimated_seconds
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency.windows.cut import NotCuttable, shape_key, window
+from graph_rewrite.latency.windows.window import NotSeparable, shape_key, window_around
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.rules.rewriter import Rewriter
@@ -56,8 +56,8 @@ def _site_class(graph: Graph, sites: tuple[Site, ...], options: RegionalOptions)
     found: dict[str, list[tuple[Site, Graph]]] = {}
     for site in sites[:: -(-len(sites) // options.compared_sites)]:
         try:
-            small = window(graph, _reach(graph, site), options.margin)
-        except (NotCuttable, InvalidRewriteError):
+            small = window_around(graph, _reach(graph, site), options.margin)
+        except (NotSeparable, InvalidRewriteError):
             continue
         found.setdefault(shape_key(small), []).append((site, small))
     if not found:

@@ -1,7 +1,7 @@
 """Latency: meters that tell how fast a graph is compared with the one it came from.
 
 `OrtMeter` times whole models in ONNX Runtime, in a worker process; `OperatorCostMeter` sums up operators as TASO does;
-`windows.RegionalMeter` times only what differs between two graphs.
+`windows.WindowMeter` times only what differs between two graphs.
 """
 
 from graph_rewrite.latency.cache import MeasurementCache, default_cache_path

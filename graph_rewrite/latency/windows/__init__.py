@@ -1,1 +1,15 @@
-"""TODO graph_rewrite/latency/windows"""
+"""Windows: the subgraphs around changes, timed alone, where a whole model is too noisy to show what a rewrite saves."""
+
+from graph_rewrite.latency.windows.difference import Difference
+from graph_rewrite.latency.windows.window import NotSeparable, WindowPair, changed_windows, window_around
+from graph_rewrite.latency.windows.window_meter import NotTimed, WindowMeter
+
+__all__ = [
+    "Difference",
+    "NotSeparable",
+    "NotTimed",
+    "WindowMeter",
+    "WindowPair",
+    "changed_windows",
+    "window_around",
+]

@@ -1,4 +1,4 @@
-"""Models that ONNX Runtime makes the same of: timing them in turn would only tell what noise is.
+"""Models that ONNX Runtime optimises to the same operators: a difference that is timed between them is noise.
 
 Its optimisers undo much of what rules do (transposes that cancel, forms of one activation), as far as a deployment lets
 them.
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from graph_rewrite.latency.windows.cut import shape_key
+from graph_rewrite.latency.windows.window import shape_key
 from graph_rewrite.onnx_files.external_data import ModelLoadError
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.runtime import Deployment, WorkerClient, WorkerFailure
 
 
 def run_alike(worker: WorkerClient, paths: Iterable[Path], deployment: Deployment) -> bool:
-    """Whether the same operators on the same shapes run for all of these models, whatever their weights. False where
+    """Whether the same operators on the same shapes run for all of these models, whatever their weights; False where
     that cannot be told."""
     keys = {_optimised_key(worker, path, deployment) for path in paths}
     return len(keys) == 1 and None not in keys

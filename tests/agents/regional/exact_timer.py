@@ -10,7 +10,7 @@ from agents.regional.agent import RegionalAgent
 from agents.regional.chains import RewriteChain
 from agents.regional.options import RegionalOptions
 from agents.regional.sites import RewriteStep
-from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.latency.windows.window_meter import Difference
 from tests.agents.toys import graph_cost
 
@@ -23,10 +23,10 @@ class ExactTimer:
     """A region takes what `graph_cost` says, within `half` seconds."""
 
     half: float = 0.0
-    asked: list[Cut] = field(default_factory=list)
+    asked: list[WindowPair] = field(default_factory=list)
     closed: int = 0
 
-    def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+    def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
         self.asked.append(cut)
         before, after = graph_cost(cut.before) / 1e3, graph_cost(cut.after) / 1e3
         saved = cut.count * (before - after)
@@ -47,5 +47,5 @@ def chain(
     steps = tuple(RewriteStep(f"{rule}{sorted(nodes)}", rule, "family") for rule in rules)
     empty: Any = None
     return RewriteChain(
-        steps, frozenset(nodes), frozenset(nodes), saved, half, growth, 0.0, Cut(empty, empty, 1, str(saved))
+        steps, frozenset(nodes), frozenset(nodes), saved, half, growth, 0.0, WindowPair(empty, empty, 1, str(saved))
     )

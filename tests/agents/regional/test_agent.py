@@ -12,8 +12,8 @@ from agents.core.base import Budget, Search
 from agents.core.registry import make_agent
 from agents.regional.chains import time_cut
 from agents.regional.options import RegionalOptions
-from graph_rewrite.latency.windows.cut import Cut
-from graph_rewrite.latency.windows.window_meter import Difference, NotTimed
+from graph_rewrite.latency.windows import Difference, NotTimed
+from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.task.replay import replay
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
@@ -52,9 +52,9 @@ def test_budgets_hold(tmp_path: Path, budget: Budget) -> None:
 
 def test_a_timer_that_is_wrong_is_found_out_end_to_end(tmp_path: Path) -> None:
     class Wrong(ExactTimer):
-        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
             right = ExactTimer.time(self, cut)
-            return Difference(-right.seconds, (-right.seconds, -right.seconds), cut.count, 1, 1, right.region_seconds)
+            return Difference(-right.seconds, (-right.seconds, -right.seconds), cut.count, 1, 1, right.window_seconds)
 
     result = agent_with(Wrong(), depth=1).optimize(chain_problem(tmp_path, 2), BUDGET)
     assert result.is_original
@@ -62,7 +62,7 @@ def test_a_timer_that_is_wrong_is_found_out_end_to_end(tmp_path: Path) -> None:
 
 def test_climbing_finds_what_windows_do_not_show(tmp_path: Path) -> None:
     class Blind(ExactTimer):
-        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
             return replace(ExactTimer.time(self, cut), seconds=0.0, ci95=(0.0, 0.0))
 
     assert agent_with(Blind()).optimize(chain_problem(tmp_path, 2), BUDGET).is_original
@@ -88,21 +88,21 @@ def test_is_made_by_name() -> None:
 
 def test_what_cannot_be_timed_is_none(tmp_path: Path) -> None:
     class Failing(ExactTimer):
-        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
             raise NotTimed("a region cannot be timed by itself: no reason")
 
     problem = chain_problem(tmp_path, 1)
     search = Search(problem, BUDGET)
-    assert time_cut(search, Failing(), Cut(problem.model.graph, problem.model.graph, 1, "")) is None
+    assert time_cut(search, Failing(), WindowPair(problem.model.graph, problem.model.graph, 1, "")) is None
     assert agent_with(Failing()).optimize(problem, BUDGET).is_original
 
 
 def test_known_timings_are_charged(tmp_path: Path) -> None:
     class Remembering(ExactTimer):
-        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
             return Difference(1.0, (1.0, 1.0), 1, 1, 1, 2.0, cost_s=7.0)
 
     problem = chain_problem(tmp_path, 1)
     search = Search(problem, BUDGET)
-    time_cut(search, Remembering(), Cut(problem.model.graph, problem.model.graph, 1, ""))
+    time_cut(search, Remembering(), WindowPair(problem.model.graph, problem.model.graph, 1, ""))
     assert 7.0 <= search.seconds < 8.0

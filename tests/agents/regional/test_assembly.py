@@ -12,7 +12,7 @@ from agents.regional.chains import RewriteChain
 from agents.regional.retiming import retime
 from agents.regional.sites import RewriteStep, sites_by_class
 from graph_rewrite import Graph
-from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, chain
@@ -53,6 +53,6 @@ def test_growth_beyond_the_limit_is_left_out(tmp_path: Path) -> None:
     step = RewriteStep(site.class_key, site.rule.name, "")
     empty: Any = None
     growing = RewriteChain(
-        (step,), frozenset({site.anchor}), frozenset({1}), 1.0, 0.0, 100, 0.0, Cut(empty, empty, 1, "")
+        (step,), frozenset({site.anchor}), frozenset({1}), 1.0, 0.0, 100, 0.0, WindowPair(empty, empty, 1, "")
     )
     assert within_limits(search, problem.model.graph, (), [growing], OPTIONS).chains == ()

@@ -9,7 +9,7 @@ import pytest
 from agents.core.base import Search
 from agents.regional.assembly import choose
 from agents.regional.retiming import retime
-from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.latency.windows.window_meter import Difference
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, chain
 from tests.agents.toys import chain_problem
@@ -25,7 +25,7 @@ def test_what_is_timed_badly_does_not_lead_by_luck(tmp_path: Path) -> None:
 
 def test_finals_take_lead_from_luck(tmp_path: Path) -> None:
     class Careful(ExactTimer):
-        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
             saved = {"5.0": 1.0, "4.0": 2.0, "3.0": -1.0}[cut.key]
             return Difference(saved, (saved - 0.1, saved + 0.1), 1, 1, 1, 10.0)
 
@@ -46,7 +46,7 @@ def test_what_cannot_be_told_apart_is_timed_again_where_it_matters(
         def __init__(self) -> None:
             self.asked: list[tuple[str, float | None, bool]] = []
 
-        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
             before = sum(key == cut.key for key, _, _ in self.asked)
             saved, half = answers.get(cut.key, [(-3.0, 0.6)])[before]
             self.asked.append((cut.key, budget_s, anew))
@@ -86,7 +86,7 @@ def test_what_may_save_nothing_is_timed_longer_before_it_is_dropped(
     asked: list[str] = []
 
     class Hasty(ExactTimer):
-        def time(self, cut: Cut, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
             asked.extend([cut.key] if anew else [])
             saved, half = longer[cut.key] if anew else (float(cut.key) / 4, 2.0)
             return Difference(saved, (saved - half, saved + half), 1, 1, 1, 10.0)

@@ -10,9 +10,10 @@ import onnx
 import pytest
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency.windows.cut import Cut
+from graph_rewrite.latency.windows.difference import Difference
 from graph_rewrite.latency.windows.identical import run_alike
-from graph_rewrite.latency.windows.window_meter import CLEAR, Difference, RegionalMeter
+from graph_rewrite.latency.windows.window import WindowPair
+from graph_rewrite.latency.windows.window_meter import CLEAR, WindowMeter
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.runtime import Block, Deployment, Plan, WorkerClient
@@ -66,9 +67,9 @@ def timed_as(
     """What a meter says of two models that run alike, where the first takes these times in each batch, and the other
     one second."""
     blocks = [Block(seconds, (1.0,) * len(seconds)) for seconds in batches]
-    monkeypatch.setattr(RegionalMeter, "_batch", lambda *_: list(blocks))
-    cut = Cut(graph(TURNED), graph("y = MatMul(a, w)"), 12, "turned")
-    meter = RegionalMeter(workspace=folder, plan=PLAN, budget_s=0.0, exchange=False, lock_path=folder / "lock")
+    monkeypatch.setattr(WindowMeter, "_batch", lambda *_: list(blocks))
+    cut = WindowPair(graph(TURNED), graph("y = MatMul(a, w)"), 12, "turned")
+    meter = WindowMeter(workspace=folder, plan=PLAN, budget_s=0.0, exchange=False, lock_path=folder / "lock")
     with meter:
         return meter.time(cut, anew=anew)
 
@@ -82,7 +83,7 @@ def test_the_meter_finds_no_difference_where_there_is_none(
 ) -> None:
     found = timed_as(monkeypatch, tmp_path, batches)
     assert (found.seconds, found.ci95) == (0.0, (0.0, 0.0))
-    assert found.region_seconds > 0.0
+    assert found.window_seconds > 0.0
     assert found.runs > 0
 
 
@@ -100,8 +101,8 @@ def test_a_clear_difference_is_not_asked_about(monkeypatch: pytest.MonkeyPatch, 
 
 def test_real_runs_of_models_alike(tmp_path: Path) -> None:
     """Whatever the machine does meanwhile: a difference is either nothing, or its whole interval is far from it."""
-    cut = Cut(graph(TURNED), graph("y = MatMul(a, w)"), 12, "turned")
-    with RegionalMeter(workspace=tmp_path, plan=PLAN, budget_s=0.0, lock_path=tmp_path / "lock") as meter:
+    cut = WindowPair(graph(TURNED), graph("y = MatMul(a, w)"), 12, "turned")
+    with WindowMeter(workspace=tmp_path, plan=PLAN, budget_s=0.0, lock_path=tmp_path / "lock") as meter:
         found = meter.time(cut)
     low, high = found.ci95
-    assert low == high == 0.0 or min(abs(low), abs(high)) > CLEAR * found.region_seconds
+    assert low == high == 0.0 or min(abs(low), abs(high)) > CLEAR * found.window_seconds

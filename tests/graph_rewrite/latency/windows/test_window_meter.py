@@ -9,8 +9,8 @@ import pytest
 
 from graph_rewrite import Graph, Rewriter, load
 from graph_rewrite.latency import Deployment, Latency, MeasurementCache, Plan
-from graph_rewrite.latency.windows.cut import cuts
-from graph_rewrite.latency.windows.window_meter import RegionalMeter
+from graph_rewrite.latency.windows.window import changed_windows
+from graph_rewrite.latency.windows.window_meter import WindowMeter
 from graph_rewrite.onnx_files.loading import load as load_model
 from graph_rewrite.onnx_files.normalisation import normalise
 from tests.envs.fakes import tower_graph
@@ -26,14 +26,14 @@ def tower(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 @pytest.fixture
-def make_meter(tmp_path: Path) -> Iterator[Callable[..., RegionalMeter]]:
-    made: list[RegionalMeter] = []
+def make_meter(tmp_path: Path) -> Iterator[Callable[..., WindowMeter]]:
+    made: list[WindowMeter] = []
 
-    def make(**options: Any) -> RegionalMeter:
+    def make(**options: Any) -> WindowMeter:
         defaults: dict[str, Any] = {
             "workspace": tmp_path / "work", "plan": QUICK, "budget_s": 0.0, "lock_path": tmp_path / "lock",
         }  # fmt: skip
-        made.append(RegionalMeter(**{**defaults, **options}))
+        made.append(WindowMeter(**{**defaults, **options}))
         return made[-1]
 
     yield make
@@ -70,29 +70,29 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Graph]:
 
 
 def test_less_work_is_surely_faster_and_more_is_slower(
-    slow: tuple[Graph, Graph], make_meter: Callable[..., RegionalMeter]
+    slow: tuple[Graph, Graph], make_meter: Callable[..., WindowMeter]
 ) -> None:
     meter = make_meter(plan=Plan(instances=4, min_instances=4, min_pairs=3, max_pairs=8, budget_s=0.4))
     before, after = slow
     gain = meter.difference(before, after)
     # Two of four passes over 4 MB.
     assert gain.surely_faster
-    assert gain.how == "region"
-    assert gain.seconds > 0.2 * gain.region_seconds
+    assert gain.how == "window"
+    assert gain.seconds > 0.2 * gain.window_seconds
     assert gain.ci95[0] <= gain.seconds <= gain.ci95[1]
     loss = meter.difference(after, before)
     assert loss.ci95[1] < 0.0
     assert loss.seconds == pytest.approx(-gain.seconds, rel=0.5)
 
 
-def test_equal_graphs_are_not_timed(tower: Graph, make_meter: Callable[..., RegionalMeter]) -> None:
+def test_equal_graphs_are_not_timed(tower: Graph, make_meter: Callable[..., WindowMeter]) -> None:
     meter = make_meter()
     found = meter.difference(tower, tower)
     assert (found.seconds, found.ci95, found.how) == (0.0, (0.0, 0.0), "same")
     assert meter.measurements == 0
 
 
-def test_alike_sites_are_timed_once_and_counted(tower: Graph, make_meter: Callable[..., RegionalMeter]) -> None:
+def test_alike_sites_are_timed_once_and_counted(tower: Graph, make_meter: Callable[..., WindowMeter]) -> None:
     meter = make_meter(margin=0)
     group = next(
         c for c in Rewriter(granularity="class", deployment=False).candidates(tower) if c.rule == "ComposeTransposes"
@@ -108,9 +108,9 @@ def test_alike_sites_are_timed_once_and_counted(tower: Graph, make_meter: Callab
     assert meter.measurements <= known + 1
 
 
-def test_interval_grows_with_the_number_of_sites(tower: Graph, make_meter: Callable[..., RegionalMeter]) -> None:
+def test_interval_grows_with_the_number_of_sites(tower: Graph, make_meter: Callable[..., WindowMeter]) -> None:
     meter = make_meter()
-    (cut,) = cuts(tower, sites(tower, "ComposeTransposes")[1])
+    (cut,) = changed_windows(tower, sites(tower, "ComposeTransposes")[1])
     one = meter.time(cut, anew=True)  # ONNX Runtime makes the same of both
     many = meter.time(type(cut)(cut.before, cut.after, 10, cut.key))
     assert many.seconds == pytest.approx(10 * one.seconds)
@@ -118,9 +118,7 @@ def test_interval_grows_with_the_number_of_sites(tower: Graph, make_meter: Calla
     assert meter.measurements == 1
 
 
-def test_the_cache_answers_another_meter(
-    tower: Graph, make_meter: Callable[..., RegionalMeter], tmp_path: Path
-) -> None:
+def test_the_cache_answers_another_meter(tower: Graph, make_meter: Callable[..., WindowMeter], tmp_path: Path) -> None:
     after = sites(tower, "ComposeTransposes")[0]
     cache = MeasurementCache(tmp_path / "cache.sqlite3")
     first = make_meter(cache=cache).difference(tower, after)
@@ -133,7 +131,7 @@ def test_the_cache_answers_another_meter(
     assert threads.measurements == 1
 
 
-def test_deployment_choices_are_timed_as_whole_models(tower: Graph, make_meter: Callable[..., RegionalMeter]) -> None:
+def test_deployment_choices_are_timed_as_whole_models(tower: Graph, make_meter: Callable[..., WindowMeter]) -> None:
     whole = FakeWhole()
     refusing = tower.with_disabled_optimizers({"ConvBNFusion"})
     found = make_meter(whole=whole).difference(tower, refusing)
@@ -148,7 +146,7 @@ def test_deployment_choices_are_timed_as_whole_models(tower: Graph, make_meter: 
 
 
 def test_a_region_that_cannot_run_alone_is_left_to_the_whole_model(
-    tower: Graph, make_meter: Callable[..., RegionalMeter], monkeypatch: pytest.MonkeyPatch
+    tower: Graph, make_meter: Callable[..., WindowMeter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Every file of a candidate is called so.
     monkeypatch.setenv("REWRITEGYM_WORKER_FAULT", "segfault:.onnx")
@@ -158,13 +156,13 @@ def test_a_region_that_cannot_run_alone_is_left_to_the_whole_model(
     assert "by itself" in found.message
 
 
-def test_files_of_regions_are_removed(tower: Graph, make_meter: Callable[..., RegionalMeter], tmp_path: Path) -> None:
+def test_files_of_regions_are_removed(tower: Graph, make_meter: Callable[..., WindowMeter], tmp_path: Path) -> None:
     make_meter().difference(tower, sites(tower, "ComposeTransposes")[0])
     assert not list((tmp_path / "work").glob("*.onnx"))
 
 
 def test_integer_inputs_of_a_region_stay_within_their_tables(
-    make_meter: Callable[..., RegionalMeter], tmp_path: Path
+    make_meter: Callable[..., WindowMeter], tmp_path: Path
 ) -> None:
     body = """(float[3,4] table, int64[5] ids) => (float[5,4] y)
         { i = Identity(ids) j = Identity(i) t = Gather(table, j) u = Neg(t) y = Neg(u) }"""
@@ -176,5 +174,5 @@ def test_integer_inputs_of_a_region_stay_within_their_tables(
 
 @pytest.mark.parametrize("options", [{"margin": -1}, {"budget_s": -1.0}, {"resolution_s": 0.0}])
 def test_senseless_options_are_refused(options: dict[str, float], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="RegionalMeter"):
-        RegionalMeter(workspace=tmp_path, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="WindowMeter"):
+        WindowMeter(workspace=tmp_path, **options)  # type: ignore[arg-type]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency.windows import thin as thinning
-from graph_rewrite.latency.windows.cut import cuts
-from graph_rewrite.latency.windows.thin import thin
+from graph_rewrite.latency.windows import thinning
+from graph_rewrite.latency.windows.thinning import thin
+from graph_rewrite.latency.windows.window import changed_windows
 from graph_rewrite.onnx_files.assembly import model, named_in
 from graph_rewrite.rules.rewriter import Rewriter
-from tests.graph_rewrite.latency.windows.test_cut import random_feeds, run
+from tests.graph_rewrite.latency.windows.test_window import random_feeds, run
 
 Feeds = dict[str, np.ndarray]  # type: ignore[type-arg]
 
@@ -130,5 +130,5 @@ def test_readers_of_one_input_shrink_together(monkeypatch: pytest.MonkeyPatch) -
 
 def test_cuts_are_thin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thinning, "TRAFFIC", 0)
-    (cut,) = cuts(PRODUCTS, without_double_negation(PRODUCTS))
+    (cut,) = changed_windows(PRODUCTS, without_double_negation(PRODUCTS))
     assert [cut.before.types[v] for v in (*cut.before.inputs, *cut.before.outputs)] == [(1, (4, 16))] * 2

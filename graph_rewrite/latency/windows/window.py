@@ -1,6 +1,6 @@
-"""Cutting what differs between two graphs out of both, with a margin of neighbours, as two small models.
+"""Windows: the subgraphs around a change, taken out of both graphs with a margin of neighbours, as two small models.
 
-Graphs of one search share their nodes: `Candidate.apply` keeps what it does not change. So what differs is known by
+Graphs of one search share their nodes: `Candidate.apply` keeps what it does not change. So the difference is known by
 identity, in time proportional to the graphs' size and without comparing any weight.
 """
 
@@ -16,10 +16,11 @@ from graph_rewrite.ir.graph import Graph, consumers_of
 from graph_rewrite.ir.hashing import application_hash, digest
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.latency.windows.thin import thin
+from graph_rewrite.latency.windows.thinning import thin
 
 MARGIN = 3
-"""Neighbours in each direction that a cut keeps, so that ONNX Runtime fuses across the border as in the whole model."""
+"""Neighbours in each direction that a window takes in, so that ONNX Runtime fuses across its border as in the whole
+model."""
 
 _LARGE = 16
 HEAVY = frozenset(
@@ -32,15 +33,15 @@ HEAVY = frozenset(
 behind them; elsewhere they are left out, for each costs more than most differences and its noise would hide them."""
 
 
-class NotCuttable(ValueError):
-    """The difference of two graphs cannot be timed apart from the rest; the message says why."""
+class NotSeparable(ValueError):
+    """A difference of two graphs cannot be timed apart from the rest; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A region before and after, as models with the same inputs, and the number of places that are alike.
+class WindowPair:
+    """A window before and after a change, as models with the same inputs, and the number of sites that are alike.
 
-    `key` is equal for alike places: the same operators on the same shapes, whatever the weights.
+    `key` is equal for alike sites: the same operators on the same shapes, whatever the weights.
     """
 
     before: Graph
@@ -57,33 +58,33 @@ class _Change:
     after: frozenset[int]
 
 
-def cuts(before: Graph, after: Graph, margin: int = MARGIN) -> list[Cut]:
-    """The regions in which two graphs differ, one of each kind with its count; none where they do not differ.
+def changed_windows(before: Graph, after: Graph, margin: int = MARGIN) -> list[WindowPair]:
+    """Return the windows in which two graphs differ, one of each kind with its count; none where they do not differ.
 
     Raises:
-        NotCuttable: the graphs refuse different optimisers of ONNX Runtime, which acts on the whole model; they have
-            no nodes in common; or a region has values of unknown type, subgraphs, or initializers that a caller may
+        NotSeparable: the graphs refuse different optimisers of ONNX Runtime, which acts on the whole model; they have
+            no nodes in common; or a window has values of unknown type, subgraphs, or initializers that a caller may
             override.
     """
     if before.disabled_optimizers != after.disabled_optimizers:
         names = ", ".join(sorted(before.disabled_optimizers ^ after.disabled_optimizers))
-        raise NotCuttable(f"a deployment choice acts on the whole model: {names}")
+        raise NotSeparable(f"a deployment choice acts on the whole model: {names}")
     if before.opset != after.opset:
-        raise NotCuttable(f"the graphs have different operator sets, {before.opset} and {after.opset}")
-    found: dict[str, Cut] = {}
+        raise NotSeparable(f"the graphs have different operator sets, {before.opset} and {after.opset}")
+    found: dict[str, WindowPair] = {}
     for change in _changes(before, after):
-        cut = _cut(before, after, change, _margin(before, after, change, margin))
-        known = found.get(cut.key)
-        found[cut.key] = cut if known is None else Cut(known.before, known.after, known.count + 1, cut.key)
+        pair = _pair(before, after, change, _margin(before, after, change, margin))
+        known = found.get(pair.key)
+        found[pair.key] = pair if known is None else WindowPair(known.before, known.after, known.count + 1, pair.key)
     return list(found.values())
 
 
 def _changes(before: Graph, after: Graph) -> Iterator[_Change]:
-    """Nodes that are not the same object in both graphs, in groups that no shared node separates."""
+    """Yield the nodes that are not the same object in both graphs, in groups that no shared node separates."""
     old = {n for n, node in before.nodes.items() if after.nodes.get(n) is not node}
     new = {n for n, node in after.nodes.items() if before.nodes.get(n) is not node}
     if len(old) == len(before.nodes):
-        raise NotCuttable("the graphs share no nodes: all of the graph changed, or neither was made from the other")
+        raise NotSeparable("the graphs share no nodes: all of the graph changed, or neither was made from the other")
     groups = _Groups()
     for graph, ids in ((before, old), (after, new)):
         for node_id in ids:
@@ -123,7 +124,7 @@ def _margin(before: Graph, after: Graph, change: _Change, steps: int) -> frozens
     found: set[int] = set()
     # Where a side has nothing of its own, as where nodes are only removed, it needs a neighbour to be a model.
     for step in range(steps if change.before and change.after else max(steps, 1)):
-        # Changed nodes of other regions are no one's margin: they would be counted twice.
+        # Changed nodes of other windows are no one's margin: they would be counted twice.
         new = {n for n in near - found if n in before.nodes and after.nodes.get(n) is before.nodes[n]}
         new = {n for n in new if not before.nodes[n].opaque and _is_typed(before, before.nodes[n])}
         new = {n for n in new if step == 0 or before.nodes[n].op not in HEAVY}
@@ -145,30 +146,30 @@ def _is_typed(graph: Graph, node: Node) -> bool:
     return all(v is None or (graph.types.get(v) is not None and v not in graph.stored) for v in values)
 
 
-def _cut(before: Graph, after: Graph, change: _Change, margin: frozenset[int]) -> Cut:
+def _pair(before: Graph, after: Graph, change: _Change, margin: frozenset[int]) -> WindowPair:
     sides = (before, change.before | margin), (after, change.after | margin)
     inputs: dict[int, TensorType] = {}
     for graph, ids in sides:
         if not ids:
-            raise NotCuttable("nothing is left of a region, and it has no neighbours to be timed with")
+            raise NotSeparable("nothing is left of a window, and it has no neighbours to be timed with")
         for node in map(graph.nodes.__getitem__, ids):
             if node.captures or not _is_typed(graph, node):
-                raise NotCuttable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
-        # Sorted along the graph, so that alike regions get their inputs in the same order.
+                raise NotSeparable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
+        # Sorted along the graph, so that alike windows get their inputs in the same order.
         inputs |= _read_from_outside(graph, sorted(ids, key=lambda n, graph=graph: (graph.ranks[n], n)))  # type: ignore[misc]
     small = thin(*(extract(graph, ids, inputs) for graph, ids in sides))
-    return Cut(*small, 1, digest(*map(shape_key, small)))
+    return WindowPair(*small, 1, digest(*map(shape_key, small)))
 
 
-def window(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Graph:
-    """The nodes `ids` and what surrounds them, as a model of its own in which rewrites can be tried out.
+def window_around(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Graph:
+    """Return the nodes `ids` and what surrounds them, as a model of its own in which rewrites can be tried out.
 
-    Unlike a cut, it takes in heavy readers wherever they are met, since they decide in which layout a result is wanted
-    and may take in what a rewrite leaves behind. Heavy producers are taken in only next to `ids`, and what lies behind
-    either stays out. Nodes and values keep their ids.
+    Unlike the windows of `changed_windows`, it takes in heavy readers wherever they are met, since they decide in which
+    layout a result is wanted and may absorb what a rewrite leaves behind. Heavy producers are taken in only next to
+    `ids`, and what lies behind either stays out. Nodes and values keep their ids.
 
     Raises:
-        NotCuttable: one of the nodes has a subgraph, values of unknown type or an overridable initializer.
+        NotSeparable: one of the nodes has a subgraph, values of unknown type or an overridable initializer.
     """
     found = set(ids)
     light = set(found)
@@ -183,7 +184,7 @@ def window(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Graph:
         light = {n for n in near if graph.nodes[n].op not in HEAVY}
     for node in map(graph.nodes.__getitem__, found):
         if node.captures or not _is_typed(graph, node):
-            raise NotCuttable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
+            raise NotSeparable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
     in_order = sorted(found, key=lambda n: (graph.ranks[n], n))
     return extract(graph, found, _read_from_outside(graph, in_order))
 
@@ -201,10 +202,10 @@ def _read_from_outside(graph: Graph, ids: Iterable[int]) -> dict[int, TensorType
 
 
 def extract(graph: Graph, ids: Iterable[int], inputs: Mapping[int, TensorType]) -> Graph:
-    """The nodes `ids` as a graph of their own that reads `inputs` and gives every value that is needed elsewhere.
+    """Return the nodes `ids` as a graph of their own that reads `inputs` and gives all values needed elsewhere.
 
     Raises:
-        NotCuttable: nothing outside needs any of their results.
+        NotSeparable: nothing outside needs any of their results.
     """
     nodes = {n: graph.nodes[n] for n in sorted(ids)}
     producer = {value: n for n, node in nodes.items() for value in node.outputs}
@@ -212,7 +213,7 @@ def extract(graph: Graph, ids: Iterable[int], inputs: Mapping[int, TensorType]) 
     wanted = graph.roots()
     needed = [v for v in producer if v in wanted or any(c not in nodes for c in graph.consumers.get(v, ()))]
     if not needed:
-        raise NotCuttable("nothing outside a region needs its results")
+        raise NotSeparable("nothing outside a window needs its results")
     constants: dict[int, Constant] = {v: graph.constants[v] for v in consumers if v in graph.constants}
     types: dict[int, TensorType | None] = {v: graph.types[v] for v in (*producer, *constants)}
     names = {value: f"value_{value}" for value in (*inputs, *needed)}
@@ -230,7 +231,7 @@ def _header(
     header.CopyFrom(graph.header)
     header.ClearField("graph")
     header.ClearField("metadata_props")
-    header.graph.name = "region"
+    header.graph.name = "window"
     # Types are declared when the graph is written.
     header.graph.input.extend(onnx.ValueInfoProto(name=names[value]) for value in inputs)
     header.graph.output.extend(onnx.ValueInfoProto(name=names[value]) for value in outputs)
@@ -238,7 +239,10 @@ def _header(
 
 
 def shape_key(graph: Graph) -> str:
-    """A digest like `Graph.hash` in which large floating-point constants count by type: weights don't change times."""
+    """Return a digest like `Graph.hash` in which large floating-point constants count by type.
+
+    Their values do not change times.
+    """
     keys = {value: f"in{i}:{graph.types[value]}" for i, value in enumerate(graph.inputs)}
     keys |= {value: _constant_key(constant) for value, constant in graph.constants.items()}
     found = []

@@ -1,8 +1,8 @@
-"""Less work at the borders of regions: products and convolutions that both sides share take as long on either, and what
-they take only hides the difference.
+"""Thinner windows: products and convolutions at the border do less work.
 
-They are kept, since ONNX Runtime may fuse across them and chooses layouts by them, but one that only brings a value in
-reads fewer channels, and one that only takes a value away gives fewer.
+Both sides share them, so they take as long on either, and their time only hides the difference. They are kept, since
+ONNX Runtime may fuse across them and chooses layouts by them. But one that only brings a value in reads fewer channels,
+and one that only takes a value away gives fewer.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.folding import fold
 
 TRAFFIC = 1 << 18
-"""Elements that a thinned operator still reads and writes beside what the region has of it: a megabyte in float32, as
-much as caches of the second level hold, so that the region finds them as it would in the whole model."""
+"""Elements that a thinned operator still reads and writes beside what the window has of it: a megabyte in float32, as
+much as caches of the second level hold, so that the window finds them as it would in the whole model."""
 STEP = 16
 """Channels go in steps of this: widths of vectors and of ONNX Runtime's blocked layout divide it."""
 
@@ -35,7 +35,7 @@ class _Axes:
 
 
 def thin(before: Graph, after: Graph) -> tuple[Graph, Graph]:
-    """Two sides of a region with fewer channels at its borders; the sides themselves where there is nothing to spare.
+    """Two sides of a window with fewer channels at its borders; the sides themselves where there is nothing to spare.
 
     Types of inputs and outputs change alike on both sides, weights become parts of what they are. Nodes keep their ids.
     """
@@ -141,7 +141,7 @@ class _Changes:
 
     def _type(self, value: int) -> TensorType:
         type = self._types.get(value) or self._graph.types[value]
-        assert type is not None  # a region has types of all its values
+        assert type is not None  # a window has types of all its values
         return type
 
     def _replace(self, node_id: int, position: int, axis: int, kept: int) -> None:

@@ -9,7 +9,7 @@ import onnxruntime as ort
 import pytest
 
 from graph_rewrite import Candidate, Graph, Rewriter, load
-from graph_rewrite.latency.windows.cut import Cut, NotCuttable, cuts, shape_key, window
+from graph_rewrite.latency.windows.window import NotSeparable, WindowPair, changed_windows, shape_key, window_around
 from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from tests.envs.fakes import tower_graph
@@ -50,9 +50,9 @@ def random_feeds(graph: Graph) -> dict[str, np.ndarray]:  # type: ignore[type-ar
 
 
 def test_both_sides_of_every_cut_compute_the_same(tower: Graph) -> None:
-    found: dict[str, Cut] = {}
+    found: dict[str, WindowPair] = {}
     for candidate in rewrites(tower):
-        found |= {cut.key: cut for cut in cuts(tower, candidate.apply())}
+        found |= {cut.key: cut for cut in changed_windows(tower, candidate.apply())}
     assert len(found) > 10
     for cut in found.values():
         feeds = random_feeds(cut.before)
@@ -70,16 +70,16 @@ def test_alike_sites_are_one_cut_with_a_count(tower: Graph) -> None:
     groups = [c for c in rewrites(tower, "class") if c.count == BLOCKS]
     assert groups
     for candidate in groups:
-        found = cuts(tower, candidate.apply())
+        found = changed_windows(tower, candidate.apply())
         assert sum(cut.count for cut in found) <= BLOCKS
     # Blocks in the middle of a tower look alike whatever their weights; its ends may not.
-    assert any(cut.count > 1 for c in groups for cut in cuts(tower, c.apply(), margin=0))
+    assert any(cut.count > 1 for c in groups for cut in changed_windows(tower, c.apply(), margin=0))
 
 
 def test_a_cut_is_smaller_than_the_graph_and_holds_what_changed(tower: Graph) -> None:
     for candidate in rewrites(tower, "site"):
         after = candidate.apply()
-        found = cuts(tower, after, margin=1)
+        found = changed_windows(tower, after, margin=1)
         assert sum(cut.count for cut in found) == 1
         removed = {node.id for node in candidate.site.removed}
         assert removed <= set(found[0].before.nodes) < set(tower.nodes)
@@ -89,7 +89,7 @@ def test_a_cut_is_smaller_than_the_graph_and_holds_what_changed(tower: Graph) ->
 
 def test_a_wider_margin_keeps_more(tower: Graph) -> None:
     after = rewrites(tower, "site")[0].apply()
-    sizes = [len(cuts(tower, after, margin)[0].before.nodes) for margin in range(4)]
+    sizes = [len(changed_windows(tower, after, margin)[0].before.nodes) for margin in range(4)]
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[-1]
 
@@ -104,7 +104,7 @@ def test_heavy_operators_are_kept_only_next_to_the_change(opened: Callable[[onnx
         )
     )
     change = next(c for c in rewrites(graph, "site") if [n.op for n in c.site.removed] == ["Neg", "Neg"])
-    kept = cuts(graph, change.apply(), margin=3)[0].before
+    kept = changed_windows(graph, change.apply(), margin=3)[0].before
     assert sorted(node.op for node in kept.nodes.values()) == ["Abs", "MatMul", "MatMul", "Neg", "Neg"]
 
 
@@ -114,23 +114,23 @@ def test_other_weights_do_not_make_another_kind(opened: Callable[[onnx.ModelProt
         graph = opened(parsed("(float[2,32] x) => (float[2,32] y) { t = Mul(x, w) u = Neg(t) y = Neg(u) }",
                               weights("w", 32, seed=seed)))  # fmt: skip
         change = next(c for c in rewrites(graph, "site") if [n.op for n in c.site.removed] == ["Neg", "Neg"])
-        keys |= {cut.key for cut in cuts(graph, change.apply())}
+        keys |= {cut.key for cut in changed_windows(graph, change.apply())}
     assert len(keys) == 1
 
 
 def test_equal_graphs_have_no_cuts(tower: Graph) -> None:
-    assert cuts(tower, tower) == []
+    assert changed_windows(tower, tower) == []
 
 
 def test_deployment_choices_cannot_be_cut(tower: Graph) -> None:
-    with pytest.raises(NotCuttable, match="ConvBNFusion"):
-        cuts(tower, tower.with_disabled_optimizers({"ConvBNFusion"}))
+    with pytest.raises(NotSeparable, match="ConvBNFusion"):
+        changed_windows(tower, tower.with_disabled_optimizers({"ConvBNFusion"}))
 
 
 def test_strangers_cannot_be_cut(tower: Graph, opened: Callable[[onnx.ModelProto], Graph]) -> None:
     stranger = opened(parsed("(float[2] x) => (float[2] y) { y = Relu(x) }"))
-    with pytest.raises(NotCuttable, match="share no nodes"):
-        cuts(tower, stranger)
+    with pytest.raises(NotSeparable, match="share no nodes"):
+        changed_windows(tower, stranger)
 
 
 @pytest.mark.parametrize("model", [conditional, overridable])
@@ -140,8 +140,8 @@ def test_subgraphs_and_overridable_initializers_stay_out_of_margins(
     graph = opened(model())
     for candidate in rewrites(graph, "site"):
         try:
-            found = cuts(graph, candidate.apply())
-        except NotCuttable:
+            found = changed_windows(graph, candidate.apply())
+        except NotSeparable:
             continue
         for cut in found:
             assert not any(node.captures for node in cut.before.nodes.values())
@@ -160,7 +160,7 @@ def test_a_window_takes_in_the_heavy_reader_and_not_the_heavy_producer_behind_a_
 ) -> None:
     graph = conv_chain(opened)
     order = [node.id for node in graph.order()]
-    middle = window(graph, order[2:4])
+    middle = window_around(graph, order[2:4])
     # The Relu before it, the convolution and its Relu, and the convolution that reads that.
     assert [node.op for node in middle.order()] == ["Relu", "Conv", "Relu", "Conv"]
     assert set(middle.nodes) == set(order[1:5])
@@ -170,14 +170,14 @@ def test_a_window_takes_in_the_heavy_reader_and_not_the_heavy_producer_behind_a_
 def test_windows_are_models_and_alike_where_the_graph_is(opened: Callable[[onnx.ModelProto], Graph]) -> None:
     graph = conv_chain(opened)
     order = [node.id for node in graph.order()]
-    small = window(graph, order[2:4])
+    small = window_around(graph, order[2:4])
     assert [value.shape for value in run(small, random_feeds(small)).values()] == [(1, 4, 6, 6)]
-    assert shape_key(small) == shape_key(window(graph, order[4:6]))
-    assert shape_key(small) != shape_key(window(graph, order[6:8]))  # nothing reads the last one
+    assert shape_key(small) == shape_key(window_around(graph, order[4:6]))
+    assert shape_key(small) != shape_key(window_around(graph, order[6:8]))  # nothing reads the last one
 
 
 def test_a_window_of_a_subgraph_is_refused(opened: Callable[[onnx.ModelProto], Graph]) -> None:
     graph = opened(conditional())
     node = next(node for node in graph.order() if node.captures)
-    with pytest.raises(NotCuttable, match="subgraph"):
-        window(graph, [node.id])
+    with pytest.raises(NotSeparable, match="subgraph"):
+        window_around(graph, [node.id])
