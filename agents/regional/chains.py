@@ -9,8 +9,8 @@ from agents.core.base import Search
 from agents.regional.sites import RewriteStep
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.latency import MeasurementError
+from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
-from graph_rewrite.latency.windows.window_meter import Difference
 
 
 class Timer(Protocol):

@@ -15,9 +15,9 @@ from agents.regional.sites import RewriteStep, SiteClass, apply_all, sites_by_cl
 from agents.regional.synthetic_weights import with_synthetic_weights
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
+from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.thinning import thin
 from graph_rewrite.latency.windows.window import WindowPair, shape_key
-from graph_rewrite.latency.windows.window_meter import Difference
 from graph_rewrite.rewriting.sites import Site
 
 

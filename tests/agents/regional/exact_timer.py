@@ -10,8 +10,8 @@ from agents.regional.agent import RegionalAgent
 from agents.regional.chains import RewriteChain
 from agents.regional.options import RegionalOptions
 from agents.regional.sites import RewriteStep
+from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
-from graph_rewrite.latency.windows.window_meter import Difference
 from tests.agents.toys import graph_cost
 
 BUDGET = Budget(measurements=200, seconds=60.0)

@@ -9,8 +9,8 @@ import pytest
 from agents.core.base import Search
 from agents.regional.assembly import choose
 from agents.regional.retiming import retime
+from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
-from graph_rewrite.latency.windows.window_meter import Difference
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, chain
 from tests.agents.toys import chain_problem
 
