@@ -21,6 +21,7 @@ from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.substitutions.rule_files import write_rules
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.terms.conditions import derive
+from graph_rewrite.terms.substitution import MalformedTermError
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def import_rules(command: Import) -> int:
             if not reason:
                 try:
                     SubstitutionRule(conditioned(substitution, derivation), name, origin, origin)
-                except ValueError as error:
+                except MalformedTermError as error:
                     reason = str(error)
             if reason:
                 refused.append({"name": name, "equation": str(substitution), "reason": reason})

@@ -28,7 +28,9 @@ def from_json(data: Mapping[str, Any]) -> Substitution:
     try:
         source, target = _read_side(data["source"]), _read_side(data["target"])
         return Substitution(source, target, tuple(str(name) for name in data["conditions"]))
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except MalformedTermError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise MalformedTermError(f"not a substitution: {type(error).__name__}: {error} in {str(data)[:200]}") from error
 
 

@@ -19,7 +19,7 @@ from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.terms.json_form import from_json, to_json
 from graph_rewrite.terms.rule_file import RuleFileError
-from graph_rewrite.terms.substitution import Substitution
+from graph_rewrite.terms.substitution import MalformedTermError, Substitution
 
 FORMAT = 1
 FOLDER = Path(__file__).parent
@@ -61,8 +61,12 @@ def read_rules(path: str | os.PathLike[str]) -> tuple[SubstitutionRule, ...]:
     rules = []
     for number, entry in enumerate(entries):
         try:
-            rules.append(SubstitutionRule(from_json(entry), str(entry["name"]), family, origin))
-        except (ValueError, KeyError, TypeError) as error:
+            name = str(entry["name"])
+        except (KeyError, TypeError) as error:
+            raise RuleFileError(f"{path}: rule {number} has no name: {error!r}") from error
+        try:
+            rules.append(SubstitutionRule(from_json(entry), name, family, origin))
+        except MalformedTermError as error:
             raise RuleFileError(f"{path}: rule {number}: {error}") from error
     return tuple(rules)
 

@@ -39,7 +39,7 @@ from graph_rewrite.terms.onnx_form import (
     ONNX_NAMES,
     build_side,
 )
-from graph_rewrite.terms.substitution import INPUT, Operand, Substitution, Term
+from graph_rewrite.terms.substitution import INPUT, MalformedTermError, Operand, Substitution, Term
 from graph_rewrite.terms.term_types import TermType, Types, close, infer_side, operand_type
 
 FORMAT = 1
@@ -63,8 +63,8 @@ class SubstitutionRule(Rule):
         origin: where it comes from: `generated` or `taso`.
 
     Raises:
-        ValueError: the source ends in a bare input or constant, the target reads an input that the source does not
-            have, or a condition is unknown.
+        MalformedTermError: the source ends in a bare input or constant, the target reads an input that the source does
+            not have, or a condition is unknown.
     """
 
     def __init__(self, substitution: Substitution, name: str, family: str, origin: str) -> None:
@@ -73,15 +73,15 @@ class SubstitutionRule(Rule):
         source, target = substitution.source, substitution.target
         for operand in source.outputs:
             if operand.node == INPUT or source.terms[operand.node].op in CONSTANT_OPS:
-                raise ValueError(f"{name}: the source ends in a bare input or constant, which no pattern finds")
+                raise MalformedTermError(f"{name}: the source ends in a bare input or constant, which no pattern finds")
         if len(set(source.outputs)) < len(source.outputs):
-            raise ValueError(f"{name}: the source gives one value twice")
+            raise MalformedTermError(f"{name}: the source gives one value twice")
         unknown = [i for i in target.inputs if i not in source.inputs]
         if unknown:
-            raise ValueError(f"{name}: the target reads x{unknown[0]}, which the source does not have")
+            raise MalformedTermError(f"{name}: the target reads x{unknown[0]}, which the source does not have")
         for condition in substitution.conditions:
             if condition not in CONDITIONS:
-                raise ValueError(f"{name}: there is no condition {condition!r}")
+                raise MalformedTermError(f"{name}: there is no condition {condition!r}")
         self.fused = differs_by_fusion(substitution)
         """Tells whether fused activations of convolutions are those of `com.microsoft.FusedConv`."""
         self.symmetric = interchangeable(source)

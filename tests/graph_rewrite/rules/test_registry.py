@@ -1,11 +1,14 @@
 """Registered rules: each has a name of its own, a family, an equation, and a pattern that can be built."""
 
 import importlib
+import json
 
 import pytest
 
 from graph_rewrite import Rule
+from graph_rewrite.rewriting.digests import modules_digest
 from graph_rewrite.rules import FAMILIES, all_rules, families, find_rule
+from graph_rewrite.rules.certification import FOLDER
 
 RULES = all_rules()
 
@@ -38,3 +41,10 @@ def test_rules_come_in_the_order_of_the_families_modules() -> None:
 def test_an_unknown_rule_is_refused_with_close_names() -> None:
     with pytest.raises(KeyError, match="did you mean DropIdentity"):
         find_rule("DropIdentitty")
+
+
+def test_the_index_of_certificates_is_of_the_present_modules() -> None:
+    """Else the registry computes the digest of every rule at each start."""
+    index = json.loads((FOLDER / "index.json").read_text("utf-8"))
+    current = index["code"] == modules_digest(index["modules"]) != ""
+    assert current, "bring it up to date: python -m graph_rewrite rules verify --stale --write"
