@@ -20,7 +20,7 @@ class UnknownRuleError(UserError, KeyError):
 
 
 FAMILIES = (
-    # A whole part in one step: long lists are cut at their end, where it would be lost among sites.
+    # First, because a list of sites that is too long loses its end: one step here takes a whole subgraph.
     "layout.blocked_subgraphs",
     "algebra.elimination",
     "algebra.elimination_functions",
@@ -29,7 +29,7 @@ FAMILIES = (
     "movement.reshape",
     "algebra.elementwise",
     "algebra.elementwise_concat",
-    "movement.structure",
+    "movement.joins_and_cuts",
     "matmul.algebra",
     "matmul.concat",
     "matmul.parallel",

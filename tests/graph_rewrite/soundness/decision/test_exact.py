@@ -18,10 +18,14 @@ from graph_rewrite.rules.matmul import algebra as matmul
 from graph_rewrite.rules.matmul import parallel as matmul_parallel
 from graph_rewrite.soundness.decision.exact import decide
 from graph_rewrite.soundness.domains.effort import Effort
-from tests.graph_rewrite.rules.algebra import test_elementwise, test_elimination
+from tests.graph_rewrite.rules.algebra import (
+    test_elementwise,
+    test_elimination,
+    test_elimination_functions,
+    test_elimination_shape,
+)
 from tests.graph_rewrite.rules.checking import model, weights
-from tests.graph_rewrite.rules.movement import test_structure
-from tests.graph_rewrite.rules.movement import test_transpose as test_movement
+from tests.graph_rewrite.rules.movement import test_joins_and_cuts, test_reshape, test_transpose
 
 W = {"v": weights(3, 4, seed=1), "w": weights(4, 2, seed=2)}
 CONV = {"w": weights(4, 2, 3, 3, seed=1), "b": weights(4, seed=2)}
@@ -63,9 +67,11 @@ def test_right_rules_are_equal_over_the_field(rule, text, constants):
         assert "error at most" in decision.detail
 
 
-CASES = [
-    case for table in (test_elementwise, test_elimination, test_movement, test_structure) for case in table.APPLIES
-]
+TABLES = (
+    test_elementwise, test_elimination, test_elimination_functions, test_elimination_shape, test_transpose,
+    test_reshape, test_joins_and_cuts,
+)  # fmt: skip
+CASES = [case for table in TABLES for case in table.APPLIES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

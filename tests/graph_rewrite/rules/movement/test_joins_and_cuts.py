@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_rewrite.rules.algebra.elimination_shape import ComposeSlices
-from graph_rewrite.rules.movement import structure
-from graph_rewrite.rules.movement.structure import (
+from graph_rewrite.rules.movement import joins_and_cuts
+from graph_rewrite.rules.movement.joins_and_cuts import (
     ComposePads,
     ConcatOfSlices,
     FlattenConcatFirst,
@@ -159,7 +159,7 @@ def test_rule_refuses_with_a_reason(case: Case) -> None:
 
 
 def test_every_rule_is_tested() -> None:
-    assert untested(structure.RULES, APPLIES, REFUSED) == []
+    assert untested(joins_and_cuts.RULES, APPLIES, REFUSED) == []
 
 
 def test_selecting_query_key_and_value_becomes_one_split() -> None:

@@ -1,4 +1,4 @@
-"""Structure: the algebra of Concat, Split, Slice, Gather and Pad."""
+"""Joins and cuts: the algebra of Concat, Split, Slice, Gather and Pad."""
 
 from __future__ import annotations
 
