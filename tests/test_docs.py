@@ -188,7 +188,7 @@ def test_classes_and_options_that_pages_name_are_in_the_code(page: Path) -> None
 
 
 def resolves(name: str) -> bool:
-    """Whether a dotted name is a module, or leads to something from a module."""
+    """Tell whether a dotted name is a module, or leads to something from a module."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         try:

@@ -77,7 +77,7 @@ def graph_cost(graph: Graph) -> float:
 
 
 def costs_of_all(sites: int) -> list[float]:
-    """What every reachable graph of a chain costs, by enumeration of forms: 4 ** sites values, sorted."""
+    """Return the costs of all graphs reachable from a chain, by enumeration of forms: 4 ** sites values, sorted."""
     return sorted(
         1.0 + sites * OTHERS_MS + sum(WEIGHTS[form] for form in forms) for forms in product(FORMS, repeat=sites)
     )

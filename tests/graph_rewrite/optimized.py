@@ -1,4 +1,4 @@
-"""What ONNX Runtime's optimisers make of a graph."""
+"""Operators of a graph after ONNX Runtime's optimisers."""
 
 import tempfile
 from collections import Counter
@@ -13,7 +13,7 @@ from graph_rewrite.runtime import Deployment
 
 
 def optimized_ops(graph: Graph, refused: Iterable[str] = ()) -> Counter[str]:
-    """Operators of the graph that the CPU provider runs at the highest level without the refused optimisers."""
+    """Count the operators that the CPU provider runs at the highest level without the refused optimisers."""
     options = Deployment(disabled_optimizers=frozenset(refused)).session_options()
     with tempfile.TemporaryDirectory() as folder:
         path = save(graph, Path(folder, "model.onnx"))

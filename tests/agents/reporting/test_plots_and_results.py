@@ -1,4 +1,4 @@
-"""What a result carries, how it is written, and the plots that are made of it."""
+"""Contents of a result, the files it is written to, and its plots."""
 
 import io
 import json

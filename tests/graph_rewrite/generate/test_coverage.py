@@ -1,4 +1,4 @@
-"""Which rules of a file other rules have, or imply by two steps."""
+"""Coverage of a file's rules by other rules, directly or in two steps."""
 
 from __future__ import annotations
 

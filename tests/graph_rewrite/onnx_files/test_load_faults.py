@@ -1,4 +1,4 @@
-"""What cannot be read is refused with the file, what is wrong, and what to do."""
+"""Refusals of unreadable models name the file, the fault and the remedy."""
 
 from __future__ import annotations
 

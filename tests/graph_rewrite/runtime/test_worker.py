@@ -46,7 +46,7 @@ def good(tmp_path: Path, contents: dict[str, bytes]) -> Path:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs; one that ended and waits for its parent does not."""
+    """Tell whether a process runs; one that ended and waits for its parent does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

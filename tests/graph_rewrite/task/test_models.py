@@ -27,7 +27,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def exported(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mapping[str, object]]]:
-    """What the zoo was asked for; it gives the same small model every time."""
+    """Record the requests to the zoo, which gives the same small model every time."""
     asked: list[tuple[str, Mapping[str, object]]] = []
 
     def export(name: str, /, **params: int | str) -> Path:

@@ -1,4 +1,4 @@
-"""What ONNX Runtime makes the same of takes the same time, whatever was timed."""
+"""Graphs that ONNX Runtime optimises to the same operators take the same time, whatever was timed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ PLAN = Plan(instances=2, min_instances=2, min_pairs=2, max_pairs=3, budget_s=0.1
 def timed_as(
     monkeypatch: pytest.MonkeyPatch, folder: Path, batches: Sequence[tuple[float, ...]], *, anew: bool = False
 ) -> Difference:
-    """What a meter says of two models that run alike, where the first takes these times in each batch, and the other
+    """Return a meter's result for two models that run alike: the first takes these times in each batch, the other
     one second."""
     blocks = [Block(seconds, (1.0,) * len(seconds)) for seconds in batches]
     monkeypatch.setattr(WindowMeter, "_batch", lambda *_: list(blocks))

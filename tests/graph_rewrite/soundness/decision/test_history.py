@@ -1,4 +1,4 @@
-"""What is proved does not depend on what was proved before."""
+"""Proofs do not depend on earlier proofs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graph_rewrite.soundness.instances.enumeration import Instance, instances
 
 
 def steps(instance: Instance) -> int:
-    """What a proof takes."""
+    """Return the effort that a proof takes."""
     effort = Effort()
     assert prove(instance.graph, instance.candidate.apply(), effort, frozenset()).verdict == "equal"
     return Effort().steps - effort.steps
