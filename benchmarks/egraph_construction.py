@@ -22,8 +22,8 @@ from agents.core.base import Budget, Search
 from agents.core.cost_model import operator_prices
 from agents.egraph.base import NodePrices
 from agents.egraph.tensat import TensatAgent
-from agents.egraph_mcts.search import ConstructionSearch, Options
-from agents.egraph_mcts.simulation import State
+from agents.egraph_mcts.search import ConstructionOptions, ConstructionSearch
+from agents.egraph_mcts.simulation import ConstructionState
 from agents.reporting.runs import write_json
 from graph_rewrite.egraph import from_graph
 from graph_rewrite.egraph.costs import extract_graph
@@ -69,14 +69,15 @@ def tree_search(problem: Problem, arguments: Arguments, workers: int, console: C
     prices, before = NodePrices(search), operator_prices(problem).seconds
     began = time.monotonic()
 
-    def moved(state: State) -> None:
+    def moved(state: ConstructionState) -> None:
         rule = state.applications[-1].rule if state.applications else "the model"
         console.print(
             f"  {time.monotonic() - began:6.1f} s  {state.egraph.size:5} e-nodes  {state.cost:8.3f} ms  {rule}"
         )
 
     construction = ConstructionSearch(
-        from_graph(problem.model.graph), problem.rewriter.rules, prices.cost, Options(in_flight=arguments.in_flight),
+        from_graph(problem.model.graph), problem.rewriter.rules, prices.cost,
+        ConstructionOptions(in_flight=arguments.in_flight),
         np.random.default_rng(arguments.seed), on_move=moved, workers=workers, price=prices.price,
         needs_timing=prices.needs_timing,
     )  # fmt: skip

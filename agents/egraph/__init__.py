@@ -1,1 +1,1 @@
-"""TODO agents/egraph"""
+"""Agents on e-graphs: the parts that they share, and TENSAT."""

@@ -11,8 +11,8 @@ from agents.core.conclude import conclude
 from agents.core.cost_model import OperatorPrices
 from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
 from agents.egraph.base import NodePrices, applications_left, check_methods, measure_extracted, source_nodes
-from agents.egraph_mcts.search import EXPLORATION, ConstructionSearch, Options
-from agents.egraph_mcts.simulation import State
+from agents.egraph_mcts.search import EXPLORATION, ConstructionOptions, ConstructionSearch
+from agents.egraph_mcts.simulation import ConstructionState
 from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.egraph.extract import Method
 from graph_rewrite.errors import UserError
@@ -81,7 +81,9 @@ class EGraphMCTSAgent:
                 f"egraph-mcts: stop_probability must lie in 0..1, share above 0 and at most 1, got {stop_probability} "
                 f"and {share}"
             )
-        self.options = Options(budget, depth, node_limit, exploration, stop_probability, main, reuse, in_flight)
+        self.options = ConstructionOptions(
+            budget, depth, node_limit, exploration, stop_probability, main, reuse, in_flight
+        )
         self.workers = workers or available_cores()
         self.final, self.rerank, self.share = final, rerank, share
         self.deployment, self.prices = deployment, prices
@@ -102,13 +104,15 @@ class EGraphMCTSAgent:
             search_deployment(search)
         return conclude(search, self.name)
 
-    def _construct(self, search: Search, egraph: EGraph, prices: NodePrices, seed: int) -> tuple[State, State]:
+    def _construct(
+        self, search: Search, egraph: EGraph, prices: NodePrices, seed: int
+    ) -> tuple[ConstructionState, ConstructionState]:
         """The e-graph that was built, and the one of least cost that any simulation passed."""
         deadline = self.share * search.budget.seconds
         reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0
         begun: dict[int, float] = {}
 
-        def grown(state: State) -> None:
+        def grown(state: ConstructionState) -> None:
             rule = state.applications[-1].rule if state.applications else ""
             search.growth.append(Growth(rule, state.egraph.size, state.cost))
 

@@ -18,7 +18,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.egraph_mcts.simulation import Facts, Job, Path, SimulationLimits, Simulator, State
+from agents.egraph_mcts.simulation import (
+    ConstructionState,
+    RulePath,
+    SimulationJob,
+    SimulationLimits,
+    Simulator,
+    StateFacts,
+)
 from agents.egraph_mcts.workers import Executor, Inline, Pool
 from graph_rewrite.egraph import EGraph
 from graph_rewrite.egraph.costs import NodeCost
@@ -32,7 +39,7 @@ EXPLORATION = 2.0 * math.sqrt(2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConstructionOptions:
     """Parameters of the search, by default as published.
 
     `main` is the extraction that gives the rewards: `shared` and `tree` follow the e-graph step by step, `dag` and
@@ -54,11 +61,11 @@ class Options:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class ConstructionNode:
     """A node of the tree: value and visits as in section 4.1, children by rule, and the blacklist."""
 
-    path: Path
-    facts: Facts
+    path: RulePath
+    facts: StateFacts
     gain: float = 0.0
     """What the application that led here saved, in percent of the first cost."""
     value: float = 0.0
@@ -67,7 +74,7 @@ class Node:
     """Simulations on their way below."""
     exhausted: bool = False
     """Whether nothing below can change any more: the node limit is reached, or every rule has saturated."""
-    children: dict[int, Node] = field(default_factory=dict)
+    children: dict[int, ConstructionNode] = field(default_factory=dict)
     blacklist: set[int] = field(default_factory=set)
     """Rules that leave this e-graph as it is."""
     tried: list[int] = field(default_factory=list)
@@ -109,12 +116,12 @@ class ConstructionSearch:
         start: EGraph,
         rules: Sequence[Rule],
         cost: NodeCost,
-        options: Options,
+        options: ConstructionOptions,
         rng: np.random.Generator,
         *,
         matches_left: Callable[[], int | None] = lambda: None,
         on_applied: Callable[[int], None] = lambda applied: None,
-        on_move: Callable[[State], None] = lambda state: None,
+        on_move: Callable[[ConstructionState], None] = lambda state: None,
         seconds_left: Callable[[], float] = lambda: math.inf,
         move_over: Callable[[int], bool] = lambda moves: False,
         workers: int = 1,
@@ -132,8 +139,8 @@ class ConstructionSearch:
             self._executor = Pool(self._own, min(workers, options.in_flight), price, needs_timing)
         self.simulations = 0
         self.first = self._own.state(())
-        self._best: tuple[float, Path] = (self.first.cost, ())
-        self.root = Node((), self._own.facts(self.first))
+        self._best: tuple[float, RulePath] = (self.first.cost, ())
+        self.root = ConstructionNode((), self._own.facts(self.first))
 
     def __enter__(self) -> ConstructionSearch:
         return self
@@ -146,11 +153,11 @@ class ConstructionSearch:
         self._executor.close()
 
     @property
-    def best(self) -> State:
+    def best(self) -> ConstructionState:
         """The state of least cost that any simulation passed, the earliest of several."""
         return self._own.state(self._best[1])
 
-    def run(self) -> State:
+    def run(self) -> ConstructionState:
         """Build the e-graph; the state reached. `best` may cost less: what was only simulated counts there too."""
         moves = 0
         self._on_move(self.first)
@@ -160,7 +167,7 @@ class ConstructionSearch:
             if not children:
                 break
             best = max(children, key=lambda child: child.average)
-            self.root = best if self.options.reuse else Node(best.path, best.facts, best.gain)
+            self.root = best if self.options.reuse else ConstructionNode(best.path, best.facts, best.gain)
             self._executor.move(self.root.path)
             self._on_move(self._own.state(self.root.path))
             moves += 1
@@ -168,7 +175,7 @@ class ConstructionSearch:
 
     def search(self, moves: int = 0) -> None:
         """Simulations from the root until its budget is used up; none are started when time is over."""
-        waiting: deque[tuple[int, list[Node], Job]] = deque()
+        waiting: deque[tuple[int, list[ConstructionNode], SimulationJob]] = deque()
         at_once = self.options.in_flight if self._matches_left() is None else 1
         while True:
             while len(waiting) < at_once and self._may_start(moves):
@@ -189,7 +196,7 @@ class ConstructionSearch:
             return False
         return not (root.children and self._move_over(moves))
 
-    def _select(self) -> list[Node]:
+    def _select(self) -> list[ConstructionNode]:
         path = [self.root]
         while True:
             node = path[-1]
@@ -208,16 +215,16 @@ class ConstructionSearch:
                 )
             )
 
-    def _job(self, node: Node) -> Job:
+    def _job(self, node: ConstructionNode) -> SimulationJob:
         """An expansion by a random rule, another one than those that are tried already as far as there are others."""
         untried = list(node.untried())
         order = [untried[place] for place in self._rng.permutation(len(untried))]
         order.sort(key=lambda rule: rule in node.tried)
         node.tried += order[:1]
         seed = int(self._rng.integers(2**63))
-        return Job(node.path, tuple(order), seed, self._matches_left(), self._seconds_left())
+        return SimulationJob(node.path, tuple(order), seed, self._matches_left(), self._seconds_left())
 
-    def _finish(self, ticket: int, path: list[Node], job: Job) -> None:
+    def _finish(self, ticket: int, path: list[ConstructionNode], job: SimulationJob) -> None:
         """Backpropagation."""
         outcome = self._executor.finish(ticket)
         self._on_applied(outcome.applied)
@@ -233,7 +240,9 @@ class ConstructionSearch:
             child = leaf.children.get(outcome.child)
             if child is None:
                 gain = self._own.saved(leaf.facts.cost, outcome.facts.cost)
-                child = leaf.children[outcome.child] = Node((*leaf.path, outcome.child), outcome.facts, gain)
+                child = leaf.children[outcome.child] = ConstructionNode(
+                    (*leaf.path, outcome.child), outcome.facts, gain
+                )
             path = [*path, child]
             reward = outcome.reward
             for node in reversed(path):
@@ -243,7 +252,7 @@ class ConstructionSearch:
             self.simulations += 1
         self._close(path)
 
-    def _close(self, path: list[Node]) -> None:
+    def _close(self, path: list[ConstructionNode]) -> None:
         """Mark what cannot change any more, from the end of the path upwards."""
         for node in reversed(path):
             if node.facts.full:

@@ -20,7 +20,7 @@ from graph_rewrite.egraph.structure import fingerprint
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.rule import Rule
 
-Path = tuple[int, ...]
+RulePath = tuple[int, ...]
 """The rules, by number, that an e-graph was built by from the first one."""
 
 
@@ -36,7 +36,7 @@ class SimulationLimits:
 
 
 @dataclass(slots=True, eq=False)
-class State:
+class ConstructionState:
     """An e-graph under construction with its cost by the main extraction; what it holds never changes."""
 
     egraph: EGraph
@@ -46,7 +46,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StateFacts:
     """What the tree knows of a state."""
 
     cost: float
@@ -57,10 +57,10 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SimulationJob:
     """A simulation to run: the first of the `untried` rules that changes the e-graph at `path` makes the child."""
 
-    path: Path
+    path: RulePath
     untried: tuple[int, ...]
     seed: int
     """Of the rollout."""
@@ -71,18 +71,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulationOutcome:
     """What a simulation found. Rewards are percent of the first cost."""
 
     useless: tuple[int, ...]
     """Rules that leave the e-graph at the job's path as it is."""
     child: int | None
     """The rule that made the child; None where there is none."""
-    facts: Facts | None
+    facts: StateFacts | None
     """Of the child."""
     reward: float
     """Of the rollout behind the child, equation 3: the sum of all improvements."""
-    best: tuple[float, Path]
+    best: tuple[float, RulePath]
     """The least cost on the way, and where it was first met."""
     applied: int
     """Matches applied on the way."""
@@ -116,17 +116,17 @@ class Simulator:
         self._present: dict[frozenset[tuple[str, str]], tuple[int, ...]] = {}
         self._left: int | None = None
         self._applied = 0
-        first = self._measured(State(start.fork(), None))
+        first = self._measured(ConstructionState(start.fork(), None))
         first.egraph.base = SharedMatches(first.egraph)
         self.first_cost = first.cost
-        self._states: dict[Path, State] = {(): first}
-        self._best: tuple[float, Path, State] = (first.cost, (), first)
+        self._states: dict[RulePath, ConstructionState] = {(): first}
+        self._best: tuple[float, RulePath, ConstructionState] = (first.cost, (), first)
 
     def use(self, cost: NodeCost) -> None:
         """Ask another function for the costs of e-nodes that are met from now on; it must give the same."""
         self._cost = cost
 
-    def state(self, path: Path) -> State:
+    def state(self, path: RulePath) -> ConstructionState:
         """The e-graph at a path, built from the nearest one that is known."""
         if path == self._best[1]:
             return self._best[2]
@@ -141,11 +141,11 @@ class Simulator:
             state = self._states[path[: place + 1]] = after
         return state
 
-    def facts(self, state: State) -> Facts:
+    def facts(self, state: ConstructionState) -> StateFacts:
         full = state.egraph.size >= self._limits.node_limit
-        return Facts(state.cost, full, () if full else self._rules_of(state))
+        return StateFacts(state.cost, full, () if full else self._rules_of(state))
 
-    def move(self, path: Path) -> None:
+    def move(self, path: RulePath) -> None:
         """From now on all jobs are at this path or below: forget all others but the first e-graph, and make what rules
         match here known to all that grows from it."""
         root, first = self.state(path), self._states[()]
@@ -156,12 +156,12 @@ class Simulator:
             state.egraph.base = base
         self._states.setdefault((), first)
 
-    def run(self, job: Job) -> Outcome:
+    def run(self, job: SimulationJob) -> SimulationOutcome:
         """One expansion and the rollout behind it."""
         state = self.state(job.path)
         self._left, self._applied = job.applications, 0
         useless: list[int] = []
-        best: tuple[float, Path] = (state.cost, job.path)
+        best: tuple[float, RulePath] = (state.cost, job.path)
         for rule in job.untried:
             if self.out_of_time() or self._left == 0:
                 break
@@ -175,16 +175,16 @@ class Simulator:
             best = self._better(best, after, path)
             facts = self.facts(after)
             reward, best = self._roll_out(after, path, best, np.random.default_rng(job.seed))
-            return Outcome(tuple(useless), rule, facts, reward, best, self._applied)
-        return Outcome(tuple(useless), None, None, 0.0, best, self._applied)
+            return SimulationOutcome(tuple(useless), rule, facts, reward, best, self._applied)
+        return SimulationOutcome(tuple(useless), None, None, 0.0, best, self._applied)
 
     def saved(self, before: float, after: float) -> float:
         """What a step from one cost to another gains, in percent of the first cost."""
         return 100.0 * max(0.0, before - after) / self.first_cost if self.first_cost else 0.0
 
     def _roll_out(
-        self, state: State, path: Path, best: tuple[float, Path], rng: np.random.Generator
-    ) -> tuple[float, tuple[float, Path]]:
+        self, state: ConstructionState, path: RulePath, best: tuple[float, RulePath], rng: np.random.Generator
+    ) -> tuple[float, tuple[float, RulePath]]:
         reward, useless = 0.0, set[int]()
         for _ in range(self._limits.depth):
             after = None
@@ -205,12 +205,12 @@ class Simulator:
             state = after
         return reward, best
 
-    def _better(self, best: tuple[float, Path], state: State, path: Path) -> tuple[float, Path]:
+    def _better(self, best: tuple[float, RulePath], state: ConstructionState, path: RulePath) -> tuple[float, RulePath]:
         if state.cost < self._best[0]:
             self._best = (state.cost, path, state)
         return (state.cost, path) if state.cost < best[0] else best
 
-    def _tried(self, state: State, rule: int) -> State | None:
+    def _tried(self, state: ConstructionState, rule: int) -> ConstructionState | None:
         """The state after a rule, within what may be applied; None where it leaves the e-graph as it is."""
         limit = MATCH_LIMIT if self._left is None else min(MATCH_LIMIT, self._left)
         after = self._after(state, rule, limit)
@@ -220,7 +220,7 @@ class Simulator:
             self._left = None if self._left is None else self._left - applied
         return after
 
-    def _after(self, state: State, rule: int, match_limit: int) -> State | None:
+    def _after(self, state: ConstructionState, rule: int, match_limit: int) -> ConstructionState | None:
         egraph = state.egraph.fork()
         report = apply_rule(egraph, self._rules[rule], match_limit=match_limit, faults=self.faults)
         if not report.changed:
@@ -228,9 +228,9 @@ class Simulator:
                 # The fork knows which matches were looked at in vain, so that what comes after does not look again.
                 state.egraph = egraph
             return None
-        return self._measured(State(egraph, state.tracker, applications=(*state.applications, report)))
+        return self._measured(ConstructionState(egraph, state.tracker, applications=(*state.applications, report)))
 
-    def _rules_of(self, state: State) -> tuple[int, ...]:
+    def _rules_of(self, state: ConstructionState) -> tuple[int, ...]:
         entries = state.egraph.operators.entries
         operators = frozenset((entries[op].domain, entries[op].op) for op in set(state.egraph.node_op))
         if operators not in self._present:
@@ -244,7 +244,7 @@ class Simulator:
     def _alone(self, egraph: EGraph, node: int) -> float:
         return self._cost(egraph, node)
 
-    def _measured(self, state: State) -> State:
+    def _measured(self, state: ConstructionState) -> ConstructionState:
         """Set a state's cost; its tracker is that of the state before, or none."""
         egraph, main = state.egraph, self._limits.main
         if main in ("tree", "shared"):

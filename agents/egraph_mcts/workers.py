@@ -18,7 +18,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
-from agents.egraph_mcts.simulation import Job, Outcome, Path, Simulator
+from agents.egraph_mcts.simulation import RulePath, SimulationJob, SimulationOutcome, Simulator
 from graph_rewrite.egraph.costs import measured_cost
 from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.rewriting.faults import RuleFaults
@@ -29,11 +29,11 @@ Price = Callable[[OperatorSpec], float]
 class Executor(Protocol):
     """Runs jobs. Every ticket that `start` gives is to be handed to `finish` once, in any order."""
 
-    def start(self, job: Job) -> int: ...
+    def start(self, job: SimulationJob) -> int: ...
 
-    def finish(self, ticket: int) -> Outcome: ...
+    def finish(self, ticket: int) -> SimulationOutcome: ...
 
-    def move(self, path: Path) -> None:
+    def move(self, path: RulePath) -> None:
         """All later jobs are at this path or below. No job may be on its way."""
 
     def close(self) -> None: ...
@@ -44,18 +44,18 @@ class Inline:
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
-        self._outcomes: list[Outcome | None] = []
+        self._outcomes: list[SimulationOutcome | None] = []
 
-    def start(self, job: Job) -> int:
+    def start(self, job: SimulationJob) -> int:
         self._outcomes.append(self._simulator.run(job))
         return len(self._outcomes) - 1
 
-    def finish(self, ticket: int) -> Outcome:
+    def finish(self, ticket: int) -> SimulationOutcome:
         outcome, self._outcomes[ticket] = self._outcomes[ticket], None
         assert outcome is not None, f"ticket {ticket} was handed in before"
         return outcome
 
-    def move(self, path: Path) -> None:
+    def move(self, path: RulePath) -> None:
         self._simulator.move(path)
 
     def close(self) -> None:
@@ -104,8 +104,8 @@ class Pool:
         self._idle = [*self._connections]
         self._asking: dict[Connection, OperatorSpec] = {}
         self._running: dict[Connection, int] = {}
-        self._queue: list[tuple[int, Job]] = []
-        self._outcomes: dict[int, Outcome] = {}
+        self._queue: list[tuple[int, SimulationJob]] = []
+        self._outcomes: dict[int, SimulationOutcome] = {}
         self._tickets = 0
 
     @staticmethod
@@ -113,13 +113,13 @@ class Pool:
         """Whether processes can be forked safely here: on Linux."""
         return sys.platform == "linux"
 
-    def start(self, job: Job) -> int:
+    def start(self, job: SimulationJob) -> int:
         ticket, self._tickets = self._tickets, self._tickets + 1
         self._queue.append((ticket, job))
         self._hand_out()
         return ticket
 
-    def finish(self, ticket: int) -> Outcome:
+    def finish(self, ticket: int) -> SimulationOutcome:
         while ticket not in self._outcomes:
             for connection in wait([*self._running]):
                 assert isinstance(connection, Connection)
@@ -128,7 +128,7 @@ class Pool:
             self._hand_out()
         return self._outcomes.pop(ticket)
 
-    def move(self, path: Path) -> None:
+    def move(self, path: RulePath) -> None:
         self._own.move(path)
         for connection in self._connections:
             _send(connection, path)
@@ -155,7 +155,7 @@ class Pool:
             message = connection.recv()
         except (EOFError, OSError) as error:
             raise WorkerDied from error
-        if isinstance(message, Outcome):
+        if isinstance(message, SimulationOutcome):
             if message.faults is not None and self._own.faults is not None:
                 self._own.faults.add(message.faults)
             self._outcomes[self._running.pop(connection)] = message
@@ -212,10 +212,10 @@ def _work(simulator: Simulator, connection: Connection, others: tuple[Connection
     gc.freeze()
     gc.disable()
     while True:
-        reply: Outcome | Exception | None = None
+        reply: SimulationOutcome | Exception | None = None
         try:
             message = connection.recv()
-            if isinstance(message, Job):
+            if isinstance(message, SimulationJob):
                 until[0] = time.monotonic() - prices.seconds + message.seconds
                 reply = _counted(simulator, message)
             else:
@@ -233,7 +233,7 @@ def _work(simulator: Simulator, connection: Connection, others: tuple[Connection
                 return
 
 
-def _counted(simulator: Simulator, job: Job) -> Outcome:
+def _counted(simulator: Simulator, job: SimulationJob) -> SimulationOutcome:
     """Run a job, and count the faults of rules on the way for the process that asked."""
     if simulator.faults is None:
         return simulator.run(job)

@@ -15,7 +15,7 @@ from agents.core.conclude import conclude
 from agents.core.config import EnvConfig
 from agents.mcts import tree as mcts
 from agents.mcts.guide import Guide, PolicyGuide, UniformGuide
-from agents.mcts.tree import Node, Score, Selection, Tree
+from agents.mcts.tree import Score, Selection, Tree, TreeNode
 from agents.ppo.agent import acting_env, shipped_checkpoint
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from envs import GraphRewriteEnv
@@ -34,7 +34,7 @@ _CHOICES = {
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class EnvState:
     """A node's state: the environment there, what it observes, and the actions that lead there."""
 
     env: GraphRewriteEnv
@@ -46,12 +46,12 @@ class State:
     def key(self) -> str:
         return self.env.graph.hash
 
-    def step(self, search: Search, action: int) -> State | None:
+    def step(self, search: Search, action: int) -> EnvState | None:
         """The state after an action; None where it gives no valid graph."""
         search.count_applications()
         env, actions = self.env.fork(), (*self.actions, action_of(self.env.candidates[action]))
         observation, _, terminated, truncated, info = env.step(action)
-        return None if info["failure"] else State(env, observation, actions, terminated or truncated)
+        return None if info["failure"] else EnvState(env, observation, actions, terminated or truncated)
 
 
 class MCTSAgent:
@@ -149,8 +149,8 @@ class _Simulator:
     ) -> None:
         self._search, self._guide, self._rng = search, guide, rng
         self._rollouts, self._depth = rollouts, depth
-        self._root = State(env, env.reset()[0])
-        self._states: dict[str, State] = {self._root.key: self._root}
+        self._root = EnvState(env, env.reset()[0])
+        self._states: dict[str, EnvState] = {self._root.key: self._root}
 
     def run(self, descend: Callable[..., Selection]) -> Tree:
         """Simulate until the budget is spent, all states were seen, or nothing new is found any more."""
@@ -180,17 +180,17 @@ class _Simulator:
             tree = mcts.expand(tree=tree, parent=key, action=action, key=state.key, node=known)
             return mcts.backup(tree=tree, path=(*path, (key, action)), value=known.known_value)
         latency = self._search.measure(state.env.graph, state.actions)
-        node = self._node(state, latency.speedup) if latency.ok else Node(0.0)
+        node = self._node(state, latency.speedup) if latency.ok else TreeNode(0.0)
         tree = mcts.expand(tree=tree, parent=key, action=action, key=state.key, node=node)
         self._states[state.key] = state
         value = max(node.value, self._beyond(state, latency.speedup) if latency.ok else 0.0)
         return mcts.backup(tree=tree, path=(*path, (key, action)), value=value)
 
-    def _node(self, state: State, speedup: float) -> Node:
+    def _node(self, state: EnvState, speedup: float) -> TreeNode:
         priors = {} if state.over else self._guide.priors(state.env, state.observation, self._rng)
-        return Node(speedup, tuple(priors), priors)
+        return TreeNode(speedup, tuple(priors), priors)
 
-    def _beyond(self, state: State, speedup: float) -> float:
+    def _beyond(self, state: EnvState, speedup: float) -> float:
         """The speed-up to be had from a new state: measured by a rollout, or expected by the critic."""
         if self._rollouts == "none":
             left = 1.0 / speedup - self._guide.gain(state.observation)
@@ -201,7 +201,7 @@ class _Simulator:
             return 0.0
         return self._search.measure(end.env.graph, end.actions).speedup
 
-    def _roll_out(self, state: State) -> State | None:
+    def _roll_out(self, state: EnvState) -> EnvState | None:
         """Where up to `depth` further rewrites lead; None where there are none."""
         uniform = UniformGuide()
         end = state

@@ -32,7 +32,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TreeNode:
     """A state: its own value, its actions in the order in which they are opened, and the edges opened so far."""
 
     value: float
@@ -66,7 +66,7 @@ class Tree:
     """Nodes by the key of their state, and the range of values that were backed up."""
 
     root: str
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, TreeNode]
     low: float
     high: float
     closed: frozenset[str] = frozenset()
@@ -91,10 +91,10 @@ class Selection(NamedTuple):
 class Score(Protocol):
     """Ranks the edges of a node; the highest is followed."""
 
-    def __call__(self, *, tree: Tree, node: Node, action: int) -> float: ...
+    def __call__(self, *, tree: Tree, node: TreeNode, action: int) -> float: ...
 
 
-def plant(*, key: str, node: Node) -> Tree:
+def plant(*, key: str, node: TreeNode) -> Tree:
     """A tree of one node."""
     return Tree(key, {key: node}, node.value, node.value)
 
@@ -102,7 +102,7 @@ def plant(*, key: str, node: Node) -> Tree:
 def uct(*, exploration: float, best_share: float) -> Score:
     """Upper confidence bound: quality + exploration * sqrt(ln(visits of the node) / visits of the edge)."""
 
-    def score(*, tree: Tree, node: Node, action: int) -> float:
+    def score(*, tree: Tree, node: TreeNode, action: int) -> float:
         edge = node.edges[action]
         bonus = math.sqrt(math.log(node.visits) / edge.visits)
         return tree.scaled(edge.quality(best_share)) + exploration * bonus
@@ -113,7 +113,7 @@ def uct(*, exploration: float, best_share: float) -> Score:
 def puct(*, exploration: float, best_share: float) -> Score:
     """AlphaGo Zero's: quality + exploration * prior * sqrt(visits of the node) / (1 + visits of the edge)."""
 
-    def score(*, tree: Tree, node: Node, action: int) -> float:
+    def score(*, tree: Tree, node: TreeNode, action: int) -> float:
         edge = node.edges[action]
         bonus = node.prior(action) * math.sqrt(node.visits) / (1 + edge.visits)
         return tree.scaled(edge.quality(best_share)) + exploration * bonus
@@ -152,7 +152,7 @@ def select(*, tree: Tree, score: Score, allowed: Callable[[int], int], depth: in
         passed.add(key)
 
 
-def expand(*, tree: Tree, parent: str, action: int, key: str, node: Node) -> Tree:
+def expand(*, tree: Tree, parent: str, action: int, key: str, node: TreeNode) -> Tree:
     """The tree with an edge from `parent` to the state `key`. A state that is there already keeps its node.
 
     Raises:

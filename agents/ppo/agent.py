@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from agents.core.base import Action, Budget, OptimizationResult, Search, Visit, 
 from agents.core.conclude import conclude
 from agents.core.config import Config, EnvConfig
 from agents.core.paths import checkpoints
+from agents.ppo.best_path import CLEAR
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, adapt_weights, check_vocabulary, load_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
@@ -21,17 +23,27 @@ from envs.observation import Observation, feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.task.problem import Problem
 
-CLEAR = 0.01
-"""A difference in speed-up that is more than noise. Following smaller ones would be climbing on luck."""
-TRUST = 4
-"""Graphs in a row without a clear gain that a rollout may pass: enough to cross the valley of a layout change."""
-FROM_BEST = 0.75
-"""Share of the sampled rollouts that go on from the best graph and end with the first action that gains nothing; the
-others begin somewhere on the way to it, and are trusted like the deterministic one."""
-WARMING = 1.5
-"""Factor on the temperature of sampling after a rollout without a new graph."""
-FRUITLESS_ROLLOUTS = 20
-"""Sampled rollouts in a row without a new graph after which the policy has nothing more to say."""
+
+@dataclass(frozen=True, slots=True)
+class RolloutOptions:
+    """Settings of the rollouts with a trained policy."""
+
+    sampled: bool = True
+    """Also draw rollouts from the policy after the deterministic one."""
+    clear: float = CLEAR
+    """A difference in speed-up that is more than noise. Following smaller ones would be climbing on luck."""
+    trust: int = 4
+    """Graphs in a row without a clear gain that a rollout may pass: enough to cross the valley of a layout change."""
+    from_best: float = 0.75
+    """Share of the sampled rollouts that go on from the best graph and end with the first action that gains nothing;
+    the others begin somewhere on the way to it, and are trusted like the deterministic one."""
+    warming: float = 1.5
+    """Factor on the temperature of sampling after a rollout without a new graph."""
+    fruitless: int = 20
+    """Sampled rollouts in a row without a new graph after which the policy has nothing more to say."""
+
+
+DEFAULTS = RolloutOptions()
 
 
 class PPOAgent:
@@ -42,32 +54,32 @@ class PPOAgent:
 
     Args:
         checkpoint: a checkpoint or its folder; None takes the one shipped for the problem's model.
-        sampled: also draw rollouts from the policy after the deterministic one.
+        options: settings of the rollouts.
     """
 
     name = "ppo"
 
-    def __init__(self, checkpoint: Checkpoint | Path | str | None = None, sampled: bool = True) -> None:
-        self._checkpoint, self.sampled = checkpoint, sampled
+    def __init__(self, checkpoint: Checkpoint | Path | str | None = None, options: RolloutOptions = DEFAULTS) -> None:
+        self._checkpoint, self.options = checkpoint, options
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
-        checkpoint = self._load(problem)
+        options, checkpoint = self.options, self._load(problem)
         env = acting_env(problem, checkpoint.description.env)
         policy = restore_policy(checkpoint, env)
         known = np.isin(rule_vocabulary(), checkpoint.description.rules)
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
-        actor = _Actor(search, env, policy, known)
+        actor = _Actor(search, env, policy, known, options)
         actor.rollout(None, 1.0)
         temperature, fruitless = 1.0, 0
-        while self.sampled and not search.exhausted and fruitless < FRUITLESS_ROLLOUTS:
+        while options.sampled and not search.exhausted and fruitless < options.fruitless:
             before = search.measurements
             actor.rollout(rng, temperature)
             fruitless = 0 if search.measurements > before else fruitless + 1
             # A policy that is sure of itself finds nothing new: let it wander further while the budget lasts.
-            temperature = 1.0 if fruitless == 0 else temperature * WARMING
+            temperature = 1.0 if fruitless == 0 else temperature * options.warming
         return conclude(search, self.name)
 
     def _load(self, problem: Problem) -> Checkpoint:
@@ -80,9 +92,15 @@ class _Actor:
     """Rollouts of a policy that measure what they pass."""
 
     def __init__(
-        self, search: Search, env: GraphRewriteEnv, policy: CandidatePolicy, known_rules: NDArray[np.bool_]
+        self,
+        search: Search,
+        env: GraphRewriteEnv,
+        policy: CandidatePolicy,
+        known_rules: NDArray[np.bool_],
+        options: RolloutOptions,
     ) -> None:
         self._search, self._env, self._policy, self._known = search, env, policy, known_rules
+        self._options = options
         self._tried: dict[str, set[str]] = {}
         """Keys of the candidates that sampled rollouts began with, by the hash of the graph they were taken from."""
         self._base: Visit | None = None
@@ -94,10 +112,10 @@ class _Actor:
         observation, _ = env.reset()
         actions: tuple[Action, ...] = ()
         done = False
-        patience = TRUST
+        patience = self._options.trust
         if rng is not None and self._base is not None:
             path = self._base.actions
-            if rng.random() < FROM_BEST:
+            if rng.random() < self._options.from_best:
                 actions, patience = path, 0
             else:
                 actions = path[: int(rng.integers(len(path) + 1))]
@@ -127,7 +145,7 @@ class _Actor:
         """Measure where the rollout stands; a graph that is clearly faster becomes the base of those to come."""
         search, graph = self._search, self._env.graph
         speedup = search.measure(graph, actions).speedup
-        if self._base is not None and speedup <= self._base.latency.speedup * (1.0 + CLEAR):
+        if self._base is not None and speedup <= self._base.latency.speedup * (1.0 + self._options.clear):
             return False
         self._base = search.visits[graph.hash]
         return True

@@ -21,7 +21,7 @@ from envs.observation import Observation
 from graph_rewrite.errors import UserError
 
 CLEAR = 0.01
-"""A difference in speed-up that is more than noise."""
+"""A difference in speed-up that is more than noise, in training and in rollouts of the trained policy."""
 FRONTIER = 0.75
 """Share of the restarts that go on from the end of the best path; the others begin somewhere on the way."""
 

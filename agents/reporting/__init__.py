@@ -1,1 +1,1 @@
-"""TODO agents/reporting"""
+"""Reports of searches and training: run folders, progress, tables and plots."""

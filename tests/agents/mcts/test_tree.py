@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from agents.mcts.tree import (
     Edge,
-    Node,
     Score,
     Tree,
+    TreeNode,
     backup,
     close,
     discard,
@@ -39,9 +39,9 @@ def successors(state: int) -> dict[int, int]:
     return {action: after for action, after in ((0, state + 1), (1, 2 * state)) if after <= LIMIT}
 
 
-def node_of(state: int) -> Node:
+def node_of(state: int) -> TreeNode:
     actions = successors(state)
-    return Node(value(state), tuple(actions), {action: PRIORS[action] for action in actions})
+    return TreeNode(value(state), tuple(actions), {action: PRIORS[action] for action in actions})
 
 
 def simulate(tree: Tree, *, score: Score, allowed: Callable[[int], int], depth: int = 20) -> Tree:
@@ -110,7 +110,7 @@ def test_the_first_simulations_by_hand() -> None:
 
 
 def test_scores_by_hand() -> None:
-    node = Node(1.0, (0, 1), {0: 0.2, 1: 0.8}, {0: Edge("a", 2, 3.0, 2.0), 1: Edge("b", 1, 1.0, 1.0)})
+    node = TreeNode(1.0, (0, 1), {0: 0.2, 1: 0.8}, {0: Edge("a", 2, 3.0, 2.0), 1: Edge("b", 1, 1.0, 1.0)})
     tree = Tree("r", {"r": node}, 0.0, 2.0)
     upper = uct(exploration=0.7, best_share=0.0)(tree=tree, node=node, action=0)
     assert upper == pytest.approx(1.5 / 2 + 0.7 * math.sqrt(math.log(4) / 2))
@@ -169,10 +169,10 @@ def test_functions_leave_their_tree_as_it_was() -> None:
 
 def test_a_path_never_enters_a_node_twice() -> None:
     """a <-> b, with a way out from b that is tried only once the widening allows it."""
-    tree = plant(key="a", node=Node(1.0, (0,)))
-    tree = expand(tree=tree, parent="a", action=0, key="b", node=Node(1.0, (0, 1)))
+    tree = plant(key="a", node=TreeNode(1.0, (0,)))
+    tree = expand(tree=tree, parent="a", action=0, key="b", node=TreeNode(1.0, (0, 1)))
     tree = backup(tree=tree, path=(("a", 0),), value=1.0)
-    tree = expand(tree=tree, parent="b", action=0, key="a", node=Node(9.0))
+    tree = expand(tree=tree, parent="b", action=0, key="a", node=TreeNode(9.0))
     tree = backup(tree=tree, path=(("a", 0), ("b", 0)), value=1.0)
     assert tree.nodes["a"].value == 1.0
     found = select(tree=tree, score=SCORES["uct"], allowed=lambda n: 1, depth=9)

@@ -9,7 +9,7 @@ from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.core.base import Budget
 from agents.core.config import Config, EncoderConfig, EnvConfig
-from agents.ppo.agent import PPOAgent, acting_env
+from agents.ppo.agent import PPOAgent, RolloutOptions, acting_env
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
@@ -65,7 +65,9 @@ def test_a_seed_gives_the_same_search_again(open_tower: OpenTower, untrained: Pa
 
 
 def test_without_sampling_there_is_one_rollout(open_tower: OpenTower, untrained: Path) -> None:
-    result = PPOAgent(untrained, sampled=False).optimize(open_tower(), Budget(measurements=100, seconds=60.0))
+    result = PPOAgent(untrained, RolloutOptions(sampled=False)).optimize(
+        open_tower(), Budget(measurements=100, seconds=60.0)
+    )
     assert result.measurements <= CONFIG.env.horizon
 
 
