@@ -1,1 +1,1 @@
-"""Where substitutions come from besides people: TASO's generator, and the rule files of other systems."""
+"""TASO's generator of substitutions, and the coverage of rule files of other systems."""

@@ -29,7 +29,7 @@ class Generate:
     """Enumerate graphs, pair those that compute the same, verify and prune: a file of substitutions."""
 
     out: Annotated[Path, tyro.conf.arg(name="out")] = Path("rules.json")
-    """Where the substitutions go, as JSON."""
+    """The file that the substitutions are written to, as JSON."""
     ops: str = ALL
     """Operators, separated by commas; `all` for every one."""
     max_ops: int = 3

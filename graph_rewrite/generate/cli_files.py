@@ -32,9 +32,9 @@ class Import:
     file: tyro.conf.Positional[Path]
     """The rule file."""
     out: Path
-    """Where to write the rules (JSON)."""
+    """The file to write the rules to (JSON)."""
     prefix: str = "Taso"
-    """What names of rules begin with; the number in the file follows."""
+    """The beginning of the rules' names; the number in the file follows."""
 
 
 @dataclass(frozen=True)

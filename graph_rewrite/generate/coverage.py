@@ -1,4 +1,4 @@
-"""Which substitutions of a file other rules have, or imply by at most two steps.
+"""The coverage of a rule file: the substitutions that other rules have, or imply by at most two steps.
 
 Both sides of a substitution become graphs over concrete shapes; the source is rewritten by all candidates, breadth
 first, and compared with the target by a hash that does not see the order of operands of Add and Mul, whether equal
@@ -61,7 +61,8 @@ class Entry:
     """With the conditions derived for it."""
     derivation: Derivation
     path: Derived | None = None
-    """How other rules lead from its source to its target; None where they don't in two steps, or it does not hold."""
+    """The path by which other rules lead from its source to its target; None where they don't in two steps, or it does
+    not hold."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from graph_rewrite.terms.semantics import IntArray, TermType, apply, infer, rand
 from graph_rewrite.terms.substitution import Term
 
 MAX_OUTPUTS = 2
-"""Of a graph: what no operator of it takes as operand."""
+"""The most outputs of a graph: the tensors that no operator of it takes."""
 
 Code = tuple[int, ...]
 """A graph as numbers, `WIDTH` per operator: instance, then tensors; inputs and constants come first, then outputs."""
@@ -29,13 +29,13 @@ class EnumeratedTensor:
     type: TermType
     value: IntArray
     digest: bytes
-    """Of shape and value; constants of unknown size have one by name."""
+    """The digest of shape and value; constants of unknown size have one by name."""
     key: str
     """Names the expression."""
     operators: frozenset[str] = frozenset()
     """Keys of the operators that it is computed by."""
     is_weight: bool = False
-    """Whether it is a weight of convolutions, in a family that tells them from images."""
+    """True where it is a weight of convolutions, in a family that tells them from images."""
     known: frozenset[bytes] = frozenset()
     """Digests of what it was computed from, of its own and of all inputs."""
 
@@ -137,7 +137,7 @@ class Expressions:
         return EnumeratedNode(key, operator, operands, numbers, redundant, recomputes)
 
     def _in_role(self, op: str, operands: tuple[int, ...]) -> bool:
-        """Whether images and weights are where they belong, and are not mixed."""
+        """Return whether images and weights are where they belong, and are not mixed."""
         weights = [self.tensors[i].is_weight for i in operands]
         if op == "conv":
             return not weights[0] and (weights[1] or operands[0] == operands[1])
@@ -213,7 +213,7 @@ class Enumeration:
                         yield node
 
     def _in_order(self, nodes: Sequence[EnumeratedNode], operator: int, operands: tuple[int, ...]) -> bool:
-        """Whether the operator is new, and none before it that it does not depend on is larger."""
+        """Return whether the operator is new, and none before it that it does not depend on is larger."""
         for before in reversed(nodes):
             if any(operand in before.outputs for operand in operands):
                 return True

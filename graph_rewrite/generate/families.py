@@ -1,4 +1,4 @@
-"""What the generator enumerates over: families of operators, with the input tensors that make each of them valid.
+"""The families of operators that the generator enumerates over, with the input tensors that make each of them valid.
 
 As in TASO's generator, a few inputs of one shape stand for all: matrices and their products are square, images keep
 their shape under a padded convolution, and an image of as many batches as channels is a weight as well. Whether an
@@ -32,7 +32,7 @@ class OperatorInstance:
 
     @property
     def commutes(self) -> bool:
-        """Whether the operands may be swapped; enumeration then takes them in one order."""
+        """True where the operands may be swapped; enumeration then takes them in one order."""
         return self.op in ("ewadd", "ewmul")
 
 
@@ -50,7 +50,7 @@ class Family:
     weights: tuple[int, ...] = ()
     """Inputs that are weights of convolutions; the others are images, where there are weights."""
     squares: bool = False
-    """Whether a convolution may take one image as its weight as well."""
+    """True where a convolution may take one image as its weight as well."""
 
 
 def families(ops: Iterable[str]) -> list[Family]:
@@ -114,7 +114,7 @@ def _batches() -> Family:
 
 
 def _tensors() -> Family:
-    """What matrices do not show already of operators of any rank: how they go with concat and split."""
+    """Return the family of tensors: what matrices do not show of operators of any rank, with concat and split."""
     return Family(
         "tensors",
         (*map(_make, ("ewadd", "ewmul", "relu")), *_joins(4, (0, 1))),
@@ -124,7 +124,7 @@ def _tensors() -> Family:
 
 
 def _images() -> Family:
-    """What moves and reduces the elements of images."""
+    """Return the family of operators that move and reduce the elements of images."""
     window: dict[str, Param] = {"kernel": (3, 3), "padding": "same", "stride": (1, 1)}
     operators = [
         *map(_make, ("ewadd", "ewmul", "smul", "relu")),

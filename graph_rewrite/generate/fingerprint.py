@@ -1,4 +1,4 @@
-"""Fingerprints of graphs, and which graphs share one."""
+"""Fingerprints of graphs, and the classes of graphs that share one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def bare_inputs(flag: int, count: int) -> tuple[int, ...]:
 
 
 def fingerprint(digests: Sequence[bytes]) -> bytes:
-    """Of a graph with outputs of these digests."""
+    """Return the fingerprint of a graph with outputs of these digests."""
     if len(digests) == 1:
         return digests[0]
     return hashlib.blake2b(b"".join(sorted(digests)), digest_size=FINGERPRINT).digest()
@@ -109,7 +109,7 @@ def classes(graphs: Graphs) -> Iterator[tuple[int, int]]:
 
 
 def in_first_use_order(graphs: Graphs, family: Family) -> npt.NDArray[np.bool_]:
-    """Which graphs use interchangeable inputs in the order of their numbers.
+    """Return which graphs use interchangeable inputs in the order of their numbers.
 
     Any graph has such a renaming: the smallest of all its renamings, in the order by which operators are sorted.
     """

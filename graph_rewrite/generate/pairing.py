@@ -34,7 +34,7 @@ TESTS = 2
 
 @dataclass(slots=True)
 class Paired:
-    """What a family's graphs lead to."""
+    """The equations of a family, and the numbers of graphs that led to them."""
 
     graphs: int
     pairs: int
@@ -80,7 +80,7 @@ def pair(family: Family, graphs: Graphs, seed: int) -> Paired:
 
 
 def side_by_side(equation: Equation) -> bool:
-    """Whether the equation has two outputs and each of them is an equation of its own, over the same inputs."""
+    """Return whether the equation has two outputs and each of them is an equation of its own, over the same inputs."""
     source, target = equation
     return len(source) > 1 and all(inputs(a) == inputs(b) for a, b in zip(source, target, strict=True))
 

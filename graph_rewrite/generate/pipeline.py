@@ -42,7 +42,7 @@ SAME_AS_RELU = ("sigmoid", "tanh")
 COPIED = 2
 """Operators of the smaller side of an equation that is copied with other activations, at most."""
 FORMAT = 1
-"""Of the file."""
+"""The format of the file."""
 
 
 def generate(
@@ -229,7 +229,7 @@ def _without_rearrangements(
 
 @dataclass(slots=True)
 class _Allowed:
-    """Whether a step has types, and satisfies conditions, where the equation does."""
+    """Return whether a step has types, and satisfies conditions, where the equation does."""
 
     equation: Equation
     conditions: tuple[str, ...]

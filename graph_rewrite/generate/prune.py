@@ -1,4 +1,5 @@
-"""Which equations others make redundant: TASO's two kinds (SOSP'19, section 3.2), and those that follow from others."""
+"""Pruning of equations that others make redundant: TASO's two kinds (SOSP'19, section 3.2), and those that follow from
+others."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def _inputs(equation: Equation) -> int:
 
 
 def is_renaming(general: Equation, equation: Equation) -> bool:
-    """Whether the second equation is the first with its inputs renamed, several to the same name if need be."""
+    """Return whether the second equation is the first with its inputs renamed, several to the same name if need be."""
     source, target = equation
     for left, right in ((source, target), (target, source)):
         for order in itertools.permutations(range(len(left))):
@@ -84,7 +85,7 @@ def is_renaming(general: Equation, equation: Equation) -> bool:
 
 
 def reads_the_same(equation: Equation) -> bool:
-    """Whether the equation read backwards is the same up to names of inputs and order of outputs."""
+    """Return whether the equation read backwards is the same up to names of inputs and order of outputs."""
     source, target = equation
     for order in itertools.permutations(range(len(source))):
         backwards = tuple(target[i] for i in order) + tuple(source[i] for i in order)
@@ -95,7 +96,7 @@ def reads_the_same(equation: Equation) -> bool:
 
 
 def _skeleton(equation: Equation) -> tuple[str, ...]:
-    """What a renaming does not change."""
+    """Return what a renaming does not change."""
     return tuple(sorted("&".join(sorted(_shape(output) for output in side)) for side in equation))
 
 
@@ -183,7 +184,7 @@ def _without_root(equation: Equation) -> Iterator[Equation]:
 
 
 def _cannot_hold(a: Expression, b: Expression) -> bool:
-    """Whether one is a constant without a size, or an input that the other does not have."""
+    """Return whether one is a constant without a size, or an input that the other does not have."""
     return any(_is_constant(e) or (isinstance(e, int) and e not in inputs(f)) for e, f in ((a, b), (b, a)))
 
 
@@ -199,8 +200,8 @@ _NEEDED = ({"matmul"}, {"conv", "concat"})
 
 
 def is_rearrangement(equation: Equation) -> bool:
-    """Whether longer paths of other equations are likely to lead from one side to the other: each input occurs as often
-    on both, or an operator takes the same operand twice.
+    """Return whether longer paths of other equations are likely to lead from one side to the other: each input occurs
+    as often on both, or an operator takes the same operand twice.
 
     Equations of `_NEEDED` operators are no rearrangements here.
     """
@@ -224,7 +225,7 @@ def _occurrences(expression: Expression) -> Iterator[int]:
 
 
 Typed = Callable[[Expressions, Expressions], bool]
-"""Whether a step between these two graphs is allowed: both have types, and conditions hold, wherever they have to."""
+"""Tells whether a step between two graphs is allowed: both have types, and conditions hold, wherever they have to."""
 
 
 class Implication:
@@ -249,8 +250,8 @@ class Implication:
         return frozenset().union(*(needed for _, needed in self._equations))
 
     def implies(self, equation: Equation, conditions: Iterable[str], typed: Typed) -> bool:
-        """Whether a path of at most two applications leads from one side to the other, in each direction in which the
-        equation itself can be applied.
+        """Return whether a path of at most two applications leads from one side to the other, in each direction in
+        which the equation itself can be applied.
 
         Args:
             equation: a candidate; operands that commute in order, as `canonical` gives it.
@@ -280,7 +281,8 @@ class Implication:
         )
 
     def reaches(self, equation: Equation, conditions: Iterable[str], typed: Typed) -> bool:
-        """Whether a path of at most four applications leads from one side to the other, both having the same inputs."""
+        """Return whether a path of at most four applications leads from one side to the other, both having the same
+        inputs."""
         index = self._index(frozenset(conditions))
         source, target = equation
         if all_inputs(source) != all_inputs(target):

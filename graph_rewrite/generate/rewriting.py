@@ -1,4 +1,4 @@
-"""Equations applied to expressions: where a pattern occurs, and what one application leads to."""
+"""Equations applied to expressions: the occurrences of a pattern, and the results of one application."""
 
 from __future__ import annotations
 
@@ -58,18 +58,19 @@ class Rewrite:
 
     @property
     def keeps_inputs(self) -> bool:
-        """Whether both sides have the same inputs, so that the other direction is an equation to apply as well."""
+        """True where both sides have the same inputs, so that the other direction is an equation to apply as well."""
         return all_inputs(self.pattern) == all_inputs(self.result)
 
     @property
     def returns(self) -> bool:
-        """Whether the other direction can be applied: as above, and it does not join any two tensors that there are."""
+        """True where the other direction can be applied: as above, and it does not join any two tensors that there
+        are."""
         bare = any(isinstance(root, int) for root in self.result)
         return self.keeps_inputs and not (bare and len(self.result) > 1)
 
 
 Way = Literal["forward", "returning"]
-"""Which rewrites are taken: all, or those that `Rewrite.returns`."""
+"""The rewrites that are taken: all, or those that `Rewrite.returns`."""
 
 
 def rewrites(equation: Equation) -> list[Rewrite]:
@@ -87,7 +88,8 @@ def rewrites(equation: Equation) -> list[Rewrite]:
 
 
 def applies(pattern: Expressions, result: Expressions) -> bool:
-    """Whether the pattern can be replaced by the result: it ends in operators, and the result reads no other inputs."""
+    """Return whether the pattern can be replaced by the result: it ends in operators, and the result reads no other
+    inputs."""
     return all_inputs(result) <= all_inputs(pattern) and not any(isinstance(root, int) for root in pattern)
 
 
@@ -112,7 +114,7 @@ class RewriteIndex:
         self.by_root.setdefault(root[0], []).append(rewrite)
 
     def steps(self, outputs: Expressions, way: Way = "forward") -> Iterator[Expressions]:
-        """What one application anywhere leads to; a subgraph is replaced wherever it is used."""
+        """Yield what one application anywhere leads to; a subgraph is replaced wherever it is used."""
         nodes = list(subexpressions(outputs))
         for node in nodes:
             assert not isinstance(node, int)

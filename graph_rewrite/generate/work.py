@@ -1,4 +1,4 @@
-"""What the generator's processes do: finished parts are files, so that a run that was interrupted goes on."""
+"""The work of the generator's processes. Finished work is kept in files, so that an interrupted run goes on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 FORMAT = 8
-"""Of the state; a new one starts every run anew."""
+"""The version of the state; a new one starts every run anew."""
 LARGER_DIM = 3
 
 Progress = Callable[[str, int, int], None]
@@ -38,7 +38,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
-    """What a run generates."""
+    """The settings that decide what a run generates."""
 
     ops: tuple[str, ...] = tuple(SIGNATURES)
     max_ops: int = 3
@@ -77,7 +77,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether and under which conditions an equation holds over small shapes."""
+    """Return whether and under which conditions an equation holds over small shapes."""
 
     derivation: Derivation
     given: frozenset[str] = frozenset()
@@ -104,7 +104,7 @@ class Verdict:
 def verdicts(
     equations: Iterable[Equation], max_dim: int, seed: int, workers: Workers, step: str, progress: Progress
 ) -> list[Verdict]:
-    """Whether equations hold, over shapes up to `max_dim`; up to 3 at least where smaller ones don't fit."""
+    """Return whether equations hold, over shapes up to `max_dim`; up to 3 at least where smaller ones don't fit."""
     tasks = [(equation, max_dim, seed) for equation in equations]
     found = []
     for verdict in workers.map(_verdict, tasks):

@@ -1,1 +1,1 @@
-"""TODO graph_rewrite/rulebook"""
+"""Descriptions of the rules: the catalogue, drawings, reasons for refusals, and the command ``rewritegym rules``."""

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 COMMAND = "python -m graph_rewrite rules catalogue"
 MANY = 6
-"""Of a longer choice of operators only the number is told."""
+"""The most operators of a choice that are named; of more, their number is told."""
 
 PAGES: Mapping[str, str] = {"hand": "rules.md", "generated": "rules-generated.md", "taso": "rules-taso.md"}
 """The page of each origin, beside that of the rules written by hand."""
@@ -85,7 +85,7 @@ def _wrapped(text: str) -> str:
 
 
 def section(rule: Rule) -> str:
-    """What the catalogue says of one rule."""
+    """Return the lines of the catalogue on one rule."""
     match = example(rule)
     parts = [f"### {rule.name}", f"`{rule.equation}`", *notes(rule), f"```text\n{drawing(rule, match)}\n```"]
     parts.append("\n".join(f"- {line}" for line in facts(rule, match)))
@@ -122,7 +122,7 @@ def facts(rule: Rule, match: Match | None) -> Iterator[str]:
 
 
 def variable_kinds(pattern: Pattern) -> str:
-    """Which variables are constants, or optional."""
+    """Return the note on variables that are constants, or optional."""
     words = {Const: "constant", Scalar: "constant of one element", Maybe: "optional", Values: "any number of inputs"}
     words[MaybeConst] = "optional constant"
     found: dict[str, list[str]] = {}

@@ -1,4 +1,5 @@
-"""``rewritegym rules``: what the rules are, and where they apply to a model or nearly do and why they don't."""
+"""``rewritegym rules``: descriptions of the rules, where they apply to a model, and why they do not where they nearly
+do."""
 
 from __future__ import annotations
 

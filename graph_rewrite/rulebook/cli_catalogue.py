@@ -1,4 +1,4 @@
-"""``rewritegym rules list``, ``show`` and ``catalogue``: what the rules are."""
+"""``rewritegym rules list``, ``show`` and ``catalogue``: descriptions of the rules."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def list_rules(command: List) -> int:
 
 
 def entry(rule: Rule) -> dict[str, Any]:
-    """What scripts get to know of a rule. `certificate` is None where there is none."""
+    """Return the entry of a rule in `rules list --json`. `certificate` is None where there is none."""
     found = certification.load(rule.name, rule.origin)
     certificate = None
     if found is not None:

@@ -1,4 +1,4 @@
-"""What a drawing of a rule shows: the source from its pattern, the target from an application of the rule.
+"""The content of a rule's drawing: the source from its pattern, the target from an application of the rule.
 
 Targets are code, not data: what one builds is seen by running it. Parts that are folded there, since they depend on
 constants alone, are shown as the expressions that they come from.
@@ -50,8 +50,8 @@ def example(rule: Rule) -> Match | None:
 
 
 def _worth(match: Match) -> tuple[int, int, bool, int]:
-    """What makes a match good to draw: it binds many variables and attributes, to different values, of float32, of
-    different shapes."""
+    """Return how good a match is to draw: a good one binds many variables and attributes, to different values, of
+    float32, of different shapes."""
     names = [w.name for node in match.pattern.nodes for w in node.attrs.values() if isinstance(w, AttrVar)]
     bound = sum(bool(ref) for ref in match.refs) + sum(match.attr(name) is not None for name in names)
     refs = [ref for ref in match.refs if isinstance(ref, Ref)]
@@ -92,7 +92,7 @@ def diagram_of_pattern(pattern: Pattern, labels: Iterable[str] = ()) -> Diagram:
 
 
 def diagram_of_target(rule: Rule, match: Match) -> tuple[Diagram, set[str]]:
-    """What the rule puts in place of a match, and the labels of the source's nodes that the drawing refers to."""
+    """Return the replacement of a match, and the labels of the source's nodes that the drawing refers to."""
     recorder = _Recorder(match.opset)
     result = rule.target(recorder, match, *match.refs)
     replacement = recorder.finish(result if isinstance(result, tuple) else (result,))
@@ -168,7 +168,7 @@ class _Recorder(ReplacementBuilder):
 
 
 class _Names:
-    """How a target may call what the source bound."""
+    """The names by which a target may call what the source bound."""
 
     def __init__(self, match: Match) -> None:
         self._match = match
@@ -225,7 +225,7 @@ def _same(node: Node, op: str, domain: str, attrs: Mapping[str, AttrValue]) -> b
 
 
 def _labelled(pattern: Pattern, node: PatternNode) -> bool:
-    """Whether the rule gave the node a label, rather than the builder."""
+    """Return whether the rule gave the node a label, rather than the builder."""
     return node.label != f"{node.op}{pattern.nodes.index(node)}"
 
 
@@ -235,7 +235,8 @@ def _operator(pattern: Pattern, node: PatternNode) -> str:
 
 
 def instance_note(match: Match) -> str:
-    """What a drawn target is drawn for: types of the variables, operators and attributes that the source binds."""
+    """Return the note on what a target is drawn for: types of the variables, operators and attributes that the source
+    binds."""
     parts = []
     for var, bound in zip(match.pattern.variables, match.refs, strict=True):
         refs: Sequence[Ref] = bound if isinstance(bound, tuple) else () if bound is None else (bound,)

@@ -21,8 +21,8 @@ _METHODS = ("check", "target")
 
 
 def reasons(rule: Rule) -> tuple[str, ...]:
-    """What the rule's refusals say, in the order of the code; `…` stands for what is known only where it refuses. Of a
-    substitution the conditions beyond its types, in words.
+    """Return what the rule's refusals say, in the order of the code; `…` stands for what is known only where it
+    refuses. Of a substitution the conditions beyond its types, in words.
 
     A reason that the code takes from elsewhere (a table, an argument) is not found.
     """

@@ -1,1 +1,2 @@
-"""Are the rules sound? Instances of every rule, exact and floating-point comparison of their sides, certificates."""
+"""The verification of rules: instances of every rule, exact and floating-point comparison of both sides,
+certificates."""

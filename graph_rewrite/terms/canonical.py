@@ -34,7 +34,7 @@ def side_text(side: Side, outputs: tuple[Operand, ...] | None = None, names: dic
 
 
 def differs_by_fusion(substitution: Substitution) -> bool:
-    """Whether both sides are the same once activations that convolutions and products have fused stand alone."""
+    """Return whether both sides are the same once activations that convolutions and products have fused stand alone."""
     return _unfused(substitution.source) == _unfused(substitution.target)
 
 
@@ -53,7 +53,7 @@ def _unfused(side: Side) -> list[str]:
 
 
 def interchangeable(side: Side) -> bool:
-    """Whether exchanging any two neighbouring outputs gives the same side up to the names of its inputs."""
+    """Return whether exchanging any two neighbouring outputs gives the same side up to the names of its inputs."""
     outputs = side.outputs
     if len(outputs) < 2:
         return False
@@ -63,7 +63,7 @@ def interchangeable(side: Side) -> bool:
 
 
 def is_connected(side: Side) -> bool:
-    """Whether the outputs hang together by terms or inputs that they share, other than scalars and constants."""
+    """Return whether the outputs hang together by terms or inputs that they share, other than scalars and constants."""
     scalars = {node.inputs[1] for node in side.terms if node.op == "smul"}
     scalars |= {Operand(place) for place, node in enumerate(side.terms) if not node.inputs}
     groups: list[set[Operand]] = []

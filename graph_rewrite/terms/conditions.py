@@ -97,7 +97,7 @@ class FieldCounterexample:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """Under which conditions a substitution holds, over the small shapes tried; or why it does not."""
+    """The conditions under which a substitution holds, over the small shapes tried; or why it does not."""
 
     holds: bool
     conditions: tuple[str, ...] = ()
@@ -111,14 +111,14 @@ class Derivation:
 
     @property
     def reason(self) -> str:
-        """Why the substitution does not hold; empty where it does."""
+        """The reason why the substitution does not hold; empty where it does."""
         if self.holds:
             return ""
         return str(self.counterexample) if self.counterexample else "no small shapes give both sides types"
 
 
 def condition_holds(substitution: Substitution, types: Mapping[int, TermType], names: Iterable[str]) -> bool:
-    """Whether an instance with inputs of these types satisfies conditions.
+    """Return whether an instance with inputs of these types satisfies conditions.
 
     Raises:
         ValueError: a name that is no condition.

@@ -1,4 +1,4 @@
-"""Terms as ONNX operators: what an operator of TASO's algebra becomes once the types of its operands are known.
+"""Terms as ONNX operators: the form that an operator of TASO's algebra takes once the types of its operands are known.
 
 A fused activation becomes an operator of its own, or `com.microsoft.FusedConv` where that is asked for.
 """

@@ -62,7 +62,7 @@ def small_shapes(substitution: Substitution, max_dim: int = 4, seed: int = 0) ->
 
 
 def is_typed(substitution: Substitution, shapes: Mapping[int, tuple[int, ...]]) -> bool:
-    """Whether both sides have types for inputs of these shapes, and outputs of the same shapes."""
+    """Return whether both sides have types for inputs of these shapes, and outputs of the same shapes."""
     types = {number: TermType(shape) for number, shape in shapes.items()}
     before, after = output_types(substitution.source, types), output_types(substitution.target, types)
     return before is not None and after is not None and [t.shape for t in before] == [t.shape for t in after]
@@ -162,7 +162,7 @@ class _RankSolver:
         return changed
 
     def _origin(self, side: Side, operand: Operand) -> int:
-        """What an operand's rank is that of: -1 - number of an input, a rank, or 0 where nothing is known."""
+        """Return what fixes an operand's rank: -1 - number of an input, a rank, or 0 where nothing is known."""
         while operand.node != INPUT:
             node = side.terms[operand.node]
             if _fixed_rank(node) or node.op in ("imatmul", "iewmul"):

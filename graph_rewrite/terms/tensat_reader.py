@@ -43,7 +43,7 @@ def parse_tree(text: str) -> Tree:
 
 
 def is_complete(rule: tuple[Tree, Tree], following: tuple[Tree, Tree] | None) -> bool:
-    """Whether a line is a rule of its own and not the first of a pair."""
+    """Return whether a line is a rule of its own and not the first of a pair."""
     source, target = rule
     if _variables(target) - _variables(source):
         return False

@@ -18,7 +18,7 @@ ACTIVATIONS = ("relu", "sigmoid", "tanh")
 
 @dataclass(frozen=True, slots=True)
 class TermType:
-    """What an operand is: its shape, and per axis the borders that `split` can undo.
+    """The type of an operand: its shape, and per axis the borders that `split` can undo.
 
     The borders of an axis are a stack: `concat` pushes its border above those of its operands, `split` takes the
     topmost and leaves each part those on its side (as TASO does). Without `cuts` no axis has any.

@@ -1,1 +1,2 @@
-"""TODO graph_rewrite/soundness/decision"""
+"""The decision whether two graphs compute the same function: identity testing over a prime field, proofs by z3,
+and counterexamples."""

@@ -53,7 +53,7 @@ def _shown(array: Array) -> str:
 
 
 def signature_difference(before: Graph, after: Graph) -> str | None:
-    """How the inputs and outputs of two graphs differ in number, names and types; None where they do not."""
+    """Return how the inputs and outputs of two graphs differ in number, names and types; None where they do not."""
     names = [[graph.names[value] for value in graph.inputs] for graph in (before, after)]
     if names[0] != names[1]:
         return f"the inputs are {names[0]} before and {names[1]} after"
@@ -128,7 +128,7 @@ def at(before: Graph, after: Graph, feeds: Mapping[str, Array]) -> Counterexampl
 
 
 def is_half(graph: Graph) -> bool:
-    """Whether a value of the graph has half precision."""
+    """Return whether a value of the graph has half precision."""
     halves = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
     return any(type is not None and type.dtype in halves for type in graph.types.values())
 

@@ -1,4 +1,4 @@
-"""Do two graphs compute the same function? Decided exactly, over the shapes that they have.
+"""The decision whether two graphs compute the same function, exact, over the shapes that they have.
 
 First over random elements of a prime field, functions uninterpreted; what needs the order of the reals or properties of
 functions goes to z3. A refutation is confirmed by the float64 reference semantics, or by exact rational arithmetic.
@@ -26,7 +26,7 @@ _ROUNDED = (
 
 
 def decide(before: Graph, after: Graph, *, seed: int = 0, effort: Effort | None = None) -> Decision:
-    """Whether `before` and `after`, graphs of the same inputs, compute the same outputs at every input.
+    """Decide whether `before` and `after`, graphs of the same inputs, compute the same outputs at every input.
 
     Floating-point elements are real numbers here and integers have no bounds, so that rounding and overflow are left
     aside, as are NaN and inputs at which a divisor is zero. "equal" holds for these shapes and, where the detail says
@@ -57,7 +57,8 @@ def decide(before: Graph, after: Graph, *, seed: int = 0, effort: Effort | None 
 
 
 def _over_field(before: Graph, after: Graph, hidden: frozenset[str], seed: int) -> tuple[FieldFinding | None, str]:
-    """What the field says under the first reading of constants by which the graphs are equal, else under the last;
+    """Return the finding over the field under the first interpretation of constants by which the graphs are equal, else
+    under the last;
     None, and why, where the graphs have no meaning over the field."""
     free, none = weights(before), frozenset[str]()
     found, unsupported = None, ""

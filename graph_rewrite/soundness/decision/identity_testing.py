@@ -19,25 +19,26 @@ TRIALS = 3
 _CASES = 24
 """Evaluations where truth values or integers are drawn at random: such equalities are tested, not proved."""
 _RETRIES = 4
-"""How often a trial starts again because a divisor was zero."""
+"""The number of times that a trial starts again because a divisor was zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldFinding:
-    """Whether all trials agreed, and what that shows, in words. `proved` is False where only cases were tested;
-    `rational` says that no function was applied, so that a difference refutes the equality."""
+    """The finding of all trials: whether they agreed, and what that shows, in words. `proved` is False where only cases
+    were tested; `rational` says that no function was applied, so that a difference refutes the equality."""
 
     equal: bool
     rational: bool
     proved: bool = False
     shown: str = ""
     error_bound: float = 0.0
-    """Of what was shown, by Schwartz and Zippel; 0 where there is none."""
+    """The error bound of what was shown, by Schwartz and Zippel; 0 where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Two graphs and how their constants are read: `ideal`, see `readings`; `free` and `masks`, see `Evaluator`."""
+    """Two graphs and the interpretation of their constants: `ideal`, see `Interpretation`; `free` and `masks`, see
+    `Evaluator`."""
 
     before: Graph
     after: Graph

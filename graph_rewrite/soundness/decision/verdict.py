@@ -1,4 +1,4 @@
-"""What a decision about two graphs says."""
+"""The decision about two graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph_rewrite.soundness.decision.counterexample import Counterexample
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether two graphs compute the same function.
+    """The answer to whether two graphs compute the same function.
 
     `verdict` is "equal", "unequal" or "unknown"; `method` is "prime-field" or "z3", or empty where the verdict is
     unknown or comes from the reference semantics alone. `detail` says in a sentence what was shown, or why nothing was.

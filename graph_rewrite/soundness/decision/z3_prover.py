@@ -47,7 +47,8 @@ class Prover:
         self.queries = 0
 
     def equal(self, first: Array, second: Array) -> ProofOutcome:
-        """Whether two arrays of elements of `Reals` are equal wherever no divisor is zero."""
+        """Prove that two arrays of elements of `Reals` are equal wherever no divisor is zero, or find where they
+        differ."""
         for a, b in zip(first.reshape(-1).tolist(), second.reshape(-1).tolist(), strict=True):
             outcome = self._element(a, b)
             if not outcome.proved:
@@ -114,7 +115,8 @@ def _nodes(term: Any) -> Iterator[Any]:
 
 
 def _facts(claim: Any) -> tuple[list[Any], list[Any], int]:
-    """What holds for the functions, divisors and irrational numbers in a term; its variables; its number of nodes."""
+    """Return what holds for the functions, divisors and irrational numbers in a term; its variables; its number of
+    nodes."""
     facts, variables, size = list[Any](), list[Any](), 0
     for node in _nodes(claim):
         size += 1

@@ -1,4 +1,4 @@
-"""How much work a proof may take, counted rather than timed: a certificate then says the same on any machine."""
+"""The limit of the work that a proof takes, counted and not timed: a certificate says the same on any machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graph_rewrite.soundness.domains.domain import Unsupported
 
 @dataclass(slots=True)
 class Effort:
-    """What is left of the terms that may be built and of the steps that z3 may take, in units of its `rlimit`.
+    """The terms that may still be built, and the steps that z3 may still take, in units of its `rlimit`.
 
     A million steps take z3 about a second; building a hundred thousand terms takes about as long. With more steps a
     few proofs over irrational numbers come to computations of minutes that z3 counts as one step.

@@ -1,4 +1,4 @@
-"""How the floating-point constants of a graph are read as exact numbers.
+"""The interpretation of a graph's floating-point constants as exact numbers.
 
 Exactly: every finite float is a dyadic rational. Ideally: a literal that is a rounded short decimal, simple fraction or
 root is that number, and what is so negative that a Softmax ignores it is minus infinity; a proof about the ideal
@@ -23,8 +23,8 @@ Exact = tuple[Fraction | float, str]
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How literals of an element type are recognised: their relative error, which covers two rounded literals and the
-    rounding of their product, and how many digits short numbers have."""
+    """The precision with which literals of an element type are recognised: their relative error, which covers two
+    rounded literals and the rounding of their product, and how many digits short numbers have."""
 
     error: float
     denominator: int
@@ -50,7 +50,8 @@ HIDDEN = -1e9
 
 
 class Interpretation:
-    """Turns floats into elements of a domain; `ideal` selects how. `notes` collects what was not read exactly."""
+    """An interpretation of floats as elements of a domain: exact, or ideal where `ideal`. `notes` collects what was not
+    read exactly."""
 
     def __init__(self, ideal: bool) -> None:
         self.ideal = ideal

@@ -214,7 +214,8 @@ def apply(name: str, args: Sequence[Element]) -> Element:
 
 
 def axioms(name: str, value: Any, argument: Any, *others: Any) -> list[Any]:
-    """What is known about `value`, the function called `name` at `argument`, and `others` where it has several."""
+    """Return what is known about `value`, the function called `name` at `argument`, and `others` where it has
+    several."""
     if name == "Quotient":
         return [z3.Implies(others[0] == 1, value == argument)]
     if name == "Exp":

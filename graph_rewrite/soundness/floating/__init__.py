@@ -1,1 +1,1 @@
-"""TODO graph_rewrite/soundness/floating"""
+"""The comparison of a graph and its rewrite in floating point, in ONNX Runtime and by the float64 reference."""

@@ -27,7 +27,7 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether the arrays are more than roundings apart."""
+        """True where the arrays are more than roundings apart."""
         return bool(self.message)
 
 
@@ -74,7 +74,7 @@ def magnitude(array: Array) -> float:
 
 
 def is_float(array: Array) -> bool:
-    """Whether the elements are floating-point numbers."""
+    """Return whether the elements are floating-point numbers."""
     # bfloat16 is no floating-point type to numpy itself.
     return array.dtype.kind == "f" or bool(array.dtype.name == "bfloat16")
 

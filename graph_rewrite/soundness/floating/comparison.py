@@ -111,7 +111,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What one kind of inputs showed."""
+    """The findings on one kind of inputs."""
 
     error: float
     difference: FloatDifference | None
@@ -175,7 +175,7 @@ def _outputs(values: ReferenceValues) -> Iterator[tuple[str, Sequence[Array], Se
 
 
 def _opposite(kind: InputKind, a: Array, b: Array) -> tuple[int, ...] | None:
-    """Where a zero's sign decided: an element that is infinite on both sides, with opposite signs."""
+    """Return where a zero's sign decided: an element that is infinite on both sides, with opposite signs."""
     if not kind.zeros or not is_float(a) or a.shape != b.shape:
         return None
     opposite = np.argwhere(np.isinf(a) & np.isinf(b) & (a != b))
@@ -183,7 +183,8 @@ def _opposite(kind: InputKind, a: Array, b: Array) -> tuple[int, ...] | None:
 
 
 def _loss(found: Comparison, kind: InputKind, compared: bool, overflows: bool, b: Array) -> str:
-    """What was lost where an element differs without refuting the equality by that; empty where it refutes it."""
+    """Return what was lost where an element differs without refuting the equality by that; empty where it refutes
+    it."""
     if found.index is None:
         return ""
     if not compared:
@@ -194,7 +195,7 @@ def _loss(found: Comparison, kind: InputKind, compared: bool, overflows: bool, b
 
 
 def _all_finite(graph: Graph, values: Mapping[int, Array]) -> bool:
-    """Whether every value is finite in its own type; `values` may be wider."""
+    """Return whether every value is finite in its own type; `values` may be wider."""
     for value, array in values.items():
         type = graph.types.get(value)
         if type is None or not is_float(array):

@@ -20,7 +20,8 @@ Policy = Literal["strict", "finite", "report"]
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """How inputs of floating-point types are drawn (integers, booleans and indices are drawn alike in every kind).
+    """A kind of inputs: the distribution of floating-point numbers (integers, booleans and indices are drawn alike in
+    every kind).
 
     `policy` says what refutes an equality at which the source is finite throughout. `strict`: any difference, a target
     that is not finite included. `finite`: a difference of finite numbers; a target that overflows is only reported.
@@ -33,7 +34,7 @@ class InputKind:
 
     @property
     def zeros(self) -> bool:
-        """Whether zeros of either sign are what it is about."""
+        """True where zeros of either sign are what it is about."""
         return "zeros" in self.name
 
 

@@ -43,7 +43,7 @@ class Chooser:
         self._succeeded: dict[tuple[str, Hashable], int] = {}
         self._plain = True
         self.exhausted = False
-        """Whether every combination has been drawn."""
+        """True where every combination has been drawn."""
         self._begin()
 
     def _begin(self) -> None:

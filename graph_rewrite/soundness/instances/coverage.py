@@ -1,4 +1,4 @@
-"""What the instances of a rule covered, summed up: types of the inputs and attributes of the operators."""
+"""The coverage of a rule's instances: types of the inputs and attributes of the operators."""
 
 from __future__ import annotations
 

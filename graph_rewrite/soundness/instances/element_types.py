@@ -14,7 +14,7 @@ DTYPES = (
     TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT32,
 )  # fmt: skip
 DTYPE_WEIGHTS = (20, 2, 3, 1, 1, 1)
-"""How often each of `DTYPES` is drawn, relative to the others."""
+"""The weights by which `DTYPES` are drawn."""
 
 
 def element_types_of(pattern: Pattern) -> frozenset[int]:

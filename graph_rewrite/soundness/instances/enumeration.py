@@ -51,7 +51,7 @@ class Instance:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the source graphs that were tried."""
+    """Counts of the source graphs that were tried, by outcome."""
 
     tried: int = 0
     impossible: int = 0
@@ -60,7 +60,7 @@ class Tally:
     """Graphs at which the rule has no candidate."""
     applied: int = 0
     exhausted: bool = False
-    """Whether all choices were tried: the rule has no further instances among them."""
+    """True where all choices were tried: the rule has no further instances among them."""
 
 
 def instances(rule: Rule, *, full: bool, seed: int = 0, tally: Tally | None = None) -> Iterator[Instance]:

@@ -1,4 +1,4 @@
-"""One operator of a source graph while its free inputs and attributes are being chosen."""
+"""An operator of a source graph while its free inputs and attributes are being chosen."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OperatorDraft:
     inputs: list[int | None] = field(default_factory=list)
     attrs: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
-    """What later operators of the same kind may want to know."""
+    """Notes for later operators of the same kind."""
 
     def __post_init__(self) -> None:
         self._variables: list[Var | None] = [i if isinstance(i, Var) else None for i in self.node.inputs]
@@ -60,18 +60,18 @@ class OperatorDraft:
     # Inputs
 
     def known(self, i: int) -> bool:
-        """Whether input i has a type."""
+        """Return whether input i has a type."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
     def free(self, i: int) -> bool:
-        """Whether input i is to be given by a proposal."""
+        """Return whether input i is to be given by a proposal."""
         if i >= len(self._variables):
             return self.tail is not None and i >= len(self.inputs)
         variable = self._variables[i]
         return variable is not None and variable.name not in self.source.bound
 
     def optional(self, i: int) -> bool:
-        """Whether input i, where it is free and may be left out, is to be given; it is left out else."""
+        """Return whether input i, where it is free and may be left out, is to be given; it is left out else."""
         if not self.free(i):
             return False
         variable = self._variables[i] if i < len(self._variables) else None
@@ -225,7 +225,7 @@ class OperatorDraft:
         return self._variables[i] if i < len(self._variables) else self.tail
 
     def is_constant(self, i: int) -> bool:
-        """Whether a free input is to be a constant."""
+        """Return whether a free input is to be a constant."""
         variable = self._place(i)[0]
         return issubclass(variable.kind, (Const, MaybeConst)) or self.source.is_constant(variable)
 

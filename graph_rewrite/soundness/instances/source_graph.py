@@ -95,7 +95,7 @@ class SourceBuilder:
         return OperatorDraft(self.state, node, chooser.pick(f"{label} operator", options), self.drafts), None
 
     def _takes(self, node: PatternNode, op: str) -> bool:
-        """Whether an operator accepts the elements of its first known input."""
+        """Return whether an operator accepts the elements of its first known input."""
         known = next(((i, v) for i, v in enumerate(map(self.state.value_of, node.inputs)) if v is not None), None)
         if node.domain or len(node.operators) == 1:
             return True
@@ -125,11 +125,11 @@ class SourceBuilder:
             draft.data(i, tuple(shape), type.dtype, positive=draft.op == "Pow")
 
     def _is_parameter(self, array: Array) -> bool:
-        """Whether a constant is copied from an earlier operator, not drawn again."""
+        """Return whether a constant is copied from an earlier operator, not drawn again."""
         return (array.dtype == np.int64 or array.size == 1) and self.state.dtype != TensorProto.INT64
 
     def _used(self, value: int) -> int:
-        """What an operator that the pattern doesn't have computes from a root."""
+        """Return the value that an operator which the pattern does not have computes from a root."""
         operators = frozenset(op for node in self.pattern.nodes for op in node.operators)
         truth = self.state.assembly.types[value].dtype == TensorProto.BOOL
         unary, binary = ("Not", "And") if truth else ("Neg", "Add")

@@ -30,7 +30,7 @@ class SourceState:
         self.results: dict[PatternNode, tuple[int, ...]] = {}
         """The values that the operators assembled so far compute."""
         self.beside: dict[bool, tuple[str, ...]] = {}
-        """How the last operand that was broadcast, constant or not, relates to the other operands."""
+        """The last choice of an operand's shape beside the others, for constants and for other operands."""
         self.reduced = 0
         """The number of last axes that the last reduction went over."""
         self._numbers = np.random.default_rng(seed)
@@ -55,7 +55,7 @@ class SourceState:
         return {name: shape for name, shape in inputs.items() if len(shape) in ranks and shape}
 
     def is_constant(self, variable: Var) -> bool:
-        """Whether a variable for any value is to be a constant."""
+        """Return whether a variable for any value is to be a constant."""
         return bool(variable.name == self._constant)
 
     def random(self, shape: Shape, dtype: np.dtype[Any], positive: bool = False) -> Array:

@@ -1,5 +1,5 @@
-"""Is an operator's use valid where onnx's type inference does not look? It checks neither biases and groups of
-convolutions nor what attention and normalisations take."""
+"""Checks of an operator's use beyond onnx's type inference, which looks neither at biases and groups of convolutions
+nor at what attention and normalisations take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WINDOWS = frozenset({"Conv", "FusedConv", "MaxPool", "AveragePool", "GlobalAver
 
 
 def is_valid(op: str, attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> bool:
-    """Whether the shapes of inputs and outputs are those of a valid use of the operator, and none is empty."""
+    """Return whether the shapes of inputs and outputs are those of a valid use of the operator, and none is empty."""
     if any(dim < 1 for type in outputs for dim in type.shape):
         return False
     shapes = [None if type is None else type.shape for type in inputs]
@@ -40,7 +40,8 @@ def _conv(attrs: Attrs, inputs: Shapes, outputs: Sequence[Shape]) -> bool:
 
 
 def _windows_fit(attrs: Attrs, sizes: Shape, kernel: Shape) -> bool:
-    """Whether at least one window lies inside the padded image: else onnx's inference rounds to one all the same."""
+    """Return whether at least one window lies inside the padded image: else onnx's inference rounds to one all the
+    same."""
     pads, dilations = attrs.get("pads", (0,) * (2 * len(sizes))), attrs.get("dilations", (1,) * len(sizes))
     padded = [size + pads[i] + pads[i + len(sizes)] for i, size in enumerate(sizes)]
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]

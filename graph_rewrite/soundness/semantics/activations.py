@@ -120,7 +120,7 @@ def _exponent(tensor: Tensor | None) -> Fraction | None:
 
 
 def activated(call: Call, result: Array) -> Array:
-    """What the attribute `activation` of a fused operator makes of its result."""
+    """Apply the function that the attribute `activation` of a fused operator names to its result."""
     name, params = call.attrs.get("activation", ""), [call.number(p) for p in call.attrs.get("activation_params", ())]
     if name == "Relu":
         return call.domain.maximum([result, call.rational(0)])

@@ -1,4 +1,5 @@
-"""Meanings of operators that move elements: run on indices by the reference semantics, then gathered."""
+"""The semantics of data-movement operators, whose outputs hold elements of their inputs: the reference semantics run
+on indices instead of elements, and the elements are gathered by the result."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _DATA: Mapping[str, tuple[int, ...]] = {
     "Tile": (0,), "DepthToSpace": (0,), "SpaceToDepth": (0,), "Trilu": (0,), "ReverseSequence": (0,),
     "Compress": (0,), "ScatterElements": (0, 2), "ScatterND": (0, 2), "Concat": (_EVERY,),
 }  # fmt: skip
-"""Which inputs are data; the others are indices, shapes and sizes."""
+"""The inputs that are data, by operator; the others are indices, shapes and sizes."""
 
 
 def _move(call: Call) -> list[Array]:
@@ -107,7 +108,7 @@ def _cast(call: Call) -> Tensor:
 
 
 def _holds(target: int, source: int) -> bool:
-    """Whether the one element type holds every number of the other."""
+    """Return whether the one element type holds every number of the other."""
     if target == source:
         return True
     if TensorProto.BFLOAT16 in (source, target) or TensorProto.BOOL in (source, target):

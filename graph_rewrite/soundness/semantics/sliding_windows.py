@@ -1,4 +1,4 @@
-"""Which elements of an image each window of a convolution or pooling sees, as indices."""
+"""The windows of convolutions and poolings: the elements of an image that each one sees, as indices."""
 
 from __future__ import annotations
 

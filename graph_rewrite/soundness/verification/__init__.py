@@ -1,1 +1,1 @@
-"""TODO graph_rewrite/soundness/verification"""
+"""The verifier of rules and its command line."""

@@ -48,7 +48,7 @@ class Verify:
     jobs: int = 0
     """Processes that verify at the same time; 0: as many as there are processors to use."""
     seed: int = 0
-    """Of random instances and values; certificates in the repository have 0."""
+    """Seed of random instances and values; certificates in the repository have 0."""
 
 
 def verify_rules(command: Verify) -> int:
@@ -84,7 +84,7 @@ def verify_rules(command: Verify) -> int:
 
 
 def _chosen(command: Verify) -> list[str]:
-    """What to verify, as texts that another process can turn into rules again."""
+    """Return the rules to verify, as texts that another process can turn into rules again."""
     names = list(command.rule)
     for name in command.rule:
         resolve(name)

@@ -58,5 +58,5 @@ def _deviation(held: Certificate | None, found: Certificate, fast: bool) -> str:
 
 
 def is_registered(rule: Rule) -> bool:
-    """Whether the rule is one of the package, not one of the user's own."""
+    """Return whether the rule is one of the package, not one of the user's own."""
     return type(rule).__module__.startswith("graph_rewrite.")

@@ -17,8 +17,8 @@ from graph_rewrite.soundness.instances.enumeration import Instance
 
 @dataclass(frozen=True)
 class Refutation:
-    """Why a rule has no certificate. Where it is wrong at an instance, `source` and `target` list the operators of both
-    sides, and `evidence` the inputs and outputs."""
+    """The reason for which a rule has no certificate. Where it is wrong at an instance, `source` and `target` list the
+    operators of both sides, and `evidence` the inputs and outputs."""
 
     rule: str
     equation: str

@@ -12,7 +12,7 @@ from rich.text import Text
 from graph_rewrite.soundness.verification.outcome import RuleOutcome
 
 _MOST_LISTED = 60
-"""Of more rules only those are listed about which there is something to say."""
+"""The most rules that are listed all; of more, only those with a problem are."""
 
 
 def print_outcomes(console: Console, found: Sequence[RuleOutcome], *, written: bool) -> None:

@@ -34,15 +34,15 @@ the 69th, three quarters at the first or second."""
 
 FLOATING = "floating-point"
 SMALL_SHAPES = "prime-field, small shapes"
-"""Of rules that are data: both sides of the substitution itself at all shapes up to `LARGEST_DIM`, or at a sample where
-there are more than 20,000."""
+"""The method for rules that are data: both sides of the substitution itself at all shapes up to `LARGEST_DIM`, or at a
+sample where there are more than 20,000."""
 LARGEST_DIM = 4
 _ON_ALL_KINDS, _AT_A_TIME = 48, 3
 
 
 @dataclass(slots=True)
 class _Findings:
-    """What the instances of a rule showed so far."""
+    """The findings at the instances of a rule so far."""
 
     count: int = 0
     methods: Counter[str] = field(default_factory=Counter)
@@ -126,8 +126,8 @@ def _over_small_shapes(substitution: Substitution, seed: int) -> tuple[int, Fiel
 
 
 def _is_valid(graph: Graph) -> bool:
-    """Whether a source graph can be run and gives elements at all: onnx's inference lets some pass that cannot, as
-    where channels do not fit a number of groups or no window fits into an image."""
+    """Return whether a source graph can be run and gives elements at all: onnx's inference lets some pass that cannot,
+    as where channels do not fit a number of groups or no window fits into an image."""
     try:
         with np.errstate(all="ignore"):
             values = run_values(graph, feeds(graph, KINDS[0], 0))
@@ -170,7 +170,7 @@ def decade(error: float) -> str:
 
 
 def _type_difference(before: Graph, after: Graph) -> str:
-    """What is wrong with the types of the outputs; empty where they agree."""
+    """Return what is wrong with the types of the outputs; empty where they agree."""
     for name, a, b in zip(before.output_names, before.outputs, after.outputs, strict=True):
         if before.types[a] != after.types[b]:
             return f"output {name} is {after.types[b]} instead of {before.types[a]}"

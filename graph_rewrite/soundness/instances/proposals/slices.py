@@ -11,7 +11,7 @@ from graph_rewrite.soundness.instances.operator_draft import OperatorDraft, Prop
 from graph_rewrite.soundness.instances.proposals.movement import signed
 
 FAR = np.iinfo(np.int64).max
-"""How exports write the end of a slice that goes on to the end."""
+"""The end that exports write where a slice goes on to the end."""
 
 
 def propose_slice(a: OperatorDraft) -> None:
