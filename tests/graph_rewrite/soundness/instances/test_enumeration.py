@@ -12,8 +12,9 @@ from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.rewriting.patterns import Const, Values
 from graph_rewrite.rules import find_rule, registered_rules
 from graph_rewrite.soundness.instances import enumeration as module
+from graph_rewrite.soundness.instances.__main__ import main
 from graph_rewrite.soundness.instances.chooser import Chooser
-from graph_rewrite.soundness.instances.enumeration import FAST_INSTANCES, FEWEST, Tally, covering, instances, main
+from graph_rewrite.soundness.instances.enumeration import FAST_INSTANCES, FEWEST, Tally, covering, instances
 from graph_rewrite.soundness.instances.well_formed import is_valid
 from tests.graph_rewrite.rules.checking import random_feeds
 
