@@ -60,10 +60,6 @@ def observe_egraph(
         columns = np.array(edges, dtype=np.intp)
         index[:, : len(edges)] = columns[:, :2].T
         shapes[: len(edges)] = SHAPES.rows[columns[:, 2]]
-    candidates = np.zeros((limits.max_candidates + 1, len(CANDIDATE_FEATURES)), dtype=np.float32)
-    candidates[: len(rules), CANDIDATE_FEATURES.index("class")] = 1.0
-    candidates[-1, CANDIDATE_FEATURES.index("no_op")] = 1.0
-    candidates[:, CANDIDATE_FEATURES.index("legal")] = mask
     numbers = [*rule_numbers, *[PADDING] * (limits.max_candidates - len(rules)), NO_OP]
     return {
         "node_op": operators,
@@ -72,10 +68,19 @@ def observe_egraph(
         "edge_index": index,
         "edge_shape": shapes,
         "candidate_rule": np.array(numbers, dtype=np.int32),
-        "candidate_features": candidates,
+        "candidate_features": _candidate_features(len(rules), mask),
         "globals": np.array(global_features, dtype=np.float32),
         "sizes": np.array([len(rows), len(edges), len(rules)], dtype=np.int32),
     }
+
+
+def _candidate_features(rules: int, mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Columns `CANDIDATE_FEATURES`: a rule is a class of sites."""
+    features = np.zeros((len(mask), len(CANDIDATE_FEATURES)), dtype=np.float32)
+    features[:rules, CANDIDATE_FEATURES.index("class")] = 1.0
+    features[-1, CANDIDATE_FEATURES.index("no_op")] = 1.0
+    features[:, CANDIDATE_FEATURES.index("legal")] = mask
+    return features
 
 
 def applications(egraph: EGraph) -> list[int]:

@@ -27,18 +27,7 @@ def shared_choice(
     the oldest of several. `alone` is what e-nodes cost themselves; negative for those not to be chosen.
     """
     count = len(classes)
-    start = np.zeros(count + 1, np.int32)
-    for node in range(count):
-        if state[node] == 1 and alone[node] >= 0.0:
-            start[classes[node] + 1] += 1
-    for cls in range(count):
-        start[cls + 1] += start[cls]
-    members = np.empty(start[count], np.int32)
-    filled = start[:count].copy()
-    for node in range(count):
-        if state[node] == 1 and alone[node] >= 0.0:
-            members[filled[classes[node]]] = node
-            filled[classes[node]] += 1
+    start, members = _members_by_class(classes, state, alone)
     position = np.full(count, NONE, np.int32)
     for i in range(len(order)):
         position[order[i]] = i
@@ -53,6 +42,7 @@ def shared_choice(
         cls = order[i]
         for k in range(start[cls], start[cls + 1]):
             node = members[k]
+            # A function for the rest of this loop would double the time: its arrays are counted at every call.
             dearest = NONE
             for j in range(first[node], first[node + 1]):
                 if dearest == NONE or costs[args[j]] > costs[dearest]:
@@ -78,13 +68,40 @@ def shared_choice(
                 weights[bits] = alone[best[cls]]
                 needs[i, bits // 64] |= np.uint64(1) << np.uint64(bits % 64)
                 bits += 1
+    return best, _cost_of_roots(roots, best, needs, position, weights, union)
+
+
+@compiled
+def _members_by_class(classes: Ints, state: NDArray[np.uint8], alone: Floats) -> tuple[Ints, Ints]:
+    """The e-nodes that can be chosen, class by class: those of class c are `members[start[c]:start[c + 1]]`."""
+    count = len(classes)
+    start = np.zeros(count + 1, np.int32)
+    for node in range(count):
+        if state[node] == 1 and alone[node] >= 0.0:
+            start[classes[node] + 1] += 1
+    for cls in range(count):
+        start[cls + 1] += start[cls]
+    members = np.empty(start[count], np.int32)
+    filled = start[:count].copy()
+    for node in range(count):
+        if state[node] == 1 and alone[node] >= 0.0:
+            members[filled[classes[node]]] = node
+            filled[classes[node]] += 1
+    return start, members
+
+
+@compiled
+def _cost_of_roots(
+    roots: Ints, best: Ints, needs: NDArray[np.uint64], position: Ints, weights: Floats, union: NDArray[np.uint64]
+) -> float:
+    """The cost of all that the roots have chosen, each e-node once; infinite where a root has no choice."""
     union[:] = 0
     total = 0.0
     for i in range(len(roots)):
         if best[roots[i]] == NONE:
-            return best, np.inf
+            return np.inf
         total += _add(union, needs[position[roots[i]]], weights)
-    return best, total
+    return total
 
 
 @compiled
