@@ -1,4 +1,4 @@
-"""Rules of a few lines, and what tests of the rewriter ask about them."""
+"""Rules of a few lines for tests of the rewriter, with the candidates and refusals that they have in a graph."""
 
 from __future__ import annotations
 

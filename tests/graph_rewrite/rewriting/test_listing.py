@@ -87,7 +87,8 @@ class TestListing:
 
 @pytest.mark.parametrize("kind", ["site", "class"])
 def test_many_changes_at_once_keep_the_order(kind: str) -> None:
-    """More than are put into the listing one by one: each of 30 products that share an operand may join any other."""
+    """Make more changes than are put into the listing one by one: each of 30 products that share an operand may join
+    any other."""
     text = " ".join(f"p{i} = MatMul(a{i}, w) y{i} = Relu(p{i})" for i in range(30))
     inputs = ", ".join(f"float[2,4] a{i}" for i in range(30))
     graph = model(f"({inputs}) => ({', '.join(f'y{i}' for i in range(30))}) {{ {text} }}", w=weights(4, 4))

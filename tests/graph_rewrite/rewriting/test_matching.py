@@ -18,7 +18,7 @@ from tests.graph_rewrite.rules.checking import model
 
 
 def matches(graph: Graph, source: Callable[..., Any], symmetric: bool = False) -> list[Match]:
-    """All matches in the graph's order. Every one must also pass the quick test that goes before matching."""
+    """Return all matches in the graph's order. Every one must also pass the quick test that goes before matching."""
     pattern = build_pattern(source)
     index = PatternIndex([pattern])
     found = []
@@ -30,7 +30,7 @@ def matches(graph: Graph, source: Callable[..., Any], symmetric: bool = False) -
 
 
 def bound(graph: Graph, source: Callable[..., Any], symmetric: bool = False) -> list[list[str]]:
-    """Names of what each match binds its variables to."""
+    """Return the names of the values that each match binds its variables to."""
 
     def name(ref: Any) -> str:
         if ref is None:

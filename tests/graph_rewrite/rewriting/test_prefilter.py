@@ -56,7 +56,7 @@ class TestAgainstSearchWithoutIndex:
 
 
 def plausible(graph: Graph, *sources: Any) -> list[list[int]]:
-    """Per node, the places of the patterns that the index lets through."""
+    """Return, per node, the numbers of the patterns that the index lets through."""
     index = PatternIndex([build_pattern(source) for source in sources])
     return [index.plausible(graph, node, set()) for node in graph.order()]
 

@@ -101,7 +101,7 @@ class TestEveryRule:
     @settings(max_examples=30)
     @given(model=varied_models())
     def test_the_listing_is_complete(self, model: onnx.ModelProto) -> None:
-        """Every match of every pattern at every node that builds a site, without any index or quick test."""
+        """Return every match of every pattern at every node that builds a site, without any index or quick test."""
         graph, _ = normalise(load(model))
         found = {site.key for site in REWRITER.sites(graph)}
         for index, rule in enumerate(all_rules()):

@@ -1,4 +1,5 @@
-"""Is a rule sound? Applies every candidate of one rule to a small model and compares the outputs before and after."""
+"""Checks of a rule's soundness: every candidate is applied to a small model, and the outputs before and after are
+compared."""
 
 from __future__ import annotations
 
@@ -23,18 +24,18 @@ STANDARD = {"", "ai.onnx"}
 
 
 def weights(*shape: int, seed: int = 0, dtype: Any = np.float32) -> Array:
-    """Seeded normal numbers."""
+    """Return seeded normal numbers."""
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 def eighths(*shape: int, seed: int = 0) -> Array:
-    """Seeded numbers whose sums and products, of few of them, are exact in float32: what a rewrite folds from them has
-    no error in float64 either."""
+    """Return seeded numbers whose sums and products, of few of them, are exact in float32: what a rewrite folds from
+    them has no error in float64 either."""
     return (np.round(8 * weights(*shape, seed=seed)) / 8).astype(np.float32)
 
 
 def ops(graph: Graph) -> list[str]:
-    """Names of the operators, sorted."""
+    """Return the names of the operators, sorted."""
     return sorted(node.op for node in graph.nodes.values())
 
 
@@ -87,7 +88,7 @@ def refuses(rule: Rule | type[Rule], model: Graph | onnx.ModelProto, reason_part
 
 
 def random_feeds(graph: Graph, seed: int = 0) -> dict[str, Array]:
-    """A seeded array per input: normal numbers, small non-negative integers, or truth values."""
+    """Return a seeded array per input: normal numbers, small non-negative integers, or truth values."""
     rng = np.random.default_rng(seed)
     feeds = {}
     for value in graph.inputs:
@@ -101,8 +102,8 @@ def random_feeds(graph: Graph, seed: int = 0) -> dict[str, Array]:
 
 
 def run_onnxruntime(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
-    """Outputs of the saved graph in ONNX Runtime on the CPU with all optimisations off. The saved model must pass
-    onnx's checker where all its operators are standard."""
+    """Return the outputs of the saved graph in ONNX Runtime on the CPU with all optimisations off. The saved model must
+    pass onnx's checker where all its operators are standard."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -156,8 +157,8 @@ class Case:
 
 
 def untested(rules: Iterable[type[Rule]], applies: Iterable[Case], refused: Iterable[Case]) -> list[str]:
-    """Names of rules without a case where they apply, or with reasons to refuse of which no case shows one. Rules that
-    share the code of their conditions share such cases."""
+    """Return the names of rules without a case where they apply, or with reasons to refuse of which no case shows one.
+    Rules that share the code of their conditions share such cases."""
     shown = {case.rule for case in applies}
     conditions = {code for case in refused for code in (case.rule.check, case.rule.target)}
     found = [rule.__name__ for rule in rules if rule not in shown]

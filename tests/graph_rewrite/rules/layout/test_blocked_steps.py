@@ -1,4 +1,4 @@
-"""The blocked layout: single steps, whole parts of networks, and what is refused."""
+"""The blocked layout: single steps, whole subgraphs of networks, and what is refused."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ EXAMPLES = [
 
 
 def applied(graph: Graph, *rules: Rule) -> Graph:
-    """The graph after all that the rules do, one after the other, each to its end."""
+    """Return the graph after all that the rules do, one after the other, each to its end."""
     for rule in rules:
         rewriter = Rewriter([rule], granularity="site", deployment=False)
         while found := rewriter.candidates(graph):
@@ -244,7 +244,7 @@ def test_moves_of_blocked_values_are_those_of_plain_ones(steps):
 
 
 def test_meaning_in_float64_is_that_of_the_plain_operators():
-    """The reference evaluator and ONNX Runtime agree on a part that has every kind of move."""
+    """The reference evaluator and ONNX Runtime agree on a subgraph that has every kind of move."""
     for graph in examples_of("PartInBlockedLayout"):
         feeds = random_feeds(graph)
         after = applied(graph, PartInBlockedLayout())
