@@ -48,6 +48,11 @@ class Rule:
 
     `source(op, *variables)` builds the pattern, `check(m, *variables)` returns a Refusal or None, `target(op, m,
     *variables)` builds what replaces the roots: a value per root, or a Refusal. In both, variables are `Ref`s.
+
+    `check` and `target` must not raise: an exception is a bug of the rule (`rewriting.faults`), but for an
+    `InvalidRewriteError`, such as that of an operator that does not accept its inputs, which refuses the site. A rule
+    outside this repository may have a method `cases(self)` that yields source graphs for the verifier; those of the
+    registered rules stand in `graph_rewrite/soundness/cases`.
     """
 
     family: str = ""

@@ -106,7 +106,7 @@ def subgraph_of(m: Match) -> list[Node]:
             if maker is not None and maker.id not in inside and _belongs(m, maker, inside):
                 inside[maker.id] = maker
                 pending.append(maker)
-    return _ordered(m, end, inside)
+    return _ordered(end, inside)
 
 
 def _belongs(m: Match, node: Node, inside: dict[int, Node]) -> bool:
@@ -124,8 +124,9 @@ def _belongs(m: Match, node: Node, inside: dict[int, Node]) -> bool:
     return True
 
 
-def _ordered(m: Match, end: Node, inside: dict[int, Node]) -> list[Node]:
+def _ordered(end: Node, inside: dict[int, Node]) -> list[Node]:
     """Return operands before what reads them; without recursion, as subgraphs may be long."""
+    makers = {value: node for node in inside.values() for value in node.outputs}
     found: dict[int, Node] = {}
     stack: list[tuple[Node, bool]] = [(end, False)]
     while stack:
@@ -137,8 +138,8 @@ def _ordered(m: Match, end: Node, inside: dict[int, Node]) -> list[Node]:
             continue
         stack.append((node, True))
         for value in reversed(node.inputs):
-            maker = None if value is None or value in m.graph.constants else m.graph.node_of(value)
-            if maker is not None and maker.id in inside and maker.id not in found:
+            maker = None if value is None else makers.get(value)
+            if maker is not None and maker.id not in found:
                 stack.append((maker, False))
     return list(found.values())
 
