@@ -6,7 +6,7 @@ changes no observation; row numbers themselves never leave the process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from math import log2, prod
 from typing import Any
 
@@ -190,11 +190,16 @@ def node_records(graph: Graph) -> dict[int, NodeRecord]:
     return graph.memo.put(NODE_RECORDS, found)
 
 
+def node_row(node: Node, types: Mapping[int, TensorType | None], constants: Container[int]) -> int:
+    """Return the row of a node, given the types of its values and those values that are constants."""
+    inputs = tuple(None if v is None else (types.get(v), v in constants) for v in node.inputs)
+    return NODES.row(node, inputs, tuple(types.get(v) for v in node.outputs), node.opaque)
+
+
 def node_record(graph: Graph, node: Node) -> NodeRecord:
     """Return the record of one node of a graph."""
-    types, constants = graph.types, graph.constants
-    inputs = tuple(None if v is None else (types.get(v), v in constants) for v in node.inputs)
-    row = NODES.row(node, inputs, tuple(types.get(v) for v in node.outputs), node.opaque)
+    types = graph.types
+    row = node_row(node, types, graph.constants)
     values = tuple(v for v in node.inputs if v is not None)
     return row, values, tuple(SHAPES.row(types.get(v)) for v in values)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.features import DIGEST_MODULUS, NODES, SHAPES, node_record, node_records
+from envs.features import DIGEST_MODULUS, NODES, SHAPES, node_records, node_row
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
@@ -120,10 +120,9 @@ def _site_footprint(site: Site) -> Footprint:
             else:
                 inner += (ref.node + 1, i, SHAPES.row(ref.type))
         inner += (i, 0, SHAPES.row(node.types[0]))
-    graph = site.match.graph
     for matched in site.removed:
-        removed += (matched.id, SHAPES.row(graph.types.get(matched.outputs[0])))
-    gone = [node_record(graph, matched)[0] for matched in site.removed]
+        removed += (matched.id, SHAPES.row(site.types[matched.outputs[0]]))
+    gone = [node_row(matched, site.types, site.constants) for matched in site.removed]
     added, taken = NODES.totals(rows), NODES.totals(gone)
     inserted, wired = len(rows) - 1, (len(inner) + len(boundary)) // 3
     if inserted > SUMMARISED:

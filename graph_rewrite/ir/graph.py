@@ -33,7 +33,7 @@ class GraphDelta:
     """Whether all ranks were computed anew."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Graph:
     """A dataflow graph over static tensor types.
 

@@ -14,7 +14,7 @@ from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, Replacement, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rewriting.sites import Site
+from graph_rewrite.rewriting.sites import Site, site_name
 
 
 def build_replacement(
@@ -77,7 +77,11 @@ def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None =
         return Refusal("an output or a subgraph knows the value by a name that what replaces it cannot bear")
     if _unchanged(match, replacement, removed):
         return Refusal("the target is what is there already")
-    return Site(rule, index, match, replacement, removed)
+    values = {v for node in match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
+    constants = match.graph.constants.keys() & values
+    name = site_name(match.graph, match)
+    match.release()
+    return Site(rule, index, match, replacement, removed, {v: types[v] for v in values}, frozenset(constants), name)
 
 
 def _removable(rule: Rule, match: Match, replacement: Replacement) -> tuple[Node, ...] | Refusal:

@@ -40,6 +40,12 @@ class Match:
         self.refs: tuple[Any, ...] = tuple([self._ref_of(bindings.variables[var.name]) for var in pattern.variables])
         """A Ref per variable (None for an input left out, a tuple for `Values`)."""
 
+    def release(self) -> None:
+        """Let go of the graph, once a site is built: only `nodes`, `anchor`, `root_values`, `refs` and the attributes
+        can be read after that."""
+        _ = self.nodes, self.root_values
+        del self.graph
+
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Return the matched nodes, in the order of the pattern."""

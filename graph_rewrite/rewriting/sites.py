@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import text_digest
 from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, Replacement
 from graph_rewrite.rewriting.rule import Rule
@@ -17,13 +19,23 @@ from graph_rewrite.rewriting.rule import Rule
 
 @dataclass(eq=False)
 class Site:
-    """One valid application of a rule: what it removes and what it puts in its place."""
+    """One valid application of a rule: what it removes and what it puts in its place.
+
+    A site stays valid in later graphs until an edit touches what it reads. So it holds no graph, or the graph in which
+    it was found would live as long.
+    """
 
     rule: Rule
     rule_index: int
     match: Match
     replacement: Replacement
     removed: tuple[Node, ...]
+    types: Mapping[int, TensorType | None]
+    """Types of the operands and results of the matched nodes."""
+    constants: frozenset[int]
+    """Those of these values that are constants."""
+    name: str
+    """Name of the anchor that a person can find in the model."""
     memo: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -45,7 +57,7 @@ class Site:
     def class_key(self) -> str:
         """Return a key that is equal for the same rule at sites with the same local structure and shapes: the same
         operators on the same types are removed and inserted."""
-        types, gone = self.match.graph.types, {node.id for node in self.removed}
+        types, gone = self.types, {node.id for node in self.removed}
         texts = [self.rule.name]
         for node in self.match.nodes:
             texts.append(node.signature if node.id in gone else f"kept {node.signature}")
@@ -57,7 +69,7 @@ class Site:
     def description(self) -> str:
         before = " ".join(node.op for node in self.match.nodes)
         after = " ".join(node.op for node in self.replacement.nodes) or "nothing"
-        return f"{self.rule.name} at {site_name(self.match.graph, self.match)}: {before} -> {after}"
+        return f"{self.rule.name} at {self.name}: {before} -> {after}"
 
     def apply_to(self, editor: GraphEditor) -> bool:
         """Apply within an edit; return False if an earlier site of the edit has removed what this one needs."""

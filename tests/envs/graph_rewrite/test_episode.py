@@ -13,7 +13,7 @@ from envs import GraphRewriteEnv, RewardContext, XRLflowReward
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment
-from graph_rewrite.operators.folding import NoSemanticsError
+from graph_rewrite.operators.standard_semantics import UnknownOperatorError
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.task.models import Model
 from graph_rewrite.task.problem import Problem
@@ -227,7 +227,7 @@ class TestFailures:
         env.reset()
 
         def cannot_fold(graph: Graph, effort: str = "screen") -> None:
-            raise NoSemanticsError("no reference semantics")
+            raise UnknownOperatorError("no reference semantics")
 
         monkeypatch.setattr(env.problem.meter, "measure", cannot_fold)
         *_, info = env.step(action_of(env, "DropIdentity"))
