@@ -46,7 +46,10 @@ def test_holds_the_data_of_the_packages_but_no_results_of_benchmarks(wheel: Path
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and path.suffix not in (".py", ".pyc") and not path.is_relative_to(left_out)
+        if path.is_file()
+        and path.suffix != ".py"
+        and path.parent.name != "__pycache__"
+        and not path.is_relative_to(left_out)
     }
     with zipfile.ZipFile(wheel) as archive:
         data = [name for name in archive.namelist() if name.split("/")[0] in PACKAGES and not name.endswith(".py")]
