@@ -40,16 +40,12 @@ def test_holds_every_module_and_no_tests(wheel: Path) -> None:
     }
 
 
-def test_holds_the_data_of_the_packages_but_no_results_of_benchmarks(wheel: Path) -> None:
-    left_out = ROOT / "benchmarks" / "results"
+def test_holds_the_data_of_the_packages_but_no_pages_or_results_of_benchmarks(wheel: Path) -> None:
     expected = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file()
-        and path.suffix != ".py"
-        and path.parent.name != "__pycache__"
-        and not path.is_relative_to(left_out)
+        if package != "benchmarks" and path.is_file() and path.suffix != ".py" and path.parent.name != "__pycache__"
     }
     with zipfile.ZipFile(wheel) as archive:
         data = [name for name in archive.namelist() if name.split("/")[0] in PACKAGES and not name.endswith(".py")]

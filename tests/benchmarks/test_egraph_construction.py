@@ -7,7 +7,7 @@ from rich.console import Console
 
 import agents.egraph.base
 from agents.core.cost_model import OperatorPrices
-from benchmarks import construction
+from benchmarks import egraph_construction
 from benchmarks.egraph_construction import Arguments, saturation, tree_search
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all
 
@@ -17,7 +17,7 @@ RUN_MS = 1.0
 
 def test_both_constructions_find_the_cheapest_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prices = OperatorPrices(lambda spec: WEIGHTS.get(spec.op, 1.0))
-    for module in (construction, agents.egraph.base):
+    for module in (egraph_construction, agents.egraph.base):
         monkeypatch.setattr(module, "operator_prices", lambda problem: prices)
     problem = chain_problem(tmp_path, 2)
     costs = [cost - RUN_MS for cost in costs_of_all(2)]
