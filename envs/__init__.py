@@ -1,4 +1,4 @@
-"""Gymnasium environments over graph rewriting, a folder each, and what they share.
+"""Gymnasium environments over graph rewriting, each in a folder, and the modules that they share.
 
 `graph_rewrite` rewrites a graph, `egraph` builds an e-graph. They share the problems that episodes start from
 (`problems`), the observation (`observation`, `features`, `vocabulary`) and rewards (`reward`).

@@ -1,4 +1,4 @@
-"""The operator and rule vocabularies: what the integers in an observation stand for.
+"""The operator and rule vocabularies: the meaning of the integers in an observation.
 
 A trained policy has an embedding per entry, so entries are only ever appended to `OPERATORS`, never moved; checkpoints
 record both vocabularies by name.

@@ -1,4 +1,4 @@
-"""One episode: the graph, what can be done to it, what was visited and measured. Knows nothing of Gymnasium."""
+"""One episode: the graph, its candidates, the graphs visited and measured so far. Knows nothing of Gymnasium."""
 
 from __future__ import annotations
 

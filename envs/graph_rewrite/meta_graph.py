@@ -73,7 +73,7 @@ class Choices:
 
 
 def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, full_meta_graph: bool = False) -> Choices:
-    """The candidates that fit the limits, in their order: what is over is cut from the end.
+    """Return the candidates that fit the limits, in their order: those that do not fit are cut from the end.
 
     Candidates that could make the graph itself outgrow the limits are cut as well, wherever they stand.
 

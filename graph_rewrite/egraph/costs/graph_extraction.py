@@ -26,7 +26,7 @@ class Costed:
 
 
 def costed(egraph: EGraph, cost: NodeCost = unit_cost) -> Costed:
-    """The classes below the roots, with what each of their members costs. A class known before run time has its
+    """Return the classes below the roots, with the cost of each of their members. A class known before run time has its
     constant as its only member.
 
     Raises:
@@ -61,7 +61,7 @@ def costed(egraph: EGraph, cost: NodeCost = unit_cost) -> Costed:
 def extract_graph(
     egraph: EGraph, cost: NodeCost = unit_cost, method: Method = "dag", *, time_limit: float = 60.0
 ) -> tuple[Graph, Extraction]:
-    """The cheapest graph that `method` finds in an e-graph made from a graph, and how it was found."""
+    """Return the cheapest graph that `method` finds in an e-graph made from a graph, and its extraction."""
     arrays = costed(egraph, cost)
     extraction = extract(arrays.graph, method, time_limit=time_limit)
     return to_graph(egraph, arrays.choice(extraction)), extraction

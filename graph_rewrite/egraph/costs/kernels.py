@@ -21,7 +21,7 @@ def shared_choice(
     alone: Floats,
     roots: Ints,
 ) -> tuple[Ints, float]:
-    """The member that each class takes (`NONE` without one), and what the roots' choice costs, each e-node once.
+    """Return the member that each class takes (`NONE` without one), and the cost of the roots' choice, an e-node once.
 
     Class by class in topological order: the member that costs least together with all that its operands have chosen,
     the oldest of several. `alone` is what e-nodes cost themselves; negative for those not to be chosen.
@@ -106,7 +106,7 @@ def _cost_of_roots(
 
 @compiled
 def _add(union: NDArray[np.uint64], more: NDArray[np.uint64], weights: Floats) -> float:
-    """Add a set of bits to another; what the new ones weigh."""
+    """Add a set of bits to another; return the weight of the new ones."""
     total = 0.0
     for word in range(len(union)):
         added = more[word] & ~union[word]

@@ -33,8 +33,8 @@ Operands = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class RuleTarget:
-    """A replacement to be put in. Values are numbered: the classes of the match, then constants, then what the nodes
-    compute; `ABSENT` where an operand is left out."""
+    """A replacement to be inserted into an e-graph. Values are numbered: the classes of the match, then constants, then
+    the results of the nodes; `ABSENT` where an operand is left out."""
 
     constants: tuple[Constant, ...]
     nodes: tuple[tuple[Operator, Operands, tuple[TensorType, ...]], ...]
@@ -167,7 +167,7 @@ def _numbered(egraph: EGraph, replacement: Replacement, classes: Sequence[int]) 
 
 
 def insert(egraph: EGraph, target: RuleTarget, classes: Sequence[int], roots: Sequence[int]) -> bool:
-    """Put a target in and make its outputs equal to the roots; whether anything changed."""
+    """Insert a target and make its outputs equal to the roots; return whether anything changed."""
     before = len(egraph.log)
     values = [*classes, *map(egraph.add_constant, target.constants)]
     for operator, operands, types in target.nodes:

@@ -1,5 +1,7 @@
-"""One application of a rule: all its matches at once, then congruence and cycles. What saturation repeats, and what a
-search over the construction of the e-graph takes as one action."""
+"""One application of a rule: all its matches at once, then congruence and cycles.
+
+Saturation repeats it; a search over the construction of the e-graph takes it as one action.
+"""
 
 from __future__ import annotations
 
@@ -158,8 +160,10 @@ def search_rule(
     incremental: bool = True,
     remember: bool = True,
 ) -> MatchRound:
-    """The matches that the next application of a rule tries, for `apply_rule(..., round=...)`. It is to follow, for
-    where it goes on is taken from the e-graph."""
+    """Return the matches that the next application of a rule tries, for `apply_rule(..., round=...)`.
+
+    The application must follow: the e-graph gives up its record of where the last one stopped.
+    """
     round = _begin(egraph, rule, incremental)
     if round.since == len(egraph.log):
         return round
@@ -188,7 +192,7 @@ def _begin(egraph: EGraph, rule: Rule, incremental: bool) -> MatchRound:
 
 
 def _end(egraph: EGraph, rule: Rule, round: MatchRound, beyond: bool, report: Application) -> None:
-    """Remember where the next application goes on. Conditions that looked beyond the pattern are asked again, and
+    """Record where the next application continues. Conditions that looked beyond the pattern are asked again, and
     insertions that the node limit left out are tried again."""
     if report.over_limit or (beyond and report.complete):
         egraph.seen.pop(rule, None)

@@ -75,8 +75,10 @@ def multi_first(k_multi: int) -> Schedule:
 def rounds(
     egraph: EGraph, rules: Iterable[Rule], matching: Matching, match_limit: int | None = MATCH_LIMIT
 ) -> Iterator[tuple[Rule, MatchRound | None]]:
-    """The rules of an iteration with their matches, None where they are to be found by the application itself. Matches
-    of rules that are not applied in the end are forgotten by the e-graph, and found again next time."""
+    """Yield the rules of an iteration with their matches, or with None where the application itself searches them.
+
+    The e-graph forgets the matches of rules that are not applied in the end, and finds them again next time.
+    """
     if matching == "application":
         yield from ((rule, None) for rule in rules)
         return

@@ -1,4 +1,4 @@
-"""E-nodes in classes: what each e-node is, and which are equal, by union-find.
+"""E-nodes and their classes: union-find says which e-nodes are equal.
 
 All storage is flat: an e-node is its operator's number and a tuple of operands, and it has the number of the class that
 it was born in. The lists of members and readers are shared by the forks of an e-graph until one side writes to them.

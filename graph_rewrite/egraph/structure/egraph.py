@@ -59,14 +59,14 @@ class EGraph(EClasses):
         self._by_operator: dict[tuple[str, str], list[int]] = {}
         self._pending: list[int] = []
         self._became_constant: list[int] = []
-        # What matching and extraction remember of this e-graph, by their own keys.
-        self.seen: dict[Any, int] = {}
-        self.resume: dict[Any, Any] = {}
-        self.targets: dict[Any, Any] = {}  # shared by all forks
-        self.base: Any = None  # the same in all forks until it is replaced
-        self.dirty: dict[tuple[int, int], tuple[int, list[set[int]]]] = {}
-        self.ranks: list[int] | None = None
-        self.flat: Any = None
+        # Caches of other modules of this package, which say what they hold.
+        self.seen: dict[Any, int] = {}  # saturation.application: by rule
+        self.resume: dict[Any, Any] = {}  # saturation.application: by rule
+        self.targets: dict[Any, Any] = {}  # matching.targets: shared by all forks
+        self.base: Any = None  # matching.shared_matches: the same in all forks until it is replaced
+        self.dirty: dict[tuple[int, int], tuple[int, list[set[int]]]] = {}  # matching.changes
+        self.ranks: list[int] | None = None  # structure.cycles
+        self.flat: Any = None  # structure.arrays
 
     def fork(self) -> EGraph:
         """An independent e-graph with the same contents."""
@@ -189,7 +189,7 @@ class EGraph(EClasses):
         return True
 
     def rebuild(self) -> None:
-        """Restore congruence: e-nodes that have become equal are merged, and so are their classes."""
+        """Restore congruence: merge e-nodes that have become equal, and their classes."""
         while self._pending or self._became_constant:
             while self._pending:
                 todo = dict.fromkeys(self.find(cls) for cls in self._pending)

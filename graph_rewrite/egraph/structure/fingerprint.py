@@ -1,4 +1,4 @@
-"""One number per e-graph: equal for e-graphs that hold the same, whatever rules built them in whatever order."""
+"""Fingerprints: numbers that are equal for e-graphs of the same contents, whatever rules built them in what order."""
 
 from __future__ import annotations
 

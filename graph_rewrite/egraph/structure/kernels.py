@@ -1,4 +1,4 @@
-"""Passes over a whole e-graph as machine code: what a tree search repeats after every application.
+"""Passes over a whole e-graph as machine code: a tree search repeats them after every application.
 
 Compiled by numba at the first call and kept on disk; numba takes half a second to import, so import this module where
 it is used. All e-graphs come as flat arrays (`arrays.Arrays`).
