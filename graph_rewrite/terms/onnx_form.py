@@ -227,7 +227,7 @@ def build_graph(
     renamed: bool = False,
     seed: int = 0,
 ) -> Graph:
-    """A float32 graph of one side. Inputs are named x0, x1, ...; both sides of a substitution have the same ones.
+    """Return a float32 graph of one side. Inputs are named x0, x1, ..., the same on both sides of a substitution.
 
     Args:
         side: the terms.
@@ -247,28 +247,31 @@ def build_graph(
         drawn = np.random.default_rng([seed, number]).integers(1, 25, types[number].shape) / 8
         maker.initializers[names[number]] = numpy_helper.from_array(drawn.astype(np.float32), names[number])
     outputs = build_side(maker, side, names, types, np.dtype(np.float32), fused)
-    identities = [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(outputs)]
     values = infer_side(side, types)
     assert values is not None
-    results = [operand_type(operand, types, values).shape for operand in side.outputs]
-    axis = _joining_axis(results) if joined else None
+    shapes = [operand_type(operand, types, values).shape for operand in side.outputs]
+    axis = _joining_axis(shapes) if joined else None
     if axis is not None:
         outputs.append(maker.apply("Concat", "", {"axis": axis}, tuple(outputs), 1)[0])
-        along = sum(shape[axis] for shape in results)
-        results.append((*results[0][:axis], along, *results[0][axis + 1 :]))
-        identities = [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(outputs)]
-    kept = [number for number in sorted(types) if number not in constants]
+        along = sum(shape[axis] for shape in shapes)
+        shapes.append((*shapes[0][:axis], along, *shapes[0][axis + 1 :]))
     # An output that is an input, or that two outputs share, needs a name of its own.
-    plain = not renamed and len(set(outputs)) == len(outputs) and not set(outputs) & set(names.values())
-    graph = helper.make_graph(
-        maker.nodes if plain else [*maker.nodes, *identities], "side",
-        [helper.make_tensor_value_info(names[n], onnx.TensorProto.FLOAT, types[n].shape) for n in kept],
-        [
-            helper.make_tensor_value_info(name if plain else f"y{i}", onnx.TensorProto.FLOAT, shape)
-            for i, (name, shape) in enumerate(zip(outputs, results, strict=True))
-        ],
-        list(maker.initializers.values()),
-    )  # fmt: skip
+    if renamed or len(set(outputs)) < len(outputs) or set(outputs) & set(names.values()):
+        maker.nodes += [helper.make_node("Identity", [name], [f"y{i}"]) for i, name in enumerate(outputs)]
+        outputs = [f"y{i}" for i in range(len(outputs))]
+    inputs = {names[number]: types[number].shape for number in sorted(types) if number not in constants}
+    return _loaded(maker, inputs, dict(zip(outputs, shapes, strict=True)), fused)
+
+
+def _loaded(
+    maker: _Model, inputs: Mapping[str, tuple[int, ...]], outputs: Mapping[str, tuple[int, ...]], fused: bool
+) -> Graph:
+    """Return the graph of a model whose inputs and outputs are float32 of these shapes, by name."""
+    given, results = (
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+        for shapes in (inputs, outputs)
+    )
+    graph = helper.make_graph(maker.nodes, "side", given, results, list(maker.initializers.values()))
     imports = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
     return load(helper.make_model(graph, opset_imports=imports if fused else imports[:1], ir_version=11))
 
