@@ -39,7 +39,7 @@ class Generate:
     processes: int = 0
     """That work side by side; 0 takes one per core of this process. The file does not depend on it."""
     state: Path | None = None
-    """Folder for finished parts, from which an interrupted run goes on; OUT.state by default, removed at the end."""
+    """Folder for finished work, from which an interrupted run goes on; OUT.state by default, removed at the end."""
 
 
 def generate_rules(command: Generate) -> int:

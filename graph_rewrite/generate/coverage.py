@@ -278,7 +278,7 @@ def form(graph: Graph) -> str:
 
 
 def _attributes(graph: Graph, node: Node) -> list[tuple[str, Any]]:
-    """Attributes in one way of writing them."""
+    """Attributes in their canonical form."""
     first = None if not node.inputs or node.inputs[0] is None else graph.types[node.inputs[0]]
     attrs = dict(node.attrs)
     if node.op in ("Conv", "FusedConv", "MaxPool", "AveragePool") and first is not None:

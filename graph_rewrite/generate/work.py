@@ -46,7 +46,7 @@ class GenerationSettings:
 
     @property
     def key(self) -> str:
-        """Names the run's state: changes with anything that a finished part depends on."""
+        """Names the run's state: changes with anything that finished work depends on."""
         text = repr((FORMAT, asdict(self), families(self.ops)))
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

@@ -94,6 +94,8 @@ def _matmul_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) < 2:
+        raise TypeInferenceError(f"an operand of shape {shape} has no transpose")
     return (*shape[:-2], shape[-1], shape[-2])
 
 

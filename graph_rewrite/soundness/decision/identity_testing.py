@@ -47,7 +47,7 @@ class Setting:
     masks: frozenset[str]
 
     def compare(self, seed: int) -> FieldFinding:
-        """Raises Unsupported where the graphs have no meaning over the field."""
+        """Raise Unsupported where the graphs have no semantics over the field."""
         try:
             return self._trials(seed, integers=False)
         except NeedsIntegers:

@@ -55,7 +55,7 @@ class Domain(Protocol):
         """The largest of the arguments, element by element."""
 
     def function(self, name: str, args: Sequence[Array]) -> Array:
-        """A function of this name, the same everywhere, of the arguments at each place."""
+        """A function of this name, the same everywhere, of the arguments element by element."""
 
     def less(self, a: Array, b: Array) -> Array: ...
 

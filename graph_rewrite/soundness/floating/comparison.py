@@ -85,7 +85,7 @@ def compare(
     what the rule says it does not keep: `SIGNED_ZERO`, or kinds of inputs, which are then left out.
 
     Raises:
-        NotImplementedError: an operator without reference semantics.
+        UnknownOperatorError: an operator without reference semantics.
         ValueError: an input without a static type, graphs with different inputs or numbers of outputs, or an unknown
             name in `lossy`.
     """

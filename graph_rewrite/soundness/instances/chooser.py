@@ -23,7 +23,7 @@ class DeadEnd(Exception):
 
 
 class _Branch:
-    """A place in the tree: the places after it, and which of its options lead to nothing new."""
+    """A branch of the tree of choices: the branches after it, and the options that lead to nothing new."""
 
     __slots__ = ("after", "done", "options")
 

@@ -42,7 +42,8 @@ class SourceState:
         self._constant = chooser.pick("constant", (None, *values), (4.0 * len(values) + 1, *(1.0,) * len(values)))
 
     def value_of(self, value: PatternValue | None) -> int | None:
-        """The value that stands for a part of the pattern; None where there is none yet, or it is left out."""
+        """Return the value that a variable or an output of the pattern is bound to; None where there is none yet, or it
+        is left out."""
         if isinstance(value, PatternOutput):
             return self.results[value.node][value.index]
         bound = None if value is None else self.bound.get(value.name)

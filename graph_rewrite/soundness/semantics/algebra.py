@@ -83,7 +83,7 @@ def conv(call: Call) -> Array:
 
 
 def _padded(x: Array, value: Array) -> Array:
-    """Spatial axes flattened, with `value` in the places that OUTSIDE and BEYOND index."""
+    """Spatial axes flattened, with `value` at the indices OUTSIDE and BEYOND."""
     flat = x.reshape(*x.shape[:2], -1)
     edge = np.broadcast_to(value, (*x.shape[:2], 2)).astype(flat.dtype)
     return np.concatenate([flat, edge], axis=-1)

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from graph_rewrite.operators import nchwc
+from graph_rewrite.operators.standard_semantics import UnknownOperatorError
 from graph_rewrite.soundness.domains.domain import Unsupported
 from graph_rewrite.soundness.semantics.call import Call, Tensor
 from graph_rewrite.soundness.semantics.standard import STANDARD
@@ -38,7 +39,7 @@ def blocked(call: Call) -> Tensor:
     inputs = [None if tensor is None else _Shaped(tensor) for tensor in call.inputs]
     try:
         result: _Shaped = nchwc.expand(call.op, call.attrs, inputs, apply)
-    except NotImplementedError as error:
+    except UnknownOperatorError as error:
         raise Unsupported(str(error)) from error
     return result.tensor
 

@@ -38,7 +38,7 @@ class Tensor:
 
 @dataclass(slots=True)
 class Call:
-    """An operator to be applied, as its meaning sees it."""
+    """An operator to be applied, as its semantics see it."""
 
     domain: Domain
     interpretation: Interpretation

@@ -26,7 +26,7 @@ from graph_rewrite.soundness.semantics.lookup import semantics_of
 
 
 class Evaluator:
-    """Evaluates graphs over one domain with one reading of constants.
+    """Evaluates graphs over one domain with one interpretation of constants.
 
     `free` names, by digest, constants that are variables like inputs: what holds for all weights holds for those given.
     `masks` names constants that are added to scores.

@@ -42,16 +42,16 @@ def _windows(
     found = np.empty((math.prod(shape), math.prod(kernel)), dtype=np.int64)
     for w, place in enumerate(itertools.product(*map(range, shape))):
         for k, offset in enumerate(itertools.product(*map(range, kernel))):
-            spot = [place[i] * strides[i] - pads[i] + offset[i] * dilations[i] for i in range(rank)]
-            found[w, k] = _index(spot, sizes, pads[rank:])
+            at = [place[i] * strides[i] - pads[i] + offset[i] * dilations[i] for i in range(rank)]
+            found[w, k] = _index(at, sizes, pads[rank:])
     return found, tuple(shape)
 
 
-def _index(spot: list[int], sizes: tuple[int, ...], after: tuple[int, ...]) -> int:
-    if any(c >= size + pad for c, size, pad in zip(spot, sizes, after, strict=True)):
+def _index(at: list[int], sizes: tuple[int, ...], after: tuple[int, ...]) -> int:
+    if any(c >= size + pad for c, size, pad in zip(at, sizes, after, strict=True)):
         return BEYOND
     flat = 0
-    for c, size in zip(spot, sizes, strict=True):
+    for c, size in zip(at, sizes, strict=True):
         if not 0 <= c < size:
             return OUTSIDE
         flat = flat * size + c

@@ -34,7 +34,7 @@ def softmax(call: Call) -> Array:
 
 
 def hardmax(call: Call) -> Array:
-    """The operator Hardmax: at each place a function of the row."""
+    """The operator Hardmax: each element is a function of its row."""
     x, axis = _rows(call)
     row = [np.take(x, i, axis=axis) for i in range(x.shape[axis])]
     parts = [call.domain.function(f"Hardmax {i}", row) for i in range(len(row))]

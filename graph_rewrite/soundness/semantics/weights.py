@@ -1,4 +1,4 @@
-"""The constants that the constants of a graph are made of, and which part they play."""
+"""The constants that the constants of a graph are computed from: weights, and masks of scores."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.evaluation import run_values
-from graph_rewrite.operators.standard_semantics import EvaluationError
+from graph_rewrite.operators.standard_semantics import EvaluationError, UnknownOperatorError
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules.certification import Certificate
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
@@ -74,7 +74,7 @@ def verify(rule: Rule, *, fast: bool, seed: int = 0, limit: int = INSTANCES) -> 
     the first `limit`. It is refuted where one side has other types or values than the other.
 
     Raises:
-        NotImplementedError: an operator without reference semantics.
+        UnknownOperatorError: an operator without reference semantics.
     """
     with warnings.catch_warnings():
         # Of the reference evaluator, about values that are not finite.
@@ -131,6 +131,8 @@ def _is_valid(graph: Graph) -> bool:
     try:
         with np.errstate(all="ignore"):
             values = run_values(graph, feeds(graph, KINDS[0], 0))
+    except UnknownOperatorError:
+        raise
     except EvaluationError:
         return False
     declared = (graph.types.get(value) for value in values)

@@ -77,6 +77,7 @@ def test_sum_beside_skip_layer_normalization():
 @pytest.mark.parametrize(("op", "attrs", "shapes", "reason"), [
     ("FusedMatMul", {}, [(4, 5), (6, 5)], "inner dimensions"),
     ("FusedMatMul", {"transBatchA": 1}, [(4, 5), (5, 5)], "transposed batches"),
+    ("FusedMatMul", {"transB": 1}, [(4, 5), (5,)], "no transpose"),
     ("FusedConv", {}, [(1, 4, 7, 7), (6, 4, 3)], "Conv"),
     ("MultiHeadAttention", {"num_heads": 5}, [(2, 4, 12), (2, 6, 12), (2, 6, 12)], "not a multiple of 5 heads"),
     ("MultiHeadAttention", {"num_heads": 3}, [(2, 4, 3, 3, 4)], "rank 3"),
