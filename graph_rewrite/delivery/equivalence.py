@@ -1,5 +1,5 @@
-"""Is an optimised model equal to the original? Both run in ONNX Runtime, the original with all its optimisations off,
-the optimised one as it will be deployed."""
+"""Comparison of an optimised model with the original: both run in ONNX Runtime, the original with all its optimisations
+off, the optimised one as it will be deployed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FREE_DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """Outcome of a comparison. `max_rel_error` is the largest difference of any output, relative to the largest
+    """The outcome of a comparison. `max_rel_error` is the largest difference of any output, relative to the largest
     magnitude in that output of the original."""
 
     ok: bool
@@ -92,7 +92,7 @@ def equivalent(
 
 
 def default_tolerance(graph: Graph, deployment: Deployment) -> float:
-    """Relative error that rounding may cause: c u sqrt(8 + depth).
+    """Return the relative error that rounding may cause: c u sqrt(8 + depth).
 
     u is the unit roundoff of the least precise floating-point type in the graph (that of TF32 for float32 on CUDA), c a
     factor per type, and depth the number of operators on the longest path: independent roundings add up like a random
@@ -103,7 +103,7 @@ def default_tolerance(graph: Graph, deployment: Deployment) -> float:
 
 
 def is_single_or_finer(graph: Graph, deployment: Deployment) -> bool:
-    """Whether everything in the graph is computed in float32 or float64, not in a coarser type or in TF32."""
+    """Return whether everything in the graph is computed in float32 or float64, not in a coarser type or in TF32."""
     return _coarsest(graph, deployment)[0] <= _PRECISION[TensorProto.FLOAT][0]
 
 
@@ -118,7 +118,7 @@ def _coarsest(graph: Graph, deployment: Deployment) -> tuple[float, float]:
 
 
 def depth(graph: Graph) -> int:
-    """Number of operators on the longest path."""
+    """Return the number of operators on the longest path."""
     longest: dict[int, int] = {}
     for node in graph.order():
         before = max((longest.get(value, 0) for value in node.inputs if value is not None), default=0)

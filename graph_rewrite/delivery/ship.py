@@ -60,9 +60,16 @@ class CheckedModel:
         model = b"".join(self._verified(_MODEL))
         if _DATA in self.digests:
             data = free_data_file(path)
-            replace_file(data, self._verified(_DATA))
             model = self._relocated(model, data.name)
-        replace_file(path, model)
+            try:
+                replace_file(data, self._verified(_DATA))
+                replace_file(path, model)
+            except BaseException:  # Ctrl-C too: weights without their model are of no use to anybody
+                if not path.is_file() or path.read_bytes() != model:
+                    data.unlink(missing_ok=True)
+                raise
+        else:
+            replace_file(path, model)
         replace_file(sidecar_of(path), _text(self.deployment) + "\n")
         return path
 
@@ -77,7 +84,7 @@ class CheckedModel:
             raise UnverifiedModelError(f"{self.path.with_name(name)} changed after it was verified; nothing is written")
 
     def _relocated(self, model: bytes, data: str) -> bytes:
-        """The model with its weights in the file `data`, and nothing else changed."""
+        """Return the model with its weights in the file `data`, and nothing else changed."""
         moved = _with_location(model, data)
         if hashlib.sha256(_with_location(moved, _DATA)).hexdigest() != self.digests[_MODEL]:
             raise UnverifiedModelError("the model cannot be told where its weights lie without changing more of it")

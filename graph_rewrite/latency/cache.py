@@ -26,7 +26,7 @@ _SCHEMA = """CREATE TABLE IF NOT EXISTS measurement (key TEXT PRIMARY KEY, value
 
 
 def default_cache_path() -> Path:
-    """`latency.sqlite3` in `$REWRITEGYM_CACHE`, by default `~/.cache/rewritegym`."""
+    """Return `latency.sqlite3` in `$REWRITEGYM_CACHE`, by default `~/.cache/rewritegym`."""
     folder = os.environ.get("REWRITEGYM_CACHE")
     return (Path(folder) if folder else Path.home() / ".cache" / "rewritegym") / "latency.sqlite3"
 
@@ -48,7 +48,7 @@ class MeasurementCache:
         self._mutex = threading.Lock()
 
     def get(self, *keys: Mapping[str, Any]) -> Values | None:
-        """The values under the first of `keys` that is stored, or None."""
+        """Return the values under the first of `keys` that is stored, or None."""
 
         def read(connection: sqlite3.Connection) -> Values | None:
             for key in keys:
@@ -60,7 +60,7 @@ class MeasurementCache:
         return self._do(read)
 
     def put(self, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        """Stores plain values; an older entry of the same key is replaced."""
+        """Store plain values; an older entry of the same key is replaced."""
         row = (_text(key), json.dumps(values), time.time())
 
         def write(connection: sqlite3.Connection) -> None:
@@ -70,7 +70,7 @@ class MeasurementCache:
         self._do(write)
 
     def close(self) -> None:
-        """Closes the file; a later use opens it again."""
+        """Close the file; a later use opens it again."""
         self._leave_to_parent()
         if self._connection is not None:
             self._connection.close()
@@ -80,7 +80,7 @@ class MeasurementCache:
         return MeasurementCache, (self.path,)
 
     def _do(self, action: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Runs `action`; None when the cache is, or now becomes, turned off."""
+        """Run `action`; None when the cache is, or now becomes, turned off."""
         self._leave_to_parent()
         with self._mutex:
             if self.off_because:
@@ -128,7 +128,7 @@ class MeasurementCache:
         )
 
     def _replace_if_corrupt(self, error: Exception) -> None:
-        """Moves a corrupt file aside, once, although several processes may find it corrupt at the same time."""
+        """Move a corrupt file aside, once, although several processes may find it corrupt at the same time."""
         with MachineLock(self.path.with_name(self.path.name + ".lock"), timeout_s=_BUSY_TIMEOUT_S):
             if not _is_corrupt(self.path):
                 return
@@ -147,7 +147,7 @@ def _text(key: Mapping[str, Any]) -> str:
 
 
 def _decode(text: str) -> Values | None:
-    """The stored values; None for what is not ours, which is then measured anew."""
+    """Return the stored values; None for a row that this project did not write, which is then measured anew."""
     try:
         values = json.loads(text)
     except ValueError:

@@ -20,7 +20,7 @@ _IDENTITY_FIELDS = ("model name", "cpu family", "model", "stepping", "CPU implem
 
 @cache
 def _cpuinfo() -> dict[str, str]:
-    """Fields of the first processor in /proc/cpuinfo; empty where there is none."""
+    """Return the fields of the first processor in /proc/cpuinfo; empty where there is none."""
     path = Path("/proc/cpuinfo")
     if not path.exists():
         return {}
@@ -31,7 +31,7 @@ def _cpuinfo() -> dict[str, str]:
 
 @cache
 def cpu_flags() -> tuple[str, ...]:
-    """Those of `ISA_FLAGS` that the processor reports; empty where the system does not say."""
+    """Return those of `ISA_FLAGS` that the processor reports; empty where the system does not say."""
     fields = _cpuinfo()
     reported = set((fields.get("flags") or fields.get("Features") or "").split())
     return tuple(flag for flag in ISA_FLAGS if flag in reported)
@@ -39,7 +39,7 @@ def cpu_flags() -> tuple[str, ...]:
 
 @cache
 def cpu_model() -> str:
-    """The processor's name; family and stepping are added because virtual machines often hide the model."""
+    """Return the processor's name, with family and stepping, since virtual machines often hide the model."""
     fields = _cpuinfo()
     if fields:
         parts = [fields[name] if name == "model name" else f"{name} {fields[name]}"
@@ -52,14 +52,14 @@ def cpu_model() -> str:
 
 @cache
 def gpu_model() -> str:
-    """Name and driver of the first visible NVIDIA device, or `unknown` where nvidia-smi does not answer."""
+    """Return name and driver of the first visible NVIDIA device, or `unknown` where nvidia-smi does not answer."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip() or "0"
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "-i", first]
     return _first_line(query) or "unknown"
 
 
 def device_name(provider: str) -> str:
-    """What a latency taken with `provider` (`cpu` or `cuda`) belongs to. The processor is part of both."""
+    """Return the name of the hardware that `provider` (`cpu` or `cuda`) runs on; the processor belongs to both."""
     cpu = f"{cpu_model()} [{' '.join(cpu_flags())}]"
     return cpu if provider == "cpu" else f"{gpu_model()} on {cpu}"
 

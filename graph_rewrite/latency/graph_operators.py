@@ -17,8 +17,9 @@ VALUES_MATTER = 64
 
 
 def operators_of(graph: Measurable) -> Iterator[OperatorSpec]:
-    """A spec per node, in topological order; opaque nodes and values without a static type are left out, as they
-    cannot be timed alone.
+    """Yield a spec per node, in topological order.
+
+    Opaque nodes and values without a static type are left out, since they cannot be timed alone.
 
     Raises:
         TypeError: `graph` is not a `Graph`.
@@ -29,7 +30,7 @@ def operators_of(graph: Measurable) -> Iterator[OperatorSpec]:
 
 
 def operator_of(graph: Graph, node: Node) -> OperatorSpec | None:
-    """One node's operator; None where it cannot be timed alone."""
+    """Return one node's operator; None where it cannot be timed alone."""
     types = [None if value is None else graph.types[value] for value in (*node.inputs, *node.outputs)]
     if node.opaque or any(
         t is None and v is not None for t, v in zip(types, (*node.inputs, *node.outputs), strict=True)
@@ -49,8 +50,10 @@ def spec_of(
     constants: Mapping[int, Constant],
     opset: int,
 ) -> OperatorSpec:
-    """One operator as it is timed alone, by the types of its inputs and outputs (None where one is left out) and the
-    inputs that are constants."""
+    """Return one operator as it is timed alone.
+
+    `inputs` and `outputs` are types, None where one is left out; `constants` are the constant inputs by index.
+    """
     return OperatorSpec(
         op, domain, {name: _attribute(value) for name, value in attrs.items()},
         tuple(map(_value_type, inputs)), tuple(map(_value_type, outputs)),
@@ -70,5 +73,5 @@ def _value_type(type: TensorType | None) -> ValueType | None:
 
 
 def is_shape_like(constant: Constant) -> bool:
-    """Whether the values of a constant go into the operator that reads it."""
+    """Return whether the values of a constant go into the operator that reads it."""
     return constant.type.size <= VALUES_MATTER and constant.numpy().dtype.kind in "iub"

@@ -1,4 +1,8 @@
-"""One lock per machine around everything that is timed, so that measurements never disturb each other."""
+"""The lock around everything that is timed: one per machine, so that measurements never disturb each other.
+
+It does without `filelock`, whose releases 3 truncate the file with every attempt to take the lock: that erases the
+holder's process id, which the message of a timeout names.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,7 @@ class LockTimeout(MachineError, TimeoutError):
 
 @dataclass
 class _State:
-    """What this process knows of one lock file, shared by all `MachineLock` objects on it."""
+    """The state of one lock file in this process, shared by all `MachineLock` objects on it."""
 
     mutex: threading.RLock = field(default_factory=threading.RLock)
     depth: int = 0
@@ -68,7 +72,7 @@ _states_mutex = threading.Lock()
 
 
 def unblocked_time() -> float:
-    """Seconds of a monotonic clock that stands still while this process waits for others to end their measurements."""
+    """Return the seconds of a monotonic clock that stands still while this process waits for measurements of others."""
     return time.monotonic() - _waited
 
 
@@ -144,7 +148,7 @@ class MachineLock:
 
 
 def _open_shared(path: Path) -> int:
-    """Opens the lock file for all users of the machine.
+    """Open the lock file for all users of the machine.
 
     First without O_CREAT: in a sticky directory Linux refuses O_CREAT on another user's file (fs.protected_regular).
     """
@@ -175,7 +179,7 @@ def _read_holder(descriptor: int) -> int | None:
 
 
 def _forget_after_fork() -> None:
-    """A forked child shares its parent's descriptors: closing them here leaves the parent's lock alone."""
+    """Close the parent's descriptors in a forked child, which leaves the parent's lock alone."""
     global _states_mutex
     _states_mutex = threading.Lock()
     for state in _states.values():

@@ -69,13 +69,16 @@ class Latency:
 
     @property
     def lower_bound(self) -> float:
-        """The lower bound of the 95% confidence interval of the speed-up. Of many measured graphs the one that seems
-        fastest is often the one with the widest."""
+        """The lower bound of the 95% confidence interval of the speed-up.
+
+        Results are ranked by it: of many measured graphs the one that seems fastest is often the one with the widest
+        interval.
+        """
         return self.ci95[0]
 
     @classmethod
     def failed(cls, status: Status, message: str) -> Self:
-        """The result of a candidate that could not be timed: infinitely slow, speed-up 0."""
+        """Return the result of a candidate that could not be timed: infinitely slow, speed-up 0."""
         return cls(math.inf, 0.0, (0.0, 0.0), 0, math.nan, status, message)
 
     def to_json(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class _Model:
 
 
 def matmul_model(size: int, *, constant: bool) -> onnx.ModelProto:
-    """The product `y` of two fp32 matrices `a` and `b` of size x size; with `constant`, `b` is a weight."""
+    """Make the product `y` of two fp32 matrices `a` and `b` of size x size; with `constant`, `b` is a weight."""
     model = _Model()
     left = model.add_input("a", TensorProto.FLOAT, [size, size])
     right = (model.add_weight if constant else model.add_input)("b", TensorProto.FLOAT, [size, size])
@@ -65,7 +65,7 @@ def matmul_model(size: int, *, constant: bool) -> onnx.ModelProto:
 
 
 def noise_model(channels: int = 64, image: int = 28, layers: int = 4) -> onnx.ModelProto:
-    """Convolutions and a matrix product, some milliseconds on one thread: what a machine's noise is measured with."""
+    """Make convolutions and a matrix product, some milliseconds on one thread, to measure a machine's noise with."""
     model = _Model()
     last = model.add_input("x", TensorProto.FLOAT, [1, channels, image, image])
     for layer in range(layers):
@@ -79,7 +79,7 @@ def noise_model(channels: int = 64, image: int = 28, layers: int = 4) -> onnx.Mo
 
 
 def operator_model(spec: OperatorSpec) -> onnx.ModelProto:
-    """A model of this one operator; its inputs are named `i0`, `i1`, ... Raises ValueError for types we cannot make."""
+    """Make a model of one operator; its inputs are named `i0`, `i1`, ... Raises ValueError for types we cannot make."""
     model = _Model()
     names = []
     for index, kind in enumerate(spec.input_types):

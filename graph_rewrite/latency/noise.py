@@ -1,4 +1,4 @@
-"""What this machine can do, and how far its timings can be trusted: the content of `rewritegym doctor`."""
+"""The machine report of `rewritegym doctor`: speed, provider, and how far timings can be trusted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOISE_PLAN = Plan(instances=6, min_instances=6, min_pairs=6, max_pairs=12, targ
 
 
 def machine_report(*, lock_path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """Provider, processor, versions, peak speed and noise of this machine, as plain values; takes some seconds.
+    """Return provider, processor, versions, peak speed and noise of this machine, as plain values; takes some seconds.
 
     `peak_gflops`: fp32 matrix product of 1024 x 1024 on one CPU thread, best run. `noise`: a model of a few
     milliseconds against itself, in percent: `between_runs` is the standard deviation of single paired ratios within

@@ -41,7 +41,7 @@ _INDEXED = {"Gather": 1, "GatherElements": 1}
 
 @dataclass(frozen=True)
 class OperatorCost:
-    """What one operator takes alone, in milliseconds; `relative_error` is a standard error."""
+    """The time of one operator alone, in milliseconds; `relative_error` is a standard error."""
 
     ms: float
     relative_error: float = 0.0
@@ -85,11 +85,11 @@ class OperatorCostMeter:
 
     @property
     def measurements(self) -> int:
-        """How many operators were really timed."""
+        """Number of operators that were really timed."""
         return self._measurements
 
     def measure(self, graph: Measurable, effort: Effort = "screen") -> Latency:
-        """The sum over `graph`'s operators; `effort` makes no difference. Raises BaselineError, as `OrtMeter` does."""
+        """Return the sum over the operators of `graph`, for any effort. Raises BaselineError, as `OrtMeter` does."""
         baseline_counts, failed = self._price(self.baseline)
         if failed is not None:
             raise BaselineError(f"an operator of the baseline cannot be timed alone: {failed.message}")
@@ -99,7 +99,7 @@ class OperatorCostMeter:
         return self._latency(baseline_counts, counts)
 
     def cost(self, spec: OperatorSpec) -> OperatorCost:
-        """What one operator costs; zero when it is computed once, as the model is opened."""
+        """Return the cost of one operator; zero when it is computed once, as the model is opened."""
         if spec.is_constant:
             return OperatorCost(0.0)
         known = self._costs.get(spec.key)
@@ -108,11 +108,11 @@ class OperatorCostMeter:
         return known
 
     def is_known(self, spec: OperatorSpec) -> bool:
-        """Whether `cost` answers without timing anything."""
+        """Return whether `cost` answers without timing anything."""
         return spec.is_constant or spec.key in self._costs or self._stored(spec) is not None
 
     def close(self) -> None:
-        """Ends the worker; a later measurement starts another."""
+        """End the worker; a later measurement starts another."""
         self._worker.close()
 
     def __enter__(self) -> Self:
@@ -124,7 +124,7 @@ class OperatorCostMeter:
         self.close()
 
     def _price(self, graph: Measurable) -> tuple[Counter[str], OperatorCost | None]:
-        """How often each operator that costs anything occurs, and the first one that could not be timed."""
+        """Count the operators that cost anything, and return the first one that could not be timed."""
         counts: Counter[str] = Counter()
         for spec in self._operators(graph):
             cost = self.cost(spec)
@@ -168,7 +168,7 @@ class OperatorCostMeter:
         }
 
     def _net(self, spec: OperatorSpec) -> OperatorCost:
-        """Times an operator and takes off what a run of a session costs by itself."""
+        """Time an operator and take off what a run of a session costs by itself."""
         if _NOTHING.key not in self._costs:
             self._costs[_NOTHING.key] = self._time(_NOTHING)
         gross = self._time(spec)

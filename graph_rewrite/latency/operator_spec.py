@@ -35,13 +35,13 @@ class OperatorSpec:
 
     @property
     def is_constant(self) -> bool:
-        """Whether every input is a constant: ONNX Runtime then computes it once, when the model is opened."""
+        """Return whether every input is a constant: ONNX Runtime then computes it once, when the model is opened."""
         present = [index for index, kind in enumerate(self.input_types) if kind is not None]
         return all(index in self.constant_inputs for index in present)
 
     @cached_property
     def key(self) -> str:
-        """A stable digest; equal specs cost the same."""
+        """Stable digest; equal specs cost the same."""
         attrs = sorted((name, _token(value)) for name, value in self.attrs.items())
         constants = sorted((index, _token(value)) for index, value in self.constant_inputs.items())
         parts = (self.op, self.domain, self.opset, attrs, self.input_types, self.output_types, constants)

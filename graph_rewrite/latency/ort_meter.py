@@ -31,7 +31,7 @@ DISTURBED_RETRIES = 2
 
 _Key = tuple[str, str]
 Clock = Literal["wall", "cpu"]
-"""What a run's time is: what passes, or what the thread itself computes."""
+"""The clock of a run: `wall` for the time that passes, `cpu` for the time that the thread itself computes."""
 
 
 class _NotWrittenError(MeasurementError):
@@ -107,27 +107,26 @@ class OrtMeter:
 
     @property
     def measurements(self) -> int:
-        """How many comparisons were really taken, those answered from memory or disk not counted."""
+        """Number of comparisons that were really taken, those answered from memory or disk not counted."""
         return self._measurements
 
     def measure(self, graph: Measurable, effort: Effort = "screen") -> Latency:
-        """The latency of `graph` and its speed-up over the baseline."""
+        """Return the latency of `graph` and its speed-up over the baseline."""
         return self._compare(self._plain_baseline(), self._as_deployed(graph), effort)
 
     def compare(self, reference: Measurable, candidate: Measurable, effort: Effort = "full") -> Latency:
-        """The speed-up of `candidate` over `reference`, each run with the optimisers refused that it asks to refuse."""
+        """Return the speed-up of `candidate` over `reference`, each run without the optimisers that it refuses."""
         return self._compare(self._as_deployed(reference), self._as_deployed(candidate), effort)
 
     def confirm(self, graph: Measurable, plan: Plan | None = None) -> Latency:
-        """A full measurement taken anew, whatever is known already, that replaces what is remembered; with `plan`, one
-        by that plan.
+        """Take a full measurement anew, or one by `plan`, whatever is known already; it replaces what is remembered.
 
         The best of many measured candidates owes part of its lead to luck; a fresh measurement does not.
         """
         return self._measure_anew(self._plain_baseline(), self._as_deployed(graph), "full", plan)
 
     def active_optimizers(self, graph: Measurable) -> frozenset[str]:
-        """Optimisers of ONNX Runtime that change this graph as deployed; refusing any other would change nothing.
+        """Return the optimisers of ONNX Runtime that change this graph as deployed; refusing any other changes nothing.
 
         Single rewrite rules cannot be told apart: all of them count as active if any is. Raises MeasurementError
         where the graph cannot be written or opened.
@@ -140,7 +139,7 @@ class OrtMeter:
         return frozenset(reply["active"])
 
     def close(self) -> None:
-        """Ends the worker; a later measurement starts another."""
+        """End the worker; a later measurement starts another."""
         self._worker.close()
 
     def __enter__(self) -> Self:
@@ -206,7 +205,7 @@ class OrtMeter:
         }
 
     def _take_calmly(self, baseline: _Side, candidate: _Side, plan: Plan) -> Latency:
-        """A measurement, taken again where other load on the machine tore its interval apart; the narrowest counts."""
+        """Take a measurement, again where other load on the machine tore its interval apart; the narrowest counts."""
         latency = self._take(baseline, candidate, plan)
         for _ in range(DISTURBED_RETRIES):
             if not latency.ok or _width(latency) <= DISTURBED:
@@ -252,7 +251,7 @@ class OrtMeter:
 
     @contextmanager
     def _written(self, side: _Side) -> Iterator[Path]:
-        """The side's model file, for as long as it is needed; the baseline's is kept."""
+        """Write the side's model file for as long as it is needed; the baseline's is kept."""
         is_baseline = side.graph.hash == self.baseline.hash
         if is_baseline and self._baseline_path is not None and self._baseline_path.exists():
             yield self._baseline_path

@@ -19,7 +19,7 @@ from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf
 from graph_rewrite.runtime.ort_worker.wire import Message, read_message, write_message
 
 Status = Literal["ok", "crash", "hang", "oom", "error"]
-"""How a request ended: `ok`, or what went wrong."""
+"""The outcome of a request: `ok`, or the kind of failure."""
 
 _START_TIMEOUT_S = 120.0  # importing onnxruntime from a cold disk, on a busy machine
 _END_TIMEOUT_S = 10.0  # from closing its pipe to being gone; writing a core file takes a while
@@ -62,13 +62,13 @@ class _Process:
             reader.start()
 
     def last_words(self) -> str:
-        """The end of what the worker printed; complete only once it has ended."""
+        """Return the end of what the worker printed; complete only once it has ended."""
         if self.popen.poll() is not None:
             self._readers[1].join(timeout=1.0)
         return " / ".join(list(self.printed)[-5:])
 
     def stop(self, grace_s: float) -> None:
-        """Ends the process: by closing its channel, and after `grace_s` seconds by force."""
+        """End the process: by closing its channel, and after `grace_s` seconds by force."""
         self.stdin.close()
         try:
             self.popen.wait(timeout=grace_s)
@@ -95,7 +95,7 @@ class WorkerClient:
         self.timeout_s = timeout_s
         self.memory_limit_mb = memory_limit_mb
         self.starts = 0
-        """How many worker processes were started so far."""
+        """Number of worker processes that were started so far."""
         self._process: _Process | None = None
         self._owner = os.getpid()
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -107,7 +107,7 @@ class WorkerClient:
         return self._process.popen.pid if self._process is not None and self._owner == os.getpid() else None
 
     def request(self, message: Message) -> Message:
-        """Sends `message` and returns the reply. Raises WorkerFailure, or WorkerStartError when no worker starts."""
+        """Send `message` and return the reply. Raises WorkerFailure, or WorkerStartError when no worker starts."""
         if self._owner != os.getpid():  # forked: the worker, its pipes and the mutex are the parent's
             self._mutex, self._process, self._finalizer = threading.Lock(), None, None
             self._owner = os.getpid()
@@ -123,7 +123,7 @@ class WorkerClient:
             return self._exchange(message)
 
     def close(self) -> None:
-        """Ends the worker, if one runs; a later request starts another."""
+        """End the worker, if one runs; a later request starts another."""
         if self._owner == os.getpid():
             with self._mutex:
                 self._drop(grace_s=2.0)

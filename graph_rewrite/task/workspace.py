@@ -22,7 +22,7 @@ _LOCK = "in-use.lock"
 
 
 def workspace() -> Path:
-    """The folder of this process tree, made when first asked for.
+    """Return the folder of this process tree, made when first asked for.
 
     It is removed when the process that made it ends, after Ctrl-C too; one that a killed process left behind, when the
     next one is made. A folder that the user names by REWRITEGYM_WORKSPACE is never removed.
@@ -44,7 +44,7 @@ def workspace() -> Path:
 
 
 def roomiest(places: Iterable[Path], wanted: int = WANTED_BYTES) -> Path:
-    """The first writable folder with `wanted` bytes free, or else the one with the most.
+    """Return the first writable folder with `wanted` bytes free, or else the one with the most.
 
     Raises:
         OSError: none of them is a writable folder.

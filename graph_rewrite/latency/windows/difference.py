@@ -41,7 +41,7 @@ class Difference:
 
     @property
     def surely_faster(self) -> bool:
-        """Whether the whole interval lies above 0."""
+        """True where the whole interval lies above 0."""
         return self.ok and self.ci95[0] > 0.0
 
 

@@ -16,8 +16,8 @@ from graph_rewrite.runtime import Deployment, WorkerClient, WorkerFailure
 
 
 def run_alike(worker: WorkerClient, paths: Iterable[Path], deployment: Deployment) -> bool:
-    """Whether the same operators on the same shapes run for all of these models, whatever their weights; False where
-    that cannot be told."""
+    """Return whether ONNX Runtime runs the same operators on the same shapes for all of these models, whatever their
+    weights; False where that cannot be told."""
     keys = {_optimised_key(worker, path, deployment) for path in paths}
     return len(keys) == 1 and None not in keys
 

@@ -26,7 +26,7 @@ STEP = 16
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """Where an operator x, w, [b] -> y has the channels that it sums over, and those that it gives."""
+    """The axes of an operator x, w, [b] -> y: those of the channels that it sums over, and of those that it gives."""
 
     summed: tuple[int, int]
     """Of x and w."""
@@ -99,7 +99,7 @@ class _Changes:
             self._replace(n, 1, axes.summed[1], kept)
 
     def give_less(self, node_id: int, axes: _Axes) -> None:
-        """A node gives fewer channels, by part of its weights."""
+        """Let a node give fewer channels, by a slice of its weights."""
         if any(node_id == n for n, _, _ in self._constants):
             return
         x, weight, *bias = self._operands(node_id)
@@ -114,7 +114,7 @@ class _Changes:
             self._replace(node_id, 2, bias[0].rank - 1, kept)
 
     def of(self, graph: Graph) -> Graph:
-        """One of the sides with what was changed."""
+        """Return one of the sides with all changes."""
         if not self._constants:
             return graph
         nodes, constants, types = dict(graph.nodes), dict(graph.constants), {**graph.types, **self._types}

@@ -131,7 +131,7 @@ class WindowMeter:
         return total([(pair.count, timing)])
 
     def close(self) -> None:
-        """Ends the worker; a later measurement starts another."""
+        """End the worker; a later measurement starts another."""
         self._worker.close()
 
     def __enter__(self) -> Self:
@@ -215,7 +215,7 @@ class WindowMeter:
                 path.unlink(missing_ok=True)
 
     def _is_none(self, timing: WindowTiming, pair: WindowPair, paths: list[Path], deployment: Deployment) -> bool:
-        """Whether the difference is noise, since ONNX Runtime runs the same for both sides."""
+        """Return whether the difference is noise, since ONNX Runtime runs the same for both sides."""
         if abs(timing.seconds) - timing.half > CLEAR * timing.window_seconds:
             return False
         if any(weight_bytes(graph) > LARGEST for graph in (pair.before, pair.after)):

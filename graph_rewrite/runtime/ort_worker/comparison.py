@@ -1,4 +1,4 @@
-"""Runs two models on the same inputs and compares what they give: `python -m ort_worker.comparison`,
+"""A process that runs two models on the same inputs and compares their outputs: `python -m ort_worker.comparison`,
 started by `graph_rewrite.delivery.equivalence` as a process of its own, because a model may crash ONNX Runtime.
 
 Arguments: a request (JSON) and a file for the findings, one JSON object per line: `{"stage": ...}` as each begins,
@@ -38,7 +38,7 @@ class Finding:
 
 
 def compare_values(original: Any, optimised: Any) -> tuple[float, str]:
-    """Largest difference relative to the largest finite magnitude of `original`, and what else is wrong.
+    """Return the largest difference relative to the largest finite magnitude of `original`, and what else is wrong.
 
     Floats may differ; all other elements must be equal. NaN and infinities must stand in the same places. Values are
     arrays, lists of values (sequences) or None (an empty optional).
@@ -72,7 +72,7 @@ def _compare_floats(original: Array, optimised: Array) -> tuple[float, str]:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether all elements of a floating-point output (of more than one element) are the same, or none is finite."""
+    """Return whether all elements of a floating-point output (of several elements) are the same, or none is finite."""
     if not isinstance(value, np.ndarray) or value.dtype.kind in "biuOSU" or value.size < 2:
         return False
     finite = value[np.isfinite(value)]

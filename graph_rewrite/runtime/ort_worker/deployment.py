@@ -64,12 +64,12 @@ class Deployment:
         return replace(self, disabled_optimizers=self.disabled_optimizers.union(names))
 
     def plain(self) -> Self:
-        """What a user gets without our tool: the same provider and threads, every optimiser on."""
+        """Return the deployment of a user without this tool: the same provider and threads, every optimiser on."""
         return replace(self, optimization_level="all", disabled_optimizers=frozenset(), nchwc_block=0)
 
     @property
     def key(self) -> str:
-        """A stable text that tells two deployments apart."""
+        """Stable text that tells two deployments apart."""
         return json.dumps(self.to_json(), sort_keys=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Deployment:
         )
 
     def session_options(self, *, measuring: bool = False) -> ort.SessionOptions:
-        """Options for a session that runs as deployed; `measuring` is for several sessions timed in turn.
+        """Return options for a session that runs as deployed; `measuring` is for several sessions timed in turn.
 
         Threads that go on spinning after a run would take cores from the other session's run; with `measuring` they
         stop when their session's run ends, and spin as usual during it.
@@ -125,7 +125,7 @@ def open_session(
     measuring: bool = False,
     options: ort.SessionOptions | None = None,
 ) -> ort.InferenceSession:
-    """A session on the model file `path`, run as `deployment` says; `options` replaces those of the deployment.
+    """Open a session on the model file `path`, run as `deployment` says; `options` replaces those of the deployment.
 
     Raises RuntimeError where the provider is `cuda` and ONNX Runtime fell back to the CPU, which it does silently; and
     where the deployment names the block of another kind of CPU.

@@ -32,7 +32,7 @@ class ModelInput(NamedTuple):
 
 @dataclass(frozen=True)
 class FeedSpec:
-    """How to make a model's inputs. The same spec gives the same values for an input of the same name and shape.
+    """A recipe for a model's inputs. The same spec gives the same values for an input of the same name and shape.
 
     By default floats are standard normal, booleans fair coins, and integers are drawn by their input's name: all 1
     with `mask` in it, 0 or 1 with `type` or `segment`, else token ids in [0, 1000). `input_ranges` gives (low, high)
@@ -54,7 +54,7 @@ class FeedSpec:
 
     @property
     def key(self) -> str:
-        """A stable text that tells two specs apart; an .npz file counts by content, not by name."""
+        """Stable text that tells two specs apart; an .npz file counts by content, not by name."""
         values = self.to_json()
         if self.npz is not None:
             values["npz"] = hashlib.sha256(Path(self.npz).read_bytes()).hexdigest()
@@ -62,7 +62,7 @@ class FeedSpec:
 
 
 def make_feeds(inputs: Sequence[ModelInput], spec: FeedSpec) -> Feeds:
-    """Arrays for all `inputs`, by name. Raises ValueError that names the input it cannot make, and why."""
+    """Make arrays for all `inputs`, by name. Raises ValueError that names the input it cannot make, and why."""
     given = _load_npz(spec.npz) if spec.npz is not None else {}
     return {item.name: _checked(item, given) if spec.npz is not None else _random(item, spec) for item in inputs}
 

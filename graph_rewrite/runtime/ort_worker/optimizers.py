@@ -73,12 +73,12 @@ _LOG_LINE = re.compile(r"GraphTransformer (\S+) modified: ([01])")
 
 
 def registered_in_log(log: str) -> frozenset[str]:
-    """Names of all transformers that a session's log (severity 1 or below) says were run."""
+    """Return the names of all transformers that a session's log (severity 1 or below) says were run."""
     return frozenset(name for name, _ in _LOG_LINE.findall(log))
 
 
 def active_in_log(log: str) -> frozenset[str]:
-    """Those of `OPTIMIZERS` that changed the graph, by a session's log; refusing any other changes nothing.
+    """Return those of `OPTIMIZERS` that changed the graph, by a session's log; refusing any other changes nothing.
 
     The log does not name single rewrite rules: all of them count as active when their transformer changed something.
     """

@@ -1,4 +1,4 @@
-"""How much work one measurement may do."""
+"""Plans: limits on the work of one measurement."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """A stable text that tells two plans apart."""
+        """Stable text that tells two plans apart."""
         return json.dumps(self.to_json(), sort_keys=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -62,5 +62,5 @@ SCREEN = Plan(instances=4, target_ci_width=0.025)
 FULL = Plan(instances=8, min_instances=4, min_pairs=3, max_pairs=40, target_ci_width=0.015, budget_s=6.0)
 
 JUDGE = Plan(instances=16, min_instances=6, min_pairs=5, max_pairs=40, target_ci_width=0.015, budget_s=45.0)
-"""What a result is reported with. Where a run takes half a second, 30 pairs and not 12 as with `FULL`: sessions of
-large models differ by several percent, and a burst of other load lasts for seconds."""
+"""The plan of the measurement that a result is reported with. A model whose run takes half a second gets 30 pairs,
+where `FULL` takes 12: sessions of large models differ by several percent, and bursts of other load last for seconds."""

@@ -1,4 +1,4 @@
-"""From paired timings to a speed-up with an honest 95% interval. Pure functions, no clock, no randomness.
+"""Speed-ups with their 95% confidence intervals from paired timings. Pure functions, no clock, no randomness.
 
 The timings come in blocks: one block is one session instance of each side, run in turn. Two things vary: single
 runs within a block, and the sessions themselves, because where their memory lies changes their speed for as long as
@@ -22,7 +22,7 @@ Identical sessions of one model in one process were seen to differ by up to 1.3%
 prove nothing under 4% on some models: with three degrees of freedom this gives plus or minus 3.2% for one pair."""
 
 INSTANCE_DOF = 3
-"""How many observations the prior is worth: a few blocks of real data outweigh it."""
+"""Number of observations that the prior is worth: a few blocks of real data outweigh it."""
 
 _Z = NormalDist().inv_cdf(0.975)
 
@@ -61,7 +61,7 @@ def log_ratios(block: Block) -> list[float]:
 
 
 def median_standard_error(sample: Sequence[float]) -> float:
-    """Standard error of the sample's median, from the interval between two order statistics.
+    """Return the standard error of the sample's median, from the interval between two order statistics.
 
     McKean and Schrader (1984), with the normal quantile of the interval's exact binomial coverage, which matters
     for the three to ten pairs of a block. A single value tells nothing about its error: infinity.
@@ -75,7 +75,7 @@ def median_standard_error(sample: Sequence[float]) -> float:
 
 
 def student_t(dof: int) -> float:
-    """The 97.5% quantile of Student's t with `dof` >= 3 degrees of freedom.
+    """Return the 97.5% quantile of Student's t with `dof` >= 3 degrees of freedom.
 
     Abramowitz and Stegun 26.7.5, accurate to 0.5% at 3 degrees and better above.
     """
@@ -93,7 +93,7 @@ def student_t(dof: int) -> float:
 
 
 def estimate(blocks: Sequence[Block]) -> Estimate:
-    """The speed-up and its 95% interval: mean over blocks of the median log ratio of each block's pairs.
+    """Return the speed-up and its 95% interval: mean over blocks of the median log ratio of each block's pairs.
 
     The variance between blocks is estimated from the blocks together with a scaled inverse chi-square prior
     (Gelman et al., Bayesian Data Analysis, section 3.3): `INSTANCE_SD` squared plus the error of a block's median,
@@ -117,7 +117,7 @@ def estimate(blocks: Sequence[Block]) -> Estimate:
 
 
 def block_is_precise(block: Block, plan: Plan) -> bool:
-    """Whether further pairs in this block would add little."""
+    """Return whether further pairs in this block would add little."""
     if plan.instances == 1:
         return estimate([block]).relative_width <= plan.target_ci_width
     # Well below what the sessions differ by, the next block is worth more than the next pair.
@@ -125,7 +125,7 @@ def block_is_precise(block: Block, plan: Plan) -> bool:
 
 
 def is_enough(blocks: Sequence[Block], plan: Plan, elapsed_s: float) -> bool:
-    """Whether a measurement with these blocks may end, `elapsed_s` seconds after it began."""
+    """Return whether a measurement with these blocks may end, `elapsed_s` seconds after it began."""
     if len(blocks) < plan.min_instances:
         return False
     if len(blocks) >= plan.instances or elapsed_s >= plan.budget_s:

@@ -44,7 +44,7 @@ class Runner:
         self._binding = self._bind() if self.cuda else None
 
     def require_inputs_of(self, baseline: Runner) -> None:
-        """Raises ValueError unless each input is one of `baseline`'s, in type and shape: then both get equal values."""
+        """Raise ValueError unless each input is one of `baseline`'s, in type and shape: then both get equal values."""
         foreign = [item for item in self.inputs if item not in baseline.inputs]
         if foreign:
             listed = ", ".join(f"{item.name} {item.type}{list(item.shape)}" for item in foreign)
@@ -73,8 +73,11 @@ class Runner:
 
 
 def warm_up(run: Run, runs: int, clock: Clock = perf_counter, long_s: float = LONG_S) -> float:
-    """Runs a few times untimed, at least once, and not again after a run of `long_s` seconds; returns the seconds of
-    the last run, an estimate for planning."""
+    """Run a few times untimed, at least once, and not again after a run of `long_s` seconds.
+
+    Returns:
+        The seconds of the last run, an estimate for planning.
+    """
     seconds = 0.0
     for _ in range(max(runs, 1)):
         started = clock()
@@ -86,14 +89,14 @@ def warm_up(run: Run, runs: int, clock: Clock = perf_counter, long_s: float = LO
 
 
 def repeats_for(seconds: float) -> int:
-    """How many runs in a row make a sample, for a model that takes `seconds`."""
+    """Return the number of runs in a row that make a sample, for a model that takes `seconds`."""
     return min(_MAX_REPEATS, max(1, math.ceil(MIN_SAMPLE_S / max(seconds, 1e-9))))
 
 
 def time_block(
     baseline: Run, candidate: Run, plan: Plan, repeats: int, budget_s: float, clock: Clock = perf_counter
 ) -> Block:
-    """Times two models in turn, A B B A A B ..., until the plan says that the block is precise or the budget ends.
+    """Time two models in turn, A B B A A B ..., until the plan says that the block is precise or the budget ends.
 
     The order alternates so that neither side always runs behind the other, on caches the other has filled.
     """
@@ -115,7 +118,7 @@ def time_block(
 
 
 def time_alone(run: Run, plan: Plan, repeats: int, clock: Clock = perf_counter) -> list[float]:
-    """Seconds per run of one model, sample by sample, within the limits that the plan sets for one block."""
+    """Return the seconds per run of one model, sample by sample, within the limits that the plan sets for one block."""
     samples: list[float] = []
     started = clock()
     with _no_garbage_collection():

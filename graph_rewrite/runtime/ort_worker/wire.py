@@ -22,14 +22,14 @@ class Writable(Protocol):
 
 
 def write_message(stream: Writable, message: Message) -> None:
-    """Writes one message and flushes; raises OSError where the other side is gone."""
+    """Write one message and flush; raises OSError where the other side is gone."""
     body = json.dumps(message).encode()
     stream.write(_LENGTH.pack(len(body)) + body)
     stream.flush()
 
 
 def read_message(stream: Readable) -> Message | None:
-    """The next message, or None where the other side is gone, also in the middle of a message."""
+    """Return the next message, or None where the other side is gone, also in the middle of a message."""
     head = _read_exactly(stream, _LENGTH.size)
     if head is None:
         return None

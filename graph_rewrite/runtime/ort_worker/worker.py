@@ -171,7 +171,7 @@ class Worker:
         return {}
 
     def _probe_cuda(self, request: Message) -> Message:
-        """Multiplies two matrices on the CUDA device and checks the product."""
+        """Multiply two matrices on the CUDA device and check the product."""
         self._enter("candidate: open")
         runner = Runner(request["path"], Deployment("cuda"), FeedSpec())
         left, right = (runner.feeds[name] for name in ("a", "b"))
@@ -211,7 +211,7 @@ def _limit_memory(megabytes: int) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Ends this process once its parent is gone, even while a model hangs.
+    """End this process once its parent is gone, even while a model hangs.
 
     An idle worker sees its channel close, but a hung one reads nothing. PR_SET_PDEATHSIG would not do: it fires when
     the thread that started the worker ends, not the process.
@@ -227,7 +227,10 @@ def _end_with_parent(parent: int) -> None:
 
 
 def _channel() -> tuple[BinaryIO, BinaryIO]:
-    """Requests and replies on copies of stdin and stdout; what native code prints to stdout goes to stderr."""
+    """Return the channels of requests and replies, on copies of stdin and stdout.
+
+    What native code prints to stdout goes to stderr.
+    """
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     with open(os.devnull, "rb") as nothing:

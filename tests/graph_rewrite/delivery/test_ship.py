@@ -2,11 +2,13 @@
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
+from graph_rewrite.delivery import ship
 from graph_rewrite.delivery.deployed import recorded_deployment, session, sidecar_of
 from graph_rewrite.delivery.ship import CheckedModel, UnverifiedModelError, checked_model
 from graph_rewrite.latency import Deployment
@@ -71,6 +73,26 @@ def test_a_file_that_changed_after_the_check_is_never_handed_over(original: Path
         checked.write_to(path)
     assert not path.exists()
     assert not sidecar_of(path).exists()
+
+
+@pytest.mark.usefixtures("beside")
+def test_an_interrupted_hand_over_leaves_the_older_result_and_no_weights(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked, path = check(original), tmp_path / "run" / "result.onnx"
+    checked.write_to(path)
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    replace_file = ship.replace_file
+
+    def interrupted(file: Path, content: Any) -> None:
+        if file == path:
+            raise KeyboardInterrupt
+        replace_file(file, content)
+
+    monkeypatch.setattr(ship, "replace_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        checked.write_to(path)
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
 def test_a_model_that_disagrees_with_the_original_is_never_handed_over(original: Path, tmp_path: Path) -> None:
