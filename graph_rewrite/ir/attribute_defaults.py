@@ -16,7 +16,7 @@ length is the number of axes."""
 
 
 def is_default(op: str, domain: str, name: str, value: Any) -> bool:
-    """Whether a node computes the same without this attribute, by every version of its operator."""
+    """Tell whether a node computes the same without this attribute, by every version of its operator."""
     if domain:
         return False
     # By their text: 0.0 and -0.0 are equal, and so are 1 and 1.0.

@@ -23,7 +23,7 @@ from graph_rewrite.ir.tensor_type import TensorType
 
 @dataclass(frozen=True, slots=True)
 class GraphDelta:
-    """What an edit changed: node ids, and the values whose producer or consumers are no longer the same."""
+    """Changes by an edit: node ids, and the values whose producer or consumers are no longer the same."""
 
     removed: frozenset[int]
     inserted: tuple[int, ...]

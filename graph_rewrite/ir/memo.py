@@ -1,4 +1,4 @@
-"""What is computed from a graph once and kept with it."""
+"""Results that are computed from a graph once and kept with it."""
 
 from __future__ import annotations
 

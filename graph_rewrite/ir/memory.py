@@ -1,4 +1,4 @@
-"""How large a graph is: bytes of its weights, and an estimate of the memory that one inference takes."""
+"""Sizes of graphs: bytes of the weights, and an estimate of the memory that one inference takes."""
 
 from __future__ import annotations
 

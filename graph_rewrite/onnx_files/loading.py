@@ -1,10 +1,11 @@
-"""ONNX -> Graph, lossless: what the graph does not model is kept bit by bit for `onnx_save` to write back."""
+"""Reading ONNX models into graphs without loss: what the graph does not model is kept bit by bit, for `saving` to write
+back."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto
 
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant, from_tensor
 from graph_rewrite.ir.graph import Graph, consumers_of
@@ -61,13 +63,7 @@ def load(
     for tensor in model.graph.initializer:
         check_tensor(tensor, folder, label)
     inline_nested(model, folder, label)
-    try:
-        return _Loader(model, folder, shapes or {}, label).graph()
-    except ModelLoadError:
-        raise
-    except (ValueError, KeyError) as error:
-        message = f"{label}: not a valid ONNX model: {error}; onnx.checker.check_model may tell more"
-        raise ModelLoadError(message) from error
+    return _Loader(model, folder, shapes or {}, label).graph()
 
 
 def _read(path: Path) -> onnx.ModelProto:
@@ -104,6 +100,7 @@ class _Loader:
 
     def graph(self) -> Graph:
         proto = self._model.graph
+        self._check_element_types()
         declared = {info.name for info in proto.input}
         self._check_shapes({info.name: info for info in proto.input})
         inputs = tuple(self._value(info.name, self._input_type(info)) for info in proto.input)
@@ -122,9 +119,33 @@ class _Loader:
             self._opset, max(len(nodes), len(self._ids)),
         )  # fmt: skip
         self._check_defined(graph)
-        graph.ranks = topological_ranks(graph)
+        try:
+            graph.ranks = topological_ranks(graph)
+        except InvalidRewriteError as error:
+            raise self._invalid(error) from error
         infer_types(graph, {} if self._shapes else self._declared_types())
         return graph
+
+    def _invalid(self, error: Exception) -> ModelLoadError:
+        return ModelLoadError(f"{self._label}: not a valid ONNX model: {error}; onnx.checker.check_model may tell more")
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn the errors of onnx and onnx-ir over damaged tensors and attributes into ModelLoadErrors."""
+        try:
+            yield
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._invalid(error) from error
+
+    def _check_element_types(self) -> None:
+        proto = self._model.graph
+        known = set(onnx.TensorProto.DataType.values())
+        for info in (*proto.input, *proto.output, *proto.value_info):
+            found = info.type.tensor_type.elem_type
+            if found not in known:
+                raise ModelLoadError(
+                    f"{self._label}: {info.name!r} has the unknown element type {found}; is the file damaged?"
+                )
 
     def _check_shapes(self, inputs: Mapping[str, onnx.ValueInfoProto]) -> None:
         for name, shape in self._shapes.items():
@@ -146,7 +167,8 @@ class _Loader:
     def _initializers(self, inputs: set[str]) -> None:
         """Constants; those that a caller may override and sparse ones are only remembered. The header keeps both."""
         for tensor in self._model.graph.initializer:
-            constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor, self._folder))
+            with self._reading():
+                constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor, self._folder))
             if is_external(tensor):
                 _map(constant)
             value = self._value(tensor.name, constant.type)
@@ -158,7 +180,8 @@ class _Loader:
             else:
                 self._constants[value] = constant
         for sparse in self._model.graph.sparse_initializer:
-            constant = _sparse_constant(sparse)
+            with self._reading():
+                constant = _sparse_constant(sparse)
             self._stored[self._value(sparse.values.name, constant.type)] = constant
 
     def _header(self) -> onnx.ModelProto:
@@ -195,7 +218,8 @@ class _Loader:
         return TensorType(info.type.tensor_type.elem_type, tuple(self._shapes[info.name]))
 
     def _node(self, node_id: int, proto: onnx.NodeProto) -> Node:
-        attrs = {attribute.name: attribute_value(attribute) for attribute in proto.attribute}
+        with self._reading():
+            attrs = {attribute.name: attribute_value(attribute) for attribute in proto.attribute}
         domain = _domain(proto.domain)
         is_call = (domain, proto.op_type) in self._functions
         opaque = is_call or any(isinstance(value, RawAttr) for value in attrs.values())
@@ -234,7 +258,7 @@ def _sparse_constant(sparse: onnx.SparseTensorProto) -> Constant:
 
 
 def attribute_value(attribute: AttributeProto) -> AttrValue:
-    """What a Node holds for an attribute: plain values and tensors as such, everything else bit by bit."""
+    """Return what a Node holds for an attribute: plain values and tensors as such, everything else bit by bit."""
     if attribute.type in _PLAIN and not attribute.ref_attr_name:
         value: Any = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):

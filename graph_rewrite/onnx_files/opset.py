@@ -116,7 +116,7 @@ def _seen(graph: Graph, value: int | None) -> tuple[str, str] | None:
 
 
 def _convert(graph: Graph, node: Node, version: int) -> onnx.GraphProto | None:
-    """What the converter makes of a node, between values i0, i1, ... and o0, o1, ...; None where it stays the same."""
+    """Convert a node alone, between values i0, i1, ... and o0, o1, ...; return None where it stays the same."""
     inputs = [None if value is None else f"i{k}" for k, value in enumerate(node.inputs)]
     proto = make_node(node.op, node.domain, node.attrs, inputs, len(node.outputs))
     alone = onnx.GraphProto(name="node", node=[proto])

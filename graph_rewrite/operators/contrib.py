@@ -50,7 +50,7 @@ def infer(
 
 
 def is_modelled(op: str) -> bool:
-    """Whether `run` knows the operator."""
+    """Tell whether `run` knows the operator."""
     return op in _SEMANTICS
 
 

@@ -38,7 +38,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Shaped(Protocol):
-    """What `expand` works on: anything with a shape."""
+    """An operand of `expand`: anything with a shape."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -49,7 +49,7 @@ Apply = Callable[[str, Mapping[str, Any], Sequence[Any]], Any]
 
 
 def is_modelled(op: str) -> bool:
-    """Whether `infer` and `run` know the operator."""
+    """Tell whether `infer` and `run` know the operator."""
     return op in _OPERATORS
 
 

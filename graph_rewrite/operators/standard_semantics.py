@@ -84,7 +84,7 @@ def _reshape(attrs: Mapping[str, AttrValue], data: Array, shape: Array) -> Array
 
 
 def _is_direct(op: str, inputs: Sequence[Array | None], outputs: int, opset: int) -> bool:
-    """Whether the shortcut in `_DIRECT` covers this use of the operator."""
+    """Tell whether the shortcut in `_DIRECT` covers this use of the operator."""
     if op == "Attention":
         return outputs == 1 and len(inputs) <= 4 and opset < 25  # no cache; opset 25 has windows
     if op == "MaxPool":

@@ -1,1 +1,1 @@
-"""TODO graph_rewrite/system"""
+"""Services of the operating system and of Python's runtime that know nothing of graphs."""

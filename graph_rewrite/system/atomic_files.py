@@ -1,4 +1,4 @@
-"""Files that are there in full or not at all."""
+"""Atomic replacement of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: str | bytes | Iterable[bytes | memoryview]) -> None:
-    """Put `content` (text as UTF-8) at `path` as a whole: whoever reads it finds the old file or the new one.
+    """Write `content` (text as UTF-8) to `path` in one step: a reader finds the old file or the new one.
 
     Raises:
         OSError: the folder is missing, not writable or full; the old file is still there then.

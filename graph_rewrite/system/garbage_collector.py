@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept from running where it would only get in the way."""
+"""Control of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Keeps the collector of cycles from running: inside a timed run, or where many objects are made that stay."""
+    """Keep the collector of cycles from running: inside a timed run, or where many objects are made that stay."""
     was_on = gc.isenabled()
     gc.disable()
     try:
