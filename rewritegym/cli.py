@@ -8,6 +8,7 @@ from graph_rewrite.system.commands import Command, Program
 from rewritegym import __version__
 
 COMMANDS = {
+    "optimize": Command("agents.commands.optimize", "make an ONNX file faster: rewritegym optimize model.onnx"),
     "train": Command("agents.commands.train", "train an agent on a model and write the optimised model"),
     "evaluate": Command("agents.commands.evaluate", "optimise a model with a trained agent and compare agents"),
     "rules": Command("graph_rewrite.rulebook.cli", "list the rules, show one, or explain where they nearly applied"),

@@ -22,7 +22,8 @@ class Budget:
 
     `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock, where
     a latency that another search already measured is charged what it took then; `applications` are candidates applied
-    to a graph (to an e-graph: rules applied at one match), None for no limit.
+    to a graph (to an e-graph: rules applied at one match), None for no limit. `conclusion_s` are seconds
+    that measuring and checking the result should take, beside `seconds`; None for as long as careful measuring takes.
 
     Raises:
         UserError: a limit that is negative.
@@ -31,9 +32,10 @@ class Budget:
     measurements: int = 100
     seconds: float = 60.0
     applications: int | None = None
+    conclusion_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("measurements", "seconds", "applications"):
+        for name in ("measurements", "seconds", "applications", "conclusion_s"):
             limit = getattr(self, name)
             if limit is not None and not limit >= 0:
                 raise UserError(f"a budget's {name} must be 0 or more, got {limit}")
@@ -96,6 +98,8 @@ class Search:
     """How an agent on an e-graph built it, rule by rule."""
     _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0
+    ended: bool = False
+    """Whether `end` was called."""
     _faults_before: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -106,10 +110,19 @@ class Search:
         return len(self.visits)
 
     @property
-    def seconds(self) -> float:
+    def elapsed(self) -> float:
         """Seconds since the search began, as if every measurement had been taken for this search alone, and no other
         process of this machine had measured anything."""
         return unblocked_time() - self._start + self._charged
+
+    @property
+    def seconds(self) -> float:
+        """The part of the budget's seconds that is spent: `elapsed`, or all of them once the search is ended."""
+        return max(self.elapsed, self.budget.seconds) if self.ended else self.elapsed
+
+    def end(self) -> None:
+        """End the search as if its seconds were spent: the agent concludes with what was found so far."""
+        self.ended = True
 
     def after(self, share: float) -> float:
         """Where `seconds` will stand when this share of what is left of the budget's is spent."""
@@ -181,7 +194,7 @@ class Search:
         self.visits[graph.hash] = Visit(graph, latency, actions)
         if latency.ok and latency.speedup > best:
             self.improvements.append(
-                Improvement(self.seconds, self.measurements, self.applications, latency.speedup, latency.ms)
+                Improvement(self.elapsed, self.measurements, self.applications, latency.speedup, latency.ms)
             )
         self.tell()
         return latency

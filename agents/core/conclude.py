@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from agents.core.base import Action, OptimizationResult, Search, Visit
@@ -9,7 +10,7 @@ from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, default_tolerance, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, checked_model
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import JUDGE, Latency
+from graph_rewrite.latency import JUDGE, Latency, Plan
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.task.problem import Problem
 
@@ -27,7 +28,8 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     saved, and that file is compared with the original; so is a copy of the original where nothing wins.
     """
     problem = search.problem
-    improvements, seconds = tuple(search.improvements), search.seconds
+    improvements, seconds = tuple(search.improvements), search.elapsed
+    judge = judging_plan(search.budget.conclusion_s)
 
     def result(
         graph: Graph, latency: Latency, actions: tuple[Action, ...], checked: CheckedModel, message: str
@@ -40,7 +42,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     measured = [(visit, problem.measure(visit.graph, "full")) for visit in _finalists(search)]
     rejected = []
     for visit in _promising(search, measured):
-        latency = problem.confirm(visit.graph, JUDGE)
+        latency = problem.confirm(visit.graph, judge)
         if not surely_faster(latency):
             rejected.append("the fastest was not confirmed by a second measurement")
             continue
@@ -54,6 +56,12 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     if not checked.outcome.ok:
         message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
     return result(original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
+
+
+def judging_plan(seconds: float | None) -> Plan:
+    """Return the plan of the measurement that a result is reported with, in a conclusion of so many seconds: half of
+    them, and no more than `JUDGE` takes."""
+    return JUDGE if seconds is None else replace(JUDGE, budget_s=min(JUDGE.budget_s, seconds / 2))
 
 
 def _promising(search: Search, measured: list[tuple[Visit, Latency]]) -> list[Visit]:

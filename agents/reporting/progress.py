@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +16,8 @@ from rich.table import Table
 from agents.core.base import Search
 from agents.ppo.progress import TrainingProgress
 
+MOST_OPERATORS = 8
+"""Operators of a replacement that a table lists one by one."""
 EVERY = 30.0
 """Seconds between lines of progress where the console is no terminal."""
 
@@ -40,17 +43,19 @@ def training_display(console: Console, total: int) -> Iterator[Any]:
 
 
 @contextmanager
-def search_display(console: Console, agent: str) -> Iterator[Any]:
-    """A line that tells how a search stands, in a file one every `EVERY` seconds; yields what updates it."""
+def search_display(console: Console, agent: str, counts: bool = True) -> Iterator[Any]:
+    """Show a line that tells how a search stands, in a file one every `EVERY` seconds; yields the callback that updates
+    it. `counts` adds the measurements, of which the budget has a limit."""
     with console.status(f"{agent}: searching") as status:
         log = _log(console)
 
         def update(search: Search) -> None:
             best = search.best
             speedup = 1.0 if best is None else best.latency.speedup
+            counted = f"{search.measurements}/{search.budget.measurements} measurements, {_applications(search)}"
             line = (
-                f"{agent}: {search.measurements}/{search.budget.measurements} measurements, "
-                f"{_applications(search)}{search.seconds:.0f}/{search.budget.seconds:.0f} s, best x{speedup:.3f}"
+                f"{agent}: {counted if counts else ''}{search.elapsed:.0f}/{search.budget.seconds:.0f} s, "
+                f"best x{speedup:.3f}"
             )
             status.update(line)
             log(search.seconds, line)
@@ -146,8 +151,19 @@ def rewrites_table(entry: Mapping[str, Any]) -> Table:
         numbers = name in ("step", "sites")
         table.add_column(name, justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
     for step, rewrite in enumerate(entry["rewrites"], 1):
-        table.add_row(str(step), rewrite["rule"], str(rewrite["sites"]), rewrite["description"])
+        table.add_row(str(step), rewrite["rule"], str(rewrite["sites"]), _shortened(rewrite["description"]))
     return table
+
+
+def _shortened(description: str) -> str:
+    """A candidate's description with long lists of operators as counts: `12 Conv, 8 Add` for twenty names."""
+    before, arrow, after = description.partition(" -> ")
+    operators, bracket, rest = after.partition(" (")
+    names = Counter(operators.split())
+    if not arrow or names.total() <= MOST_OPERATORS:
+        return description
+    counted = ", ".join(f"{count} {name}" for name, count in names.most_common())
+    return f"{before}{arrow}{counted}{bracket}{rest}"
 
 
 def print_warnings(console: Console, entry: Mapping[str, Any]) -> None:

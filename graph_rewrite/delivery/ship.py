@@ -117,6 +117,20 @@ def checked_model(
     return checked
 
 
+def copy_original(original: Path, path: Path, deployment: Deployment) -> Path:
+    """Copy a model file bit by bit to another name in its folder, with its deployment in a JSON file beside it. Weights
+    beside the model stay where they are: both models read them.
+
+    Raises:
+        ValueError: another folder, where the copy would not find its weights.
+    """
+    if original.parent.resolve() != path.parent.resolve():
+        raise ValueError(f"{path} does not lie in the folder of {original}")
+    replace_file(path, original.read_bytes())
+    replace_file(sidecar_of(path), _text(deployment) + "\n")
+    return path
+
+
 def _text(deployment: Deployment) -> str:
     return json.dumps(deployment.to_json(), sort_keys=True)
 
