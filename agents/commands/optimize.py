@@ -100,11 +100,11 @@ def optimize(arguments: OptimizeArguments, console: Console, begin: float) -> in
     output = _output(arguments)
     agent = make_agent(AUTO if arguments.agent == "auto" else arguments.agent)
     problem = _open(arguments)
-    console.print(_headline(arguments, problem), soft_wrap=True, markup=False)
     conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * limit)
     seconds = max(1.0, limit - conclusion - (time.monotonic() - begin))
     budget = Budget(measurements=10**9, seconds=seconds, conclusion_s=conclusion)
-    with search_display(console, agent.name, counts=False) as update, ending_search(console) as watch:
+    with ending_search(console) as watch, search_display(console, agent.name, counts=False) as update:
+        console.print(_headline(arguments, problem), soft_wrap=True, markup=False)
 
         def progress(search: Search) -> None:
             watch(search)

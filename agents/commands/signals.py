@@ -21,24 +21,26 @@ _SAME_S = 1.0
 def ending_search(console: Console) -> Iterator[Callable[[Search], None]]:
     """Let the first Ctrl-C or SIGTERM end the search that is under way, and the second stop the program.
 
-    Yields a function that takes the search under way, to be called with its progress. Before its first call a signal
-    stops the program at once.
+    Yields a function that takes the search under way, to be called with its progress. A signal before its first call
+    ends the search at that call.
     """
     under_way: list[Search] = []
-    ended_at = -_SAME_S
+    asked: list[float] = []
 
     def watch(search: Search) -> None:
         if not under_way:
             under_way.append(search)
+        if asked and not search.ended:
+            search.end()
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal ended_at
-        if not under_way or (under_way[0].ended and time.monotonic() - ended_at > _SAME_S):
-            raise KeyboardInterrupt
-        if under_way[0].ended:
+        if asked:
+            if time.monotonic() - asked[0] > _SAME_S:
+                raise KeyboardInterrupt
             return
-        ended_at = time.monotonic()
-        under_way[0].end()
+        asked.append(time.monotonic())
+        for search in under_way:
+            search.end()
         console.print("ending the search: its best result is checked and written; interrupt again to stop at once")
 
     before = {number: signal.signal(number, handle) for number in _SIGNALS}
