@@ -14,7 +14,7 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train evaluate test lint types verify-rules format bench docs doctor clean
+.PHONY: help setup optimize train evaluate test lint types verify-rules format bench docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -31,6 +31,10 @@ $(STAMP): pyproject.toml constraints.txt setup.py
 	@$(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install $(PIP_FLAGS) --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
+
+optimize: setup ## make the ONNX file FILE faster
+	@test -n "$(FILE)" || { echo "name a model: make optimize FILE=model.onnx" >&2; exit 2; }
+	@$(PY) optimize.py $(FILE) $(ARGS)
 
 train: setup ## train an agent on MODEL and write its optimised model
 	@$(PY) train.py --model $(MODEL) $(ARGS)

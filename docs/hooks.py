@@ -41,6 +41,7 @@ PACKAGES = (
 )  # fmt: skip
 """Packages with a page in the API reference: the public entrances."""
 COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("optimize.py, rewritegym optimize", "agents.commands.optimize", ()),
     ("train.py, rewritegym train", "agents.commands.train", ()),
     ("evaluate.py, rewritegym evaluate", "agents.commands.evaluate", ()),
     *(
