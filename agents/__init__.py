@@ -1,6 +1,11 @@
-"""Agents: search methods that choose substitutions, learned or not, on the same problems and meters."""
+"""Agents: search methods that choose substitutions, learned or not, on the same problems and meters.
 
-from agents.core.base import Action, Agent, Budget, Improvement, OptimizationResult, Search
+An agent of one's own needs the names below: it keeps its account in a `Search`, records what it applies by `action_of`,
+and ends with `conclude`.
+"""
+
+from agents.core.base import Action, Agent, Budget, Improvement, OptimizationResult, Search, action_of
+from agents.core.conclude import conclude
 from agents.core.registry import agent_names, make_agent
 
 __all__ = [
@@ -10,6 +15,8 @@ __all__ = [
     "Improvement",
     "OptimizationResult",
     "Search",
+    "action_of",
     "agent_names",
+    "conclude",
     "make_agent",
 ]

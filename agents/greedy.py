@@ -73,7 +73,7 @@ class GreedyAgent:
         return conclude(search, self.name)
 
     def climb(self, search: Search, start: MeasuredGraph, rng: np.random.Generator) -> None:
-        """Rounds from a measured graph on, until nothing gains or the budget ends; `search` records what is found."""
+        """Climb from a measured graph until nothing gains or the budget ends; `search` records the graphs."""
         level, best, idle, expanded = [start], start.speedup, 0, set[str]()
         while level and idle < self.depth and not search.exhausted:
             expanded |= {step.graph.hash for step in level}
@@ -82,8 +82,8 @@ class GreedyAgent:
             best, idle = (level[0].speedup, 0) if gains else (best, idle + 1)
 
     def _round(self, search: Search, level: Sequence[MeasuredGraph], rng: np.random.Generator) -> list[MeasuredGraph]:
-        """What the graphs of a level lead to, fastest first, with at most `round_share` of what is left of the budget,
-        in equal parts."""
+        """Return the graphs that those of a level lead to, fastest first, with at most `round_share` of what is left of
+        the budget, in equal parts."""
         found: dict[str, MeasuredGraph] = {}
         for number, step in enumerate(level):
             share = self.round_share / (len(level) - number)
@@ -100,7 +100,7 @@ class GreedyAgent:
     def _try(
         self, search: Search, step: MeasuredGraph, candidate: Candidate, rng: np.random.Generator
     ) -> list[MeasuredGraph]:
-        """What a candidate leads to and where a rollout from there ends, as far as they run."""
+        """Measure the graph that a candidate leads to, and the end of a rollout from there. Return those that run."""
         after = search.apply(candidate)
         if after is None:
             return []
@@ -117,7 +117,7 @@ class GreedyAgent:
     def _roll_out(
         self, search: Search, before: Graph, graph: Graph, actions: tuple[Action, ...], rng: np.random.Generator
     ) -> list[tuple[Graph, tuple[Action, ...]]]:
-        """The end of a rollout, empty where it takes no step. It never returns to a graph it passed."""
+        """Return the end of a rollout, empty where it takes no step. It never returns to a graph it passed."""
         passed, start = {before.hash, graph.hash}, len(actions)
         for _ in range(self.lookahead):
             choices = macro_candidates(enabled(search.problem, before, graph))
@@ -133,14 +133,14 @@ class GreedyAgent:
 
 
 def ordered(candidates: Sequence[Candidate], rng: np.random.Generator) -> list[Candidate]:
-    """Deployment choices, classes, sites; most sites first, ties by a seeded shuffle."""
+    """Return deployment choices, classes, then sites; most sites first, ties by a seeded shuffle."""
     shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
     kinds = {"deployment": 0, "class": 1, "site": 2}
     return sorted(shuffled, key=lambda candidate: (kinds[candidate.kind], -candidate.count))
 
 
 def macro_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Classes, and sites that belong to none of them."""
+    """Return the classes, and the sites that belong to none of them."""
     classes = [candidate for candidate in candidates if candidate.kind == "class"]
     covered = {candidate.site.class_key for candidate in classes}
     return classes + [c for c in candidates if c.kind == "site" and c.site.class_key not in covered]

@@ -15,8 +15,8 @@ FRUITLESS_ROLLOUTS = 50
 
 
 class RandomAgent:
-    """Rollouts of uniformly drawn candidates, each of at most `horizon` steps, every `measure_every`-th graph and the
-    last one measured."""
+    """Takes rollouts of uniformly drawn candidates, each of at most `horizon` steps, every `measure_every`-th graph and
+    the last one measured."""
 
     name = "random"
 

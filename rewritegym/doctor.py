@@ -1,4 +1,4 @@
-"""``rewritegym doctor``: what this machine is, and how far its timings can be trusted."""
+"""``rewritegym doctor``: a report of this machine, and of the noise of its timings."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ LABELS = {
     "noise.largest_percent": "noise, largest, %",
     "noise.ci95": "model against itself, 95% interval",
 }
-"""How the table names entries of the report that would not explain themselves."""
+"""Names in the table of entries that would not explain themselves."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Arguments:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures (some seconds) and prints a table, or JSON; returns 1 where ONNX Runtime cannot run a small model."""
+    """Measure (some seconds) and print a table, or JSON. Return 1 where ONNX Runtime cannot run a small model."""
     arguments = tyro.cli(Arguments, args=argv, prog="rewritegym doctor")
     from graph_rewrite.latency.noise import machine_report  # after --help, which needs no ONNX Runtime
 
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def table(report: Mapping[str, Any]) -> Table:
-    """The report as a table of two columns, with what is measured in words and units."""
+    """Return the report as a table of two columns, with what is measured in words and units."""
     result = Table(show_header=False, title="This machine")
     result.add_column(style="bold", no_wrap=True)
     result.add_column(overflow="fold")

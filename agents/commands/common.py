@@ -60,7 +60,7 @@ class ModelArguments:
         )  # fmt: skip
 
     def limits(self) -> ResultLimits:
-        """What every result keeps.
+        """Return the limits of every result.
 
         Raises:
             UserError: a limit that makes no sense.
@@ -68,7 +68,7 @@ class ModelArguments:
         return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only)
 
     def shapes(self) -> dict[str, tuple[int, ...]] | None:
-        """Input shapes by name.
+        """Return input shapes by name.
 
         Raises:
             UserError: a --shape that is not name:dims.
@@ -82,5 +82,5 @@ def parse(kind: Any, argv: Iterable[str] | None, program: str) -> Any:
 
 
 def stderr_console() -> Console:
-    """Where people read; standard output stays free for results."""
+    """Return the console for people; standard output stays free for results."""
     return Console(stderr=True)

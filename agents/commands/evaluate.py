@@ -60,7 +60,7 @@ class EvaluateArguments(ModelArguments):
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
     runs: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are made."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,8 +115,8 @@ def _run_agent(
 
 
 def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `--json` prints: model, provider, the original's latency in milliseconds, the budget (null where a limit is
-    infinite or not set), and an entry per agent."""
+    """Return the object that `--json` prints: model, provider, the original's latency in milliseconds, the budget (null
+    where a limit is infinite or not set), and an entry per agent."""
     baselines = sorted(entry["latency_ms"] * entry["speedup"] for entry in entries)
     return {
         "model": uri,

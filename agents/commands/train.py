@@ -51,7 +51,7 @@ class TrainArguments(ModelArguments):
     eval_freq: int | None = None
     """Steps between deterministic evaluation episodes; 0 for none."""
     runs: Path = Path("runs")
-    """Where run folders are made."""
+    """Folder in which run folders are made."""
 
     def configure(self) -> Config:
         """The configuration with this command line's settings on top."""

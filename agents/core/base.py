@@ -1,4 +1,4 @@
-"""What every agent takes and gives: a problem, a budget, a result."""
+"""The interface of every agent: a problem and a budget go in, a result comes out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graph_rewrite.task.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What an agent may spend; whichever ends first ends the search.
+    """The limits of a search; whichever is reached first ends it.
 
     `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock, where
     a latency that another search already measured is charged what it took then; `applications` are candidates applied
@@ -43,7 +43,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One applied candidate, replayable: `key` finds it again among the candidates of the graph before it."""
+    """An applied candidate, replayable: `key` finds it again among the candidates of the graph before it."""
 
     key: str
     rule: str
@@ -79,7 +79,7 @@ class Growth:
     nodes: int
     """E-nodes."""
     cost_ms: float
-    """What the cost model says the best graph in it takes, by the shared greedy extraction."""
+    """Cost of the best graph in it by the cost model, with the shared greedy extraction."""
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class Search:
     applications: int = 0
     """Candidates applied so far; only `count_applications` adds to it."""
     growth: list[Growth] = field(default_factory=list)
-    """How an agent on an e-graph built it, rule by rule."""
+    """The construction of an e-graph, rule by rule."""
     _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0
     ended: bool = False
@@ -125,17 +125,17 @@ class Search:
         self.ended = True
 
     def after(self, share: float) -> float:
-        """Where `seconds` will stand when this share of what is left of the budget's is spent."""
+        """Return the value of `seconds` once this share of the seconds left in the budget is spent."""
         return self.seconds + share * (self.budget.seconds - self.seconds)
 
     @property
     def can_measure(self) -> bool:
-        """Whether the budget has a measurement and time left."""
+        """True while the budget has a measurement and time left."""
         return self.measurements < self.budget.measurements and self.seconds < self.budget.seconds
 
     @property
     def can_apply(self) -> bool:
-        """Whether the budget has an application and time left."""
+        """True while the budget has an application and time left."""
         limit = self.budget.applications
         return (limit is None or self.applications < limit) and self.seconds < self.budget.seconds
 
@@ -162,7 +162,7 @@ class Search:
         self._charged += max(0.0, seconds)
 
     def exclude(self, seconds: float) -> None:
-        """Leave seconds out that no search has to pay for: those of pricing an operator, known from then on."""
+        """Leave out seconds that no search has to pay for, such as those of pricing an operator."""
         self._charged -= max(0.0, seconds)
 
     def count_applications(self, count: int = 1) -> None:
@@ -170,7 +170,7 @@ class Search:
         self.applications += count
 
     def apply(self, candidate: Candidate) -> Graph | None:
-        """The graph that a candidate leads to, counted as an application; None where it gives no valid graph."""
+        """Return the graph that a candidate leads to, counted as an application; None where it gives no valid graph."""
         self.count_applications()
         try:
             return candidate.apply()
@@ -179,11 +179,11 @@ class Search:
 
     @property
     def best(self) -> Visit | None:
-        """The visit whose screened speed-up is surely the highest. None before the first measurement."""
+        """The visit with the highest lower bound of its screened speed-up; None before the first measurement."""
         return max(self.visits.values(), key=lambda visit: visit.latency.lower_bound, default=None)
 
     def measure(self, graph: Graph, actions: tuple[Action, ...]) -> Latency:
-        """Screen a graph, unless it was before. Only new graphs count."""
+        """Return the screened latency of a graph. Only graphs that were not screened before count as measurements."""
         known = self.visits.get(graph.hash)
         if known is not None:
             return known.latency
@@ -200,9 +200,11 @@ class Search:
         return latency
 
     def beats(self, visit: Visit, other: Visit, gain: float = 0.0) -> bool:
-        """Whether a visited graph is faster than another by the share `gain`, in turn with each other. Of many graphs
-        measured one by one against the original, the fastest was often lucky; so that only says which are compared.
-        Where the meter cannot compare them, it is what they surely gained that counts."""
+        """Return whether a visited graph is faster than another by the share `gain`, when both are timed in turn.
+
+        Of many graphs measured one by one against the original, the fastest was often lucky; those measurements only
+        decide which graphs are compared. Where the meter cannot compare two graphs, the lower bounds decide.
+        """
         mine, its = visit.latency, other.latency
         surely = mine.lower_bound > its.lower_bound * (1.0 + gain)
         if not mine.ok or not (surely or mine.speedup > its.speedup * (1.0 + gain)):
@@ -216,7 +218,7 @@ class Search:
         return compared[0].speedup > 1.0 + gain
 
     def tell(self) -> None:
-        """Let whoever watches know how the search stands."""
+        """Report progress."""
         if self.progress is not None:
             self.progress(self)
 
@@ -239,7 +241,7 @@ class OptimizationResult:
     seconds: float
     message: str = ""
     growth: tuple[Growth, ...] = ()
-    """How the e-graph was built, rule by rule; empty for agents without one."""
+    """The construction of the e-graph, rule by rule; empty for agents without one."""
     faults: RuleFaults = field(default_factory=RuleFaults)
     """Exceptions that the code of rules raised during the search, which went on without these matches."""
 
@@ -250,7 +252,7 @@ class OptimizationResult:
 
     @property
     def verified(self) -> bool:
-        """Whether the saved file agrees with the original, opened as it will be deployed."""
+        """True where the saved file agrees with the original, opened as it will be deployed."""
         return self.checked.outcome.ok
 
     @property
@@ -265,7 +267,7 @@ class OptimizationResult:
 
     @property
     def is_original(self) -> bool:
-        """Whether the original is kept."""
+        """True where the original is kept."""
         return not self.actions
 
     @property
@@ -290,5 +292,5 @@ class Agent(Protocol):
 
 
 def action_of(candidate: Candidate) -> Action:
-    """The replayable record of a candidate."""
+    """Return the replayable record of a candidate."""
     return Action(candidate.key, candidate.rule, candidate.description, candidate.count)

@@ -15,7 +15,7 @@ from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.task.problem import Problem
 
 FINALISTS = 3
-"""How many of the best screened graphs are measured with full effort: by the lower ends of their intervals."""
+"""Number of screened graphs that are measured with full effort: those with the highest lower bounds."""
 MARGIN = 0.005
 """A result is kept only where its 95% interval lies above 1 + MARGIN."""
 
@@ -85,8 +85,8 @@ def _saved(problem: Problem, graph: Graph) -> CheckedModel:
 
 
 def _finalists(search: Search) -> list[Visit]:
-    """The best screened graphs. The last of them is the one with the fewest rewrites among those that may be as fast as
-    the first: what was added to it may be luck."""
+    """Return the best screened graphs. The last of them is the one with the fewest rewrites among those that may be as
+    fast as the first: what was added to it may be luck."""
     found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
     found = sorted((v for v in found if v.latency.speedup > 1.0), key=lambda visit: -visit.latency.lower_bound)
     rest = [visit for visit in found[FINALISTS - 1 :] if visit.latency.ci95[1] > found[0].latency.lower_bound]
@@ -94,8 +94,8 @@ def _finalists(search: Search) -> list[Visit]:
 
 
 def _ranked(search: Search, measured: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
-    """Fastest first: by what each surely gains over the original, and the first such that none of the others was faster
-    than it when both ran in turn."""
+    """Return the graphs, fastest first: by the lower bound of their gain over the original, and the first such that
+    none of the others was faster than it when both ran in turn."""
     ranked = sorted(measured, key=lambda pair: -pair[1].lower_bound)
     for challenger in ranked[1:]:
         compared = search.problem.compare(ranked[0][0].graph, challenger[0].graph)
@@ -105,7 +105,7 @@ def _ranked(search: Search, measured: list[tuple[Visit, Latency]]) -> list[tuple
 
 
 def surely_faster(latency: Latency) -> bool:
-    """Whether the 95% interval of the speed-up lies above 1 + MARGIN."""
+    """Return whether the 95% interval of the speed-up lies above 1 + MARGIN."""
     return latency.ok and latency.lower_bound > 1.0 + MARGIN
 
 
@@ -128,7 +128,7 @@ def _original_file(problem: Problem) -> Path:
 
 
 def _original_ms(measured: list[tuple[Visit, Latency]], search: Search) -> float:
-    """Milliseconds of the original, from any measurement against it."""
+    """Return the milliseconds of the original, from any measurement against it."""
     known = [latency for _, latency in measured] + [visit.latency for visit in search.visits.values()]
     timed = [latency.baseline_ms for latency in known if latency.ok]
     return timed[0] if timed else search.problem.measure(search.problem.model.original, "screen").ms

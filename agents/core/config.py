@@ -46,7 +46,7 @@ class EncoderConfig:
     attention_heads: int = 4
     """Heads per attention layer; `hidden` is divided among them."""
     pooling: str = "mean"
-    """How nodes are aggregated: `sum` as in equation 8, or `mean`, which carries over to other depths."""
+    """Aggregation of nodes: `sum` as in equation 8, or `mean`, which carries over to other depths."""
     bidirectional: bool = True
     """Also pass messages against the direction of the data, so that a node sees who reads its result."""
     residual: bool = True
@@ -74,7 +74,7 @@ class PPOConfig:
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """How long to train, and on what."""
+    """The length of training, and the model for it."""
 
     model: Mapping[str, int] = field(default_factory=dict)
     """Parameters of the zoo model changed for training only: few layers, deploy on many."""
@@ -104,7 +104,7 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All of it. `model` holds parameters of the zoo model: layers, seq_len, ..."""
+    """The whole configuration. `model` holds parameters of the zoo model: layers, seq_len, ..."""
 
     model: Mapping[str, int] = field(default_factory=dict)
     env: EnvConfig = field(default_factory=EnvConfig)
@@ -114,7 +114,7 @@ class Config:
     search: SearchConfig = field(default_factory=SearchConfig)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for YAML and JSON."""
+        """Return plain values, for YAML and JSON."""
         return dataclasses.asdict(self)
 
 
@@ -123,8 +123,8 @@ class ConfigError(UserError):
 
 
 def load_config(model: str = "", path: str | Path | None = None, settings: Iterable[str] = ()) -> Config:
-    """default.yaml, then the model's own file if there is one, then `path`, then the parameters in the model's URI,
-    then `key=value` settings.
+    """Load default.yaml, then the model's own file if there is one, then `path`, then the parameters in the model's
+    URI, then `key=value` settings.
 
     Raises:
         ConfigError: an unknown key, a value of the wrong type, or a file that cannot be read.
@@ -221,12 +221,12 @@ def _convert(hint: Any, value: Any, place: str) -> Any:
 
 
 def uri_parameters(model: str) -> dict[str, str]:
-    """The parameters in a zoo URI's query; none for files and bare names."""
+    """Return the parameters in a zoo URI's query; none for files and bare names."""
     return dict(parse_qsl(model.partition("?")[2], keep_blank_values=True)) if model.startswith("zoo://") else {}
 
 
 def model_uri(model: str, parameters: Mapping[str, int]) -> str:
-    """A model URI with zoo parameters added; a file's URI is returned unchanged.
+    """Return a model URI with zoo parameters added; a file's URI is returned unchanged.
 
     Raises:
         ConfigError: parameters for a model that comes from a file.

@@ -21,7 +21,7 @@ GraphCost = Callable[[Graph], float]
 
 @dataclass(eq=False)
 class OperatorPrices:
-    """What operators take alone, each distinct one timed once.
+    """Times of operators alone, each distinct one timed once.
 
     Prices belong to the machine and not to a search: what the timing takes is not part of a search's seconds. Nor may
     it go on for ever: see `pricing_seconds`.
@@ -32,11 +32,11 @@ class OperatorPrices:
 
     time_alone: Callable[[OperatorSpec], float]
     is_stored: Callable[[OperatorSpec], bool] = lambda spec: False
-    """Whether `time_alone` answers without timing anything."""
+    """Tells whether `time_alone` answers without timing anything."""
     seconds: float = 0.0
-    """What all timings have taken so far."""
+    """Seconds of all timings so far."""
     by_node: MemoKey[dict[int, float]] = field(default_factory=lambda: MemoKey("operator prices"), repr=False)
-    """Where graphs keep the milliseconds of their nodes."""
+    """Key under which graphs keep the milliseconds of their nodes."""
     _known: dict[str, float] = field(default_factory=dict, repr=False)
 
     def known(self, spec: OperatorSpec) -> float | None:
@@ -82,7 +82,7 @@ class Pricing:
         return None if self._is_over() else self.prices.price(spec, self._search)
 
     def needs_timing(self, spec: OperatorSpec) -> bool:
-        """Whether `price` would have to time an operator."""
+        """Return whether `price` would have to time an operator."""
         return self.prices.known(spec) is None and not self._is_over() and not self.prices.is_stored(spec)
 
     def _is_over(self) -> bool:
@@ -147,7 +147,7 @@ def operator_prices(problem: Problem) -> OperatorPrices:
 
 
 def cost_model_speedup(problem: Problem, graph: Graph) -> float | None:
-    """How much faster than the original the sum of operators says a graph is; None where one of them has no sum."""
+    """Return the speed-up of a graph over the original by the sum of operators; None where one of them has no sum."""
     cost = SumOfOperators(operator_prices(problem))
     try:
         before, after = cost(problem.model.original), cost(graph)

@@ -9,7 +9,7 @@ from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 MARGIN = 0.003
 """A choice is kept where it gains more than this; less is noise."""
 RESERVED_APPLICATIONS = 14
-"""What searches with a limit on applications leave for this one: two rounds over all choices."""
+"""Applications that searches with a limit leave for this one: two rounds over all choices."""
 
 
 def search_deployment(
@@ -59,7 +59,7 @@ def search_deployment(
 
 
 def _idle(search: Search, candidate: Candidate) -> bool:
-    """Whether a candidate refuses optimisers of which none changes the graph."""
+    """Return whether a candidate refuses optimisers of which none changes the graph."""
     refused = candidate.disabled_optimizers - candidate.graph.disabled_optimizers
     active = search.problem.active_optimizers(candidate.graph) if refused else None
     return active is not None and not refused & active

@@ -1,4 +1,4 @@
-"""Where the configurations and the trained policies lie: in a wheel inside this package, in a clone beside it."""
+"""The folders of configurations and trained policies: in a wheel inside this package, in a clone beside it."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def configs() -> Path:
-    """The folder of YAML configurations. Raises FileNotFoundError where the installation has none."""
+    """Return the folder of YAML configurations. Raises FileNotFoundError where the installation has none."""
     return _data("configs")
 
 
 def checkpoints() -> Path:
-    """The folder of trained policies. Raises FileNotFoundError where the installation has none."""
+    """Return the folder of trained policies. Raises FileNotFoundError where the installation has none."""
     return _data("checkpoints")
 
 

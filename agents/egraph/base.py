@@ -1,5 +1,5 @@
-"""What agents on e-graphs share: prices of e-nodes, the construction as replayable actions, and several graphs
-extracted from one e-graph, which are then measured end to end."""
+"""The parts that agents on e-graphs share: prices of e-nodes, the construction as actions, and the measurement of
+several graphs extracted from one e-graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
 
 UNPRICED_MS = 1e4
-"""What an operator counts that cannot be run, or was met after the time for pricing was over: ten seconds, so that it
+"""Price of an operator that cannot be run, or was met after the time for pricing was over: ten seconds, so that it
 is chosen only where there is nothing else, and yet small enough for the tolerances of the integer program."""
 HEDGES = (0.0, 0.05, 0.15, 0.5, 1.5)
 """Surcharges on e-nodes that the original graph lacks, one extraction each. The sum of operators misleads (it knows of
@@ -56,7 +56,7 @@ class NodePrices:
         return ms if ms is not None and math.isfinite(ms) else UNPRICED_MS
 
     def needs_timing(self, spec: OperatorSpec) -> bool:
-        """Whether `price` would have to time the operator."""
+        """Return whether `price` would have to time the operator."""
         return not spec.is_constant and self._pricing.needs_timing(spec)
 
 

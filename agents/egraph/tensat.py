@@ -19,7 +19,7 @@ from graph_rewrite.task.problem import Problem
 
 
 class TensatAgent:
-    """All rules at once on an e-graph; the graphs extracted from it are measured, and the fastest goes through
+    """Applies all rules at once to an e-graph; the graphs extracted from it are measured, and the fastest goes through
     deployment search.
 
     Args:

@@ -67,13 +67,13 @@ class ConstructionNode:
     path: RulePath
     facts: StateFacts
     gain: float = 0.0
-    """What the application that led here saved, in percent of the first cost."""
+    """Saving of the application that led here, in percent of the first cost."""
     value: float = 0.0
     visits: int = 0
     in_flight: int = 0
     """Simulations on their way below."""
     exhausted: bool = False
-    """Whether nothing below can change any more: the node limit is reached, or every rule has saturated."""
+    """True where nothing below can change any more: the node limit is reached, or every rule has saturated."""
     children: dict[int, ConstructionNode] = field(default_factory=dict)
     blacklist: set[int] = field(default_factory=set)
     """Rules that leave this e-graph as it is."""

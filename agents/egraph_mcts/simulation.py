@@ -26,7 +26,7 @@ RulePath = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class SimulationLimits:
-    """What all simulations of a search have in common."""
+    """Limits that all simulations of a search have in common."""
 
     depth: int
     """Applications behind the new node."""
@@ -47,11 +47,11 @@ class ConstructionState:
 
 @dataclass(frozen=True, slots=True)
 class StateFacts:
-    """What the tree knows of a state."""
+    """The facts about a state that the tree uses."""
 
     cost: float
     full: bool
-    """Whether the node limit is reached."""
+    """True where the node limit is reached."""
     present: tuple[int, ...]
     """Rules whose operators are all in the e-graph: the others need not be tried."""
 
@@ -63,7 +63,7 @@ class SimulationJob:
     path: RulePath
     untried: tuple[int, ...]
     seed: int
-    """Of the rollout."""
+    """Seed of the rollout."""
     applications: int | None = None
     """Matches that may be applied; None for any number."""
     seconds: float = math.inf
@@ -72,16 +72,16 @@ class SimulationJob:
 
 @dataclass(frozen=True, slots=True)
 class SimulationOutcome:
-    """What a simulation found. Rewards are percent of the first cost."""
+    """The outcome of a simulation. Rewards are percent of the first cost."""
 
     useless: tuple[int, ...]
     """Rules that leave the e-graph at the job's path as it is."""
     child: int | None
     """The rule that made the child; None where there is none."""
     facts: StateFacts | None
-    """Of the child."""
+    """Facts of the child."""
     reward: float
-    """Of the rollout behind the child, equation 3: the sum of all improvements."""
+    """Reward of the rollout behind the child, equation 3: the sum of all improvements."""
     best: tuple[float, RulePath]
     """The least cost on the way, and where it was first met."""
     applied: int
@@ -127,7 +127,7 @@ class Simulator:
         self._cost = cost
 
     def state(self, path: RulePath) -> ConstructionState:
-        """The e-graph at a path, built from the nearest one that is known."""
+        """Return the e-graph at a path, built from the nearest one that is known."""
         if path == self._best[1]:
             return self._best[2]
         known = len(path)
@@ -157,7 +157,7 @@ class Simulator:
         self._states.setdefault((), first)
 
     def run(self, job: SimulationJob) -> SimulationOutcome:
-        """One expansion and the rollout behind it."""
+        """Run one expansion and the rollout behind it."""
         state = self.state(job.path)
         self._left, self._applied = job.applications, 0
         useless: list[int] = []
@@ -179,7 +179,7 @@ class Simulator:
         return SimulationOutcome(tuple(useless), None, None, 0.0, best, self._applied)
 
     def saved(self, before: float, after: float) -> float:
-        """What a step from one cost to another gains, in percent of the first cost."""
+        """Return the gain of a step from one cost to another, in percent of the first cost."""
         return 100.0 * max(0.0, before - after) / self.first_cost if self.first_cost else 0.0
 
     def _roll_out(
@@ -211,7 +211,7 @@ class Simulator:
         return (state.cost, path) if state.cost < best[0] else best
 
     def _tried(self, state: ConstructionState, rule: int) -> ConstructionState | None:
-        """The state after a rule, within what may be applied; None where it leaves the e-graph as it is."""
+        """Return the state after a rule, within what may be applied; None where it leaves the e-graph as it is."""
         limit = MATCH_LIMIT if self._left is None else min(MATCH_LIMIT, self._left)
         after = self._after(state, rule, limit)
         if after is not None:

@@ -1,4 +1,4 @@
-"""Who runs the simulations: this process, or several that are forked off it.
+"""Executors of simulations: this process, or several that are forked off it.
 
 A worker begins with this process's memory: the e-graph, the rules, and what they matched. It asks for the time of an
 operator that it meets for the first time; one that must be timed is timed when all others are at rest.
@@ -34,7 +34,7 @@ class Executor(Protocol):
     def finish(self, ticket: int) -> SimulationOutcome: ...
 
     def move(self, path: RulePath) -> None:
-        """All later jobs are at this path or below. No job may be on its way."""
+        """Restrict later jobs to this path and those below. No job may be on its way."""
 
     def close(self) -> None: ...
 
@@ -110,7 +110,7 @@ class Pool:
 
     @staticmethod
     def is_possible() -> bool:
-        """Whether processes can be forked safely here: on Linux."""
+        """Return whether processes can be forked safely here: on Linux."""
         return sys.platform == "linux"
 
     def start(self, job: SimulationJob) -> int:
@@ -199,7 +199,7 @@ class _Asking:
 
 
 def _work(simulator: Simulator, connection: Connection, others: tuple[Connection, ...], asks: bool) -> None:
-    """The life of a worker: paths are moves, jobs are run."""
+    """Serve as a worker until nobody asks any more: paths are moves, jobs are run."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks ends this one
     for other in others:
         other.close()

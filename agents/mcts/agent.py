@@ -47,7 +47,7 @@ class EnvState:
         return self.env.graph.hash
 
     def step(self, search: Search, action: int) -> EnvState | None:
-        """The state after an action; None where it gives no valid graph."""
+        """Return the state after an action; None where it gives no valid graph."""
         search.count_applications()
         env, actions = self.env.fork(), (*self.actions, action_of(self.env.candidates[action]))
         observation, _, terminated, truncated, info = env.step(action)
@@ -127,7 +127,7 @@ class MCTSAgent:
         return (mcts.uct if selection == "uct" else mcts.puct)(exploration=exploration, best_share=self.best_share)
 
     def _load(self, problem: Problem) -> tuple[Checkpoint | None, str]:
-        """The policy, if one is to be used, and what a reader of the result should know about it."""
+        """Return the policy, if one is to be used, and a remark on it for readers of the result."""
         if self.prior == "uniform":
             return None, "uniform prior"
         if isinstance(self._checkpoint, Checkpoint):
@@ -191,7 +191,7 @@ class _Simulator:
         return TreeNode(speedup, tuple(priors), priors)
 
     def _beyond(self, state: EnvState, speedup: float) -> float:
-        """The speed-up to be had from a new state: measured by a rollout, or expected by the critic."""
+        """Return the speed-up to be had from a new state: measured by a rollout, or expected by the critic."""
         if self._rollouts == "none":
             left = 1.0 / speedup - self._guide.gain(state.observation)
             # No critic is trusted to find more than twice what is there.
@@ -202,7 +202,7 @@ class _Simulator:
         return self._search.measure(end.env.graph, end.actions).speedup
 
     def _roll_out(self, state: EnvState) -> EnvState | None:
-        """Where up to `depth` further rewrites lead; None where there are none."""
+        """Return the state after up to `depth` further rewrites; None where there are none."""
         uniform = UniformGuide()
         end = state
         for _ in range(self._depth):

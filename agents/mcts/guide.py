@@ -1,4 +1,4 @@
-"""What tree search knows before it measures: the order and prior of actions, rollouts, and the value of a state."""
+"""Guides of a tree search, before it measures: the order and prior of actions, and the value of a state."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ class Guide(Protocol):
     """Prior knowledge about a state of the environment."""
 
     def priors(self, env: GraphRewriteEnv, observation: Observation, rng: np.random.Generator) -> dict[int, float]:
-        """Legal actions without the No-Op, in the order in which they are to be opened, with probabilities."""
+        """Return the legal actions without the No-Op, in the order in which they are to be opened, with
+        probabilities."""
         ...
 
     def gain(self, observation: Observation) -> float:
-        """Share of the original's latency that can still be saved from here, as far as the guide knows; 0 or more."""
+        """Return the share of the original's latency that can still be saved from here, as far as the guide knows; 0 or
+        more."""
         ...
 
 

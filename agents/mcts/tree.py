@@ -48,7 +48,7 @@ class TreeNode:
 
     @property
     def is_open(self) -> bool:
-        """Whether an action was never tried."""
+        """Return whether an action was never tried."""
         return len(self.edges) < len(self.actions)
 
     @property
@@ -78,7 +78,7 @@ class Tree:
 
 
 class Selection(NamedTuple):
-    """Where a descent ended: edges taken as (node, action), the last node, and the action to try there.
+    """The end of a descent: edges taken as (node, action), the last node, and the action to try there.
 
     `action` is None where there is nothing to try: at the depth limit, or where all that follows was seen on the way.
     """
@@ -122,7 +122,7 @@ def puct(*, exploration: float, best_share: float) -> Score:
 
 
 def widen(*, visits: int, width: float, exponent: float) -> int:
-    """How many actions of a node may be open after that many visits: ceil(width * visits ** exponent)."""
+    """Return how many actions of a node may be open after that many visits: ceil(width * visits ** exponent)."""
     return math.ceil(width * math.pow(visits, exponent))
 
 

@@ -47,8 +47,8 @@ DEFAULTS = RolloutOptions()
 
 
 class PPOAgent:
-    """One deterministic rollout (the likeliest action at every step), then sampled rollouts while the budget lasts,
-    each from somewhere along the best path so far.
+    """Takes one deterministic rollout (the likeliest action at every step), then sampled rollouts while the budget
+    lasts, each from somewhere along the best path so far.
 
     Every graph on the way is measured, so a rollout that goes too far loses nothing.
 

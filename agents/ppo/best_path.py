@@ -58,7 +58,7 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
         self._rewriting, self.restarts = env, restarts
         self.path: tuple[PathStep, ...] = ()
         self.speedup = 1.0
-        """Of the best path's end, confirmed."""
+        """Confirmed speed-up of the best path's end."""
         self._steps: list[PathStep] = []
         self._tried: dict[str, set[str]] = {}
         self._frontier = False
@@ -111,7 +111,7 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
         return observation, reward, terminated, truncated or (fruitless and not terminated), info
 
     def _keep(self, speedup: float) -> bool:
-        """Whether the episode stands at a new best; its path is then the one to follow."""
+        """Return whether the episode stands at a new best; its path is then the one to follow."""
         if speedup <= self.speedup * (1.0 + CLEAR):
             return False
         confirmed = self._rewriting.problem.settle(self._rewriting.graph).speedup

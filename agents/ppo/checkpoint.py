@@ -28,7 +28,7 @@ class CheckpointError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class PolicyDescription:
-    """What a policy was trained with, and must find again to mean the same."""
+    """The rules, operators and features that a policy was trained with, and must find again to mean the same."""
 
     rules: tuple[str, ...]
     """Names of the rules, in the order of their embeddings."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class TrainingProgress:
-    """How far training has come; passed to the progress display at every step."""
+    """The progress of a training run, passed to the display at every step."""
 
     timesteps: int = 0
     seconds: float = 0.0

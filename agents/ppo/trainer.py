@@ -40,7 +40,7 @@ from graph_rewrite.task.problem import ort_meter
 
 @dataclass(frozen=True, slots=True)
 class TrainingOptions:
-    """What the command line decides beside the configuration."""
+    """Options of the command line beside the configuration."""
 
     uri: str
     """Model to train on."""
@@ -52,7 +52,7 @@ class TrainingOptions:
     device: str = "cpu"
     tensorboard_log: Path | None = None
     limits: ResultLimits | None = None
-    """What every graph keeps: one beyond a limit ends an episode like one that cannot be run."""
+    """Limits of every graph: one beyond a limit ends an episode like one that cannot be run."""
 
 
 SCREEN_IN_TRAINING = Plan(instances=3, min_pairs=3, target_ci_width=0.03, budget_s=0.12)

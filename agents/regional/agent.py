@@ -56,7 +56,7 @@ class RegionalAgent:
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
-        """At random, by `seed`, is drawn only what is climbed on."""
+        """Search within the budget; only the climb by whole models draws at random."""
         options = self.options
         search = Search(problem, budget, progress)
         search.measure(problem.model.graph, ())

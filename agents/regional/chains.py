@@ -49,7 +49,7 @@ class RewriteChain:
 
     @property
     def is_certain(self) -> bool:
-        """Whether more is saved than timing is wrong by."""
+        """True where more is saved than timing is wrong by."""
         return self.saved > 2.0 * self.half
 
     def __str__(self) -> str:

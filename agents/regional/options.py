@@ -54,9 +54,9 @@ class RegionalOptions:
     margin."""
 
     scan: Plan = SCAN
-    """How a window is timed: one pair of sessions. The best are timed again, and the choice end to end."""
+    """Plan for timing a window: one pair of sessions. The best are timed again, and the choice end to end."""
     careful: Plan = CAREFUL
-    """How the best chains of a window are timed again."""
+    """Plan for timing the best chains of a window again."""
     timeout_s: float = 120.0
     """Seconds without progress after which a window counts as hanging: on a busy machine large ones take long."""
 
@@ -75,7 +75,7 @@ class RegionalOptions:
     """Share of a window's time that a rule is expected to save, as the first, second or later step of a chain, before
     anything is known of it: other first steps are tried before longer chains."""
     fading: tuple[float, float] = (0.6, 0.3)
-    """What each further window leaves of that expectation, for first steps and for later ones: which first step is best
+    """Factor on that expectation for each further window, for first steps and for later ones: which first step is best
     changes with the shapes."""
     doubt: float = 0.8
     """Share of what is hoped of an unknown step that a bad guess may take away: the roofline knows nothing of

@@ -18,7 +18,7 @@ from graph_rewrite.rules.rewriter import Rewriter
 
 @dataclass(frozen=True, slots=True)
 class RewriteStep:
-    """One rewrite at all sites of a class. `class_key` is the same in a window and in the whole graph."""
+    """A rewrite at all sites of a class. `class_key` is the same in a window and in the whole graph."""
 
     class_key: str
     rule: str

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 Entry = Mapping[str, Any]
-"""One of `results`: an agent's run."""
+"""An entry of `results`: an agent's run."""
 Summary = Mapping[str, Any]
 MOST_RULES = 40
 """Rows of the heat map at most; the rules with the most sites are shown."""

@@ -1,4 +1,4 @@
-"""What people see: progress while it runs, tables at the end. All of it on standard error or a given console."""
+"""Progress while a command runs and tables at its end, on a given console."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def search_display(console: Console, agent: str, counts: bool = True) -> Iterato
 
 
 def _log(console: Console) -> Callable[[float, str], None]:
-    """Prints a line with the seconds at which it holds, one every `EVERY` seconds, where the console is no terminal."""
+    """Return a function that prints a line with the seconds at which it holds, one every `EVERY` seconds, where the
+    console is no terminal."""
     shown = 0.0
 
     def log(seconds: float, line: str) -> None:
@@ -82,7 +83,8 @@ def _applications(search: Search) -> str:
 
 
 def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
-    """A row per agent (and repeat): speed-up with its interval, latency, cost, check. Fits into 80 columns."""
+    """Return a table with a row per agent (and repeat): speed-up with its interval, latency, cost, check. Fits into 80
+    columns."""
     table = _table(title, ("agent",), ("speed-up", "95% interval", "ms", "seconds", "measured", "error"))
     for entry in results:
         low, high = entry["speedup_ci95"]
@@ -94,7 +96,8 @@ def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def deployment_table(results: Sequence[Mapping[str, Any]]) -> Table:
-    """A row per agent (and repeat): size of the weights, estimated peak memory, and how the result is to be run."""
+    """Return a table with a row per agent (and repeat): size of the weights, estimated peak memory, and how the result
+    is to be run."""
     table = _table("size and deployment", ("agent", "refused optimisers"), ("weights MB", "peak MB"))
     for entry in results:
         refused = ", ".join(entry["deployment"]["disabled_optimizers"]) or "none"
@@ -113,7 +116,7 @@ def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
 
 
 def _grown(entry: Mapping[str, Any], what: str) -> str:
-    """Megabytes after, and before where that is another number."""
+    """Return the megabytes after, and before where that is another number."""
     memory = entry.get("memory")
     if memory is None:
         return "unknown"
@@ -145,7 +148,7 @@ def fault_warnings(entry: Mapping[str, Any]) -> list[str]:
 
 
 def rewrites_table(entry: Mapping[str, Any]) -> Table:
-    """Which substitutions made a result, in order."""
+    """Return a table of the substitutions that made a result, in order."""
     table = Table(title=f"substitutions of {entry['agent']}", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("step", "rule", "sites", "what"):
         numbers = name in ("step", "sites")
@@ -173,5 +176,5 @@ def print_warnings(console: Console, entry: Mapping[str, Any]) -> None:
 
 
 def print_json(values: object) -> None:
-    """One JSON document on standard output, and nothing else."""
+    """Print one JSON document on standard output."""
     print(json.dumps(values))

@@ -19,7 +19,7 @@ from graph_rewrite.task.problem import Problem
 
 
 def new_run(root: Path, model: str, agent: str) -> Path:
-    """A fresh folder named by time, model and agent."""
+    """Make a fresh folder named by time, model and agent."""
     root.mkdir(parents=True, exist_ok=True)
     name = file_name(Path(model.removeprefix("zoo://").removeprefix("file:")).name.split("?")[0])
     stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{file_name(agent)}"[:200]
@@ -34,12 +34,12 @@ def new_run(root: Path, model: str, agent: str) -> Path:
 
 
 def file_name(text: str) -> str:
-    """A text, such as an agent with options, as part of a file's name."""
+    """Return a text, such as an agent with options, as part of a file's name."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", text)
 
 
 def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
-    """The full configuration and the command line, as YAML."""
+    """Write the full configuration and the command line, as YAML."""
     replace_file(
         folder / "config.yaml",
         yaml.safe_dump({"command": command, "config": _plain(config.to_dict())}, sort_keys=False),
@@ -47,7 +47,7 @@ def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
 
 
 def write_json(path: Path, values: object) -> None:
-    """JSON, written as a whole."""
+    """Write JSON as a whole."""
     replace_file(path, json.dumps(values, indent=2) + "\n")
 
 
@@ -63,7 +63,7 @@ def write_optimized(result: OptimizationResult, path: Path) -> Path | None:
 
 
 def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path | None) -> dict[str, Any]:
-    """One entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes."""
+    """Return an entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes."""
     return {
         "agent": result.agent,
         "speedup": result.latency.speedup,

@@ -19,7 +19,7 @@ from tests.agents.toys import RULES, graph_cost, problem_on
 from tests.envs.fakes import _write
 
 FACTORS = {"MatMulAddFusion": 0.8, "BiasGeluFusion": 0.9, "MatmulTransposeFusion": 1.2}
-"""What refusing each of these does to the latency."""
+"""Factor on the latency by refusing each of these."""
 
 
 def make_problem(folder: Path, deployment: bool = True) -> Problem:

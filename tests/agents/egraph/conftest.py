@@ -1,4 +1,4 @@
-"""What tests of agents on e-graphs share."""
+"""Fixtures of tests of agents on e-graphs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What tests of the agent `regional` share."""
+"""Fixtures of tests of the agent `regional`."""
 
 import pytest
 
