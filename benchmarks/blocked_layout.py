@@ -102,7 +102,9 @@ def takes_best(forms: dict[tuple[int, int, str], str]) -> Callable[[Candidate], 
 
     def wanted(candidate: Candidate) -> bool:
         match = candidate.site.match
-        filters, image = match.value("conv").shape[1], match.value("conv").shape[2]
+        result = candidate.site.types[match.node("conv").outputs[0]]
+        assert result is not None  # rules apply to values of known types alone
+        filters, image = result.shape[1], result.shape[2]
         kernel = "x".join(map(str, match.refs[1].shape[2:]))
         apart = {k: (abs(log2(k[0] / filters)), abs(log2(k[1] / image))) for k in forms if k[2] == kernel}
         near = [key for key, distance in apart.items() if max(distance) <= LARGEST_DISTANCE]

@@ -40,6 +40,10 @@ class Match:
         self.refs: tuple[Any, ...] = tuple([self._ref_of(bindings.variables[var.name]) for var in pattern.variables])
         """A Ref per variable (None for an input left out, a tuple for `Values`)."""
 
+    def within(self, graph: Graph) -> Match:
+        """Return this match in a graph in which it holds, such as the one that it was found in."""
+        return Match(graph, self.pattern, self._bindings, self.reads)
+
     def release(self) -> None:
         """Let go of the graph, once a site is built: only `nodes`, `anchor`, `root_values`, `refs` and the attributes
         can be read after that."""

@@ -6,7 +6,7 @@ constants alone, are shown as the expressions that they come from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,7 +15,6 @@ from onnx import TensorProto
 from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.node import Node
-from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.matching import schema_default
 from graph_rewrite.rewriting.patterns import AttrVar, Maybe, Pattern, PatternNode, PatternOutput, PatternValue, Values
@@ -45,7 +44,9 @@ def example(rule: Rule) -> Match | None:
     instance is known, and for a substitution, whose target is data."""
     if isinstance(getattr(rule, "substitution", None), Substitution):
         return None
-    matches = [candidate.site.match for candidate in islice(_instances(rule), LOOKED_AT)]
+    # Those of the full mode come one by one; the fast one first looks at many to choose from.
+    found = islice(instances(rule, full=True), LOOKED_AT)
+    matches = [instance.candidate.site.match.within(instance.graph) for instance in found]
     return max(matches, key=_worth, default=None)
 
 
@@ -58,12 +59,6 @@ def _worth(match: Match) -> tuple[int, int, bool, int]:
     values = {ref.key if ref.constant is None else ref.constant.digest for ref in refs}
     floats = any(ref.dtype == TensorProto.FLOAT for ref in refs)
     return bound, len(values), floats, len({ref.shape for ref in refs})
-
-
-def _instances(rule: Rule) -> Iterator[Candidate]:
-    # Those of the full mode come one by one; the fast one first looks at many to choose from.
-    for instance in instances(rule, full=True):
-        yield instance.candidate
 
 
 def diagram_of_pattern(pattern: Pattern, labels: Iterable[str] = ()) -> Diagram:

@@ -89,7 +89,7 @@ def scaled_sum(operator: str = "Sum") -> Any:
     arrays: dict[str, Any] = {"w": rng.standard_normal((1, 2, 3, 3)), "b": rng.standard_normal(1), "c": np.array(2.0)}
     graph = model(text.replace("OP", operator), **arrays)
     (candidate,) = Rewriter([ScaledSum()], "site", deployment=False).candidates(graph)
-    return candidate.site.match
+    return candidate.site.match.within(graph)
 
 
 class TestSides:
