@@ -164,6 +164,7 @@ class OperatorDraft:
             number = self.pick(f"{name} content", tuple(examples))
             if kind.kind != "f" and not abs(number) < 100:
                 raise DeadEnd("not a small whole number")
+            _require_size(shape)
             return np.full(shape, number, dtype=kind)
         if variable.kind is Scalar or shape == ():
             return np.full(shape, self.pick(f"{name} content", SCALARS), dtype=np.float64).astype(kind)
@@ -171,6 +172,7 @@ class OperatorDraft:
         if not positive and issubclass(variable.kind, (Const, MaybeConst)):
             options += ["zeros", "ones", *(["identity"] if len(shape) == 2 and shape[0] == shape[1] else [])]
         content = self.pick(f"{name} content", options, [4, 1, 1, 3][: len(options)])
+        _require_size(shape)
         if content == "random":
             return self.source.random(shape, kind, positive)
         return np.eye(shape[0], dtype=kind) if content == "identity" else np.full(shape, content == "ones", dtype=kind)
@@ -248,6 +250,12 @@ class OperatorDraft:
 
 Proposal = Callable[[OperatorDraft], None]
 """Gives the free inputs and attributes of an operator types and contents."""
+
+
+def _require_size(shape: Shape) -> None:
+    """Check that a constant of this shape exists: onnx infers negative sizes where no window fits into an image."""
+    if any(dim < 0 for dim in shape):
+        raise DeadEnd(f"no array has the shape {shape}")
 
 
 def axes_of(rank: int) -> list[int]:
