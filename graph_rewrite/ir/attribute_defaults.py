@@ -1,4 +1,4 @@
-"""Attributes that say nothing: a node that spells a default out computes what one does that leaves it out."""
+"""Default values of attributes: a node that spells a default out computes the same as one that leaves it out."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def is_default(op: str, domain: str, name: str, value: Any) -> bool:
 
 @cache
 def _defaults() -> Mapping[str, Mapping[str, str]]:
-    """Text of the default of each attribute of each standard operator, where all versions that have the attribute agree
-    on it."""
+    """Return the text of the default of each attribute of each standard operator, where all versions that have the
+    attribute agree on it."""
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for schema in onnx.defs.get_all_schemas_with_history():
         if not schema.domain:

@@ -30,12 +30,13 @@ class RawAttr:
 
 
 def float32(value: float) -> float:
-    """The nearest float32, as a Python float: ONNX stores float attributes so."""
+    """Return the nearest float32 as a Python float: ONNX stores float attributes so."""
     return float(np.float32(value))
 
 
 def operator_signature(op: str, domain: str, attrs: Mapping[str, AttrValue]) -> str:
-    """Digest of operator and attributes, without inputs and outputs. A default that is spelled out changes nothing."""
+    """Return the digest of an operator and its attributes, without inputs and outputs. A default that is spelled out
+    changes nothing."""
     # Not floats: 0.0 and -0.0 are equal, and so are 1 and 1.0.
     if not all(map(_is_plain, attrs.values())):
         return _signature(op, domain, attrs)

@@ -64,14 +64,14 @@ class Constant:
 
     @property
     def digest(self) -> str:
-        """Identifies the constant by content, or by the expression that gives it. Computed on first use, since it
-        reads all of a weight."""
+        """The identity of the constant: a digest of its content, or of the expression that gives it. It is computed on
+        first use, since that reads all of a weight."""
         if self._digest is None:
             self._digest = _content_digest(self.type, self.numpy())
         return self._digest
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The elements, read-only by convention (memory-mapped where the model file is)."""
+        """Return the elements, read-only by convention (memory-mapped where the model file is)."""
         if self._array is not None:
             return self._array
         if self.tensor is not None:
@@ -93,7 +93,7 @@ class Constant:
 
 
 def from_array(array: np.ndarray[Any, Any]) -> Constant:
-    """A constant that holds `array`."""
+    """Return a constant that holds `array`."""
     array = np.asarray(array)
     type = TensorType(int(onnx_ir.DataType.from_numpy(array.dtype)), tuple(array.shape))
     return Constant(type, _content_digest(type, array), array=array)
@@ -101,12 +101,12 @@ def from_array(array: np.ndarray[Any, Any]) -> Constant:
 
 @lru_cache(maxsize=4096)
 def from_ints(values: tuple[int, ...]) -> Constant:
-    """A one-dimensional int64 constant: a shape, axes, indices."""
+    """Return a one-dimensional int64 constant: a shape, axes, indices."""
     return from_array(np.array(values, dtype=np.int64))
 
 
 def from_tensor(tensor: onnx_ir.TensorProtocol) -> Constant:
-    """A constant backed by a tensor of a model file; large tensors stay where they are."""
+    """Return a constant backed by a tensor of a model file; large tensors stay where they are."""
     shape = tuple(int(dim) for dim in tensor.shape)  # type: ignore[arg-type]
     type = TensorType(int(tensor.dtype), shape)
     return Constant(type, None, tensor=tensor)
@@ -122,7 +122,7 @@ def _content_digest(type: TensorType, array: np.ndarray[Any, Any]) -> str:
 
 
 def tensor_proto(constant: Constant, name: str = "") -> onnx.TensorProto:
-    """A TensorProto that holds the elements; bit by bit the loaded one where it came with the model file."""
+    """Return a TensorProto that holds the elements: the loaded one, bit by bit, where the model file held it."""
     tensor = constant.tensor
     if isinstance(tensor, TensorProtoTensor):
         proto = onnx.TensorProto()
@@ -139,14 +139,14 @@ def tensor_proto(constant: Constant, name: str = "") -> onnx.TensorProto:
 
 
 def nbytes(constant: Constant) -> int:
-    """Bytes that the elements take in a file; 0 for strings, which always lie in the model file."""
+    """Return the bytes that the elements take in a file; 0 for strings, which always lie in the model file."""
     if constant.type.dtype == onnx.TensorProto.STRING:
         return 0
     return -(-constant.type.size * int(onnx_ir.DataType(constant.type.dtype).bitwidth) // 8)
 
 
 def chunks(constant: Constant) -> Iterator[bytes | memoryview]:
-    """The elements as ONNX stores them: little endian, types of fewer than 8 bits packed."""
+    """Yield the elements as ONNX stores them: little endian, types of fewer than 8 bits packed."""
     if onnx_ir.DataType(constant.type.dtype).bitwidth < 8:
         tensor = constant.tensor if constant.tensor is not None else onnx_ir.Tensor(
             constant.numpy(), onnx_ir.DataType(constant.type.dtype)

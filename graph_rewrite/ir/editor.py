@@ -1,4 +1,4 @@
-"""Edits: a new graph out of an old one, sharing all they can."""
+"""Edits: a new graph is made out of an old one and shares all it can with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graph_rewrite.ir.tensor_type import TensorType
 
 
 class GraphEditor:
-    """Collects one edit and makes the new graph. Not reusable after `finish`."""
+    """Collect one edit and make the new graph. An editor cannot be used again after `finish`."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

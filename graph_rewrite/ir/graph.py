@@ -62,20 +62,20 @@ class Graph:
     """The edit that made this graph, while the graph before it is kept."""
 
     def order(self) -> list[Node]:
-        """Nodes in topological order; deterministic."""
+        """Return the nodes in topological order, always the same one."""
         if self.memo.order is None:
             ranks = self.ranks
             self.memo.order = sorted(self.nodes.values(), key=lambda node: (ranks[node.id], node.id))
         return self.memo.order
 
     def roots(self) -> frozenset[int]:
-        """Values that must stay: the outputs."""
+        """Return the values that must stay: the outputs."""
         if self.memo.roots is None:
             self.memo.roots = frozenset(self.outputs)
         return self.memo.roots
 
     def node_of(self, value: int) -> Node | None:
-        """The node that produces `value`; None for inputs and constants."""
+        """Return the node that produces `value`; None for inputs and constants."""
         node_id = self.producer.get(value)
         return None if node_id is None else self.nodes[node_id]
 
@@ -107,7 +107,7 @@ class Graph:
         return self.memo.hash
 
     def captured(self) -> frozenset[int]:
-        """Values that subgraphs of opaque nodes read by name."""
+        """Return the values that subgraphs of opaque nodes read by name."""
         if self.memo.captured is None:
             readers = (node for node in self.nodes.values() if node.captures)
             found = (value for node in readers for value in node.inputs[len(node.inputs) - len(node.captures) :])
@@ -115,8 +115,8 @@ class Graph:
         return self.memo.captured
 
     def output_aliases(self) -> list[int]:
-        """Positions of outputs that a saved model gets by an Identity, since their value bears another name already:
-        that of an input, of an earlier output, or one by which a subgraph knows it."""
+        """Return the positions of outputs that a saved model gets by an Identity, since their value bears another name
+        already: that of an input, of an earlier output, or one by which a subgraph knows it."""
         named = self.captured().union(self.inputs, self.stored)
         aliases, seen = [], set[int]()
         for i, (name, value) in enumerate(zip(self.output_names, self.outputs, strict=True)):
@@ -126,14 +126,18 @@ class Graph:
         return aliases
 
     def _domain_versions(self) -> list[str]:
-        """Versions of the operator sets in use beside ONNX's own; 1 where a rewrite brought the domain in."""
+        """Return the versions of the operator sets in use beside ONNX's own; 1 where a rewrite brought the domain
+        in."""
         versions = {entry.domain: entry.version for entry in self.header.opset_import}
         domains = {node.domain for node in self.nodes.values()} - {""}
         return [f"{domain}:{versions.get(domain, 1)}" for domain in sorted(domains)]
 
     def value_hashes(self, near: Graph | None = None) -> dict[int, str]:
-        """A digest per value of everything that it is computed from. What a graph `near` this one, by default that
-        before the last rewrite, computes by the same nodes from the same values is taken over from there."""
+        """Return a digest per value of everything that it is computed from.
+
+        Digests of values that a graph `near` this one computes by the same nodes from the same values are taken from
+        there. By default that is the graph before the last rewrite.
+        """
         if self.memo.value_hashes is None:
             self.memo.value_hashes = self._value_hashes(near or (None if self.edit is None else self.edit.before))
         return self.memo.value_hashes
@@ -161,11 +165,11 @@ class Graph:
         return values
 
     def _free(self, value: int) -> str:
-        """In place of a digest, of a value that nothing in the graph defines."""
+        """Return a substitute for the digest of a value that nothing in the graph defines."""
         return f"free:{self.names.get(value, value)}"
 
     def with_disabled_optimizers(self, names: Iterable[str]) -> Graph:
-        """The same graph with another set of refused runtime optimisers."""
+        """Return the same graph with another set of refused runtime optimisers."""
         return replace(self, disabled_optimizers=frozenset(names), memo=GraphMemo(), edit=None)
 
 
@@ -193,7 +197,7 @@ def record_edit(graph: Graph, before: Graph, delta: GraphDelta) -> None:
 
 
 def consumers_of(nodes: Iterable[Node]) -> dict[int, tuple[int, ...]]:
-    """Ids of the nodes that read each value, in the order of `nodes`, once for each operand."""
+    """Return the ids of the nodes that read each value, in the order of `nodes`, once for each operand."""
     found: dict[int, list[int]] = {}
     for node in nodes:
         for value in node.inputs:

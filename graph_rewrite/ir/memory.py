@@ -25,13 +25,14 @@ class Memory:
 
 
 def memory_of(graph: Graph) -> Memory:
-    """Weights and peak memory of a graph."""
+    """Return the weights and the peak memory of a graph."""
     weights = weight_bytes(graph)
     return Memory(weights, weights + _peak_activations(graph))
 
 
 def weight_bytes(graph: Graph) -> int:
-    """Bytes of all constants, as a file stores them; tensors in attributes of nodes count too. Nothing is evaluated."""
+    """Return the bytes of all constants as a file stores them, those in attributes of nodes included. Nothing is
+    evaluated."""
     used = (
         constant
         for value, constant in graph.constants.items()
@@ -42,7 +43,7 @@ def weight_bytes(graph: Graph) -> int:
 
 
 def _peak_activations(graph: Graph) -> int:
-    """Largest sum of the sizes of values that are computed already and still needed."""
+    """Return the largest sum of the sizes of values that are computed already and still needed."""
     order = graph.order()
     last = {value: step for step, node in enumerate(order) for value in node.inputs if value is not None}
     # The caller holds inputs, and gets outputs at the end.

@@ -9,7 +9,7 @@ from graph_rewrite.ir.graph import Graph
 
 
 def topological_ranks(graph: Graph) -> dict[int, float]:
-    """Ranks 0, 1, 2, ... by Kahn's algorithm, smallest id first among the ready nodes.
+    """Return ranks 0, 1, 2, ... by Kahn's algorithm, smallest id first among the ready nodes.
 
     Raises:
         InvalidRewriteError: when the graph has a cycle.

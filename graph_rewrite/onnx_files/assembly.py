@@ -26,7 +26,7 @@ _STANDARD = {"", "ai.onnx"}
 
 
 class Assembly:
-    """Collects operators with their types, and makes a `Graph` of them. Values are numbered as they come."""
+    """Collect operators with their types, and make a `Graph` of them. Values are numbered in the order they are added."""
 
     def __init__(self, opset: int = OPSET) -> None:
         self.opset = opset
@@ -37,13 +37,13 @@ class Assembly:
         self._inputs: list[int] = []
 
     def input(self, name: str, type: TensorType) -> int:
-        """A new input of the graph."""
+        """Add an input to the graph."""
         value = self._value(name, type)
         self._inputs.append(value)
         return value
 
     def constant(self, name: str, array: Array) -> int:
-        """A new initializer."""
+        """Add an initializer."""
         constant = from_array(array)
         value = self._value(name, constant.type)
         self.constants[value] = constant
@@ -52,7 +52,7 @@ class Assembly:
     def apply(
         self, op: str, domain: str, attrs: Mapping[str, AttrValue], inputs: Sequence[int | None], outputs: int = 1
     ) -> tuple[int, ...]:
-        """The values that an operator computes.
+        """Add an operator and return the values that it computes.
 
         Raises:
             TypeInferenceError: the operator refuses these inputs, or gives no static types.
@@ -72,7 +72,7 @@ class Assembly:
         return values
 
     def type_of(self, op: str, domain: str, attrs: Mapping[str, AttrValue], inputs: Sequence[int | None]) -> TensorType:
-        """The type of an operator's first output, without applying it.
+        """Return the type of an operator's first output, without applying it.
 
         Raises:
             TypeInferenceError: the operator refuses these inputs, or gives no static type.
@@ -84,7 +84,7 @@ class Assembly:
         return found
 
     def graph(self, outputs: Sequence[int]) -> Graph:
-        """The graph with these outputs."""
+        """Return the graph with these outputs."""
         producer = {value: node.id for node in self.nodes for value in node.outputs}
         return Graph(
             {node.id: node for node in self.nodes}, dict(self.types), dict(self.constants), producer,
@@ -115,13 +115,14 @@ class Assembly:
 
 
 def named_in(text: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `values` whose names stand in a text of ONNX's syntax: constants for `model`."""
+    """Return those of `values` whose names stand in a text of ONNX's syntax: constants for `model`."""
     words = set(re.findall(r"\w+", text))
     return {name: value for name, value in values.items() if name in words}
 
 
 def model(text: str, opset: int = OPSET, **constants: Any) -> Graph:
-    """A graph out of ONNX's text syntax; types of outputs may be left out, keyword arguments are its constants.
+    """Return a graph written in ONNX's text syntax; types of outputs may be left out, keyword arguments are its
+    constants.
 
     model("(float[2,3] x) => (y) { t = MatMul(x, w)  y = com.microsoft.Gelu(t) }", w=np.ones((3, 4)))
 

@@ -1,4 +1,5 @@
-"""Weights beside the model file: found, checked without reading them, and read where they cannot stay there."""
+"""Weights in files beside the model file: checks that read none of them, and loading of those that cannot stay
+there."""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ def _check_external(tensor: onnx.TensorProto, folder: Path, label: str) -> None:
 
 
 def _check_links(file: Path, folder: Path, label: str) -> None:
-    """onnx-ir refuses such files when their data is read, and ONNX Runtime those outside the folder: say so at once."""
+    """Refuse links that onnx-ir refuses when the data is read, or that ONNX Runtime refuses outside the folder."""
     real = Path(os.path.realpath(file))
     if not real.is_relative_to(os.path.realpath(folder)):
         raise ModelLoadError(
@@ -108,7 +109,8 @@ def _check_links(file: Path, folder: Path, label: str) -> None:
 
 
 def inline_nested(model: onnx.ModelProto, folder: Path, label: str) -> None:
-    """Read external tensors inside attributes, subgraphs and functions into `model`: elsewhere it would lose them."""
+    """Read external tensors inside attributes, subgraphs and functions into `model`, since they would be
+    lost elsewhere."""
     for tensor in _nested_tensors(model):
         if is_external(tensor):
             check_tensor(tensor, folder, label)

@@ -165,7 +165,8 @@ class _Loader:
                 )
 
     def _initializers(self, inputs: set[str]) -> None:
-        """Constants; those that a caller may override and sparse ones are only remembered. The header keeps both."""
+        """Collect the constants. Those that a caller may override, and sparse ones, are only remembered: the header
+        keeps them."""
         for tensor in self._model.graph.initializer:
             with self._reading():
                 constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor, self._folder))
@@ -185,7 +186,8 @@ class _Loader:
             self._stored[self._value(sparse.values.name, constant.type)] = constant
 
     def _header(self) -> onnx.ModelProto:
-        """The model without nodes and initializers. Tensors keep their own message alive, so nothing is copied."""
+        """Return the model without nodes and initializers. Tensors keep their own message alive, so nothing is
+        copied."""
         header = self._model
         del header.graph.node[:], header.graph.initializer[:]
         if self._shapes:
@@ -272,7 +274,7 @@ def attribute_value(attribute: AttributeProto) -> AttrValue:
 
 
 def static_type(proto: onnx.TypeProto) -> TensorType | None:
-    """The type of a value, None where it is no tensor or has a symbolic dimension."""
+    """Return the type of a value; None where it is no tensor or has a symbolic dimension."""
     if not proto.HasField("tensor_type") or not proto.tensor_type.HasField("shape"):
         return None
     dims = proto.tensor_type.shape.dim

@@ -36,7 +36,7 @@ class ConversionError(UserError):
 
 
 def convert_opset(graph: Graph, version: int) -> Graph:
-    """The same computation in operator set `version` of the standard domain.
+    """Return the same computation in operator set `version` of the standard domain.
 
     Raises:
         ConversionError: some operator has no equivalent that onnx's version converter knows, or lies in a subgraph
@@ -69,7 +69,7 @@ def _since(op: str, version: int) -> int:
 
 
 def _bodies(graph: Graph) -> Iterator[tuple[onnx.NodeProto, int]]:
-    """Nodes inside subgraphs and functions, with the operator set that they are written in."""
+    """Yield the nodes inside subgraphs and functions, with the operator set that they are written in."""
     for node in graph.nodes.values():
         if node.opaque and node.proto is not None:
             for inner in attribute_graphs(node.proto):
@@ -87,8 +87,11 @@ def _check_bodies(graph: Graph, version: int) -> None:
 
 
 def _check_same_interface(op: str, old: int, new: int) -> None:
-    """Types of values inside subgraphs are not known, so there only definitions that took in more types, or new
-    optional attributes, will do: their defaults are the old behaviour."""
+    """Refuse a changed operator inside a subgraph, unless it only takes more types or new optional attributes.
+
+    Types of values inside subgraphs are not known, so nothing can be converted there; the defaults of new attributes
+    are the old behaviour.
+    """
     before, after = onnx.defs.get_schema(op, old), onnx.defs.get_schema(op, new)
     attributes = _attributes(after)
     same = [p.name for p in before.inputs] == [p.name for p in after.inputs]
@@ -172,7 +175,7 @@ def _replace(editor: GraphEditor, node: Node, converted: onnx.GraphProto, versio
 
 
 def _check_types(editor: GraphEditor, node: Node, version: int) -> None:
-    """Infer the types of what took a node's place; where they were known they must be the same."""
+    """Infer the types of the results of a converted node; where they were known they must be the same."""
     inputs = [None if v is None else (editor.types[v], editor.constants.get(v)) for v in node.inputs]
     try:
         found = infer(node.op, node.domain, node.attrs, inputs, len(node.outputs), version, node.signature)

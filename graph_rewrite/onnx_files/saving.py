@@ -36,7 +36,7 @@ TensorWriter = Callable[[str, Constant], onnx.TensorProto]
 def to_proto(
     graph: Graph, write_tensor: TensorWriter | None = None, metadata: Mapping[str, str] | None = None
 ) -> onnx.ModelProto:
-    """The graph as a ModelProto; `write_tensor(name, constant)` decides where each initializer's bytes go."""
+    """Return the graph as a ModelProto; `write_tensor(name, constant)` decides where each initializer's bytes go."""
     write_tensor = write_tensor or _inline
     names = _value_names(graph)
     model = onnx.ModelProto()
@@ -90,13 +90,14 @@ def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str]
 
 
 def free_data_file(path: Path) -> Path:
-    """A name for the weights of the model `path` that no file beside it has yet."""
+    """Return a name for the weights of the model `path` that no file beside it has yet."""
     names = itertools.chain([f"{path.name}.data"], (f"{path.name}.{n}.data" for n in itertools.count(1)))
     return next(file for file in map(path.with_name, names) if not file.exists())
 
 
 def _data_files_of(path: Path) -> set[Path]:
-    """Data files that belong to the model which lies at `path` now, by their names and by what it refers to."""
+    """Return the data files that belong to the model which lies at `path` now, by their names and by what it refers
+    to."""
     try:
         tensors = onnx.load(path, format="protobuf", load_external_data=False).graph.initializer
     except (OSError, DecodeError):
@@ -130,7 +131,7 @@ def _shared_tensor(name: str, constant: Constant, workspace: Path) -> onnx.Tenso
 
 
 class _Appender:
-    """Puts large tensors one after another into a data file; each constant once."""
+    """Put large tensors one after another into a data file; each constant once."""
 
     def __init__(self, stream: BinaryIO, location: str) -> None:
         self._stream, self._location, self._end = stream, location, 0
@@ -155,7 +156,7 @@ def _external_proto(name: str, constant: Constant, location: str, offset: int, l
 
 
 def _value_names(graph: Graph) -> dict[int, str]:
-    """A name for every value: that of an output, or of the file where it keeps its meaning, or a fresh one."""
+    """Return a name for every value: that of an output, that of the loaded file where it still fits, or a fresh one."""
     fixed = graph.captured().union(graph.inputs, graph.stored)
     names = {value: graph.names[value] for value in fixed}
     for name, value in zip(graph.output_names, graph.outputs, strict=True):
@@ -226,7 +227,8 @@ def _declare_operator_sets(model: onnx.ModelProto, opset: int) -> None:
 
 
 def _declare_types(proto: onnx.GraphProto, graph: Graph, names: Mapping[int, str]) -> None:
-    """Types of inputs and outputs where they are known better than declared; value_info of values that are left."""
+    """Declare the types of inputs and outputs that are known better than declared, and drop value_info of values that
+    are gone."""
     present = {*names.values()}
     kept = [info for info in proto.value_info if info.name in present]
     if len(kept) != len(proto.value_info):

@@ -1,4 +1,5 @@
-"""Subgraphs in attributes (If, Loop, Scan) and function bodies: what they read from outside, and their identity."""
+"""Subgraphs in attributes (If, Loop, Scan) and function bodies: the outer values that they read, and their
+digests."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import onnx
 
 
 def attribute_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs in the attributes of a node."""
+    """Yield the graphs in the attributes of a node."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -17,7 +18,7 @@ def attribute_graphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def captured_names(node: onnx.NodeProto) -> tuple[str, ...]:
-    """Names of outer values that the subgraphs of a node read, in order of first use."""
+    """Return the names of outer values that the subgraphs of a node read, in order of first use."""
     found: dict[str, None] = {}
     for graph in attribute_graphs(node):
         found.update(dict.fromkeys(_free_names(graph)))
@@ -42,7 +43,7 @@ def _stored_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def inner_names(node: onnx.NodeProto) -> Iterator[str]:
-    """Names of values defined inside the subgraphs of a node: outer values must not be called so."""
+    """Yield the names of values defined inside the subgraphs of a node; outer values must not bear them."""
     for graph in attribute_graphs(node):
         yield from _stored_names(graph)
         for inner in graph.node:
@@ -51,7 +52,7 @@ def inner_names(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def inner_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """All nodes of a graph and of the graphs in their attributes."""
+    """Yield all nodes of a graph and of the graphs in their attributes."""
     for node in graph.node:
         yield node
         for inner in attribute_graphs(node):
@@ -59,7 +60,7 @@ def inner_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def opaque_signature(node: onnx.NodeProto, captures: tuple[str, ...], functions: str) -> str:
-    """Digest of an opaque node without its inputs and outputs, independent of the names of captured values.
+    """Return the digest of an opaque node without its inputs and outputs, independent of the names of captured values.
 
     `functions` identifies the bodies of the model's functions.
     """

@@ -33,7 +33,7 @@ Attrs = Mapping[str, Any]
 def infer(
     op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None], outputs: int
 ) -> tuple[TensorType | None, ...]:
-    """Output types of a contrib operator; None where they are not known.
+    """Return the output types of a contrib operator; None where they are not known.
 
     Raises:
         TypeInferenceError: the operator refuses these inputs.
@@ -146,7 +146,8 @@ def _quick_gelu(attrs: Attrs, x: Array) -> Array:
 def _skip_layer_norm(
     attrs: Attrs, x: Array, skip: Array, gamma: Array, beta: Array | None = None, bias: Array | None = None
 ) -> tuple[Array, ...]:
-    """The normalised sum, its mean and inverse deviation (which the CPU kernel leaves out), and the sum itself."""
+    """Return the normalised sum, its mean and inverse deviation (which the CPU kernel leaves out), and the sum
+    itself."""
     total = x + skip if bias is None else x + skip + bias
     epsilon = attrs.get("epsilon", 1e-12)
     deviation = np.sqrt(total.var(axis=-1, keepdims=True) + epsilon)

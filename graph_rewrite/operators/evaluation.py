@@ -33,7 +33,8 @@ def run_operator(
 
 
 def run_graph(graph: Graph, feeds: Mapping[str, Array], float64: bool = True) -> list[Array]:
-    """Outputs of a graph by the reference semantics; with `float64`, all floating-point arithmetic is in double.
+    """Return the outputs of a graph by the reference semantics; with `float64`, all floating-point arithmetic is in
+    double.
 
     `feeds` maps input names to arrays of the declared shapes; an input with an initializer may be left out.
     """
@@ -41,7 +42,7 @@ def run_graph(graph: Graph, feeds: Mapping[str, Array], float64: bool = True) ->
 
 
 def outputs_of(graph: Graph, values: Mapping[int, Array], float64: bool = True) -> list[Array]:
-    """The outputs among what `run_values` computed; some may be constants that no operator reads."""
+    """Return the outputs among the values that `run_values` computed; some may be constants that no operator reads."""
     return [values[v] if v in values else widen(graph.constants[v].numpy(), float64) for v in graph.outputs]
 
 
@@ -51,7 +52,7 @@ def run_values(
     float64: bool = True,
     disturb: Callable[[Array], Array] | None = None,
 ) -> dict[int, Array]:
-    """Every value of a graph by its id, as `run_graph` computes them: inputs, constants in use, and results.
+    """Return every value of a graph by its id, as `run_graph` computes it: inputs, constants in use, and results.
 
     `disturb` is applied to each operand of each operator (Monte Carlo arithmetic: how far do roundings spread?).
     """
@@ -75,7 +76,7 @@ def run_values(
 
 
 def widen(array: Array, float64: bool = True) -> Array:
-    """With `float64` an array of narrower floating-point numbers in double, else the array itself."""
+    """Return an array of floating-point numbers in double precision with `float64`, and else the array itself."""
     return array.astype(np.float64) if float64 and array.dtype in (np.float16, np.float32) else array
 
 

@@ -29,7 +29,7 @@ def fold(
     types: Sequence[TensorType],
     opset: int,
 ) -> tuple[Constant, ...]:
-    """The outputs of an operator over constants, as constants.
+    """Return the outputs of an operator over constants, as constants.
 
     Small ones are evaluated at once; for the others, moves that undo each other (Transpose of Transpose, Reshape of
     Reshape) are composed, so that a rewrite and its inverse give the constant they started from.

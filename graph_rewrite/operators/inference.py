@@ -23,7 +23,7 @@ def infer(
     opset: int,
     signature: str | None = None,
 ) -> tuple[TensorType | None, ...]:
-    """Types of the `outputs` results of an operator; an element is None where onnx can't tell a static type.
+    """Return the types of the `outputs` results of an operator; an element is None where onnx can't tell a static type.
 
     `inputs` holds (type, constant or None) per input, None for an input left out.
 

@@ -8,7 +8,8 @@ _FORWARDED = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squ
 
 
 def index_ranges(graph: Graph) -> dict[str, tuple[int, int]]:
-    """Range (low, high), high exclusive, of inputs that select entries of a table: token ids, positions, types."""
+    """Return the range (low, high), high exclusive, of inputs that select entries of a table: token ids, positions,
+    types."""
     ranges: dict[str, tuple[int, int]] = {}
     for value in graph.inputs:
         if sizes := _table_sizes(graph, value):

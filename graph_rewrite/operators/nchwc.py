@@ -56,7 +56,7 @@ def is_modelled(op: str) -> bool:
 def infer(
     op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None], outputs: int
 ) -> tuple[TensorType | None, ...]:
-    """Output types of an operator; None where they are not known.
+    """Return the output types of an operator; None where they are not known.
 
     Raises:
         TypeInferenceError: the operator refuses these inputs, or the CPU has no blocked layout.
@@ -129,7 +129,7 @@ def run(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Array | None])
 
 
 def expand(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Any], apply: Apply) -> Any:
-    """The operator as steps in ONNX's own operators, done by `apply`.
+    """Return the operator as steps in ONNX's own operators, done by `apply`.
 
     Raises:
         UnknownOperatorError: for an operator that is not modelled.
@@ -153,7 +153,7 @@ def expand(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Any], apply
 
 
 def plain_filters(w: Any, attrs: Mapping[str, AttrValue], channels: int, apply: Apply) -> Any:
-    """Filters as Conv has them, of blocked ones for images of so many channels."""
+    """Return blocked filters, for images of `channels` channels, as Conv takes them."""
     block, (count, depth, *kernel) = block_size(), w.shape
     if attrs.get("group", 1) > 1 and depth == 1:
         return _moved(w, (count // block, *kernel, block), (0, 3, 1, 2), w.shape, apply)
@@ -164,8 +164,11 @@ def plain_filters(w: Any, attrs: Mapping[str, AttrValue], channels: int, apply: 
 
 
 def blocked_filters(w: Any, group: int, channels: int, apply: Apply) -> Any:
-    """Filters [O, I, h, w] of Conv as the blocked operator takes them; inverse of `plain_filters`. Inputs of fewer
-    channels than a block stay plain images; otherwise I is a multiple of the block, but for depthwise filters."""
+    """Return filters [O, I, h, w] of Conv as the blocked operator takes them: the inverse of `plain_filters`.
+
+    Inputs of fewer channels than a block stay plain images; otherwise I is a multiple of the block, except for
+    depthwise filters.
+    """
     block, (count, depth, *kernel) = block_size(), w.shape
     if group > 1 and depth == 1:
         return _moved(w, (count // block, block, *kernel), (0, 2, 3, 1), w.shape, apply)

@@ -97,13 +97,15 @@ def _gelu(attrs: Mapping[str, AttrValue], x: Array) -> Array:
 
 
 def _softmax_of_rows(attrs: Mapping[str, AttrValue], x: Array) -> Array:
-    """Softmax before opset 13, over all axes from `axis` on together; the reference evaluator has the new one alone."""
+    """Apply Softmax as before opset 13, over all axes from `axis` on together. The reference evaluator knows the newer
+    definition only."""
     rows = x.reshape(math.prod(x.shape[: attrs.get("axis", 1) % x.ndim]), -1)
     return softmax(rows).reshape(x.shape)
 
 
 def _max_pool(attrs: Mapping[str, AttrValue], x: Array) -> Array:
-    """MaxPool over any number of spatial axes; the reference evaluator fails on some of its attributes together."""
+    """Apply MaxPool over any number of spatial axes; the reference evaluator fails on some of its attributes
+    together."""
     kernel, sizes = attrs["kernel_shape"], x.shape[2:]
     rank, mode = len(kernel), attrs.get("auto_pad", "NOTSET")
     strides, dilations = attrs.get("strides", (1,) * rank), attrs.get("dilations", (1,) * rank)
@@ -148,7 +150,8 @@ def _rms_normalization(attrs: Mapping[str, AttrValue], x: Array, scale: Array) -
 def _attention(
     attrs: Mapping[str, AttrValue], query: Array, key: Array, value: Array, mask: Array | None = None
 ) -> Array:
-    """Without a cache; [batch, heads, length, size], or [batch, length, hidden] with the numbers of heads given."""
+    """Apply Attention without a cache to [batch, heads, length, size], or [batch, length, hidden] with the numbers of
+    heads given."""
     packed = query.ndim == 3
     if packed:
         query = split_heads(query, attrs["q_num_heads"])

@@ -28,8 +28,8 @@ class TypeInferenceError(InvalidRewriteError):
 def infer_standard(
     op: str, domain: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Operand], outputs: int, opset: int
 ) -> tuple[TensorType | None, ...]:
-    """Types of the `outputs` results of an operator of ONNX's own; an element is None where onnx can tell no static
-    type.
+    """Return the types of the `outputs` results of an operator of ONNX's own; an element is None where onnx can tell no
+    static type.
 
     Raises:
         TypeInferenceError: the operator refuses these inputs, or is unknown at this opset.
@@ -66,7 +66,7 @@ def is_shown(constant: Constant | None) -> TypeGuard[Constant]:
 def make_node(
     op: str, domain: str, attrs: Mapping[str, AttrValue], inputs: Sequence[str | None], outputs: int
 ) -> onnx.NodeProto:
-    """A NodeProto with outputs named o0, o1, ... and empty names for inputs left out."""
+    """Return a NodeProto with outputs named o0, o1, ... and empty names for inputs left out."""
     node = onnx.NodeProto(op_type=op, domain=domain)
     node.input.extend(name or "" for name in inputs)
     node.output.extend(f"o{k}" for k in range(outputs))
@@ -75,7 +75,7 @@ def make_node(
 
 
 def attribute_proto(name: str, value: AttrValue) -> onnx.AttributeProto:
-    """The AttributeProto of an attribute value."""
+    """Return the AttributeProto of an attribute value."""
     if isinstance(value, RawAttr):
         return value.proto()
     if isinstance(value, Constant):
@@ -86,7 +86,7 @@ def attribute_proto(name: str, value: AttrValue) -> onnx.AttributeProto:
 
 
 def _encoded(value: AttrValue) -> AttrValue:
-    """Strings as the bytes they were read from, also where those are no UTF-8."""
+    """Return strings as the bytes they were read from, UTF-8 or not."""
     return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
 
 

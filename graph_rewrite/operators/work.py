@@ -1,4 +1,4 @@
-"""Estimates of what an operator does: floating-point operations, and bytes of its operands and results."""
+"""Estimates of the work of an operator: floating-point operations, and bytes of its operands and results."""
 
 from __future__ import annotations
 
