@@ -26,7 +26,7 @@ _STANDARD = {"", "ai.onnx"}
 
 
 class Assembly:
-    """Collect operators with their types, and make a `Graph` of them. Values are numbered in the order they are added."""
+    """Collect operators with their types, and make a `Graph` of them. Values are numbered in order."""
 
     def __init__(self, opset: int = OPSET) -> None:
         self.opset = opset
