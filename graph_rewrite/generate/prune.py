@@ -1,5 +1,4 @@
-"""Pruning of equations that others make redundant: TASO's two kinds (SOSP'19, section 3.2), and those that follow from
-others."""
+"""Pruning of redundant equations: TASO's two kinds (SOSP'19, section 3.2), and those that follow from others."""
 
 from __future__ import annotations
 
