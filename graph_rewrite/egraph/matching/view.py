@@ -146,7 +146,7 @@ class EMatch(Match):
         cls = egraph.find(value)
         type = egraph.types[cls]
         if type is None:
-            raise ValueError(f"class {cls} has no static type")
+            raise InvalidRewriteError(f"class {cls} has no static type")
         return Ref(type, external=cls, constant=egraph.constants.get(cls))
 
     def producer(self, ref: Ref) -> Node | None:
