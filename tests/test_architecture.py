@@ -1,8 +1,9 @@
-"""The layout of the repository: imports without cycles, small packages."""
+"""The layout of the repository: imports without cycles, small modules and packages, docstrings, unique class names."""
 
 from __future__ import annotations
 
-from collections import Counter
+import ast
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -15,7 +16,30 @@ IMPORTS = imports(MODULES)
 EVERYTHING = {**MODULES, **TESTS}
 SCRIPTS = {name for name in MODULES if "." not in name and name not in PACKAGES}
 
+LONGEST_MODULE = 300
 LARGEST_PACKAGE = 20
+
+# Imports of our own modules inside functions, with the reason: importer, imported, reason. Either name stands for all
+# modules below it as well.
+LAZY_IMPORTS = (
+    ("benchmarks.env_speed", "agents", "only the timing of the policy needs PyTorch, which takes seconds to import"),
+    ("graph_rewrite.zoo", "graph_rewrite.zoo.building", "a model in the cache is found without PyTorch"),
+    ("graph_rewrite.egraph", "graph_rewrite.egraph.costs.kernels", "Numba takes a second to import"),
+    ("graph_rewrite.egraph", "graph_rewrite.egraph.structure.kernels", "Numba takes a second to import"),
+    ("graph_rewrite.egraph.extract", "graph_rewrite.egraph.extract.ilp", "only this method needs HiGHS"),
+    ("graph_rewrite.soundness.verification.outcome", "graph_rewrite.soundness.verification", "z3 takes half a second"),
+    ("rewritegym.doctor", "graph_rewrite.latency.noise", "the help needs no ONNX Runtime"),
+)
+
+# Names that several public classes bear, with the reason.
+SHARED_NAMES = {
+    "Arguments": "the command line of one program each",
+    "EncoderLayer": "the layer of one network each; networks import nothing from each other",
+}
+
+
+def is_below(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
 
 
 def shown(cycle: list[Import]) -> str:
@@ -47,7 +71,49 @@ class TestCycles:
 
 
 class TestSizes:
+    def test_modules_are_short(self) -> None:
+        lengths = {module.file: len(module.text.splitlines()) for module in EVERYTHING.values()}
+        long = [f"{file}: {count} lines" for file, count in lengths.items() if count > LONGEST_MODULE]
+        assert not long, f"Split by subject what is longer than {LONGEST_MODULE} lines: {long}"
+
     def test_packages_are_small(self) -> None:
         sizes = Counter(module.path.parent for module in EVERYTHING.values())
         large = [f"{folder}: {count} files" for folder, count in sizes.items() if count > LARGEST_PACKAGE]
         assert not large, f"Divide packages with more than {LARGEST_PACKAGE} files: {large}"
+
+
+class TestImportsInsideFunctions:
+    LAZY = tuple(each for each in IMPORTS if each.in_function)
+
+    def test_stand_in_the_list_with_a_reason(self) -> None:
+        unlisted = [
+            f"{MODULES[each.importer].file}:{each.line} imports {each.imported}"
+            for each in self.LAZY
+            if not any(self.covers(entry, each) for entry in LAZY_IMPORTS)
+        ]
+        assert not unlisted, "Move to the top of the file, or list in LAZY_IMPORTS with a reason:\n" + "\n".join(
+            unlisted
+        )
+
+    @pytest.mark.parametrize("entry", LAZY_IMPORTS, ids=lambda entry: f"{entry[0]}-{entry[1]}")
+    def test_list_holds_nothing_else(self, entry: tuple[str, str, str]) -> None:
+        assert any(self.covers(entry, each) for each in self.LAZY), f"Remove {entry} from LAZY_IMPORTS: nothing does so"
+
+    @staticmethod
+    def covers(entry: tuple[str, str, str], found: Import) -> bool:
+        return is_below(found.importer, entry[0]) and is_below(found.imported, entry[1])
+
+
+class TestClassNames:
+    def test_are_unique(self) -> None:
+        places = defaultdict(list)
+        for module in MODULES.values():
+            for node in module.tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(f"{module.file}:{node.lineno}")
+        shared = {name: files for name, files in places.items() if len(files) > 1}
+        unlisted = {name: files for name, files in shared.items() if name not in SHARED_NAMES}
+        assert not unlisted, "Rename towards what each is, or list in SHARED_NAMES with a reason:\n" + "\n".join(
+            f"  {name}: {', '.join(files)}" for name, files in unlisted.items()
+        )
+        assert SHARED_NAMES.keys() <= shared.keys(), "Remove from SHARED_NAMES what only one class is called"

@@ -225,7 +225,7 @@ class ConstructionSearch:
         return SimulationJob(node.path, tuple(order), seed, self._matches_left(), self._seconds_left())
 
     def _finish(self, ticket: int, path: list[ConstructionNode], job: SimulationJob) -> None:
-        """Backpropagation."""
+        """Propagate the outcome of a simulation back along its path."""
         outcome = self._executor.finish(ticket)
         self._on_applied(outcome.applied)
         leaf = path[-1]

@@ -10,7 +10,7 @@ from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.conclude import check_outputs, conclude
 from agents.core.deployment_search import search_deployment
 from agents.greedy import GreedyAgent, MeasuredGraph
-from agents.regional.assembly import Assembly, assemble, choose, within_limits
+from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
@@ -105,7 +105,7 @@ class RegionalAgent:
         best = search.best
         return best is not None and best.latency.lower_bound > start.latency.lower_bound * (1.0 + options.gain)
 
-    def _judged(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> Assembly:
+    def _judged(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
         """Measure the assembly of chains end to end, and without those that may save nothing. Return the faster."""
         assembly = within_limits(search, start.graph, start.actions, chosen, self.options)
         assembly = self._accurate(search, start, assembly)
@@ -117,10 +117,10 @@ class RegionalAgent:
                 assembly = other
         return assembly
 
-    def _assemble(self, search: Search, start: Visit, chains: list[RewriteChain]) -> Assembly:
+    def _assemble(self, search: Search, start: Visit, chains: list[RewriteChain]) -> AssembledGraph:
         return assemble(search, start.graph, start.actions, chains, self.options)
 
-    def _accurate(self, search: Search, start: Visit, assembly: Assembly) -> Assembly:
+    def _accurate(self, search: Search, start: Visit, assembly: AssembledGraph) -> AssembledGraph:
         """Leave out the chains that round most, until the outputs stay within the error budget. Where rounding errors
         of single layers add up to little, the check at the end of the search is enough."""
         problem = search.problem
@@ -160,7 +160,7 @@ class RegionalAgent:
         if graph is not best.graph:
             search.measure(graph, actions)
 
-    def _refine(self, search: Search, timer: Timer, start: Visit, assembly: Assembly) -> None:
+    def _refine(self, search: Search, timer: Timer, start: Visit, assembly: AssembledGraph) -> None:
         """Take chains out one by one, those with the smallest lower bound first, and leave out those without which the
         model is faster."""
         deadline = search.after(self.options.refinement_share)
@@ -178,7 +178,7 @@ class RegionalAgent:
             search.measure(assembly.graph, assembly.actions)
 
 
-def _visit(search: Search, assembly: Assembly) -> Visit:
+def _visit(search: Search, assembly: AssembledGraph) -> Visit:
     return Visit(assembly.graph, search.measure(assembly.graph, assembly.actions), assembly.actions)
 
 

@@ -13,7 +13,7 @@ from graph_rewrite.ir.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly:
+class AssembledGraph:
     """A graph to which chains were applied, one after another, and the actions that did it."""
 
     graph: Graph
@@ -56,7 +56,7 @@ def assemble(
     actions: tuple[Action, ...],
     chains: Sequence[RewriteChain],
     options: RegionalOptions,
-) -> Assembly:
+) -> AssembledGraph:
     """Apply every chain to the whole graph, at all its sites; a chain whose first step has no site is left out."""
     done: list[RewriteChain] = []
     for chain in chains:
@@ -70,7 +70,7 @@ def assemble(
             near = applied[2] if number == 0 else near | applied[2]
             if number == 0:
                 done.append(chain)
-    return Assembly(graph, actions, tuple(done))
+    return AssembledGraph(graph, actions, tuple(done))
 
 
 def within_limits(
@@ -79,7 +79,7 @@ def within_limits(
     actions: tuple[Action, ...],
     chains: Sequence[RewriteChain],
     options: RegionalOptions,
-) -> Assembly:
+) -> AssembledGraph:
     """Assemble chains; leave out those that save least for the weights they add, as far as the limit on size asks."""
     kept = list(chains)
     while True:

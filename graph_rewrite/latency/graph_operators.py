@@ -9,8 +9,8 @@ from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.latency import Measurable, OperatorSpec
-from graph_rewrite.latency.operator_spec import ValueType
+from graph_rewrite.latency.meter import Measurable
+from graph_rewrite.latency.operator_spec import OperatorSpec, ValueType
 
 VALUES_MATTER = 64
 """Constants of integers up to this many elements are shapes, axes and indices: their values go into the operator."""

@@ -18,7 +18,7 @@ _ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 
 
-class Application(Protocol):
+class OperatorApplication(Protocol):
     """An operator with its attributes."""
 
     @property
@@ -29,7 +29,7 @@ class Application(Protocol):
 
 
 def estimate_flops(
-    node: Application, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
+    node: OperatorApplication, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
 ) -> float:
     """Estimate the floating-point operations of a node. A multiply-add counts 2; where no formula applies, each
     element of the outputs counts 1."""

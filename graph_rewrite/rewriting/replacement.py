@@ -40,7 +40,7 @@ class Ref:
 
     @property
     def dtype(self) -> int:
-        """`onnx.TensorProto.DataType`."""
+        """Return the element type, an `onnx.TensorProto.DataType`."""
         return self.type.dtype
 
     @property

@@ -72,7 +72,7 @@ def test_what_cannot_be_told_apart_is_timed_again_where_it_matters(
 def test_fewer_steps_lead_only_where_as_much_seems_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, chosen: str
 ) -> None:
-    """Where noise has both intervals overlap, and the longer chain is one second ahead."""
+    """Prefer fewer steps although the longer chain is one second ahead, because noise makes both intervals overlap."""
     monkeypatch.setattr("agents.regional.retiming._seconds", lambda search: seconds)
     chains = [chain(3.0, {1}, half=1.5, rules=("A", "B")), chain(2.0, {1}, half=0.4, rules=("C",))]
     kept = retime(Search(chain_problem(tmp_path, 1), BUDGET), ExactTimer(), chains, lambda: True, OPTIONS)

@@ -49,7 +49,7 @@ def test_a_screen_stops_where_nothing_promises_more(tmp_path: Path) -> None:
 def test_what_a_family_gained_elsewhere_is_not_the_last_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, found: list[str]
 ) -> None:
-    """Where nothing else promises anything, a step is tried whose family never gained, and one behind it pays."""
+    """Try a step whose family never gained, since nothing else promises anything; a step behind it pays."""
     for rule in RULES:
         monkeypatch.setattr(type(rule), "family", "toy")
     problem, effects = chain_problem(tmp_path, 1), Effects()
