@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 
 import pytest
@@ -80,6 +81,29 @@ class TestSizes:
         sizes = Counter(module.path.parent for module in EVERYTHING.values())
         large = [f"{folder}: {count} files" for folder, count in sizes.items() if count > LARGEST_PACKAGE]
         assert not large, f"Divide packages with more than {LARGEST_PACKAGE} files: {large}"
+
+
+# "Where(c, x, x) = x" is an equation that opens with an operator.
+RIDDLE = re.compile(r"(What|Whether|Where|How|Which|Who|Of)\b(?!\()")
+
+
+class TestDocstrings:
+    def test_every_module_says_what_it_holds(self) -> None:
+        silent = [
+            f"{module.file}:1"
+            for module in EVERYTHING.values()
+            if (ast.get_docstring(module.tree) or "TODO").startswith("TODO")
+        ]
+        assert not silent, "Say in the first line what the module holds:\n" + "\n".join(silent)
+
+    def test_open_with_a_verb_or_a_noun(self) -> None:
+        riddles = [
+            f"{module.file}:{line} {name}: {text.splitlines()[0]}"
+            for module in EVERYTHING.values()
+            for line, name, text in module.documented()
+            if RIDDLE.match(text) or len(text.split()) < 2
+        ]
+        assert not riddles, "Begin with an imperative or a noun phrase of at least two words:\n" + "\n".join(riddles)
 
 
 class TestImportsInsideFunctions:

@@ -178,7 +178,7 @@ def _write(result: OptimizationResult, problem: Problem, output: Path) -> Path |
 
 
 def _summary(entry: dict[str, Any], problem: Problem) -> dict[str, Any]:
-    """What `--json` prints."""
+    """Return the object that `--json` prints."""
     same = (
         "speedup", "speedup_ci95", "latency_ms", "verified", "max_rel_error", "deployment", "seconds", "measurements",
         "onnx_path", "message", "memory", "rule_faults",
