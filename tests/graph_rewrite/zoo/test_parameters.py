@@ -117,6 +117,6 @@ def test_channels_in_percent(percent: int, expected: int) -> None:
 
 
 def test_page_lists_every_model_with_its_parameters() -> None:
-    page = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "zoo.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([\w-]+)` \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE))
     assert rows == {name: f"{zoo.parameter_count(name) / 1e6:.2f}" for name in zoo.names()}
