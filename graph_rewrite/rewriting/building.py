@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from graph_rewrite.errors import InvalidRewriteError
@@ -18,15 +18,20 @@ from graph_rewrite.rewriting.sites import Site, site_name
 
 
 def build_replacement(
-    rule: Rule, builder: ReplacementBuilder, match: Match, roots: Iterable[TensorType | None], faults: RuleFaults | None
+    rule: Rule,
+    match: Match,
+    builder: Callable[[], ReplacementBuilder],
+    roots: Callable[[], Iterable[TensorType | None]],
+    faults: RuleFaults | None,
 ) -> Replacement | Refusal:
     """Run a rule's `check` and `target` at a match. Graphs and e-graphs share this function.
 
     Args:
         rule: the rule whose pattern is matched.
-        builder: an empty builder; it becomes `op` in the target.
         match: the match, over a graph or an e-graph.
-        roots: types of the values to be replaced, in the order of the pattern's roots.
+        builder: makes an empty builder, which becomes `op` in the target. Most matches end at the condition, so it is
+            called where the target is built.
+        roots: gives the types of the values to be replaced, in the order of the pattern's roots.
         faults: collects exceptions that the rule raises; with None they go through, with a note that names the rule.
 
     Returns:
@@ -36,14 +41,15 @@ def build_replacement(
         refusal = rule.check(match, *match.refs)
         if refusal is not None:
             return refusal
-        result = rule.target(builder, match, *match.refs)
+        op = builder()
+        result = rule.target(op, match, *match.refs)
         if isinstance(result, Refusal):
             return result
         outputs: tuple[Ref, ...] = result if isinstance(result, tuple) else (result,)
-        for output, wanted in zip(outputs, roots, strict=True):
+        for output, wanted in zip(outputs, roots(), strict=True):
             if output.type != wanted:
                 return Refusal(f"the target gives {output.type}, the source {wanted}")
-        return builder.finish(outputs)
+        return op.finish(outputs)
     except TypeInferenceError as error:
         return Refusal(f"the target has no valid types: {error}")
     except InvalidRewriteError as error:
@@ -66,7 +72,7 @@ def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None =
     """
     types = match.graph.types
     replacement = build_replacement(
-        rule, ReplacementBuilder(match.opset), match, [types[value] for value in match.root_values], faults
+        rule, match, lambda: ReplacementBuilder(match.opset), lambda: [types[v] for v in match.root_values], faults
     )
     if isinstance(replacement, Refusal):
         return replacement
@@ -77,11 +83,11 @@ def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None =
         return Refusal("an output or a subgraph knows the value by a name that what replaces it cannot bear")
     if _unchanged(match, replacement, removed):
         return Refusal("the target is what is there already")
-    values = {v for node in match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
-    constants = match.graph.constants.keys() & values
+    near = {v: types[v] for node in match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
+    constants = frozenset(near.keys() & match.graph.constants.keys())
     name = site_name(match.graph, match)
     match.release()
-    return Site(rule, index, match, replacement, removed, {v: types[v] for v in values}, frozenset(constants), name)
+    return Site(rule, index, match, replacement, removed, near, constants, name)
 
 
 def _removable(rule: Rule, match: Match, replacement: Replacement) -> tuple[Node, ...] | Refusal:

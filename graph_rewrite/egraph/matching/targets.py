@@ -112,9 +112,10 @@ def target_of(
     if known is not None:
         return known, matched.classes, False
     match = EMatch(view, rule.pattern, found)
-    roots = [egraph.type_of(cls) for cls in matched.roots]
     before = 0 if faults is None else faults.counts[rule.name]
-    replacement = build_replacement(rule, egraph.builder(), match, roots, faults)
+    replacement = build_replacement(
+        rule, match, egraph.builder, lambda: [egraph.type_of(cls) for cls in matched.roots], faults
+    )
     is_fault = faults is not None and faults.counts[rule.name] > before
     classes = matched.classes
     result: RuleTarget | Refusal
