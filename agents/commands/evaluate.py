@@ -123,7 +123,9 @@ def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str
         "provider": problem.deployment.provider,
         "baseline_ms": baselines[len(baselines) // 2] if baselines else None,
         "budget": {
-            name: None if limit is None or math.isinf(limit) else limit for name, limit in asdict(budget).items()
+            name: None if limit is None or math.isinf(limit) else limit
+            for name, limit in asdict(budget).items()
+            if name != "conclusion_s"  # a comparison has no limit on it
         },
         "results": entries,
     }
