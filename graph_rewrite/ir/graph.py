@@ -74,6 +74,12 @@ class Graph:
             self.memo.roots = frozenset(self.outputs)
         return self.memo.roots
 
+    def is_typed(self) -> bool:
+        """Tell whether every value has a static type."""
+        if self.memo.is_typed is None:
+            self.memo.is_typed = None not in self.types.values()
+        return self.memo.is_typed
+
     def node_of(self, value: int) -> Node | None:
         """Return the node that produces `value`; None for inputs and constants."""
         node_id = self.producer.get(value)

@@ -28,6 +28,7 @@ class GraphMemo:
 
     order: list[Node] | None = None
     roots: frozenset[int] | None = None
+    is_typed: bool | None = None
     captured: frozenset[int] | None = None
     value_hashes: dict[int, str] | None = None
     hash: str | None = None

@@ -140,6 +140,8 @@ def _is_captured(graph: Graph, value: int) -> bool:
 
 def _unchanged(match: Match, replacement: Replacement, removed: tuple[Node, ...]) -> bool:
     """Tell whether the replacement computes the roots by the operators that compute them already."""
+    if len(replacement.nodes) != len(removed):
+        return False
     if sorted(node.signature for node in replacement.nodes) != sorted(node.signature for node in removed):
         return False
     constants, ranks = match.graph.constants, match.graph.ranks

@@ -47,6 +47,8 @@ class Matcher:
                     yield Match(self._graph, self._pattern, complete, self._reads)
 
     def _typed(self, bindings: Bindings) -> bool:
+        if self._graph.is_typed():
+            return True
         types = self._graph.types
         values = [value for node in bindings.nodes.values() for value in node.outputs]
         for bound in bindings.variables.values():
