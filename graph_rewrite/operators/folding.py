@@ -15,14 +15,10 @@ from graph_rewrite.ir.constants import Constant, ConstantExpression, from_array,
 from graph_rewrite.ir.hashing import digest
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.evaluation import run_operator
-from graph_rewrite.system.bounded import BoundedDict
 
 _KNOWN: weakref.WeakValueDictionary[tuple[str, tuple[int, ...]], Constant] = weakref.WeakValueDictionary()
 """Constants in use, by digest and by the expressions that their operands were folded from: operands of equal contents
 may stand for different exact numbers. An expression holds its operands, so that their ids stay theirs."""
-
-_RECENT = BoundedDict[tuple[str, tuple[int, ...]], Constant](1024)
-"""Small constants that were evaluated last, kept alive: the next listing of a similar graph folds the same ones."""
 
 
 def fold(
@@ -33,7 +29,7 @@ def fold(
     types: Sequence[TensorType],
     opset: int,
 ) -> tuple[Constant, ...]:
-    """Return the outputs of an operator over constants, as constants.
+    """The outputs of an operator over constants, as constants.
 
     Small ones are evaluated at once; for the others, moves that undo each other (Transpose of Transpose, Reshape of
     Reshape) are composed, so that a rewrite and its inverse give the constant they started from.
@@ -56,7 +52,6 @@ def fold(
             if known.is_small and all(constant is None or constant.is_small for constant in inputs):
                 known = from_array(evaluate_constant(known))
                 known.origin = expression
-                _RECENT[key, origins] = known
             _KNOWN[key, origins] = known
         results.append(known)
     return tuple(results)
