@@ -48,7 +48,7 @@ class OptimizeArguments:
     a copy of the original.
 
     Exit status: 0 when a checked model was written (or --dry-run ended), 1 when no model agrees with the original, 2
-    for a mistake in the arguments or the model, 130 when interrupted twice or before the search began.
+    for a mistake in the arguments or the model, 130 when interrupted twice or while the model is opened.
     """
 
     input: tyro.conf.Positional[Path]
@@ -169,7 +169,8 @@ def _headline(arguments: OptimizeArguments, problem: Problem) -> str:
 
 
 def _write(result: OptimizationResult, problem: Problem, output: Path) -> Path | None:
-    """Write the checked file; the original itself, symbolic shapes and all, where it is kept."""
+    """Write the checked file. An original that is kept is copied bit by bit within its folder; in another folder, where
+    it would not find its weights, it is the checked copy, with the shapes that were fixed."""
     if not result.verified:
         return None
     if result.is_original and problem.model.path.parent.resolve() == output.parent.resolve():
