@@ -54,8 +54,9 @@ class GraphEditor:
         outputs: Sequence[int],
         rank: float,
         signature: str | None = None,
+        origin: tuple[str, str] | None = None,
     ) -> Node:
-        node = Node(self.next_id, op, inputs, outputs, attrs, domain, signature=signature)
+        node = Node(self.next_id, op, inputs, outputs, attrs, domain, signature=signature, origin=origin)
         self.next_id += 1
         self.nodes[node.id], self.ranks[node.id] = node, rank
         self._link(node)

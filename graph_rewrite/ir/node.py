@@ -13,10 +13,14 @@ class Node:
     """One operator application. `proto` is the node as loaded (kept for what we don't model), `opaque` forbids rules.
 
     `captures` are names that subgraphs of an opaque node read from outside; the values they stand for are the last
-    of its `inputs`, so that order, cycles and consumers take them into account.
+    of its `inputs`, so that order, cycles and consumers take them into account. `origin` says where an inserted node
+    comes from: the name of the loaded node that was rewritten first, and the rule ("" for the same node in another
+    opset). A saved model names it by that.
     """
 
-    __slots__ = ("attrs", "captures", "domain", "id", "inputs", "op", "opaque", "outputs", "proto", "signature")
+    __slots__ = (
+        "attrs", "captures", "domain", "id", "inputs", "op", "opaque", "origin", "outputs", "proto", "signature",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -30,17 +34,19 @@ class Node:
         opaque: bool = False,
         signature: str | None = None,
         captures: Sequence[str] = (),
+        origin: tuple[str, str] | None = None,
     ) -> None:
         self.id, self.op, self.domain = id, op, domain
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.attrs: Mapping[str, AttrValue] = dict(attrs or {})
         self.proto, self.opaque, self.captures = proto, opaque, tuple(captures)
         self.signature = signature or operator_signature(op, domain, self.attrs)
+        self.origin = origin
 
     def with_inputs(self, inputs: Sequence[int | None]) -> Node:
         return Node(
             self.id, self.op, inputs, self.outputs, self.attrs, self.domain, self.proto, self.opaque, self.signature,
-            self.captures,
+            self.captures, self.origin,
         )  # fmt: skip
 
     def __repr__(self) -> str:

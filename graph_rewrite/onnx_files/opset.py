@@ -162,6 +162,7 @@ def _replace(editor: GraphEditor, node: Node, converted: onnx.GraphProto, versio
             constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor))
             values[tensor.name] = editor.new_value(constant.type, constant)
     rank = editor.ranks[node.id]
+    loaded = node.proto.name if node.proto is not None else ""
     editor.remove(node)
     for i, proto in enumerate(converted.node):
         inputs = [values[name] if name else None for name in proto.input]
@@ -170,7 +171,10 @@ def _replace(editor: GraphEditor, node: Node, converted: onnx.GraphProto, versio
                 values[name] = editor.new_value(None)
         outputs = [values[name] for name in proto.output]
         attrs = {attribute.name: attribute_value(attribute) for attribute in proto.attribute}
-        made = editor.insert(proto.op_type, proto.domain, attrs, inputs, outputs, rank + i / (len(converted.node) + 1))
+        made = editor.insert(
+            proto.op_type, proto.domain, attrs, inputs, outputs, rank + i / (len(converted.node) + 1),
+            origin=(loaded, "" if proto.op_type == node.op else proto.op_type),
+        )  # fmt: skip
         _check_types(editor, made, version)
 
 

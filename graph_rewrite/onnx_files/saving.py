@@ -14,11 +14,10 @@ from google.protobuf.message import DecodeError
 
 from graph_rewrite.ir.constants import Constant, chunks, nbytes, tensor_proto
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import static_type
-from graph_rewrite.onnx_files.subgraphs import inner_names
+from graph_rewrite.onnx_files.names import GraphNames, names_for_saving
 from graph_rewrite.operators.standard_types import attribute_proto
 from graph_rewrite.system.atomic_files import replace_file
 
@@ -28,8 +27,6 @@ _SMALLEST_EXTERNAL = 1024
 _SMALLEST_SHARED = 64 << 10
 _ALIGNMENT = 4096
 
-_KNOWN_NAMES = MemoKey[set[str]]("known names")
-
 TensorWriter = Callable[[str, Constant], onnx.TensorProto]
 
 
@@ -38,11 +35,12 @@ def to_proto(
 ) -> onnx.ModelProto:
     """Return the graph as a ModelProto; `write_tensor(name, constant)` decides where each initializer's bytes go."""
     write_tensor = write_tensor or _inline
-    names = _value_names(graph)
+    named = names_for_saving(graph)
+    names = named.values
     model = onnx.ModelProto()
     model.CopyFrom(graph.header)
     proto = model.graph
-    _emit_nodes(graph, names, proto)
+    _emit_nodes(graph, named, proto)
     for value in graph.inputs:
         if value in graph.stored:
             proto.initializer.append(write_tensor(names[value], graph.stored[value]))
@@ -155,59 +153,22 @@ def _external_proto(name: str, constant: Constant, location: str, offset: int, l
     return proto
 
 
-def _value_names(graph: Graph) -> dict[int, str]:
-    """Return a name for every value: that of an output, that of the loaded file where it still fits, or a fresh one."""
-    fixed = graph.captured().union(graph.inputs, graph.stored)
-    names = {value: graph.names[value] for value in fixed}
-    for name, value in zip(graph.output_names, graph.outputs, strict=True):
-        names.setdefault(value, name)
-    taken, known = {*names.values(), *graph.output_names}, _known_names(graph)
-    for value in (*graph.producer, *graph.constants):
-        if value in names:
-            continue
-        original = graph.names.get(value)
-        if original is not None and original not in taken and not original.startswith("\0"):
-            names[value] = original
-        elif original is not None and original.startswith("\0") and not graph.consumers.get(value):
-            names[value] = ""
-        else:
-            names[value] = _fresh(f"rewritten_{value}", known)
-    return names
-
-
-def _known_names(graph: Graph) -> set[str]:
-    known = graph.memo.get(_KNOWN_NAMES)
-    if known is None:
-        protos = [node.proto for node in graph.nodes.values() if node.proto is not None]
-        inner = {name for proto in protos for name in inner_names(proto)}
-        known = {*graph.names.values(), *(proto.name for proto in protos), *inner}
-        graph.memo.put(_KNOWN_NAMES, known)
-    return known
-
-
-def _fresh(name: str, known: set[str]) -> str:
-    while name in known:
-        name += "_"
-    return name
-
-
-def _emit_nodes(graph: Graph, names: Mapping[int, str], proto: onnx.GraphProto) -> None:
-    known = _known_names(graph)
+def _emit_nodes(graph: Graph, names: GraphNames, proto: onnx.GraphProto) -> None:
     for node in graph.order():
-        _emit(node, names, known, proto.node.add())
-    for i in graph.output_aliases():
-        name, source = graph.output_names[i], names[graph.outputs[i]]
-        proto.node.add(op_type="Identity", name=_fresh(f"output_{name}", known), input=[source], output=[name])
+        _emit(node, names.values, names.nodes[node.id], proto.node.add())
+    for i, name in names.aliases.items():
+        source = names.values[graph.outputs[i]]
+        proto.node.add(op_type="Identity", name=name, input=[source], output=[graph.output_names[i]])
 
 
-def _emit(node: Node, names: Mapping[int, str], known: set[str], out: onnx.NodeProto) -> None:
+def _emit(node: Node, names: Mapping[int, str], name: str, out: onnx.NodeProto) -> None:
     if node.proto is not None:
         out.CopyFrom(node.proto)
         out.ClearField("input")
         out.ClearField("output")
     else:
-        out.op_type, out.domain, out.name = node.op, node.domain, _fresh(f"rewritten_{node.id}", known)
-        out.attribute.extend(attribute_proto(name, node.attrs[name]) for name in sorted(node.attrs))
+        out.op_type, out.domain, out.name = node.op, node.domain, name
+        out.attribute.extend(attribute_proto(attr, node.attrs[attr]) for attr in sorted(node.attrs))
     explicit = node.inputs[: len(node.inputs) - len(node.captures)]
     out.input.extend("" if value is None else names[value] for value in explicit)
     out.output.extend(names[value] for value in node.outputs)

@@ -77,10 +77,12 @@ class Site:
             return False
         if any(value not in editor.types for value in self.replacement.externals()):
             return False
-        before = (editor.ranks[self.match.anchor.id], self.match.root_values)
+        anchor = self.match.anchor
+        origin = (anchor.origin[0] if anchor.origin else self.name, self.rule.name)
+        before = (editor.ranks[anchor.id], self.match.root_values)
         for node in self.removed:
             editor.remove(node)
-        _insert(editor, self.replacement, *before)
+        _insert(editor, self.replacement, *before, origin)
         # What only the replaced nodes used, and interior nodes that two sites of a class shared.
         values = {v for node in self.match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
         editor.remove_dead(values)
@@ -108,7 +110,9 @@ def makes_cycle(graph: Graph | GraphEditor, site: Site) -> bool:
     return False
 
 
-def _insert(editor: GraphEditor, replacement: Replacement, rank: float, roots: tuple[int, ...]) -> None:
+def _insert(
+    editor: GraphEditor, replacement: Replacement, rank: float, roots: tuple[int, ...], origin: tuple[str, str]
+) -> None:
     made: dict[tuple[int, int], int] = {}
     for output, value in zip(replacement.outputs, roots, strict=True):
         if output.node >= 0 and (output.node, output.index) not in made:
@@ -126,7 +130,7 @@ def _insert(editor: GraphEditor, replacement: Replacement, rank: float, roots: t
             if (i, index) not in made:
                 made[i, index] = editor.new_value(type)
             outputs.append(made[i, index])
-        editor.insert(node.op, node.domain, node.attrs, inputs, outputs, low + step * (i + 1), node.signature)
+        editor.insert(node.op, node.domain, node.attrs, inputs, outputs, low + step * (i + 1), node.signature, origin)
     for output, value in zip(replacement.outputs, roots, strict=True):
         target = _value_id(editor, output, made, constants)
         if target is not None and target != value:
