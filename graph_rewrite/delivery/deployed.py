@@ -38,12 +38,12 @@ def session(path: str | os.PathLike[str]) -> onnxruntime.InferenceSession:
 def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:
     """Return the deployment that a rewritten graph is recorded with.
 
-    It is `deployment` with the optimisers that the graph refuses, and with this CPU's block where the graph has
-    operators of the blocked layout.
+    It is `deployment` with the optimisers that the graph refuses and the session settings that it asks for, and with
+    this CPU's block where the graph has operators of the blocked layout.
     """
-    refused = deployment.with_disabled(graph.disabled_optimizers)
+    asked = deployment.asked_by(graph)
     blocked = any(node.domain == nchwc.DOMAIN for node in graph.nodes.values())
-    return replace(refused, nchwc_block=nchwc.block_size()) if blocked else refused
+    return replace(asked, nchwc_block=nchwc.block_size()) if blocked else asked
 
 
 def recorded_deployment(path: str | os.PathLike[str]) -> Deployment:

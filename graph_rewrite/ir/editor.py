@@ -22,7 +22,7 @@ class GraphEditor:
         self.constants, self.producer = graph.constants.copy(), graph.producer.copy()
         self.consumers, self.ranks = graph.consumers.copy(), graph.ranks.copy()
         self.outputs, self.names, self.next_id = graph.outputs, graph.names, graph.next_id
-        self.disabled_optimizers = graph.disabled_optimizers
+        self.disabled_optimizers, self.session_settings = graph.disabled_optimizers, graph.session_settings
         self._removed: set[int] = set()
         self._inserted: dict[int, None] = {}
         self._rewired: set[int] = set()
@@ -110,7 +110,7 @@ class GraphEditor:
         graph = Graph(
             self.nodes, self.types, self.constants, self.producer, self.consumers, self.ranks, source.inputs,
             self.outputs, self.names, source.output_names, source.stored, source.header, source.opset, self.next_id,
-            self.disabled_optimizers,
+            self.disabled_optimizers, self.session_settings,
         )  # fmt: skip
         inserted = tuple(self._inserted)
         delta = GraphDelta(

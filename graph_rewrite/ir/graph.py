@@ -57,6 +57,8 @@ class Graph:
     opset: int
     next_id: int
     disabled_optimizers: frozenset[str] = frozenset()
+    session_settings: tuple[tuple[str, bool | int | str], ...] = ()
+    """Settings of the session that this graph asks for, by name and sorted (`graph_rewrite.runtime.Deployment`)."""
     memo: GraphMemo = field(default_factory=GraphMemo, repr=False, compare=False)
     edit: Edit | None = field(default=None, repr=False, compare=False)
     """The edit that made this graph, while the graph before it is kept."""
@@ -88,8 +90,8 @@ class Graph:
     @property
     def hash(self) -> str:
         """Canonical structural hash: independent of names and of the order of nodes and initializers, sensitive to
-        operators, attributes, types, weights and refused optimisers. An operator computed twice is not the same as
-        one computed once and used twice."""
+        operators, attributes, types, weights, refused optimisers and session settings. An operator computed twice is
+        not the same as one computed once and used twice."""
         if self.memo.hash is None:
             values = self.value_hashes()
             outputs, aliases = [values[value] for value in self.outputs], self.output_aliases()
@@ -109,6 +111,7 @@ class Graph:
                 ),
                 "refused",
                 *sorted(self.disabled_optimizers),
+                *(("settings", *map(str, self.session_settings)) if self.session_settings else ()),
             )
         return self.memo.hash
 
@@ -177,6 +180,10 @@ class Graph:
     def with_disabled_optimizers(self, names: Iterable[str]) -> Graph:
         """Return the same graph with another set of refused runtime optimisers."""
         return replace(self, disabled_optimizers=frozenset(names), memo=GraphMemo(), edit=None)
+
+    def with_session_settings(self, settings: Mapping[str, bool | int | str]) -> Graph:
+        """Return the same graph with other session settings."""
+        return replace(self, session_settings=tuple(sorted(settings.items())), memo=GraphMemo(), edit=None)
 
 
 class Edit(NamedTuple):

@@ -33,6 +33,11 @@ class Measurable(Protocol):
         """ONNX Runtime optimisers refused for this model."""
         ...
 
+    @property
+    def session_settings(self) -> tuple[tuple[str, bool | int | str], ...]:
+        """Session settings of ONNX Runtime that this model asks for, by name."""
+        ...
+
 
 Materialize = Callable[[Measurable, Path], Path]
 """Writes a graph as an ONNX file into a directory and returns the file's path; external data lie in that directory."""

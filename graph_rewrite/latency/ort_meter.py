@@ -53,9 +53,9 @@ class _Side:
 class OrtMeter:
     """Times a graph and the baseline in turn in a worker process and compares them.
 
-    The baseline is run plainly (every optimiser of ONNX Runtime on), a candidate with the optimisers refused that it
-    asks to refuse. `materialize` writes a graph into `workspace`; the file of a candidate is removed after its
-    measurement unless `keep_files`. `screen` and `full` are the plans of the two efforts.
+    The baseline is run plainly (every optimiser of ONNX Runtime on), a candidate with the optimisers refused and the
+    session settings made that it asks for. `materialize` writes a graph into `workspace`; the file of a candidate is
+    removed after its measurement unless `keep_files`. `screen` and `full` are the plans of the two efforts.
 
     `clock` says what the time of a run is: `wall`, what passes, or `cpu`, what the thread computes. On one thread of a
     quiet CPU they are the same; where other processes share its cores, only the second tells models apart.
@@ -115,7 +115,7 @@ class OrtMeter:
         return self._compare(self._plain_baseline(), self._as_deployed(graph), effort)
 
     def compare(self, reference: Measurable, candidate: Measurable, effort: Effort = "full") -> Latency:
-        """Return the speed-up of `candidate` over `reference`, each run without the optimisers that it refuses."""
+        """Return the speed-up of `candidate` over `reference`, each run as it asks for."""
         return self._compare(self._as_deployed(reference), self._as_deployed(candidate), effort)
 
     def confirm(self, graph: Measurable, plan: Plan | None = None) -> Latency:
@@ -154,7 +154,7 @@ class OrtMeter:
         return _Side(self.baseline, self.deployment.plain())
 
     def _as_deployed(self, graph: Measurable) -> _Side:
-        return _Side(graph, self.deployment.with_disabled(graph.disabled_optimizers))
+        return _Side(graph, self.deployment.asked_by(graph))
 
     def _compare(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency:
         known = self._recall(baseline, candidate, effort)

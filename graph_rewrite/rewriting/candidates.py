@@ -14,12 +14,14 @@ from graph_rewrite.rewriting.sites import Site, makes_cycle
 
 @dataclass(eq=False, slots=True)
 class Candidate:
-    """A valid action: a rewrite of one site, of all sites of a class, or a refused runtime optimiser."""
+    """A valid action: a rewrite of one site, of all sites of a class, or another way to run
+    the graph: refused runtime optimisers, or session settings."""
 
     kind: Literal["site", "class", "deployment"]
     graph: Graph
     sites: tuple[Site, ...] = ()
     disabled_optimizers: frozenset[str] = frozenset()
+    session_settings: tuple[tuple[str, bool | int | str], ...] = ()
     label: str = ""
     _key: str | None = field(default=None, repr=False)
 
@@ -51,7 +53,8 @@ class Candidate:
         """Return a key that identifies the action among the candidates of its graph; it is stable over replays."""
         if self._key is None:
             if self.kind == "deployment":
-                self._key = digest("deployment", sorted(self.disabled_optimizers))
+                settings = [("settings", self.session_settings)] if self.session_settings else []
+                self._key = digest("deployment", sorted(self.disabled_optimizers), *settings)
             else:
                 self._key = digest(self.kind, *((sorted(site.key[0]), site.key[1]) for site in self.sites))
         return self._key
@@ -68,6 +71,7 @@ class Candidate:
         editor = GraphEditor(self.graph)
         if self.kind == "deployment":
             editor.disabled_optimizers = self.disabled_optimizers
+            editor.session_settings = self.session_settings
         for site in self.sites:
             if editor.nodes.get(site.anchor) is site.match.anchor and not (
                 site.several_roots and makes_cycle(editor, site)

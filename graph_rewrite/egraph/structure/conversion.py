@@ -119,7 +119,7 @@ class _Writer:
         return Graph(
             self._nodes, self._types, self._constants, producer, consumers, ranks, source.inputs, outputs, self._names,
             source.output_names, source.stored, source.header, source.opset, self._next_id,
-            source.disabled_optimizers,
+            source.disabled_optimizers, source.session_settings,
         )  # fmt: skip
 
     def _chosen(self, cls: int) -> int:

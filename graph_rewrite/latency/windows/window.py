@@ -62,13 +62,15 @@ def changed_windows(before: Graph, after: Graph, margin: int = MARGIN) -> list[W
     """Return the windows in which two graphs differ, one of each kind with its count; none where they do not differ.
 
     Raises:
-        NotSeparable: the graphs refuse different optimisers of ONNX Runtime, which acts on the whole model; they have
-            no nodes in common; or a window has values of unknown type, subgraphs, or initializers that a caller may
-            override.
+        NotSeparable: the graphs refuse different optimisers of ONNX Runtime or have different session settings, which
+            acts on the whole model; they have no nodes in common; or a window has values of unknown type, subgraphs, or
+            initializers that a caller may override.
     """
     if before.disabled_optimizers != after.disabled_optimizers:
         names = ", ".join(sorted(before.disabled_optimizers ^ after.disabled_optimizers))
         raise NotSeparable(f"a deployment choice acts on the whole model: {names}")
+    if before.session_settings != after.session_settings:
+        raise NotSeparable("a session setting acts on the whole model")
     if before.opset != after.opset:
         raise NotSeparable(f"the graphs have different operator sets, {before.opset} and {after.opset}")
     found: dict[str, WindowPair] = {}
@@ -220,7 +222,7 @@ def extract(graph: Graph, ids: Iterable[int], inputs: Mapping[int, TensorType]) 
     return Graph(
         nodes, {**types, **inputs}, constants, producer, consumers, {n: graph.ranks[n] for n in nodes}, tuple(inputs),
         tuple(needed), names, tuple(names[value] for value in needed), {}, _header(graph, names, inputs, needed),
-        graph.opset, graph.next_id, graph.disabled_optimizers,
+        graph.opset, graph.next_id, graph.disabled_optimizers, graph.session_settings,
     )  # fmt: skip
 
 

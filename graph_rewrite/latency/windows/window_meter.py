@@ -151,7 +151,7 @@ class WindowMeter:
         return total(timings)
 
     def _timing(self, pair: WindowPair, budget_s: float, kinds: int, *, anew: bool = False) -> WindowTiming:
-        deployment = self.deployment.with_disabled(pair.before.disabled_optimizers)
+        deployment = self.deployment.asked_by(pair.before)
         key, disk_key = (pair.key, deployment.key), self._disk_key(pair, deployment)
         known = None if anew else self._memo.get(key)
         if known is None and not anew and self._cache is not None and (stored := self._cache.get(disk_key)) is not None:

@@ -7,12 +7,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import onnxruntime as ort
 
 from .blocked_layout import block_size
 from .optimizers import OPTIMIZERS
+from .session_settings import DEFAULT_SETTINGS, SETTING_NAMES, SessionSettings, SettingValue
 
 # ORT_ENABLE_LAYOUT is left out: it is newer than the oldest runtime that we support and is `all` less float16 passes.
 _LEVELS = {
@@ -23,13 +24,29 @@ _LEVELS = {
 }
 _PROVIDERS = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider")}
 _ERRORS_ONLY = 3
+_REQUIRED = frozenset({"provider", "threads", "optimization_level", "disabled_optimizers"})
+_OPTIONAL = SETTING_NAMES | {"nchwc_block"}
+
+
+class DeploymentRequest(Protocol):
+    """A graph as it asks to be run."""
+
+    @property
+    def disabled_optimizers(self) -> frozenset[str]:
+        """Optimisers of ONNX Runtime to refuse."""
+        ...
+
+    @property
+    def session_settings(self) -> tuple[tuple[str, SettingValue], ...]:
+        """Session settings to change, and `threads`, by name."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """Provider (`cpu` or `cuda`), threads, optimisation level, and the optimisers of ONNX Runtime that are refused;
     where the graph has operators of the blocked layout (`graph_rewrite.operators.nchwc`), the block of the CPUs that it
-    runs on.
+    runs on; and further settings of the session.
 
     Raises ValueError for what ONNX Runtime would silently ignore, such as the name of an optimiser it has not.
     """
@@ -40,6 +57,7 @@ class Deployment:
     disabled_optimizers: frozenset[str] = frozenset()
     nchwc_block: int = 0
     """Channels in a block; 0 for a graph that runs with any."""
+    settings: SessionSettings = DEFAULT_SETTINGS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "disabled_optimizers", frozenset(self.disabled_optimizers))
@@ -58,14 +76,39 @@ class Deployment:
             close = difflib.get_close_matches(name, OPTIMIZERS, n=3)
             hint = f"did you mean {', '.join(close)}?" if close else "graph_rewrite.latency.OPTIMIZERS lists them"
             raise ValueError(f"Deployment: ONNX Runtime has no optimiser named {name!r} and would ignore it; {hint}")
+        if self.provider != "cuda" and (foreign := self.settings.for_cuda()):
+            raise ValueError(f"Deployment: {', '.join(foreign)}: for provider 'cuda', and ignored by {self.provider!r}")
 
     def with_disabled(self, names: Iterable[str]) -> Self:
         """This deployment with `names` refused as well."""
         return replace(self, disabled_optimizers=self.disabled_optimizers.union(names))
 
+    def with_settings(self, changes: Mapping[str, SettingValue]) -> Self:
+        """Return this deployment with some session settings changed; `threads` counts as one of them.
+
+        Raises:
+            ValueError: no such setting, or a value that ONNX Runtime would not take.
+        """
+        changes = dict(changes)
+        threads = changes.pop("threads", self.threads)
+        if type(threads) is not int:
+            raise ValueError(f"Deployment: threads must be of type int, got {threads!r}")
+        for name in sorted(set(changes) - SETTING_NAMES):
+            close = difflib.get_close_matches(name, SETTING_NAMES, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(SETTING_NAMES))}"
+            raise ValueError(f"Deployment: no session setting is named {name!r}; {hint}")
+        return replace(self, threads=threads, settings=replace(self.settings, **changes))  # type: ignore[arg-type]
+
+    def asked_by(self, graph: DeploymentRequest) -> Self:
+        """Return this deployment with the optimisers refused and the session settings made that a graph asks for."""
+        return self.with_disabled(graph.disabled_optimizers).with_settings(dict(graph.session_settings))
+
     def plain(self) -> Self:
-        """Return the deployment of a user without this tool: the same provider and threads, every optimiser on."""
-        return replace(self, optimization_level="all", disabled_optimizers=frozenset(), nchwc_block=0)
+        """Return the deployment of a user without this tool: the same provider and threads, every optimiser on, and
+        every session setting as ONNX Runtime has it."""
+        return replace(
+            self, optimization_level="all", disabled_optimizers=frozenset(), nchwc_block=0, settings=DEFAULT_SETTINGS
+        )
 
     @property
     def key(self) -> str:
@@ -73,23 +116,23 @@ class Deployment:
         return json.dumps(self.to_json(), sort_keys=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON files and `metadata_props`."""
+        """Plain values, for JSON files and `metadata_props`; session settings only where they are not the default."""
         return {
             "provider": self.provider,
             "threads": self.threads,
             "optimization_level": self.optimization_level,
             "disabled_optimizers": sorted(self.disabled_optimizers),
             **({"nchwc_block": self.nchwc_block} if self.nchwc_block else {}),
+            **self.settings.to_json(),
         }
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`; raises ValueError that names the fields that are missing or unknown."""
-        names = {"provider", "threads", "optimization_level", "disabled_optimizers"}
-        if set(values) - {"nchwc_block"} != names:
+        if set(values) - _OPTIONAL != _REQUIRED:
             raise ValueError(
-                f"Deployment: fields {sorted(names.difference(values))} missing,"
-                f" {sorted(set(values).difference(names, {'nchwc_block'}))} unknown"
+                f"Deployment: fields {sorted(_REQUIRED.difference(values))} missing,"
+                f" {sorted(set(values).difference(_REQUIRED, _OPTIONAL))} unknown"
             )
         return cls(
             provider=str(values["provider"]),
@@ -97,7 +140,20 @@ class Deployment:
             optimization_level=str(values["optimization_level"]),
             disabled_optimizers=frozenset(map(str, values["disabled_optimizers"])),
             nchwc_block=int(values.get("nchwc_block", 0)),
+            settings=SessionSettings.from_json({name: values[name] for name in values if name in SETTING_NAMES}),
         )
+
+    def config_entries(self) -> dict[str, str]:
+        """Return the entries of the session's configuration, by the keys that every binding of ONNX Runtime takes."""
+        names = ";".join(sorted(self.disabled_optimizers))
+        refused = {"optimization.disable_specified_optimizers": names} if names else {}
+        return {**refused, **self.settings.config_entries()}
+
+    def providers(self) -> list[str | tuple[str, dict[str, str]]]:
+        """Return the execution providers with their options, as `onnxruntime.InferenceSession` takes them."""
+        first, *rest = _PROVIDERS[self.provider]
+        cuda = self.settings.cuda_options()
+        return [(first, cuda) if cuda else first, *rest]
 
     def session_options(self, *, measuring: bool = False) -> ort.SessionOptions:
         """Return options for a session that runs as deployed; `measuring` is for several sessions timed in turn.
@@ -107,13 +163,12 @@ class Deployment:
         """
         options = ort.SessionOptions()
         options.intra_op_num_threads = self.threads
-        options.inter_op_num_threads = 1
         options.log_severity_level = _ERRORS_ONLY
         options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[self.optimization_level])
-        if self.disabled_optimizers:
-            names = ";".join(sorted(self.disabled_optimizers))
-            options.add_session_config_entry("optimization.disable_specified_optimizers", names)
-        if measuring and self.threads > 1:
+        self.settings.apply_to(options)
+        for key, value in self.config_entries().items():
+            options.add_session_config_entry(key, value)
+        if measuring and self.threads > 1 and self.settings.allow_spinning:
             options.add_session_config_entry("session.force_spinning_stop", "1")
         return options
 
@@ -136,7 +191,7 @@ def open_session(
         # Finds the CUDA and cuDNN libraries that came as Python packages.
         ort.preload_dlls()
     chosen = options if options is not None else deployment.session_options(measuring=measuring)
-    session = ort.InferenceSession(os.fspath(path), chosen, providers=list(_PROVIDERS[deployment.provider]))
+    session = ort.InferenceSession(os.fspath(path), chosen, providers=deployment.providers())
     wanted, got = _PROVIDERS[deployment.provider][0], session.get_providers()
     if wanted not in got:
         raise RuntimeError(

@@ -22,6 +22,7 @@ class Model:
     layers: int = 1
     disabled_optimizers: frozenset[str] = frozenset()
     content: bytes | None = None
+    session_settings: tuple[tuple[str, bool | int | str], ...] = ()
 
 
 def materialize(model: Any, folder: Path) -> Path:

@@ -36,7 +36,7 @@ def test_the_sum_of_operators_falls_when_operators_go(tmp_path: Path) -> None:
 
 def test_only_graphs_have_operators() -> None:
     class Other:
-        hash, disabled_optimizers = "", frozenset[str]()
+        hash, disabled_optimizers, session_settings = "", frozenset[str](), ()
 
     with pytest.raises(TypeError, match="not those of Other"):
         list(operators_of(Other()))

@@ -43,6 +43,7 @@ class Operators:
     hash: str
     operators: tuple[OperatorSpec, ...]
     disabled_optimizers: frozenset[str] = frozenset()
+    session_settings: tuple[tuple[str, bool | int | str], ...] = ()
 
 
 BASELINE = Operators("baseline", (matmul(128), matmul(128), RELU))
