@@ -26,13 +26,25 @@ def sidecar_of(path: str | os.PathLike[str]) -> Path:
     return Path(f"{os.fspath(path)}{SIDECAR_SUFFIX}")
 
 
-def session(path: str | os.PathLike[str]) -> onnxruntime.InferenceSession:
+def session(path: str | os.PathLike[str], **overrides: bool | int | str) -> onnxruntime.InferenceSession:
     """Open an ONNX Runtime session on the model file `path`, with the deployment that is recorded for it.
 
-    Raises FileNotFoundError or UserError as `recorded_deployment` does, and RuntimeError where the model was
-    deployed to CUDA and no CUDA device answers, or is bound to CPUs with another block of the blocked layout.
+    Args:
+        overrides: what to do otherwise than recorded: `threads`, and the session settings by name, such as
+            `allow_spinning=False`. The gain was measured as recorded.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+        UserError: it records no deployment that can be read, or an override is none that ONNX Runtime has.
+        RuntimeError: the model was deployed to CUDA and no CUDA device answers, or it is bound to CPUs with another
+            block of the blocked layout.
     """
-    return open_session(path, recorded_deployment(path))
+    deployment = recorded_deployment(path)
+    try:
+        deployment = deployment.with_settings(overrides)
+    except ValueError as error:
+        raise UserError(f"{os.fspath(path)}: {error}") from error
+    return open_session(path, deployment)
 
 
 def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:

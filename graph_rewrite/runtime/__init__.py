@@ -10,6 +10,7 @@ from graph_rewrite.runtime.ort_worker.deployment import Deployment, open_session
 from graph_rewrite.runtime.ort_worker.feeds import FeedSpec
 from graph_rewrite.runtime.ort_worker.optimizers import OPTIMIZERS
 from graph_rewrite.runtime.ort_worker.plan import FULL, JUDGE, SCREEN, Plan
+from graph_rewrite.runtime.ort_worker.session_settings import SETTING_NAMES, SessionSettings
 from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
 from graph_rewrite.runtime.ort_worker.timing import Runner, repeats_for, time_block
 
@@ -18,12 +19,14 @@ __all__ = [
     "JUDGE",
     "OPTIMIZERS",
     "SCREEN",
+    "SETTING_NAMES",
     "Block",
     "Deployment",
     "Estimate",
     "FeedSpec",
     "Plan",
     "Runner",
+    "SessionSettings",
     "Status",
     "WorkerClient",
     "WorkerFailure",

@@ -106,13 +106,6 @@ class SessionSettings:
         options.enable_cpu_mem_arena = self.enable_cpu_mem_arena
 
 
-_CUDA = ("enable_cuda_graph", "use_tf32", "cudnn_conv_algo_search", "prefer_nhwc")
-SETTING_NAMES = frozenset(field.name for field in fields(SessionSettings))
-"""The names of all session settings."""
-DEFAULT_SETTINGS = SessionSettings()
-"""The settings of ONNX Runtime itself."""
-
-
 def _check_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ValueError(f"Deployment: unknown {name} {value!r}; use one of {list(known)}")
@@ -120,3 +113,10 @@ def _check_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
 
 def _text(value: SettingValue) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+_CUDA = ("enable_cuda_graph", "use_tf32", "cudnn_conv_algo_search", "prefer_nhwc")
+SETTING_NAMES = frozenset(field.name for field in fields(SessionSettings))
+"""The names of all session settings."""
+DEFAULT_SETTINGS = SessionSettings()
+"""The settings of ONNX Runtime itself."""

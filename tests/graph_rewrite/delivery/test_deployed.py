@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 from graph_rewrite import Rewriter, load, save
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, session, sidecar_of
+from graph_rewrite.errors import UserError
 from graph_rewrite.operators import nchwc
 from graph_rewrite.rules.layout.blocked_subgraphs import PartInBlockedLayout
 from graph_rewrite.runtime import Deployment
@@ -133,3 +134,23 @@ def test_the_block_survives_json_and_the_plain_deployment_has_none() -> None:
     assert Deployment.from_json(bound.to_json()) == bound
     assert Deployment.from_json(DEPLOYMENT.to_json()).nchwc_block == 0
     assert bound.plain().nchwc_block == 0
+
+
+def test_overrides_of_a_session(model: Path) -> None:
+    recorded = DEPLOYMENT.with_settings({"enable_mem_pattern": False})
+    record_inside(model, json.dumps(recorded.to_json()))
+    options = session(model).get_session_options()
+    assert (options.intra_op_num_threads, options.enable_mem_pattern) == (2, False)
+    options = session(model, threads=1, enable_mem_pattern=True, allow_spinning=False).get_session_options()
+    assert (options.intra_op_num_threads, options.enable_mem_pattern) == (1, True)
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    assert options.get_session_config_entry("optimization.disable_specified_optimizers") == "GeluFusionL2"
+    with pytest.raises(UserError, match=r"optimized\.onnx: .*no session setting is named 'spin'"):
+        session(model, spin=False)
+
+
+def test_a_graph_that_asks_for_settings_is_deployed_with_them(model: Path) -> None:
+    graph = load(model).with_session_settings({"threads": 1, "allow_spinning": False})
+    assert deployment_of(graph, DEPLOYMENT) == replace(DEPLOYMENT, threads=1).with_settings({"allow_spinning": False})
+    assert graph.hash != load(model).hash
+    assert graph.with_session_settings({}).hash == load(model).hash
