@@ -6,6 +6,7 @@ import tomllib
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.parser
@@ -109,18 +110,32 @@ def test_the_guide_makes_a_model_that_rules_apply_to(tmp_path: Path, monkeypatch
     assert max(candidate.count for candidate in candidates) == 4
 
 
-def test_the_guide_opens_a_result_without_rewritegym(tmp_path: Path) -> None:
+def test_the_guide_opens_a_result_without_rewritegym(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from graph_rewrite.delivery.deployed import sidecar_of
+    from graph_rewrite.delivery.deployment_code import deployment_code
+    from graph_rewrite.runtime import Deployment
+
+    monkeypatch.chdir(tmp_path)
+    page, path = "docs/guides/deploy.md", Path("model.optimized.onnx")
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 20]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
     )
-    onnx.save(model, tmp_path / "model.onnx")
-    deployment = {"provider": "cpu", "threads": 1, "optimization_level": "all", "disabled_optimizers": ["GeluFusion"]}
-    (tmp_path / "model.onnx.deployment.json").write_text(json.dumps(deployment), "utf-8")
-    (code,) = blocks("docs/guides/deploy.md", "python")
-    names: dict[str, object] = {}
-    exec(compile(code, "deploy.md", "exec"), names)
-    session = names["open_optimised"](str(tmp_path / "model.onnx"))  # type: ignore[operator]
-    assert [output.name for output in session.get_outputs()] == ["y"]
+    onnx.save(model, path)
+    refusing = Deployment(threads=4).with_disabled(["SkipLayerNormFusion"])
+    shown = refusing.with_settings({"dynamic_block_base": 4})
+    sidecar_of(path).write_text(json.dumps(shown.to_json()), "utf-8")
+    opens, writes = blocks(page, "python")
+    texts = {"python": opens, "cpp": blocks(page, "cpp")[0], "csharp": blocks(page, "csharp")[0]}
+    assert texts == deployment_code(shown, path)
+    names: dict[str, Any] = {}
+    exec(compile(opens, page, "exec"), names)
+    assert [output.name for output in names["session"].get_outputs()] == ["y"]
+    options = names["session"].get_session_options()
+    assert options.get_session_config_entry("optimization.disable_specified_optimizers") == "SkipLayerNormFusion"
+    exec(compile(writes, page, "exec"), {})
+    assert capsys.readouterr().out == texts["cpp"] + "\n"
 
 
 def test_the_page_on_agents_shows_the_example() -> None:
