@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, overload
 
@@ -59,11 +59,14 @@ class Candidate:
                 self._key = digest(self.kind, *((sorted(site.key[0]), site.key[1]) for site in self.sites))
         return self._key
 
-    def apply(self) -> Graph:
+    def apply(self, applied: Callable[[Site, range], None] | None = None) -> Graph:
         """Return the graph after this rewrite; the graph before is not changed.
 
         Sites of a class that overlap with an earlier one are left out. Each call makes a new graph: candidates of a
         model's first graph live as long as the model, and would hold all that was ever tried.
+
+        Args:
+            applied: told of every site that is rewritten, with the ids that its nodes and values come from.
 
         Raises:
             InvalidRewriteError: the new graph would be invalid.
@@ -76,7 +79,9 @@ class Candidate:
             if editor.nodes.get(site.anchor) is site.match.anchor and not (
                 site.several_roots and makes_cycle(editor, site)
             ):
-                site.apply_to(editor)
+                first = editor.next_id
+                if site.apply_to(editor) and applied is not None:
+                    applied(site, range(first, editor.next_id))
         graph, delta = editor.finish()
         record_edit(graph, self.graph, delta)
         return graph

@@ -1,0 +1,167 @@
+"""Replay: recorded steps are found in another graph and applied, and every difference is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.replay.differences import Difference, missing_rule, missing_sites
+from graph_rewrite.replay.finding import find_sites
+from graph_rewrite.replay.fingerprint import fingerprint
+from graph_rewrite.replay.recorder import by_rule, find_by_key
+from graph_rewrite.replay.recording import RecordedStep, Recording
+from graph_rewrite.replay.steps import Walk
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.rewriting.deployment_choices import deployment_candidates
+from graph_rewrite.rewriting.enumerator import Enumerator
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedStep:
+    """A recorded step that was applied."""
+
+    number: int
+    """Its number in the recording, from 1."""
+    rule: str
+    key: str
+    """Key of the candidate here."""
+    description: str
+    count: int
+    """Number of sites."""
+    exact: bool
+    """Whether the graph after it has the recorded structure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The outcome of a replay."""
+
+    graph: Graph
+    """The graph that the applied steps lead to."""
+    applied: tuple[AppliedStep, ...]
+    differences: tuple[Difference, ...]
+    """Steps, or sites of them, that were left out, and the first step after which the structure differs."""
+    same_architecture: bool
+    """Whether the graph has the structure of the recorded one, leaving out the sizes of dimensions."""
+
+    @property
+    def complete(self) -> bool:
+        """Return whether every step was applied at every site."""
+        return not any(difference.left_out for difference in self.differences)
+
+    @property
+    def first_difference(self) -> Difference | None:
+        """Return the first difference; None where all steps lead to graphs of the recorded structure."""
+        return self.differences[0] if self.differences else None
+
+
+def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: bool = False) -> Replay:
+    """Apply recorded steps to a normalised graph: the same model, one with other weights, or one exported anew.
+
+    A step is found by its sites' addresses or their structure, at whichever granularity it was recorded; the rules
+    check their conditions anew. Nothing here compares outputs: `delivery.checked_model` does.
+
+    Args:
+        partial: go on after a step that does not fit, without it, and apply a step at those of its sites that are
+            found. Otherwise the replay ends before the first such step.
+    """
+    walk = Walk(graph, rewriter)
+    same = recorded.fingerprint == fingerprint(graph)
+    alike = same or recorded.fingerprint_any_size == fingerprint(graph, any_size=True)
+    applied: list[AppliedStep] = []
+    differences: list[Difference] = []
+    for number, step in enumerate(recorded.steps, start=1):
+        candidate, difference = _find(walk, number, step, partial)
+        if difference is not None:
+            differences.append(difference)
+        if candidate is None:
+            if partial:
+                continue
+            break
+        taken = AppliedStep(number, step.rule, candidate.key, candidate.description, candidate.count, False)
+        if not walk.take(candidate):
+            differences.append(Difference(number, step.rule, _expected(step), "it gives no valid graph here"))
+            if partial:
+                continue
+            break
+        exact = _has_structure(walk, step, same)
+        applied.append(AppliedStep(number, step.rule, taken.key, taken.description, taken.count, exact))
+        if not exact and step.after and alike and not differences:
+            differences.append(
+                Difference(
+                    number, step.rule, _expected(step), "the graph after it has another structure than when it was "
+                    "recorded: the rule has changed since, or was applied elsewhere", left_out=False,
+                )
+            )  # fmt: skip
+    return Replay(walk.graph, tuple(applied), tuple(differences), alike)
+
+
+def _has_structure(walk: Walk, step: RecordedStep, same: bool) -> bool:
+    if same:
+        return step.after == fingerprint(walk.graph)
+    return step.after_any_size == fingerprint(walk.graph, any_size=True)
+
+
+def _find(walk: Walk, number: int, step: RecordedStep, partial: bool) -> tuple[Candidate | None, Difference | None]:
+    """Return the candidate of a step, and what differs."""
+    if step.kind == "deployment":
+        return _choice(walk, step), None
+    if step.rule not in walk.rules:
+        return None, missing_rule(walk, number, step.rule, _expected(step))
+    if not step.at:
+        candidate = find_by_key(walk, step.rule, step.key) or _by_description(walk, step)
+        if candidate is None:
+            return None, missing_sites(walk, number, step, _expected(step), 0)
+        return candidate, None
+    found = find_sites(step.at, walk.sites(step.rule), walk.around)
+    sites = tuple(site for site in found if site is not None)
+    if len(sites) == len(step.at):
+        return Candidate(step.kind, walk.graph, sites), None
+    lost = tuple(record for record, site in zip(step.at, found, strict=True) if site is None)
+    difference = missing_sites(walk, number, step, _expected(step), len(sites), lost)
+    kept = Candidate("class" if len(sites) > 1 else "site", walk.graph, sites) if sites and partial else None
+    return kept, difference
+
+
+def _choice(walk: Walk, step: RecordedStep) -> Candidate:
+    """Return a deployment choice: the one of this name that is offered, or else the recorded set of optimisers."""
+    for candidate in deployment_candidates(walk.graph):
+        if candidate.label == step.rule:
+            return candidate
+    now = walk.graph.disabled_optimizers
+    names = frozenset(step.refused or ())
+    if not names and step.rule.startswith("refuse "):
+        names = now | {step.rule.removeprefix("refuse ")}
+    return Candidate("deployment", walk.graph, disabled_optimizers=names or now, label=step.rule)
+
+
+def _by_description(walk: Walk, step: RecordedStep) -> Candidate | None:
+    """Return the candidate that reads most like the recorded one, but for the numbers of nodes without a name: all that
+    there is to go by in a result that was recorded by keys alone."""
+    wanted = _readable(step.description)
+    fitting = by_rule(walk, step.rule)
+    for same in (_readable, _place):
+        for candidate in fitting:
+            if candidate.count == step.sites and same(candidate.description) == same(wanted):
+                return candidate
+    return None
+
+
+def _readable(description: str) -> str:
+    head = re.sub(r" \(all \d+ sites of this kind\)$", "", description)
+    return re.sub(r" at #\d+:", " at #:", head)
+
+
+def _place(description: str) -> str:
+    return description.partition(":")[0]
+
+
+def _expected(step: RecordedStep) -> str:
+    names: Sequence[str] = step.where
+    if not names:
+        place = _place(step.description) or step.rule
+        return place if step.sites == 1 else f"{place} ({step.sites} sites)"
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{step.rule} at {shown}"
