@@ -69,7 +69,9 @@ class GreedyAgent:
     ) -> OptimizationResult:
         search = Search(problem, budget, progress)
         graph = problem.model.graph
-        self.climb(search, MeasuredGraph(graph, (), search.measure(graph, ()).speedup), np.random.default_rng(seed))
+        with search.running():
+            start = MeasuredGraph(graph, (), search.measure(graph, ()).speedup)
+            self.climb(search, start, np.random.default_rng(seed))
         return conclude(search, self.name)
 
     def climb(self, search: Search, start: MeasuredGraph, rng: np.random.Generator) -> None:

@@ -28,6 +28,12 @@ class RandomAgent:
     ) -> OptimizationResult:
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
+        with search.running():
+            self._roll_out_all(search, rng)
+        return conclude(search, self.name)
+
+    def _roll_out_all(self, search: Search, rng: np.random.Generator) -> None:
+        problem = search.problem
         fruitless = 0
         while not search.exhausted and fruitless < FRUITLESS_ROLLOUTS:
             before = search.measurements
@@ -49,4 +55,3 @@ class RandomAgent:
             fruitless = 0 if search.measurements > before else fruitless + 1
             if not problem.rewriter.candidates(problem.model.graph):
                 break
-        return conclude(search, self.name)

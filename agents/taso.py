@@ -123,16 +123,20 @@ class TasoAgent:
     ) -> OptimizationResult:
         """`seed` changes nothing: the search is deterministic."""
         search = Search(problem, budget, progress)
+        with search.running():
+            self._search(search)
+        return conclude(search, self.name)
+
+    def _search(self, search: Search) -> None:
         cheapest = [(ranked.graph, ranked.actions) for ranked in self._cheapest(search)]
         if self.rerank > 1:
             # Where the cost model was wrong about all of them, deployment search still has something to begin with.
-            cheapest.append((problem.model.graph, ()))
+            cheapest.append((search.problem.model.graph, ()))
         for graph, actions in cheapest:
             if search.can_measure:
                 search.measure(graph, actions)
         if self.deployment:
             search_deployment(search)
-        return conclude(search, self.name)
 
     def _cheapest(self, search: Search) -> list[Ranked]:
         problem, budget = search.problem, search.budget

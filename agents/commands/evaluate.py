@@ -20,6 +20,7 @@ from agents.core.registry import make_agent
 from agents.ppo.checkpoint import load_checkpoint
 from agents.reporting.plots import save_plots
 from agents.reporting.progress import (
+    baseline_ms,
     deployment_table,
     print_json,
     print_warnings,
@@ -117,7 +118,7 @@ def _run_agent(
 def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the object that `--json` prints: model, provider, the original's latency in milliseconds, the budget (null
     where a limit is infinite or not set), and an entry per agent."""
-    baselines = sorted(entry["latency_ms"] * entry["speedup"] for entry in entries)
+    baselines = sorted(ms for entry in entries if (ms := baseline_ms(entry)) is not None)
     return {
         "model": uri,
         "provider": problem.deployment.provider,
@@ -125,7 +126,7 @@ def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str
         "budget": {
             name: None if limit is None or math.isinf(limit) else limit
             for name, limit in asdict(budget).items()
-            if name != "conclusion_s"  # a comparison has no limit on it
+            if name not in ("conclusion_s", "deadline")  # a comparison has no limit on them
         },
         "results": entries,
     }

@@ -17,6 +17,7 @@ from agents.commands.signals import ending_search
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.registry import make_agent
 from agents.reporting.progress import (
+    baseline_ms,
     deployment_table,
     print_json,
     print_warnings,
@@ -25,7 +26,6 @@ from agents.reporting.progress import (
     search_display,
 )
 from agents.reporting.runs import result_entry
-from graph_rewrite.delivery.ship import copy_original
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores
@@ -39,6 +39,8 @@ CONCLUSION_SHARE = 0.3
 """Share of the time limit that measuring, checking and writing the result may take."""
 CONCLUSION_S = 90.0
 """Most seconds of it: a careful measurement takes no longer."""
+WRITING_S = 0.5
+"""Seconds of it that are left for writing the result, when the checks have come to their end."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -102,7 +104,8 @@ def optimize(arguments: OptimizeArguments, console: Console, begin: float) -> in
     problem = _open(arguments)
     conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * limit)
     seconds = max(1.0, limit - conclusion - (time.monotonic() - begin))
-    budget = Budget(measurements=10**9, seconds=seconds, conclusion_s=conclusion)
+    ends = begin + limit - WRITING_S
+    budget = Budget(measurements=10**9, seconds=seconds, conclusion_s=conclusion, deadline=ends)
     with ending_search(console) as watch, search_display(console, agent.name, counts=False) as update:
         console.print(_headline(arguments, problem), soft_wrap=True, markup=False)
 
@@ -111,7 +114,7 @@ def optimize(arguments: OptimizeArguments, console: Console, begin: float) -> in
             update(search)
 
         result = agent.optimize(problem, budget, seed=arguments.seed, progress=progress)
-        written = None if arguments.dry_run else _write(result, problem, output)
+        written = None if arguments.dry_run else _write(result, output)
     entry = result_entry(result, problem, written)
     entry["seconds"] = round(time.monotonic() - begin, 1)
     print_warnings(console, entry)
@@ -168,25 +171,24 @@ def _headline(arguments: OptimizeArguments, problem: Problem) -> str:
     return f"{arguments.input} on {deployment.provider} with {deployment.threads} thread(s): {problem.model.report}"
 
 
-def _write(result: OptimizationResult, problem: Problem, output: Path) -> Path | None:
-    """Write the checked file. An original that is kept is copied bit by bit within its folder; in another folder, where
-    it would not find its weights, it is the checked copy, with the shapes that were fixed."""
-    if not result.verified:
-        return None
-    if result.is_original and problem.model.path.parent.resolve() == output.parent.resolve():
-        return copy_original(problem.model.path, output, problem.deployment)
-    return result.checked.write_to(output)
+def _write(result: OptimizationResult, output: Path) -> Path | None:
+    """Write the checked file; an original that is kept is copied byte by byte."""
+    return result.checked.write_to(output) if result.verified else None
 
 
 def _summary(entry: dict[str, Any], problem: Problem) -> dict[str, Any]:
     """Return the object that `--json` prints."""
     same = (
         "speedup", "speedup_ci95", "latency_ms", "verified", "max_rel_error", "deployment", "seconds", "measurements",
-        "onnx_path", "message", "memory", "rule_faults",
+        "onnx_path", "message", "memory", "rule_faults", "failed_measurements", "first_error",
     )  # fmt: skip
     rewrites = [{"rule": r["rule"], "where": r["description"], "sites": r["sites"]} for r in entry["rewrites"]]
-    baseline = entry["latency_ms"] * entry["speedup"]
-    return {"model": problem.model.uri, "baseline_ms": baseline, "rewrites": rewrites, **{k: entry[k] for k in same}}
+    return {
+        "model": problem.model.uri,
+        "baseline_ms": baseline_ms(entry),
+        "rewrites": rewrites,
+        **{k: entry[k] for k in same},
+    }
 
 
 def _print(console: Console, arguments: OptimizeArguments, entry: dict[str, Any]) -> None:

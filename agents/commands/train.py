@@ -20,6 +20,7 @@ from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.progress import TrainingProgress
 from agents.ppo.trainer import Trainer, TrainingOptions
 from agents.reporting.progress import (
+    baseline_ms,
     deployment_table,
     print_warnings,
     results_table,
@@ -158,7 +159,7 @@ def _summary(uri: str, problem: Problem, entry: dict[str, Any], progress: Traini
     return {
         "model": uri,
         "provider": problem.deployment.provider,
-        "baseline_ms": entry["latency_ms"] * entry["speedup"],
+        "baseline_ms": baseline_ms(entry),
         "results": [entry],
         "training": {
             "timesteps": progress.timesteps,

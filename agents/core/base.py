@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agents.core.budget import Budget
+from agents.core.records import Growth, Improvement, Trials
 from graph_rewrite.delivery.ship import CheckedModel
-from graph_rewrite.errors import InvalidRewriteError, UserError
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, unblocked_time
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.faults import RuleFaults
+from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at
 from graph_rewrite.task.problem import Problem
 
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The limits of a search; whichever is reached first ends it.
-
-    `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock, where
-    a latency that another search already measured is charged what it took then; `applications` are candidates applied
-    to a graph (to an e-graph: rules applied at one match), None for no limit. `conclusion_s` are seconds
-    that measuring and checking the result should take, beside `seconds`; None for as long as careful measuring takes.
-
-    Raises:
-        UserError: a limit that is negative.
-    """
-
-    measurements: int = 100
-    seconds: float = 60.0
-    applications: int | None = None
-    conclusion_s: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("measurements", "seconds", "applications", "conclusion_s"):
-            limit = getattr(self, name)
-            if limit is not None and not limit >= 0:
-                raise UserError(f"a budget's {name} must be 0 or more, got {limit}")
+__all__ = ["Action", "Agent", "Budget", "OptimizationResult", "Search", "Visit", "action_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +41,6 @@ class Visit:
     actions: tuple[Action, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Improvement:
-    """A new best graph of a search: what had been spent by then, and its screened latency."""
-
-    seconds: float
-    measurements: int
-    applications: int
-    speedup: float
-    latency_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """An e-graph under construction after a rule was applied; the first of a run names no rule."""
-
-    rule: str
-    nodes: int
-    """E-nodes."""
-    cost_ms: float
-    """Cost of the best graph in it by the cost model, with the shared greedy extraction."""
-
-
 @dataclass(slots=True)
 class Search:
     """Bookkeeping shared by all agents: spends the budget, keeps what was measured and the best so far."""
@@ -96,10 +55,14 @@ class Search:
     """Candidates applied so far; only `count_applications` adds to it."""
     growth: list[Growth] = field(default_factory=list)
     """The construction of an e-graph, rule by rule."""
+    trials: Trials = field(default_factory=Trials)
+    """Measurements of candidates and windows, and those that failed."""
     _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0
     ended: bool = False
     """Whether `end` was called."""
+    cut_off: bool = False
+    """Whether the time ran out in the middle of something."""
     _faults_before: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -119,6 +82,16 @@ class Search:
     def seconds(self) -> float:
         """The part of the budget's seconds that is spent: `elapsed`, or all of them once the search is ended."""
         return max(self.elapsed, self.budget.seconds) if self.ended else self.elapsed
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Search inside: where the time runs out, what is under way is broken off and the search has ended."""
+        try:
+            with ending_at(self.budget.search_deadline):
+                yield
+        except OutOfTime:
+            self.cut_off = True
+            self.end()
 
     def end(self) -> None:
         """End the search as if its seconds were spent: the agent concludes with what was found so far."""
@@ -166,11 +139,20 @@ class Search:
         self._charged -= max(0.0, seconds)
 
     def count_applications(self, count: int = 1) -> None:
-        """Count candidates as applied: `apply` does, and agents that apply them by other means say so."""
+        """Count candidates as applied: `apply` does, and agents that apply them by other means say so.
+
+        Raises:
+            OutOfTime: the time limit of the run is reached.
+        """
+        check_time()
         self.applications += count
 
     def apply(self, candidate: Candidate) -> Graph | None:
-        """Return the graph that a candidate leads to, counted as an application; None where it gives no valid graph."""
+        """Return the graph that a candidate leads to, counted as an application; None where it gives no valid graph.
+
+        Raises:
+            OutOfTime: the time limit of the run is reached.
+        """
         self.count_applications()
         try:
             return candidate.apply()
@@ -183,7 +165,11 @@ class Search:
         return max(self.visits.values(), key=lambda visit: visit.latency.lower_bound, default=None)
 
     def measure(self, graph: Graph, actions: tuple[Action, ...]) -> Latency:
-        """Return the screened latency of a graph. Only graphs that were not screened before count as measurements."""
+        """Return the screened latency of a graph. Only graphs that were not screened before count as measurements.
+
+        Raises:
+            OutOfTime: the time limit of the run is reached; nothing is recorded then.
+        """
         known = self.visits.get(graph.hash)
         if known is not None:
             return known.latency
@@ -192,6 +178,8 @@ class Search:
         self.charge(self.problem.cost(graph) - (unblocked_time() - begin))
         best = self.improvements[-1].speedup if self.improvements else 0.0
         self.visits[graph.hash] = Visit(graph, latency, actions)
+        if actions and (latency.ok or not self.problem.violation(graph)):
+            self.trials.add(None if latency.ok else f"{latency.status}: {latency.message}")
         if latency.ok and latency.speedup > best:
             self.improvements.append(
                 Improvement(self.elapsed, self.measurements, self.applications, latency.speedup, latency.ms)
@@ -242,6 +230,8 @@ class OptimizationResult:
     message: str = ""
     growth: tuple[Growth, ...] = ()
     """The construction of the e-graph, rule by rule; empty for agents without one."""
+    trials: Trials = field(default_factory=Trials)
+    """Measurements of candidates and windows, and those that failed."""
     faults: RuleFaults = field(default_factory=RuleFaults)
     """Exceptions that the code of rules raised during the search, which went on without these matches."""
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from agents.core.base import Action, OptimizationResult, Search, Visit
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, default_tolerance, equivalent
-from graph_rewrite.delivery.ship import CheckedModel, checked_model
+from graph_rewrite.delivery.ship import CheckedModel, checked_model, kept_original
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE, Latency, Plan
 from graph_rewrite.onnx_files.saving import materialize
+from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from graph_rewrite.task.problem import Problem
 
 FINALISTS = 3
 """Number of screened graphs that are measured with full effort: those with the highest lower bounds."""
 MARGIN = 0.005
 """A result is kept only where its 95% interval lies above 1 + MARGIN."""
+MEASURING_SHARE = 0.4
+"""Part of the time left before a deadline that measuring the finalists may take."""
+CONFIRMING_SHARE = 0.65
+"""Part of what is left then for the measurement that is reported; saving and comparing take the rest."""
 
 
 def conclude(search: Search, agent: str) -> OptimizationResult:
@@ -25,7 +34,8 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
 
     What is reported of the winner is measured anew: its lead among many is partly luck. Where other load blurs the
     first measurements so much that none is surely faster, that second and longer one of the best decides. The winner is
-    saved, and that file is compared with the original; so is a copy of the original where nothing wins.
+    saved, and that file is compared with the original. Where nothing wins, the result is the original's own file. Where
+    the budget has a deadline, each part has its share of the time that is left; what is not sure by then is not kept.
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.elapsed
@@ -36,26 +46,65 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     ) -> OptimizationResult:
         return OptimizationResult(
             agent, graph, latency, actions, checked, improvements, search.measurements, search.applications, seconds,
-            message, tuple(search.growth), search.rule_faults,
+            message, tuple(search.growth), search.trials, search.rule_faults,
         )  # fmt: skip
 
-    measured = [(visit, problem.measure(visit.graph, "full")) for visit in _finalists(search)]
-    rejected = []
-    for visit in _promising(search, measured):
-        latency = problem.confirm(visit.graph, judge)
-        if not surely_faster(latency):
-            rejected.append("the fastest was not confirmed by a second measurement")
-            continue
-        checked = _saved(problem, visit.graph)
-        if checked.outcome.ok:
-            return result(visit.graph, latency, visit.actions, checked, checked.outcome.message)
-        rejected.append(checked.outcome.message)
-    original = problem.model.original
-    ms, checked = _original_ms(measured, search), _saved(problem, original)
-    message = f"the original is kept: {'; '.join(rejected) or 'nothing was surely faster'}"
+    with ending_at(search.budget.deadline):
+        measured = _measured(search)
+        rejected = []
+        for visit in _promising(measured):
+            try:
+                with _share(CONFIRMING_SHARE):
+                    latency = problem.confirm(visit.graph, judge)
+                if not surely_faster(latency):
+                    rejected.append("the fastest was not confirmed by a second measurement")
+                    continue
+                checked = _saved(problem, visit.graph)
+            except OutOfTime:
+                rejected.append("no time was left to confirm and check the fastest")
+                break
+            if checked.outcome.ok:
+                return result(visit.graph, latency, visit.actions, checked, checked.outcome.message)
+            rejected.append(checked.outcome.message)
+        ms, checked = _original_ms(measured, search), _original(problem)
+    message = f"the original is kept: {_reason(search, rejected)}"
     if not checked.outcome.ok:
         message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
-    return result(original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
+    return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
+
+
+def _reason(search: Search, rejected: list[str]) -> str:
+    """Return why the original is kept."""
+    trials = search.trials
+    if rejected:
+        reasons = list(dict.fromkeys(rejected))
+    elif trials.count > trials.failed:
+        reasons = ["nothing was surely faster"]
+    elif trials.count == 0 and search.cut_off:
+        reasons = ["the time limit was reached before a candidate was measured"]
+    else:
+        reasons = [] if trials.failed else ["nothing was surely faster"]
+    return "; ".join(filter(None, (*reasons, str(trials))))
+
+
+@contextmanager
+def _share(share: float) -> Iterator[None]:
+    """Limit what runs inside to a share of the time that is left, where that is limited."""
+    left = seconds_left()
+    with ending_at(None if math.isinf(left) else time.monotonic() + share * left):
+        yield
+
+
+def _measured(search: Search) -> list[tuple[Visit, Latency]]:
+    """Measure the finalists with full effort, as far as the time goes; of the others the screened latency counts.
+    Return them fastest first."""
+    finalists = _finalists(search)
+    measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
+    with suppress(OutOfTime), _share(MEASURING_SHARE):
+        for visit in finalists:
+            measured[visit.graph.hash] = (visit, search.problem.measure(visit.graph, "full"))
+        return _ranked(search, list(measured.values()))
+    return sorted(measured.values(), key=lambda pair: -pair[1].lower_bound)
 
 
 def judging_plan(seconds: float | None) -> Plan:
@@ -64,24 +113,30 @@ def judging_plan(seconds: float | None) -> Plan:
     return JUDGE if seconds is None else replace(JUDGE, budget_s=min(JUDGE.budget_s, seconds / 2))
 
 
-def _promising(search: Search, measured: list[tuple[Visit, Latency]]) -> list[Visit]:
+def _promising(measured: list[tuple[Visit, Latency]]) -> list[Visit]:
     """Measured graphs that are worth a confirming measurement, in its order."""
-    ranked = _ranked(search, measured)
-    sure = [visit for visit, first in ranked if surely_faster(first)]
+    sure = [visit for visit, first in measured if surely_faster(first)]
     # One alone: of several doubtful ones some would pass by luck.
-    return sure or [visit for visit, first in ranked[:1] if first.ok and first.speedup > 1.0 + MARGIN]
+    return sure or [visit for visit, first in measured[:1] if first.ok and first.speedup > 1.0 + MARGIN]
 
 
 def _saved(problem: Problem, graph: Graph) -> CheckedModel:
     """Save a graph and compare that file with the original, as it will be opened."""
-    model = problem.model
-    tolerance = problem.limits.tolerance(model.original, problem.deployment)
-    if graph is model.original:
-        # A tighter limit than rounding explains is for rewrites; the runtime's own optimisers need not keep it.
-        tolerance = max(tolerance, default_tolerance(graph, problem.deployment))
+    tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     return checked_model(
         graph, _original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance
     )
+
+
+def _original(problem: Problem) -> CheckedModel:
+    """Return the user's own file."""
+    model, deployment = problem.model, deployment_of(problem.model.original, problem.deployment)
+    # A tighter limit than rounding explains is for rewrites; the runtime's own optimisers need not keep it.
+    tolerance = max(
+        problem.limits.tolerance(model.original, problem.deployment),
+        default_tolerance(model.original, problem.deployment),
+    )
+    return kept_original(model.path, deployment, runnable=_original_file(problem), tolerance=tolerance)
 
 
 def _finalists(search: Search) -> list[Visit]:
@@ -128,7 +183,12 @@ def _original_file(problem: Problem) -> Path:
 
 
 def _original_ms(measured: list[tuple[Visit, Latency]], search: Search) -> float:
-    """Return the milliseconds of the original, from any measurement against it."""
+    """Return the milliseconds of the original, from any measurement against it; NaN where no time is left for one."""
     known = [latency for _, latency in measured] + [visit.latency for visit in search.visits.values()]
     timed = [latency.baseline_ms for latency in known if latency.ok]
-    return timed[0] if timed else search.problem.measure(search.problem.model.original, "screen").ms
+    if timed:
+        return timed[0]
+    try:
+        return search.problem.measure(search.problem.model.original, "screen").ms
+    except OutOfTime:
+        return math.nan

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agents.core.base import Budget, Growth, OptimizationResult, Search
+from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.conclude import conclude
 from agents.core.cost_model import OperatorPrices
 from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.core.records import Growth
 from agents.egraph.base import NodePrices, check_methods, matches_left, measure_extracted, source_nodes
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
 from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, costed
@@ -69,6 +70,12 @@ class TensatAgent:
     ) -> OptimizationResult:
         """`seed` changes nothing: the search is deterministic."""
         search = Search(problem, budget, progress)
+        with search.running():
+            self._search(search)
+        return conclude(search, self.name)
+
+    def _search(self, search: Search) -> None:
+        problem = search.problem
         egraph = from_graph(problem.model.graph)
         original = source_nodes(egraph)
         cost = NodePrices(search, self.prices).cost
@@ -77,7 +84,6 @@ class TensatAgent:
         measure_extracted(search, [(egraph, applications)], cost, original, method=self.final, keep=self.rerank)
         if self.deployment:
             search_deployment(search)
-        return conclude(search, self.name)
 
     def construct(self, search: Search, egraph: EGraph, rules: Sequence[Rule], cost: NodeCost) -> list[Application]:
         """Saturate `egraph` within the limits and the search's budget; what was applied."""

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agents.core.base import Budget, Growth, OptimizationResult, Search
+from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.conclude import conclude
 from agents.core.cost_model import OperatorPrices
 from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.core.records import Growth
 from agents.egraph.base import NodePrices, applications_left, check_methods, measure_extracted, source_nodes
 from agents.egraph_mcts.search import EXPLORATION, ConstructionOptions, ConstructionSearch
 from agents.egraph_mcts.simulation import ConstructionState
@@ -92,6 +93,12 @@ class EGraphMCTSAgent:
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
         search = Search(problem, budget, progress)
+        with search.running():
+            self._search(search, seed)
+        return conclude(search, self.name)
+
+    def _search(self, search: Search, seed: int) -> None:
+        problem = search.problem
         egraph = from_graph(problem.model.graph)
         original = source_nodes(egraph)
         prices = NodePrices(search, self.prices)
@@ -102,7 +109,6 @@ class EGraphMCTSAgent:
         measure_extracted(search, constructions, prices.cost, original, method=self.final, keep=self.rerank)
         if self.deployment:
             search_deployment(search)
-        return conclude(search, self.name)
 
     def _construct(
         self, search: Search, egraph: EGraph, prices: NodePrices, seed: int

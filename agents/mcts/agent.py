@@ -113,9 +113,10 @@ class MCTSAgent:
         if rollouts == "auto":
             rollouts = "random" if checkpoint is None else "none"
         search = Search(problem, budget, progress)
-        _Simulator(search, env, guide, rollouts, self.rollout_depth, np.random.default_rng(seed)).run(
-            partial(mcts.select, score=self._score(checkpoint), allowed=self.allowed, depth=self.depth)
-        )
+        descend = partial(mcts.select, score=self._score(checkpoint), allowed=self.allowed, depth=self.depth)
+        with search.running():
+            rng = np.random.default_rng(seed)
+            _Simulator(search, env, guide, rollouts, self.rollout_depth, rng).run(descend)
         result = conclude(search, self.name)
         return dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
 

@@ -72,14 +72,8 @@ class PPOAgent:
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
         actor = _Actor(search, env, policy, known, options)
-        actor.rollout(None, 1.0)
-        temperature, fruitless = 1.0, 0
-        while options.sampled and not search.exhausted and fruitless < options.fruitless:
-            before = search.measurements
-            actor.rollout(rng, temperature)
-            fruitless = 0 if search.measurements > before else fruitless + 1
-            # A policy that is sure of itself finds nothing new: let it wander further while the budget lasts.
-            temperature = 1.0 if fruitless == 0 else temperature * options.warming
+        with search.running():
+            actor.roll_out_all(rng)
         return conclude(search, self.name)
 
     def _load(self, problem: Problem) -> Checkpoint:
@@ -104,6 +98,18 @@ class _Actor:
         self._tried: dict[str, set[str]] = {}
         """Keys of the candidates that sampled rollouts began with, by the hash of the graph they were taken from."""
         self._base: Visit | None = None
+
+    def roll_out_all(self, rng: np.random.Generator) -> None:
+        """The deterministic rollout, then sampled ones while the budget lasts and they find new graphs."""
+        search, options = self._search, self._options
+        self.rollout(None, 1.0)
+        temperature, fruitless = 1.0, 0
+        while options.sampled and not search.exhausted and fruitless < options.fruitless:
+            before = search.measurements
+            self.rollout(rng, temperature)
+            fruitless = 0 if search.measurements > before else fruitless + 1
+            # A policy that is sure of itself finds nothing new: let it wander further while the budget lasts.
+            temperature = 1.0 if fruitless == 0 else temperature * options.warming
 
     def rollout(self, rng: np.random.Generator | None, temperature: float) -> None:
         """The likeliest actions from the start without `rng`; with it, sampled ones from a point on the best path, at

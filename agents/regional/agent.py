@@ -57,8 +57,13 @@ class RegionalAgent:
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
         """Search within the budget; only the climb by whole models draws at random."""
-        options = self.options
         search = Search(problem, budget, progress)
+        with search.running():
+            self._search(search, seed)
+        return conclude(search, self.name)
+
+    def _search(self, search: Search, seed: int) -> None:
+        problem, options = search.problem, self.options
         search.measure(problem.model.graph, ())
         search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
@@ -74,7 +79,6 @@ class RegionalAgent:
         if options.climb:
             self._climb(search, seed)
         search_deployment(search)
-        return conclude(search, self.name)
 
     def _timer(self, problem: Problem, plan: Plan) -> Timer:
         if self.timer is not None:

@@ -88,8 +88,9 @@ def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
     table = _table(title, ("agent",), ("speed-up", "95% interval", "ms", "seconds", "measured", "error"))
     for entry in results:
         low, high = entry["speedup_ci95"]
+        ms = "unknown" if entry["latency_ms"] is None else f"{entry['latency_ms']:.2f}"
         table.add_row(
-            str(entry["agent"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", f"{entry['latency_ms']:.2f}",
+            str(entry["agent"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", ms,
             f"{entry['seconds']:.1f}", str(entry["measurements"]), f"{entry['max_rel_error']:.1e}",
         )  # fmt: skip
     return table
@@ -169,9 +170,25 @@ def _shortened(description: str) -> str:
     return f"{before}{arrow}{counted}{bracket}{rest}"
 
 
+def failure_warnings(entry: Mapping[str, Any]) -> list[str]:
+    """Return a line where more than half of a search's measurements failed: its result says little then."""
+    tried, failed = entry["tried_measurements"], entry["failed_measurements"]
+    if 2 * failed <= tried:
+        return []
+    return [
+        f"warning: {failed} of {tried} candidates could not be measured, so that this search says little; "
+        f"the first error was: {entry['first_error']}"
+    ]
+
+
+def baseline_ms(entry: Mapping[str, Any]) -> float | None:
+    """Return the original's latency in milliseconds; None where no time was left to measure it."""
+    return None if entry["latency_ms"] is None else float(entry["latency_ms"] * entry["speedup"])
+
+
 def print_warnings(console: Console, entry: Mapping[str, Any]) -> None:
-    """Print what is wrong with the rules that a search used."""
-    for line in fault_warnings(entry):
+    """Print what is wrong with the rules that a search used, and with its measurements."""
+    for line in [*fault_warnings(entry), *failure_warnings(entry)]:
         console.print(line, style="yellow", soft_wrap=True, markup=False)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from dataclasses import asdict
@@ -53,8 +54,8 @@ def write_json(path: Path, values: object) -> None:
 
 def write_optimized(result: OptimizationResult, path: Path) -> Path | None:
     """Write the file of a result as it was checked, with its deployment in `metadata_props` and in a JSON file beside
-    it; None where the check failed, which happens only to originals that disagree with themselves, such as models that
-    draw random numbers.
+    it; an original that is kept byte by byte, with the JSON file alone. None where the check failed, which happens only
+    to originals that disagree with themselves, such as models that draw random numbers.
 
     Raises:
         UnverifiedModelError: the saved file changed after it was checked.
@@ -63,12 +64,13 @@ def write_optimized(result: OptimizationResult, path: Path) -> Path | None:
 
 
 def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path | None) -> dict[str, Any]:
-    """Return an entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes."""
+    """Return an entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes, `latency_ms` None where no
+    time was left to measure it."""
     return {
         "agent": result.agent,
         "speedup": result.latency.speedup,
         "speedup_ci95": list(result.latency.ci95),
-        "latency_ms": result.latency.ms,
+        "latency_ms": result.latency.ms if math.isfinite(result.latency.ms) else None,
         "seconds": round(result.seconds, 3),
         "measurements": result.measurements,
         "verified": result.verified,
@@ -79,6 +81,9 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "deployment": result.checked.deployment.to_json(),
         "onnx_path": None if onnx_path is None else str(onnx_path),
         "message": result.message,
+        "failed_measurements": result.trials.failed,
+        "first_error": result.trials.first_error or None,
+        "tried_measurements": result.trials.count,
         "trajectory": [list(point) for point in result.trajectory],
         "applications": result.applications,
         "improvements": [asdict(point) for point in result.improvements],

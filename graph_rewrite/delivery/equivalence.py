@@ -21,6 +21,7 @@ from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
 from graph_rewrite.runtime.ort_worker.comparison import Finding
+from graph_rewrite.system.deadline import check_time, seconds_left
 
 TIMEOUT_S = 900.0
 """For opening both models and running each on all inputs."""
@@ -73,6 +74,7 @@ def equivalent(
     Raises:
         ModelLoadError: the original is no readable ONNX model.
         ValueError: `seeds` is less than 1.
+        OutOfTime: the time limit of the run is reached (`graph_rewrite.system.deadline`).
     """
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
@@ -143,9 +145,12 @@ def _compare_in_process(request: Mapping[str, object]) -> list[Finding]:
     with tempfile.TemporaryDirectory(prefix="rewritegym-verify-") as folder:
         report = Path(folder, "findings")
         command = leaf_command("ort_worker.comparison", [json.dumps(request), str(report)])
+        check_time()
+        patience = min(TIMEOUT_S, seconds_left())
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=TIMEOUT_S)
+            ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=patience)
         except subprocess.TimeoutExpired as error:
+            check_time()
             raise _ComparisonError(f"no end after {TIMEOUT_S:g} s ({_last_stage(report)})") from error
         messages = _messages(report)
         last: dict[str, Any] = messages[-1] if messages else {}

@@ -19,10 +19,12 @@ import onnx
 
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, sidecar_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
+from graph_rewrite.delivery.weight_files import copy_weights, weight_files
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment
 from graph_rewrite.onnx_files.saving import free_data_file, save
 from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.system.deadline import OutOfTime
 
 _MODEL, _DATA = "model.onnx", "model.onnx.data"
 _CHUNK = 1 << 20
@@ -117,15 +119,54 @@ def checked_model(
     return checked
 
 
+class OriginalModel(CheckedModel):
+    """The user's own file, kept: it is handed over byte by byte, with its symbolic dimensions, and its weights are not
+    copied where they need not be."""
+
+    def write_to(self, path: Path) -> Path:
+        """Copy the model file to `path`, as `copy_original` does.
+
+        Raises:
+            UnverifiedModelError: the comparison failed, or the model file changed since.
+            UserError: a file with other weights lies where those of the model would have to lie.
+        """
+        if not self.outcome.ok:
+            raise UnverifiedModelError(f"{path} is not written, it was not verified: {self.outcome.message}")
+        for _ in self._verified(self.path.name):
+            pass
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return copy_original(self.path, path, self.deployment)
+
+
+def kept_original(
+    original: Path, deployment: Deployment, *, runnable: Path | None = None, tolerance: float | None = None
+) -> OriginalModel:
+    """Return the original as what is handed over, run as it will be deployed and compared with itself without
+    optimisations, as far as the time limit of the run allows.
+
+    Args:
+        runnable: the file that is run where the original leaves shapes open that must be fixed for that.
+        tolerance: as in `checked_model`.
+    """
+    file = original if runnable is None else runnable
+    try:
+        outcome = equivalent(file, file, deployment, tolerance=tolerance)
+    except OutOfTime:
+        outcome = Equivalence(True, 0.0, 0.0, "it is the same file; no time was left to run it")
+    return OriginalModel(original, deployment, outcome, {original.name: _digest(original)})
+
+
 def copy_original(original: Path, path: Path, deployment: Deployment) -> Path:
-    """Copy a model file bit by bit to another name in its folder, with its deployment in a JSON file beside it. Weights
-    beside the model stay where they are: both models read them.
+    """Copy a model file byte by byte, with its deployment in a JSON file beside it.
+
+    Weights beside the model keep their names. In its own folder both models read them; in another folder they are
+    copied once, without taking space where the file system can clone, and further originals there share them.
 
     Raises:
-        ValueError: another folder, where the copy would not find its weights.
+        UserError: a file with other weights lies where those of the model would have to lie.
     """
     if original.parent.resolve() != path.parent.resolve():
-        raise ValueError(f"{path} does not lie in the folder of {original}")
+        copy_weights(original.parent, path.parent, weight_files(original))
     replace_file(path, original.read_bytes())
     replace_file(sidecar_of(path), _text(deployment) + "\n")
     return path

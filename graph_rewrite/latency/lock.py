@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from graph_rewrite.errors import MachineError
+from graph_rewrite.system.deadline import check_time, seconds_left
 
 if sys.platform == "win32":
     import msvcrt
@@ -84,7 +85,8 @@ class MachineLock:
     """A lock that all processes and threads of this machine share; a context manager.
 
     The thread that holds it may take it again. `timeout_s` bounds the waiting, after which LockTimeout names the
-    process that holds it. The system frees the lock of a process that dies.
+    process that holds it. The system frees the lock of a process that dies. The time limit of a run
+    (`graph_rewrite.system.deadline`) ends the waiting with OutOfTime.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, timeout_s: float = 1800.0) -> None:
@@ -93,8 +95,10 @@ class MachineLock:
 
     def __enter__(self) -> Self:
         state = self._state()
-        deadline = time.monotonic() + self.timeout_s
-        if not state.mutex.acquire(timeout=self.timeout_s):
+        patience = min(self.timeout_s, max(0.0, seconds_left()))
+        deadline = time.monotonic() + patience
+        if not state.mutex.acquire(timeout=patience):
+            check_time()
             raise LockTimeout(self._timeout_message(os.getpid()))
         try:
             if state.depth == 0:
@@ -127,6 +131,7 @@ class MachineLock:
         try:
             while not _try_lock(descriptor):
                 if time.monotonic() >= deadline:
+                    check_time()
                     raise LockTimeout(self._timeout_message(_read_holder(descriptor)))
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)

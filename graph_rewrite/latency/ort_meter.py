@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Materialize, Measurable, MeasurementError
 from graph_rewrite.runtime import FULL, SCREEN, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, estimate
 from graph_rewrite.runtime.ort_worker.wire import Message
+from graph_rewrite.system.deadline import seconds_left
 
 _TO_MS = 1e3
 
@@ -119,10 +121,7 @@ class OrtMeter:
         return self._compare(self._as_deployed(reference), self._as_deployed(candidate), effort)
 
     def confirm(self, graph: Measurable, plan: Plan | None = None) -> Latency:
-        """Take a full measurement anew, or one by `plan`, whatever is known already; it replaces what is remembered.
-
-        The best of many measured candidates owes part of its lead to luck; a fresh measurement does not.
-        """
+        """Take a full measurement anew, or one by `plan`, whatever is known already; it replaces what is remembered."""
         return self._measure_anew(self._plain_baseline(), self._as_deployed(graph), "full", plan)
 
     def active_optimizers(self, graph: Measurable) -> frozenset[str]:
@@ -206,9 +205,11 @@ class OrtMeter:
 
     def _take_calmly(self, baseline: _Side, candidate: _Side, plan: Plan) -> Latency:
         """Take a measurement, again where other load on the machine tore its interval apart; the narrowest counts."""
+        began = time.monotonic()
         latency = self._take(baseline, candidate, plan)
+        took = time.monotonic() - began
         for _ in range(DISTURBED_RETRIES):
-            if not latency.ok or _width(latency) <= DISTURBED:
+            if not latency.ok or _width(latency) <= DISTURBED or seconds_left() < 2.0 * took:
                 break
             again = self._take(baseline, candidate, plan)
             latency = again if not again.ok else min(latency, again, key=_width)

@@ -18,6 +18,7 @@ from graph_rewrite.rewriting.matching import Matcher
 from graph_rewrite.rewriting.prefilter import index_of
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rewriting.sites import Site, makes_cycle, site_name
+from graph_rewrite.system.deadline import check_time
 from graph_rewrite.system.garbage_collector import no_garbage_collection
 
 Granularity = Literal["site", "class", "both"]
@@ -80,7 +81,11 @@ class Enumerator:
 
     def candidates(self, graph: Graph) -> Candidates:
         """Return all valid candidates, without duplicates: deployment choices, then classes, then sites; each in the
-        order of the rules, and along the graph."""
+        order of the rules, and along the graph.
+
+        Raises:
+            OutOfTime: the time limit of the run is reached (`graph_rewrite.system.deadline`).
+        """
         found = graph.memo.get(self._listed)
         return graph.memo.put(self._listed, self._candidates(graph)) if found is None else found
 
@@ -165,6 +170,7 @@ class Enumerator:
             if known is None:
                 state = _State({}, {}, Listing())
                 for node in graph.order():
+                    check_time()
                     self._match(graph, node, state, {}, frozenset())
                 state.listing = self._listing(graph, state)
             else:
@@ -187,6 +193,7 @@ class Enumerator:
             state.tried.pop(node_id, None)
         for node_id in sorted(affected):
             if node_id in graph.nodes:
+                check_time()
                 known = {} if node_id in fresh else before.tried.get(node_id, {})
                 self._match(graph, graph.nodes[node_id], state, known, delta.touched)
         if delta.reranked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import signal
@@ -17,6 +18,7 @@ from typing import IO, Any, Literal, Self
 from graph_rewrite.errors import MachineError
 from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
 from graph_rewrite.runtime.ort_worker.wire import Message, read_message, write_message
+from graph_rewrite.system.deadline import check_time, seconds_left
 
 Status = Literal["ok", "crash", "hang", "oom", "error"]
 """The outcome of a request: `ok`, or the kind of failure."""
@@ -107,7 +109,16 @@ class WorkerClient:
         return self._process.popen.pid if self._process is not None and self._owner == os.getpid() else None
 
     def request(self, message: Message) -> Message:
-        """Send `message` and return the reply. Raises WorkerFailure, or WorkerStartError when no worker starts."""
+        """Send `message` and return the reply.
+
+        Where the run has a time limit, the worker is told how much of it is left, and is killed at its end.
+
+        Raises:
+            WorkerFailure: the worker crashed, hung or was killed.
+            WorkerStartError: no worker starts.
+            OutOfTime: the time limit of the run is reached.
+        """
+        check_time()
         if self._owner != os.getpid():  # forked: the worker, its pipes and the mutex are the parent's
             self._mutex, self._process, self._finalizer = threading.Lock(), None, None
             self._owner = os.getpid()
@@ -142,7 +153,8 @@ class WorkerClient:
     def _exchange(self, message: Message) -> Message:
         if self._process is None or self._process.popen.poll() is not None:
             self._process = self._start()
-        write_message(self._process.stdin, message)
+        left = seconds_left()
+        write_message(self._process.stdin, message if math.isinf(left) else {**message, "within_s": left})
         return self._reply(self._process, self.timeout_s)
 
     def _start(self) -> _Process:
@@ -179,8 +191,10 @@ class WorkerClient:
         try:
             while True:
                 try:
-                    message = process.messages.get(timeout=max(0.0, deadline - time.monotonic()))
+                    patience = min(deadline - time.monotonic(), seconds_left())
+                    message = process.messages.get(timeout=max(0.0, patience))
                 except queue.Empty:
+                    check_time()
                     reason = f"no progress for {timeout_s:g} s ({phase or 'before the model was opened'})"
                     raise WorkerFailure("hang", phase, f"the worker hung and was killed: {reason}") from None
                 if message is None:

@@ -36,6 +36,7 @@ from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
+from graph_rewrite.system.deadline import check_time
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.models import Model, open_model
 from graph_rewrite.task.workspace import workspace
@@ -90,12 +91,16 @@ class Problem:
         """Return the latency of a graph; for one graph and effort the same value every time.
 
         A graph that cannot be built or run, or breaks a limit, gives a Latency that says so.
+
+        Raises:
+            OutOfTime: the time limit of the run is reached; nothing is remembered then.
         """
         key = (graph.hash, effort)
         known = self._memo.get(key)
         if known is None:
+            check_time()
             begin = unblocked_time()
-            violation = self.limits.violation(self.model.original, graph)
+            violation = self.violation(graph)
             try:
                 known = Latency.failed("error", violation) if violation else self.meter.measure(graph, effort)
             except InvalidRewriteError as error:  # its folded weights cannot be computed
@@ -103,6 +108,10 @@ class Problem:
             self._memo[key] = known
             self._seconds[key] = unblocked_time() - begin
         return known
+
+    def violation(self, graph: Graph) -> str:
+        """Return the limit that a graph breaks, in words; empty where it breaks none."""
+        return self.limits.violation(self.model.original, graph)
 
     def cost(self, graph: Graph, effort: Effort = "screen") -> float:
         """Return the seconds that the first measurement of a graph took, without the time that it waited for other

@@ -7,7 +7,8 @@ and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
 alone), `time` (one model), `optimizers` (which of ONNX Runtime's optimisers change a model), `optimised` (writes what
-they make of it), `probe_cuda`.
+they make of it), `probe_cuda`. Any may say `within_s`, the seconds after which nobody waits for the reply: a comparison
+then ends with the blocks that it has.
 
 For tests of the faults, `REWRITEGYM_WORKER_FAULT` may hold `segfault:TEXT` or `hang:TEXT`: a candidate whose file name
 contains TEXT then does that when it is opened.
@@ -16,6 +17,7 @@ contains TEXT then does that when it is opened.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import signal
@@ -47,6 +49,7 @@ _OUT_OF_MEMORY = re.compile(
 _MESSAGE_LENGTH = 1000
 _CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.thread_time}
 _WATCH_S = 1.0
+_SPARE = 1.5  # A further block may take this many times as long as those before did.
 _INFO = 1
 
 
@@ -85,6 +88,7 @@ class Worker:
 
     def _compare(self, request: Message) -> Message:
         plan = Plan.from_json(request["plan"])
+        within_s = float(request.get("within_s", math.inf))
         started = time.perf_counter()
         blocks: list[Block] = []
         alive: list[tuple[Runner, Runner]] = []
@@ -93,8 +97,11 @@ class Worker:
             # out again at the same place, and the instances would not be independent.
             alive.append(self._open_pair(request, plan, candidate_first=instance % 2 == 1))
             del alive[:-1]
-            blocks.append(self._time_block(*alive[0], plan, _CLOCKS[request.get("clock", "wall")]))
-            if is_enough(blocks, plan, time.perf_counter() - started):
+            left = within_s - (time.perf_counter() - started)
+            blocks.append(self._time_block(*alive[0], plan, _CLOCKS[request.get("clock", "wall")], left))
+            elapsed = time.perf_counter() - started
+            # A further block that would be cut off would take all the others with it.
+            if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + _SPARE / len(blocks)) > within_s:
                 break
         return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks]}
 
@@ -127,13 +134,13 @@ class Worker:
         _inject_fault(side["path"])
         return Runner(side["path"], Deployment.from_json(side["deployment"]), FeedSpec.from_json(request["feeds"]))
 
-    def _time_block(self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock) -> Block:
+    def _time_block(self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, left_s: float) -> Block:
         self._enter("baseline: run")
         baseline_s = baseline.warm_up(plan.warmup, clock)
         self._enter("candidate: run", expect_s=plan.warmup * baseline_s)
         candidate_s = candidate.warm_up(plan.warmup, clock)
         repeats = repeats_for(min(baseline_s, candidate_s))
-        budget_s = plan.budget_s / plan.instances
+        budget_s = min(plan.budget_s / plan.instances, max(0.0, left_s) / 4)
         self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * repeats * (baseline_s + candidate_s))
         return time_block(baseline.run, candidate.run, plan, repeats, budget_s, clock)
 

@@ -109,9 +109,11 @@ def test_graphs_already_measured_by_another_agent_cost_the_same(open_tower: Open
     assert second.exhausted
 
 
-def test_waiting_for_another_process_costs_no_search_its_seconds(open_tower: OpenTower, tmp_path: Path) -> None:
-    holder = "import sys, time\nfrom graph_rewrite.latency import MachineLock\n"
-    holder += "with MachineLock(sys.argv[1]):\n    print('held', flush=True)\n    time.sleep(1.0)"
+def test_waiting_for_another_process_costs_no_search_its_seconds(
+    open_tower: OpenTower, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = "import sys\nfrom graph_rewrite.latency import MachineLock\n"
+    holder += "with MachineLock(sys.argv[1]):\n    print('held', flush=True)\n    sys.stdin.readline()"
     problem = open_tower()
     meter: Any = problem.meter
     measured = meter.measure
@@ -122,14 +124,26 @@ def test_waiting_for_another_process_costs_no_search_its_seconds(open_tower: Ope
 
     meter.measure = measure
     command = [sys.executable, "-c", holder, str(tmp_path / "lock")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
+        # The other process gives the lock back once this one has waited for 0.6 s, however slow either of them is.
+        let_go, pauses, pause = process.stdin.close, list[float](), time.sleep
+
+        def sleep(seconds: float) -> None:
+            pauses.append(time.monotonic())
+            if pauses[-1] - pauses[0] > 0.6:
+                let_go()
+            pause(seconds)
+
+        monkeypatch.setattr("graph_rewrite.latency.lock.time.sleep", sleep)
         search, began = Search(problem, Budget()), time.monotonic()
         search.measure(problem.model.graph, ())
-        waited = time.monotonic() - began
+        # Read at once: the search's clock goes on while the other process ends.
+        waited, seconds = time.monotonic() - began, search.seconds
     assert waited > 0.5
-    assert search.seconds < waited - 0.3
+    assert seconds < waited - 0.3
     assert problem.cost(problem.model.graph) < waited - 0.3
 
 

@@ -1,0 +1,44 @@
+"""The limits of a search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graph_rewrite.errors import UserError
+
+KEPT_SHARE = 0.8
+"""Part of the conclusion's seconds that a measurement of the search never takes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of a search; whichever is reached first ends it.
+
+    `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock, where
+    a latency that another search already measured is charged what it took then; `applications` are candidates applied
+    to a graph (to an e-graph: rules applied at one match), None for no limit. `conclusion_s` are seconds
+    that measuring and checking the result should take, beside `seconds`; None for as long as careful measuring takes.
+    `deadline` is a moment of `time.monotonic` at which everything ends: measurements under way are broken off, and
+    waiting for other processes counts. None for no such moment.
+
+    Raises:
+        UserError: a limit that is negative.
+    """
+
+    measurements: int = 100
+    seconds: float = 60.0
+    applications: int | None = None
+    conclusion_s: float | None = None
+    deadline: float | None = None
+
+    @property
+    def search_deadline(self) -> float | None:
+        """The moment of `time.monotonic` at which the search is broken off: what it began may overrun into the
+        conclusion by a part of that."""
+        return None if self.deadline is None else self.deadline - KEPT_SHARE * (self.conclusion_s or 0.0)
+
+    def __post_init__(self) -> None:
+        for name in ("measurements", "seconds", "applications", "conclusion_s"):
+            limit = getattr(self, name)
+            if limit is not None and not limit >= 0:
+                raise UserError(f"a budget's {name} must be 0 or more, got {limit}")

@@ -1,0 +1,55 @@
+"""The records that a search keeps beside its visits: improvements, the growth of an e-graph, failed measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """A new best graph of a search: what had been spent by then, and its screened latency."""
+
+    seconds: float
+    measurements: int
+    applications: int
+    speedup: float
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """An e-graph under construction after a rule was applied; the first of a run names no rule."""
+
+    rule: str
+    nodes: int
+    """E-nodes."""
+    cost_ms: float
+    """Cost of the best graph in it by the cost model, with the shared greedy extraction."""
+
+
+@dataclass(slots=True)
+class Trials:
+    """Measurements of rewritten graphs and windows: how many were taken, and how many of them gave no time.
+
+    A graph beyond a limit, such as the one on size, is not measured and does not count.
+    """
+
+    count: int = 0
+    failed: int = 0
+    first_error: str = ""
+    """The message of the first failure."""
+
+    def add(self, error: str | None = None) -> None:
+        """Count a measurement; `error` says why it gave no time."""
+        self.count += 1
+        if error is not None:
+            self.failed += 1
+            self.first_error = self.first_error or error or "no message"
+
+    def __str__(self) -> str:
+        """Return how many failed with the first error; empty where none did."""
+        if not self.failed:
+            return ""
+        some = f"{self.failed} of {self.count} candidates could not be measured"
+        which = f"none of the {self.count} candidates could be measured" if self.failed == self.count else some
+        return f"{which}; the first error was: {self.first_error}"

@@ -1,0 +1,88 @@
+"""Weights that lie beside a model file: which files they are, and a copy of them beside another model file.
+
+A hard link would cost nothing, but onnx, onnx-ir and this library refuse weights with several links as a possible
+attack, in the copy and in the user's own folder alike; and a symbolic link out of the model's folder is refused by ONNX
+Runtime. So files are cloned where the file system can (btrfs, XFS: no space is taken), and copied elsewhere.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.onnx_files.subgraphs import attribute_graphs
+
+
+def weight_files(model: Path) -> list[str]:
+    """Return the names of the files with the weights of a model, relative to its folder, sorted; none is read."""
+    proto = onnx.load(model, load_external_data=False)
+    bodies = [proto.graph.node, *(function.node for function in proto.functions)]
+    tensors = [*_of_graph(proto.graph), *(t for body in bodies for node in body for t in _of_node(node))]
+    entries = [entry for tensor in tensors for entry in tensor.external_data]
+    return sorted({entry.value for entry in entries if entry.key == "location"})
+
+
+def copy_weights(source: Path, target: Path, names: list[str]) -> None:
+    """Copy files from the folder `source` to the folder `target`, each as a whole. A file that is there already with
+    the same content stays, so that several models of a folder share their weights.
+
+    Raises:
+        UserError: a file of that name with another content, which is left alone.
+    """
+    for name in names:
+        before, after = source / name, target / name
+        if after.exists() or after.is_symlink():
+            if not after.is_file() or not filecmp.cmp(before, after):
+                raise UserError(
+                    f"{after} exists and is not the file of that name that {source} has with the model's weights:"
+                    " write to another folder, or move it away"
+                )
+            continue
+        after.parent.mkdir(parents=True, exist_ok=True)
+        temporary = after.with_name(f".{after.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        try:
+            _clone(before, temporary)
+            shutil.copystat(before, temporary)  # with its time: `filecmp` need not read an unchanged file again
+            os.replace(temporary, after)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _clone(source: Path, target: Path) -> None:
+    """Copy a file inside the kernel, which shares the blocks where the file system can, or else as usual."""
+    if hasattr(os, "copy_file_range"):
+        try:
+            with source.open("rb") as reader, target.open("xb") as writer:
+                left = source.stat().st_size
+                while left > 0 and (done := os.copy_file_range(reader.fileno(), writer.fileno(), left)) > 0:
+                    left -= done
+            if left == 0:
+                return
+        except OSError:
+            pass  # across file systems, or one that cannot
+        target.unlink(missing_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _of_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+
+
+def _of_node(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+    for graph in attribute_graphs(node):
+        yield from _of_graph(graph)
+        for inner in graph.node:
+            yield from _of_node(inner)
