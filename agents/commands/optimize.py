@@ -180,9 +180,12 @@ def _summary(entry: dict[str, Any], problem: Problem) -> dict[str, Any]:
     """Return the object that `--json` prints."""
     same = (
         "speedup", "speedup_ci95", "latency_ms", "verified", "max_rel_error", "deployment", "seconds", "measurements",
-        "onnx_path", "message", "memory", "rule_faults", "failed_measurements", "first_error",
+        "onnx_path", "message", "memory", "rule_faults", "failed_measurements", "first_error", "savings",
     )  # fmt: skip
-    rewrites = [{"rule": r["rule"], "where": r["description"], "sites": r["sites"]} for r in entry["rewrites"]]
+    rewrites = [
+        {"rule": r["rule"], "where": r["description"], "sites": r["sites"], "saved_ms": r["saved_ms"]}
+        for r in entry["rewrites"]
+    ]
     return {
         "model": problem.model.uri,
         "baseline_ms": baseline_ms(entry),

@@ -30,6 +30,8 @@ class Action:
     rule: str
     description: str
     count: int
+    window_s: float | None = field(default=None, compare=False)
+    """Seconds per inference that it saved in windows, at all sites together; None where no window was timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,8 @@ class OptimizationResult:
     """Measurements of candidates and windows, and those that failed."""
     faults: RuleFaults = field(default_factory=RuleFaults)
     """Exceptions that the code of rules raised during the search, which went on without these matches."""
+    path: tuple[tuple[int, float], ...] = ()
+    """(actions applied, screened speed-up) of the graphs that were measured on the way to the result."""
 
     @property
     def rule_faults(self) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.core.base import Action, OptimizationResult, Search, Visit
+from agents.core.savings import measured_path
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, default_tolerance, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, checked_model, kept_original
@@ -47,6 +48,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
         return OptimizationResult(
             agent, graph, latency, actions, checked, improvements, search.measurements, search.applications, seconds,
             message, tuple(search.growth), search.trials, search.rule_faults,
+            measured_path(search.visits.values(), actions),
         )  # fmt: skip
 
     with ending_at(search.budget.deadline):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.core.base import Action, Search
 from agents.regional.chains import RewriteChain
@@ -65,12 +65,20 @@ def assemble(
             applied = apply_step(search, graph, step, near, options.most_sites)
             if applied is None:
                 break
-            graph, actions = applied[0], (*actions, *applied[1])
+            graph, actions = applied[0], (*actions, *_with_savings(applied[1], chain.saved_by(number)))
             # Later steps belong to what the earlier ones brought in.
             near = applied[2] if number == 0 else near | applied[2]
             if number == 0:
                 done.append(chain)
     return AssembledGraph(graph, actions, tuple(done))
+
+
+def _with_savings(actions: Sequence[Action], seconds: float | None) -> list[Action]:
+    """Return the actions of a step with what it saves, divided by their sites."""
+    if seconds is None:
+        return list(actions)
+    sites = sum(action.count for action in actions)
+    return [replace(action, window_s=seconds * action.count / sites) for action in actions]
 
 
 def within_limits(

@@ -40,6 +40,8 @@ class RewriteChain:
     """Largest `error_growth` of its rules."""
     cut: WindowPair = field(compare=False)
     """The window before and after."""
+    parts: tuple[float, ...] = ()
+    """Seconds per inference that each step saved when it was first timed, after those before it."""
 
     @property
     def lower_bound(self) -> float:
@@ -51,6 +53,11 @@ class RewriteChain:
     def is_certain(self) -> bool:
         """True where more is saved than timing is wrong by."""
         return self.saved > 2.0 * self.half
+
+    def saved_by(self, step: int) -> float | None:
+        """Return the part of `saved` that is due to a step, in seconds; None where steps were not timed one by one."""
+        together = sum(self.parts)
+        return self.parts[step] / together * self.saved if together > 0.0 else None
 
     def __str__(self) -> str:
         return " > ".join(step.rule for step in self.steps)

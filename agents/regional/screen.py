@@ -32,6 +32,8 @@ class _WindowState:
     """Share of the window's time that is saved."""
     error: float = 0.0
     """Largest `error_growth` of its rules."""
+    parts: tuple[float, ...] = ()
+    """Seconds per inference that each step saved, after those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,7 @@ class Screen:
             (*state.steps, RewriteStep(site.class_key, site.rule.name, site.rule.family)),
             share,
             error,
+            (*state.parts, timed.seconds - sum(state.parts)),
         )
         return reached, self._chain(reached, timed, cut)
 
@@ -240,6 +243,7 @@ class Screen:
             growth,
             state.error,
             cut,
+            state.parts,
         )
 
 

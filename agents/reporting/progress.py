@@ -151,11 +151,12 @@ def fault_warnings(entry: Mapping[str, Any]) -> list[str]:
 def rewrites_table(entry: Mapping[str, Any]) -> Table:
     """Return a table of the substitutions that made a result, in order."""
     table = Table(title=f"substitutions of {entry['agent']}", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("step", "rule", "sites", "what"):
-        numbers = name in ("step", "sites")
+    for name in ("step", "rule", "sites", "saves ms", "what"):
+        numbers = name in ("step", "sites", "saves ms")
         table.add_column(name, justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
     for step, rewrite in enumerate(entry["rewrites"], 1):
-        table.add_row(str(step), rewrite["rule"], str(rewrite["sites"]), _shortened(rewrite["description"]))
+        saved = "?" if rewrite.get("saved_ms") is None else f"{rewrite['saved_ms']:.3f}"
+        table.add_row(str(step), rewrite["rule"], str(rewrite["sites"]), saved, _shortened(rewrite["description"]))
     return table
 
 

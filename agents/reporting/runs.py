@@ -14,6 +14,7 @@ import yaml
 
 from agents.core.base import OptimizationResult
 from agents.core.config import Config
+from agents.core.savings import saved_ms, savings
 from graph_rewrite.ir.memory import memory_of
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.task.problem import Problem
@@ -76,8 +77,10 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "verified": result.verified,
         "max_rel_error": result.max_rel_error,
         "rewrites": [
-            {"rule": a.rule, "description": a.description, "sites": a.count, "key": a.key} for a in result.actions
+            {"rule": a.rule, "description": a.description, "sites": a.count, "key": a.key, "saved_ms": ms}
+            for a, ms in zip(result.actions, saved_ms(result), strict=True)
         ],
+        "savings": [asdict(saving) for saving in savings(result)],
         "deployment": result.checked.deployment.to_json(),
         "onnx_path": None if onnx_path is None else str(onnx_path),
         "message": result.message,

@@ -50,6 +50,7 @@ def test_writes_a_checked_model_beside_the_input(tower: Path, tmp_path: Path) ->
     assert found.keys() >= KEYS
     assert found["verified"]
     assert found["speedup"] >= 1.0
+    assert all(rewrite.keys() == {"rule", "where", "sites", "saved_ms"} for rewrite in found["rewrites"])
     assert found["onnx_path"] == "tower.optimized.onnx"
     expected = onnx.reference.ReferenceEvaluator(str(tower)).run(
         None, {"x": np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)}
