@@ -1,14 +1,14 @@
 """RewriteGym: faster ONNX models by verified graph rewrites, chosen from measured latency.
 
 Importing this package registers the Gymnasium environments ``rewritegym/GraphRewrite-v0`` and
-``rewritegym/EGraphRewrite-v0`` and nothing more: the names below are imported when they are first used, so PyTorch and
-ONNX Runtime are not loaded before they are needed.
+``rewritegym/EGraphRewrite-v0``, where Gymnasium is installed, and nothing more: the names below are imported when they
+are first used, so Gymnasium, PyTorch and ONNX Runtime are not loaded before they are needed.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
+from rewritegym.registration import register_environments
 
 if TYPE_CHECKING:
     from envs import GraphRewriteEnv
@@ -57,7 +57,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if ENV_ID not in gymnasium.registry:
-    gymnasium.register(id=ENV_ID, entry_point="envs.graph_rewrite.env:GraphRewriteEnv")
-if EGRAPH_ENV_ID not in gymnasium.registry:
-    gymnasium.register(id=EGRAPH_ENV_ID, entry_point="envs.egraph.env:EGraphRewriteEnv")
+register_environments()

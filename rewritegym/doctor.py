@@ -49,13 +49,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MachineError as error:
         print(f"rewritegym doctor: {error}", file=sys.stderr)
         return 1
-    libraries = {name: metadata.version(name) for name in LIBRARIES}
+    libraries = {name: _version(name) for name in LIBRARIES}
     report["versions"] = {"rewritegym": __version__, **report["versions"], **libraries}
     if arguments.json:
         print(json.dumps(report, indent=2))
     else:
         rich.print(table(report))
     return 0
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def table(report: Mapping[str, Any]) -> Table:

@@ -23,6 +23,8 @@ LARGEST_PACKAGE = 20
 # Imports of our own modules inside functions, with the reason: importer, imported, reason. Either name stands for all
 # modules below it as well.
 LAZY_IMPORTS = (
+    ("agents.commands", "agents.ppo", "PyTorch takes seconds to import, and need not be installed"),
+    ("agents.commands", "agents.reporting.plots", "Matplotlib takes a second to import, and need not be installed"),
     ("benchmarks.env_speed", "agents", "only the timing of the policy needs PyTorch, which takes seconds to import"),
     ("graph_rewrite.zoo", "graph_rewrite.zoo.building", "a model in the cache is found without PyTorch"),
     ("graph_rewrite.egraph", "graph_rewrite.egraph.costs.kernels", "Numba takes a second to import"),

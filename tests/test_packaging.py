@@ -24,12 +24,19 @@ from tests.repository import PACKAGES, ROOT, run_python
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 REQUIREMENTS = [Requirement(line) for line in PROJECT["dependencies"]]
-DEVELOPMENT = [Requirement(line) for line in PROJECT["optional-dependencies"]["dev"]]
+OPTIONAL = {
+    extra: [requirement for requirement in map(Requirement, lines) if requirement.name != PROJECT["name"]]
+    for extra, lines in PROJECT["optional-dependencies"].items()
+}
+DEVELOPMENT = OPTIONAL["dev"]
+SHIPPED = [*REQUIREMENTS, *(r for extra, listed in OPTIONAL.items() if extra not in ("dev", "docs") for r in listed)]
+"""What the files of the distribution may import."""
 
 
 class TestPublicNames:
     def test_import_loads_neither_torch_nor_onnxruntime(self) -> None:
-        heavy = ("torch", "onnxruntime", "onnx", "stable_baselines3", "matplotlib", "graph_rewrite", "envs", "agents")
+        heavy = ("torch", "onnxruntime", "onnx", "stable_baselines3", "matplotlib", "graph_rewrite", "envs", "agents",
+                 "gymnasium", "numpy")  # fmt: skip
         code = f"import sys, rewritegym; print([name for name in {heavy} if name in sys.modules])"
         done = run_python("-c", code)
         assert done.stdout.strip() == "[]", done.stderr
@@ -47,6 +54,30 @@ class TestPublicNames:
         spec = gymnasium.spec("rewritegym/GraphRewrite-v0")
         assert spec.entry_point == "envs.graph_rewrite.env:GraphRewriteEnv"
         assert gymnasium.envs.registration.load_env_creator(spec.entry_point) is rewritegym.GraphRewriteEnv
+
+    @pytest.mark.parametrize("order", ["gymnasium, rewritegym", "rewritegym, gymnasium"])
+    def test_environments_are_registered_whichever_is_imported_first(self, order: str) -> None:
+        code = f"import {order}; print(*(name for name in gymnasium.registry if name.startswith('rewritegym/')))"
+        done = run_python("-c", code)
+        assert done.stdout.split() == [rewritegym.ENV_ID, rewritegym.EGRAPH_ENV_ID], done.stderr
+
+    def test_gymnasium_finds_the_environment_by_the_name_of_the_module(self) -> None:
+        code = "import gymnasium; gymnasium.make('rewritegym:rewritegym/GraphRewrite-v0', nonsense=1)"
+        done = run_python("-c", code)
+        assert "nonsense" in done.stderr
+        assert "NameNotFound" not in done.stderr
+
+    @pytest.mark.parametrize("option", ["--version", "--help"])
+    def test_script_starts_without_what_it_does_not_need(self, option: str) -> None:
+        code = (
+            "import sys; from rewritegym.cli import main; main(sys.argv[1:]); "
+            "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+        )
+        loaded = set(run_python("-c", code, option).stderr.split())
+        assert {"rewritegym", "graph_rewrite"} <= loaded
+        heavy = {"numpy", "onnx", "onnx_ir", "onnxruntime", "gymnasium", "rich", "tyro", "sympy", "yaml"}
+        assert heavy <= importlib.metadata.packages_distributions().keys()
+        assert loaded.isdisjoint(heavy)
 
 
 class TestCommands:
@@ -87,7 +118,7 @@ class TestDependencies:
             pins[canonicalize_name(exact[1])] = Version(exact[2])
         return pins
 
-    @pytest.mark.parametrize("requirement", [*REQUIREMENTS, *DEVELOPMENT], ids=str)
+    @pytest.mark.parametrize("requirement", [*SHIPPED, *DEVELOPMENT], ids=str)
     def test_pin_lies_in_the_range(self, pins: dict[str, Version], requirement: Requirement) -> None:
         assert pins[canonicalize_name(requirement.name)] in requirement.specifier
 
@@ -116,7 +147,7 @@ class TestDependencies:
         assert chosen == [expected]
 
     def test_every_import_is_a_declared_dependency(self) -> None:
-        declared = {canonicalize_name(requirement.name) for requirement in REQUIREMENTS}
+        declared = {canonicalize_name(requirement.name) for requirement in SHIPPED}
         providers = importlib.metadata.packages_distributions()
         undeclared = {
             f"{path.relative_to(ROOT)} imports {module}"

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from agents.commands.common import ModelArguments, parse, stderr_console
@@ -17,8 +16,6 @@ from agents.core.base import Agent, Budget
 from agents.core.config import Config
 from agents.core.cost_model import cost_model_speedup
 from agents.core.registry import make_agent
-from agents.ppo.checkpoint import load_checkpoint
-from agents.reporting.plots import save_plots
 from agents.reporting.progress import (
     baseline_ms,
     deployment_table,
@@ -32,6 +29,7 @@ from agents.reporting.progress import (
 from agents.reporting.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.extras import MissingLibraryError, require
 from graph_rewrite.task.problem import Problem
 
 TRAINED = frozenset({"mcts", "ppo"})
@@ -73,7 +71,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     """Run the agents in turn; results land in a run folder, a table on the console or JSON on standard output."""
     config = arguments.load()
-    torch.set_num_threads(1)
     budget = _budget(arguments, config)
     agents = _agents(arguments)
     uri = arguments.uri(config)
@@ -82,6 +79,7 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     run = new_run(arguments.runs, arguments.model, "-".join(arguments.agents))
     write_config(run, config, {"model": uri, "agents": list(arguments.agents), "seed": arguments.seed})
     console.print(f"model {uri}: {problem.model.report}")
+    plots = arguments.plots and _can_plot(console)
     entries: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     for repeat in range(arguments.repeats):
@@ -91,8 +89,8 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
             # After every agent, so that an interrupted comparison keeps what it has.
             summary = summarise(uri, problem, budget, entries)
             write_json(run / "result.json", summary)
-            if arguments.plots:
-                save_plots(summary, run)
+            if plots:
+                _save_plots(summary, run)
     if arguments.json:
         print_json(summary)
     else:
@@ -140,9 +138,32 @@ def _agents(arguments: EvaluateArguments) -> list[Agent]:
 
 
 def _agent(spec: str, checkpoint: Path | None) -> Agent:
-    if spec.partition(":")[0] in TRAINED and checkpoint is not None:
-        return make_agent(spec, checkpoint=load_checkpoint(checkpoint))
-    return make_agent(spec)
+    agent = make_agent(spec)
+    if spec.partition(":")[0] not in TRAINED:
+        return agent
+    import torch  # here, as agents that learned nothing do without it, and it takes seconds
+
+    torch.set_num_threads(1)
+    if checkpoint is None:
+        return agent
+    from agents.ppo.checkpoint import load_checkpoint  # imports PyTorch
+
+    return make_agent(spec, checkpoint=load_checkpoint(checkpoint))
+
+
+def _can_plot(console: Console) -> bool:
+    try:
+        require("A plot", "matplotlib")
+    except MissingLibraryError as error:
+        console.print(f"No plots: {error}", soft_wrap=True, markup=False)
+        return False
+    return True
+
+
+def _save_plots(summary: dict[str, Any], run: Path) -> None:
+    from agents.reporting.plots import save_plots  # here, as it imports Matplotlib, which takes a second
+
+    save_plots(summary, run)
 
 
 def _budget(arguments: EvaluateArguments, config: Config) -> Budget:

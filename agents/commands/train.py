@@ -7,18 +7,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from rich.console import Console
 
 from agents.commands.common import ModelArguments, parse, stderr_console
 from agents.core.base import Budget, OptimizationResult
 from agents.core.config import Config
-from agents.ppo.agent import PPOAgent
-from agents.ppo.checkpoint import Checkpoint, load_checkpoint
+from agents.core.registry import NEEDS
 from agents.ppo.progress import TrainingProgress
-from agents.ppo.trainer import Trainer, TrainingOptions
 from agents.reporting.progress import (
     baseline_ms,
     deployment_table,
@@ -30,7 +27,12 @@ from agents.reporting.progress import (
 )
 from agents.reporting.runs import new_run, result_entry, write_config, write_json, write_optimized
 from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.extras import require
 from graph_rewrite.task.problem import Problem
+
+if TYPE_CHECKING:
+    # At run time they are imported where they are used: they import PyTorch, which takes seconds and need not be there.
+    from agents.ppo.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def train(arguments: TrainArguments, console: Console) -> int:
     """Train, then optimise; everything lands in a run folder."""
+    require("Training", *NEEDS["ppo"])
+    import torch
+
+    from agents.ppo.checkpoint import load_checkpoint
+
     config = arguments.configure()
     resume = None if arguments.resume is None else load_checkpoint(arguments.resume)
     torch.manual_seed(arguments.seed)
@@ -104,6 +111,9 @@ def train(arguments: TrainArguments, console: Console) -> int:
 def _learn(
     arguments: TrainArguments, config: Config, run: Path, resume: Checkpoint | None, console: Console
 ) -> tuple[TrainingProgress, Checkpoint]:
+    from agents.ppo.checkpoint import load_checkpoint
+    from agents.ppo.trainer import Trainer, TrainingOptions
+
     training_uri = arguments.uri(config, dict(config.training.model))
     options = TrainingOptions(
         training_uri, arguments.provider, arguments.threads, not arguments.fixed_deployment, arguments.shapes(),
@@ -128,6 +138,8 @@ def _learn(
 def _optimise(
     arguments: TrainArguments, config: Config, checkpoint: Checkpoint, problem: Problem, console: Console
 ) -> OptimizationResult:
+    from agents.ppo.agent import PPOAgent
+
     budget = Budget(**dataclasses.asdict(config.search))
     with search_display(console, "ppo") as update:
         return PPOAgent(checkpoint).optimize(problem, budget, seed=arguments.seed, progress=update)

@@ -13,6 +13,7 @@ import yaml
 
 from agents.core.base import Agent
 from graph_rewrite.errors import UserError
+from graph_rewrite.system.extras import require
 
 GROUP = "rewritegym.agents"
 """Entry-point group under which other packages register agents: name = "package.module:Class"."""
@@ -28,6 +29,13 @@ AGENTS: dict[str, str] = {
     "ppo": "agents.ppo.agent:PPOAgent",
 }
 """Our agents: `module:factory` by name. A factory takes options by keyword and returns an Agent."""
+
+_LEARNED = ("torch", "stable_baselines3")
+_ON_E_GRAPHS = ("highspy", "numba")
+NEEDS: dict[str, tuple[str, ...]] = {
+    "mcts": _LEARNED, "ppo": _LEARNED, "egraph-mcts": _ON_E_GRAPHS, "tensat": _ON_E_GRAPHS,
+}  # fmt: skip
+"""The foremost optional libraries that an agent needs, by name of the agent; their extra brings the others too."""
 
 
 class PluginError(UserError, RuntimeError):
@@ -50,6 +58,7 @@ def make_agent(spec: str, **options: object) -> Agent:
     Raises:
         UserError: no such agent, an option it does not have, or a value of the wrong kind; the message lists those
             that exist.
+        MissingLibraryError: the agent needs a library that is not installed.
         PluginError: the agent of another package cannot be imported.
     """
     name, _, text = spec.partition(":")
@@ -68,6 +77,7 @@ def make_agent(spec: str, **options: object) -> Agent:
 
 def _factory(name: str) -> Callable[..., Agent]:
     if name in AGENTS:
+        require(f"Agent {name}", *NEEDS.get(name, ()))
         module, _, attribute = AGENTS[name].partition(":")
         factory: Callable[..., Agent] = getattr(import_module(module), attribute)
         return factory

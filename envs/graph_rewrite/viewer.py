@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from envs.graph_rewrite.episode import Episode, EpisodeStep
 from graph_rewrite.errors import UserError
+from graph_rewrite.system.extras import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ def as_text(episode: Episode) -> str:
 
 def as_pixels(episode: Episode) -> NDArray[np.uint8]:
     """uint8 [360, 640, 3]: the measured speed-up over the steps, and how often each operator occurs."""
+    require("Drawing an episode", "matplotlib")
     # Imported here: it takes a second, and few environments are drawn.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

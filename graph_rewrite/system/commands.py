@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from graph_rewrite.errors import MachineError, UserError
+from graph_rewrite.system.extras import explain_import_error
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -69,9 +70,9 @@ class Program:
 def run_command(main: Callable[[], int], prefix: str = "error") -> int:
     """Run a command and return its exit status.
 
-    Errors that a user can mend (`UserError`, `MachineError`, and what the operating system says of a file) are printed
-    as one line that begins with `prefix`, with status 2; Ctrl-C gives 130, a reader of the output that went away 141.
-    All other exceptions are bugs and go through.
+    Errors that a user can mend (`UserError`, `MachineError`, what the operating system says of a file, and an optional
+    library that is not installed) are printed as one line that begins with `prefix`, with status 2; Ctrl-C gives 130, a
+    reader of the output that went away 141. All other exceptions are bugs and go through.
     """
     try:
         status = main()
@@ -88,5 +89,11 @@ def run_command(main: Callable[[], int], prefix: str = "error") -> int:
         if isinstance(error, OSError) and error.errno is None and not isinstance(error, FileNotFoundError):
             raise
         print(f"{prefix}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except ModuleNotFoundError as error:
+        sentence = explain_import_error(error)
+        if sentence is None:
+            raise
+        print(f"{prefix}: {sentence}", file=sys.stderr)
         return EXIT_USAGE
     return status

@@ -24,6 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from graph_rewrite.system.extras import require
 from graph_rewrite.zoo.configs.common import Inputs
 from graph_rewrite.zoo.disk_cache import cached_folder
 from graph_rewrite.zoo.registry import ARCHITECTURES, architecture, configure
@@ -56,8 +57,10 @@ def parameter_count(name: str, /, **params: int | str) -> int:
 
     Raises:
         UserError: unknown model or parameter, or an invalid value.
+        MissingLibraryError: PyTorch is not installed.
     """
     config = configure(name, params)
+    require("Counting the parameters of a model", "torch")
     from graph_rewrite.zoo.building import count_parameters  # imports PyTorch, which takes seconds
 
     return count_parameters(name, config)
@@ -68,8 +71,10 @@ def build(name: str, /, **params: int | str) -> nn.Module:
 
     Raises:
         UserError: unknown model or parameter, or an invalid value.
+        MissingLibraryError: PyTorch is not installed.
     """
     config = configure(name, params)
+    require("Building a model of the zoo", "torch")
     from graph_rewrite.zoo.building import build_network  # imports PyTorch, which takes seconds
 
     return build_network(name, config)
@@ -99,9 +104,12 @@ def export(name: str, /, **params: int | str) -> Path:
 
     Raises:
         UserError: unknown model or parameter, or an invalid value.
+        MissingLibraryError: PyTorch or its exporter is not installed. The version of either is part of the cache's key,
+            so that a model in the cache needs them as well.
         OSError: the cache cannot be written.
     """
     config = configure(name, params)
+    require("Exporting a model of the zoo", "torch", "onnxscript")
     identity = {
         "model": name,
         "params": asdict(config),

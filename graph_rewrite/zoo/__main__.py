@@ -11,6 +11,7 @@ from rich.table import Table
 from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.extras import is_installed
 
 
 def main(arguments: list[str] | None = None, prog: str = "rewritegym zoo") -> int:
@@ -31,10 +32,12 @@ def _export(model: str, params: list[str]) -> int:
 
 
 def _table() -> Table:
+    counted = is_installed("torch")
     table = Table("model", "parameters", "defaults")
     for name in zoo.names():
         settings = " ".join(f"{param}={value}" for param, value in zoo.defaults(name).items())
-        table.add_row(name, f"{zoo.parameter_count(name) / 1e6:.2f} M", settings)
+        count = f"{zoo.parameter_count(name) / 1e6:.2f} M" if counted else "needs PyTorch"
+        table.add_row(name, count, settings)
     return table
 
 

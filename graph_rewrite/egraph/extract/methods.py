@@ -9,6 +9,7 @@ from graph_rewrite.egraph.extract.costed import CostedEGraph, Extraction
 from graph_rewrite.egraph.extract.dag import dag_choice
 from graph_rewrite.egraph.extract.shared import shared_choice
 from graph_rewrite.egraph.extract.tree import tree_costs
+from graph_rewrite.system.extras import require
 
 Method = Literal["tree", "shared", "dag", "ilp"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -26,6 +27,7 @@ def extract(graph: CostedEGraph, method: Method = "dag", *, time_limit: float = 
 
     Raises:
         NoExtraction: a root cannot be computed.
+        MissingLibraryError: "ilp" without HiGHS.
         ValueError: there is no such method.
     """
     if method not in METHODS:
@@ -41,6 +43,7 @@ def extract(graph: CostedEGraph, method: Method = "dag", *, time_limit: float = 
         limit = time_limit if method == "dag" else time_limit / 4
         choice = dag_choice(graph, tree, limit)
         if method == "ilp":
+            require("Extraction by an integer program", "highspy")
             # Imported here so that extraction without the solver does not load it.
             from graph_rewrite.egraph.extract.ilp import ilp_choice
 

@@ -21,6 +21,7 @@ from graph_rewrite.soundness.verification.outcome import RuleOutcome, check
 from graph_rewrite.soundness.verification.report import print_outcomes
 from graph_rewrite.soundness.verification.resolution import resolve, rules_of_set
 from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.system.extras import require
 
 _BATCH = 16
 """Certificates are written when there are so many, so that an interrupted run keeps what it has."""
@@ -55,8 +56,10 @@ def verify_rules(command: Verify) -> int:
     """Carry out `rules verify` and return its exit status.
 
     Raises:
-        UserError: there is no rule or set of such a name, arguments do not fit together, or a file has no such rule.
+        UserError: there is no rule or set of such a name, arguments do not fit together, a file has no such rule, or z3
+            is not installed.
     """
+    require("Verifying rules", "z3")
     if command.write and command.fast:
         raise UserError("--write needs every instance: leave out --fast")
     names = _chosen(command)
