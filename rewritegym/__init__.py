@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rewritegym.registration import register_environments
 
 if TYPE_CHECKING:
+    from agents.optimization.api import optimize
     from envs import GraphRewriteEnv
     from graph_rewrite import Graph, Rewriter, Rule, all_rules, load, save
     from graph_rewrite.delivery.deployed import session
@@ -29,6 +30,7 @@ __all__ = [
     "Rule",
     "all_rules",
     "load",
+    "optimize",
     "save",
     "session",
 ]
@@ -40,6 +42,7 @@ _HOME = {
     "Rule": "graph_rewrite",
     "all_rules": "graph_rewrite",
     "load": "graph_rewrite",
+    "optimize": "agents.optimization.api",
     "save": "graph_rewrite",
     "session": "graph_rewrite.delivery.deployed",
 }

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from graph_rewrite.rules import rule_set
+from tests.envs.fakes import write_tower
 from tests.tutorial import executed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,10 +105,22 @@ def test_the_guide_makes_a_model_that_rules_apply_to(tmp_path: Path, monkeypatch
     from graph_rewrite.task.models import open_model
 
     monkeypatch.chdir(tmp_path)
-    (code,) = blocks("docs/guides/optimise.md", "python")
+    code, _ = blocks("docs/guides/optimise.md", "python")
     exec(compile(code, "make_model.py", "exec"), {"__name__": "__main__"})
     candidates = Rewriter([find_rule("Winograd4x4Relu")], "class").candidates(open_model("file:model.onnx").graph)
     assert max(candidate.count for candidate in candidates) == 4
+
+
+def test_the_guide_optimises_from_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tower(tmp_path / "model.onnx", 2, 16)
+    _, code = blocks("docs/guides/optimise.md", "python")
+    assert "time_limit=40" in code
+    exec(compile(code.replace("time_limit=40", "time_limit=4"), "from_python.py", "exec"), {"__name__": "__main__"})
+    assert "verified: True" in capsys.readouterr().out
+    assert (tmp_path / "fast.onnx").is_file()
 
 
 def test_the_guide_opens_a_result_without_rewritegym(

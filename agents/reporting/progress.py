@@ -96,6 +96,17 @@ def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def threads_table(results: Sequence[Mapping[str, Any]]) -> Table:
+    """Return a table with a row per number of threads that a result was measured with."""
+    table = _table("with each number of threads", (), ("threads", "speed-up", "95% interval", "ms"))
+    for entry in results:
+        low, high = entry["speedup_ci95"]
+        table.add_row(
+            str(entry["threads"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", f"{entry['latency_ms']:.2f}"
+        )
+    return table
+
+
 def deployment_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with a row per agent (and repeat): size of the weights, estimated peak memory, and how the result
     is to be run."""
@@ -188,8 +199,9 @@ def baseline_ms(entry: Mapping[str, Any]) -> float | None:
 
 
 def print_warnings(console: Console, entry: Mapping[str, Any]) -> None:
-    """Print what is wrong with the rules that a search used, and with its measurements."""
-    for line in [*fault_warnings(entry), *failure_warnings(entry)]:
+    """Print what is wrong with the rules that a search used and with its measurements, and an entry's own warnings."""
+    own = [f"warning: {text}" for text in entry.get("warnings", ())]
+    for line in [*fault_warnings(entry), *failure_warnings(entry), *own]:
         console.print(line, style="yellow", soft_wrap=True, markup=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Sequence
 from functools import cache
 
 from graph_rewrite.errors import UserError
@@ -90,10 +91,7 @@ def registered_rules() -> tuple[Rule, ...]:
     for family in FAMILIES:
         module = importlib.import_module(f"graph_rewrite.rules.{family}")
         found.extend(rule() for rule in module.RULES)
-    names = [rule.name for rule in found]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"two rules are called {twice[0]}")
+    _require_distinct_names(found)
     return tuple(found)
 
 
@@ -105,26 +103,47 @@ RULE_SETS = ("default", "generated", "taso")
 def rule_set(names: str = "default") -> tuple[Rule, ...]:
     """The rules of one set or of several, separated by commas, in the order of `RULE_SETS`.
 
+    A name may also be that of a single rule. With a minus before it, a set or a rule is left out:
+    `default,-ConvBiasToAdd`.
+
     Raises:
         UncertifiedRuleError: a rule has no certificate, or has changed since it was certified.
-        UserError: an unknown set.
+        UserError: an unknown set or rule, or none is left.
         ValueError: two rules have the same name.
     """
-    wanted = {name.strip() for name in names.split(",")}
-    unknown = sorted(wanted - {*RULE_SETS, "all"})
-    if unknown:
-        raise UserError(f"there is no rule set {unknown[0]!r}; there are {', '.join(RULE_SETS)} and all")
-    found: list[Rule] = []
-    for name in RULE_SETS:
-        if name in wanted or "all" in wanted:
-            found.extend(registered_rules() if name == "default" else shipped_rules(name))
+    listed = [name.strip() for name in names.split(",")]
+    left_out = {name[1:] for name in listed if name.startswith("-")}
+    wanted = {name for name in listed if not name.startswith("-")}
+    every = "all" in wanted
+    single = (wanted | left_out) - {*RULE_SETS, "all"}
+    pools = {name: _rules_of(name) for name in RULE_SETS if every or single or name in wanted}
+    for name in sorted(single - {rule.name for rules in pools.values() for rule in rules}):
+        known = [*RULE_SETS, "all", *(rule.name for rules in pools.values() for rule in rules)]
+        close = ", ".join(difflib.get_close_matches(name, known, n=3)) or f"{', '.join(RULE_SETS)} and all"
+        raise UserError(f"there is no rule set or rule {name!r}; there are {close}")
+    found = [
+        rule
+        for pool, rules in pools.items()
+        for rule in rules
+        if (every or wanted & {pool, rule.name}) and not left_out & {pool, rule.name}
+    ]
+    if not found:
+        raise UserError(f"the rules {names!r} leave none: name a set ({', '.join(RULE_SETS)}, all) or rules")
     require(found)
+    _require_distinct_names(found)
+    return tuple(found)
+
+
+def _rules_of(pool: str) -> tuple[Rule, ...]:
+    return registered_rules() if pool == "default" else shipped_rules(pool)
+
+
+def _require_distinct_names(rules: Sequence[Rule]) -> None:
     seen: set[str] = set()
-    for rule in found:
+    for rule in rules:
         if rule.name in seen:
             raise ValueError(f"two rules are called {rule.name}")
         seen.add(rule.name)
-    return tuple(found)
 
 
 def families() -> dict[str, list[Rule]]:

@@ -13,8 +13,6 @@ import pytest
 from onnx import TensorProto, helper
 
 import rewritegym
-from agents.commands.optimize import parse_seconds
-from graph_rewrite.errors import UserError
 from tests.envs.fakes import write_tower
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -122,14 +120,3 @@ def test_a_signal_ends_the_search_and_its_best_result_is_written(
     assert "ending the search" in errors
     assert json.loads(output)["verified"]
     assert outputs(tmp_path / "tower.optimized.onnx").shape == (16, 16)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90", 90.0), ("120s", 120.0), ("1.5m", 90.0), ("2h", 7200.0)])
-def test_times(text: str, seconds: float) -> None:
-    assert parse_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "s", "0", "-5", "5 years", "nan"])
-def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(UserError, match="is no time"):
-        parse_seconds(text)

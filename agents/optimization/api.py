@@ -1,0 +1,63 @@
+"""`rewritegym.optimize`: the whole optimisation as a Python call."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.optimization.options import OptimizeOptions, shape_texts, threads_text
+from agents.optimization.output import check_output
+from agents.optimization.run import Optimization, Progress, optimize_model
+from agents.optimization.sources import as_file
+
+
+def optimize(
+    model: Any,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    example_inputs: Any = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    time_limit: float | str = 120.0,
+    threads: int | Iterable[int] | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Optimization:
+    """Search for a faster form of a model that computes the same, and check it.
+
+    Args:
+        model: a path of an ONNX file, an `onnx.ModelProto`, an `onnx_ir.Model`, or a `torch.nn.Module`.
+        output: the file to write; by default nothing is written, and `save` of the outcome does it.
+        example_inputs: for a module, its positional arguments as a tuple, or its keyword arguments as a mapping.
+        shapes: shapes of inputs with symbolic dimensions, by name.
+        time_limit: seconds for everything, or a text such as "10m".
+        threads: threads per inference as deployed; by default all cores that this process may use. Of several, the
+            search is for the first, and the result is measured with each.
+        overwrite: replace `output` if there is such a file.
+        progress: called with the search as it goes on; `search.end()` ends it.
+        options: further fields of `OptimizeOptions`, such as `agent="greedy"` or `standard_ops_only=True`.
+
+    Returns:
+        The result with its latency, its rewrites and the outcome of the comparison. Where nothing is surely faster, it
+        is the original with a speed-up of exactly 1.0.
+
+    Raises:
+        UserError: a mistake in the arguments or the model; the message says what to do.
+        MachineError: the model cannot be measured on this machine.
+        TypeError: an option that does not exist, or a model of another kind.
+    """
+    began = time.monotonic()
+    given = OptimizeOptions(
+        shape=shape_texts(shapes or {}), time_limit=str(time_limit), threads=threads_text(threads), **options
+    )
+    folder = tempfile.TemporaryDirectory(prefix="rewritegym-model-")
+    path = as_file(model, Path(folder.name), example_inputs)
+    target = None if output is None else check_output(path, Path(output), overwrite=overwrite)
+    outcome = optimize_model(path, given, began=began, progress=progress, keep=folder)
+    if target is not None:
+        outcome.save(target)
+    return outcome

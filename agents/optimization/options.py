@@ -1,0 +1,142 @@
+"""The options of an optimisation, as the command line and `rewritegym.optimize` take them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import tyro
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.latency import Clock
+from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
+from graph_rewrite.task.models import parse_shapes
+
+AUTO = "regional"
+"""The agent that `auto` stands for: it finds most in a minute or two, on models that nobody prepared."""
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeOptions:
+    """Options of an optimisation. Those that are texts are read by the methods below, which raise UserError for a
+    mistake."""
+
+    shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """The shape of an input with symbolic dimensions, as name:1,128; may be repeated."""
+    time_limit: str = "120s"
+    """Time for everything from loading to writing, such as 90, 120s or 10m."""
+    threads: str = ""
+    """Threads per inference as deployed; by default all cores that this process may use. Several, such as 1,4: the
+    search is for the first, and the result is measured with each."""
+    provider: Literal["auto", "cpu", "cuda"] = "auto"
+    """Execution provider of ONNX Runtime; auto takes CUDA where a device answers."""
+    agent: str = "auto"
+    """The search method, with options: regional, greedy:beam=2, ...; auto is regional."""
+    checkpoint: str = ""
+    """A folder with a trained policy, for --agent ppo, which it implies."""
+    rules: str = "default"
+    """Rule sets (default, generated, taso, all) and single rules, separated by commas."""
+    skip_rules: str = ""
+    """Rules or rule sets to leave out, separated by commas."""
+    standard_ops_only: bool = False
+    """Bring in no operators outside the ONNX standard, such as those of com.microsoft."""
+    fixed_deployment: bool = False
+    """Leave ONNX Runtime's optimisers and session options as they are."""
+    max_size_growth: float = SIZE_GROWTH
+    """Most bytes of weights that the result may have, as a multiple of the original's."""
+    error_budget: float | None = None
+    """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
+    cpu_clock: bool = False
+    """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1."""
+    seed: int = 0
+    """Seed of everything that is random."""
+
+    @property
+    def seconds(self) -> float:
+        """The time limit in seconds."""
+        return parse_seconds(self.time_limit)
+
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """Numbers of threads: of the search, and others that the result is measured with."""
+        return parse_threads(self.threads, cpu_clock=self.cpu_clock)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]] | None:
+        """Shapes of inputs by name."""
+        return parse_shapes(self.shape) or None
+
+    @property
+    def rule_names(self) -> str:
+        """Rules to search with, as `graph_rewrite.rules.rule_set` takes them."""
+        return ",".join([self.rules, *(f"-{name.strip()}" for name in self.skip_rules.split(",") if name.strip())])
+
+    @property
+    def agent_spec(self) -> str:
+        """The agent, as `agents.core.registry.make_agent` takes it."""
+        if self.checkpoint:
+            if self.agent not in ("auto", "ppo"):
+                raise UserError(f"--checkpoint is for --agent ppo, not for {self.agent}")
+            return f"ppo:checkpoint={self.checkpoint}"
+        return AUTO if self.agent == "auto" else self.agent
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of all measurements."""
+        return "cpu" if self.cpu_clock else "wall"
+
+    @property
+    def limits(self) -> ResultLimits:
+        """The limits that every result keeps."""
+        return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only)
+
+
+def shape_texts(shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
+    """Return shapes by input name as the texts of `--shape`."""
+    return tuple(f"{name}:{','.join(str(int(dim)) for dim in shape)}" for name, shape in shapes.items())
+
+
+def threads_text(threads: int | Iterable[int] | None) -> str:
+    """Return numbers of threads as the text of `--threads`."""
+    if threads is None:
+        return ""
+    return str(threads) if isinstance(threads, int) else ",".join(map(str, threads))
+
+
+def parse_threads(text: str, *, cpu_clock: bool = False) -> tuple[int, ...]:
+    """Return numbers of threads out of a text such as `4` or `1,4`; all cores that this process may use for none.
+
+    Raises:
+        UserError: no positive numbers, more threads than cores, or the CPU's clock for more than one thread.
+    """
+    cores = available_cores()
+    parts = [part.strip() for part in text.split(",")] if text.strip() else [str(cores)]
+    if not all(part.isdigit() for part in parts):
+        raise UserError(f"--threads {text!r}: write a number, or several such as 1,4")
+    counts = tuple(dict.fromkeys(map(int, parts)))
+    for count in counts:
+        if count < 1:
+            raise UserError("threads must be at least 1: leave --threads out to use all cores")
+        if count > cores:
+            raise UserError(f"--threads {count}: this process may use {cores} cores")
+    if cpu_clock and counts != (1,):
+        raise UserError("--cpu-clock counts one thread: add --threads 1")
+    return counts
+
+
+def parse_seconds(text: str) -> float:
+    """Return the seconds that a text such as 90, 120s, 1.5m or 2h stands for.
+
+    Raises:
+        UserError: another text, or no time at all.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    if found is None or found[2] not in _UNITS or not float(found[1]):
+        raise UserError(
+            f"--time-limit {text!r} is no time: give seconds, minutes or hours, such as 90, 120s, 10m or 1h"
+        )
+    return float(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,177 @@
+"""An optimisation from the first second to the last: open the model, search, conclude, measure with other threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.conclude import judging_plan
+from agents.core.registry import make_agent
+from agents.optimization.options import OptimizeOptions
+from agents.reporting.progress import baseline_ms
+from agents.reporting.runs import result_entry
+from graph_rewrite.latency import Deployment, Latency
+from graph_rewrite.runtime import open_session
+from graph_rewrite.task.problem import Problem, open_problem
+
+CONCLUSION_SHARE = 0.3
+"""Share of the time limit that measuring, checking and writing the result may take."""
+CONCLUSION_S = 90.0
+"""Most seconds of it: a careful measurement takes no longer."""
+WRITING_S = 0.5
+"""Seconds of it that are left for writing the result, when the checks have come to their end."""
+THREADS_SHARE = 0.1
+"""Share of the time limit for measuring the result with each further number of threads."""
+
+SUMMARY = (
+    "model", "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "deployment",
+    "threads", "seconds", "measurements", "onnx_path", "message", "warnings", "memory", "rule_faults",
+    "failed_measurements", "first_error", "savings",
+)  # fmt: skip
+"""Fields of a result's entry that `--json` prints."""
+
+Progress = Callable[[Search], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimization:
+    """A finished optimisation: the problem, the result of the search, and what else was found out about it."""
+
+    options: OptimizeOptions
+    problem: Problem
+    result: OptimizationResult
+    began: float
+    """The time at which the time limit began, by `time.monotonic`."""
+    by_threads: tuple[tuple[int, Latency], ...] = ()
+    """The result's latency with each number of threads that was asked for; empty where only one was."""
+    kept: Any = None
+    """Whatever must live as long as the outcome, such as the folder of a model that came without a file."""
+
+    @property
+    def speedup(self) -> float:
+        """Latency of the original over that of the result."""
+        return self.result.latency.speedup
+
+    @property
+    def speedup_ci95(self) -> tuple[float, float]:
+        """The 95% confidence interval of the speed-up."""
+        return self.result.latency.ci95
+
+    @property
+    def verified(self) -> bool:
+        """True where the saved file agrees with the original, opened as it will be deployed."""
+        return self.result.verified
+
+    @property
+    def deployment(self) -> Deployment:
+        """Provider, threads and session options that the result was measured with."""
+        return self.result.checked.deployment
+
+    def session(self) -> Any:
+        """Return an `onnxruntime.InferenceSession` on the result, opened as it was measured."""
+        return open_session(self.result.checked.path, self.deployment)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `rewritegym optimize --json` prints, without a file."""
+        return self.summary(None)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about what a user should know before deploying the result."""
+        return tuple(
+            f"with {threads} thread(s) the result is slower than the original: "
+            f"x{latency.speedup:.3f} ({latency.ci95[0]:.3f} to {latency.ci95[1]:.3f})"
+            if latency.ok
+            else f"with {threads} thread(s) the result cannot be measured: {latency.message}"
+            for threads, latency in self.by_threads
+            if not latency.ok or latency.ci95[1] < 1.0
+        )
+
+    def save(self, output: Path | str) -> Path | None:
+        """Write the checked file; None where the check failed. An original that is kept is copied byte by byte."""
+        return self.result.checked.write_to(Path(output)) if self.verified else None
+
+    def entry(self, written: Path | None) -> dict[str, Any]:
+        """Return everything that is known of the result, as JSON; `written` is the file that holds it."""
+        entry = result_entry(self.result, self.problem, written)
+        entry["seconds"] = round(time.monotonic() - self.began, 1)
+        entry["model"] = self.problem.model.uri
+        entry["baseline_ms"] = baseline_ms(entry)
+        entry["threads"] = [
+            {"threads": count, "speedup": found.speedup, "speedup_ci95": list(found.ci95), "latency_ms": found.ms}
+            for count, found in self.by_threads
+        ]
+        entry["warnings"] = list(self.warnings)
+        return entry
+
+    def summary(self, written: Path | None, entry: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the part of `entry` that scripts read: the object that `--json` prints."""
+        entry = self.entry(written) if entry is None else entry
+        rewrites = [
+            {"rule": r["rule"], "where": r["description"], "sites": r["sites"], "saved_ms": r["saved_ms"]}
+            for r in entry["rewrites"]
+        ]
+        return {**{key: entry[key] for key in SUMMARY}, "rewrites": rewrites}
+
+
+def optimize_model(
+    path: Path,
+    options: OptimizeOptions,
+    *,
+    began: float | None = None,
+    opened: Callable[[Problem], None] | None = None,
+    progress: Progress | None = None,
+    keep: Any = None,
+) -> Optimization:
+    """Search for a faster form of a model file, check it and measure it; nothing is written.
+
+    Args:
+        began: the time at which the time limit began, by `time.monotonic`; now by default.
+        opened: called with the problem before the search begins.
+        progress: called with the search as it goes on.
+        keep: an object that must live as long as the outcome.
+
+    Raises:
+        UserError: a mistake in the options or the model.
+        MachineError: the model cannot be measured here.
+    """
+    began = time.monotonic() if began is None else began
+    limit, (first, *others) = options.seconds, options.thread_counts
+    agent = make_agent(options.agent_spec)
+    problem = open_with_threads(path, options, first)
+    if opened is not None:
+        opened(problem)
+    conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * limit)
+    further = THREADS_SHARE * limit * len(others)
+    seconds = max(1.0, limit - conclusion - further - (time.monotonic() - began))
+    ends = began + limit - further - WRITING_S
+    budget = Budget(measurements=10**9, seconds=seconds, conclusion_s=conclusion, deadline=ends)
+    result = agent.optimize(problem, budget, seed=options.seed, progress=progress)
+    found = [(first, result.latency)] if others else []
+    for count in others:
+        found.append((count, _with_threads(path, options, count, result, THREADS_SHARE * limit)))
+    return Optimization(options, problem, result, began, tuple(found), keep)
+
+
+def open_with_threads(path: Path, options: OptimizeOptions, threads: int) -> Problem:
+    """Open a model file as the problem that the options describe, for a number of threads."""
+    return open_problem(
+        f"file:{path}", provider=options.provider, threads=threads, rules=options.rule_names,
+        deployment_choices=not options.fixed_deployment, shapes=options.shapes, cached=False, limits=options.limits,
+        clock=options.clock,
+    )  # fmt: skip
+
+
+def _with_threads(
+    path: Path, options: OptimizeOptions, threads: int, result: OptimizationResult, seconds: float
+) -> Latency:
+    """Measure a result against the original with another number of threads."""
+    problem = open_with_threads(path, options, threads)
+    if result.is_original:
+        ms = problem.measure(problem.model.original, "full").ms
+        return Latency(ms, 1.0, (1.0, 1.0), 1, ms)
+    return problem.confirm(result.graph, judging_plan(2 * seconds))

@@ -1,0 +1,75 @@
+"""The models that `rewritegym.optimize` takes, as files: paths, ONNX models in memory, PyTorch modules."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir
+
+from graph_rewrite.errors import UserError
+
+INLINE_BYTES = 1 << 30
+"""Weights beyond this size go to a file beside the model: a protobuf message may have 2 GiB."""
+
+
+def as_file(model: Any, folder: Path, example_inputs: Any = None) -> Path:
+    """Return a model as an ONNX file: its own, or one that is written into `folder`.
+
+    Args:
+        model: a path, an `onnx.ModelProto`, an `onnx_ir.Model`, or a `torch.nn.Module`, which is exported.
+        example_inputs: for a module, its positional arguments as a tuple, or its keyword arguments as a mapping.
+
+    Raises:
+        UserError: a module without example inputs, or that PyTorch cannot export.
+        TypeError: another kind of object.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        return Path(model)
+    path = folder / "model.onnx"
+    if isinstance(model, onnx.ModelProto):
+        onnx.save_model(
+            model, str(path), save_as_external_data=model.ByteSize() > INLINE_BYTES, location="model.onnx.data"
+        )
+        return path
+    if isinstance(model, onnx_ir.Model):
+        onnx_ir.save(model, path, external_data="model.onnx.data")
+        return path
+    if _is_module(model):
+        return _exported(model, path, example_inputs)
+    raise TypeError(
+        f"a model is a path, an onnx.ModelProto, an onnx_ir.Model or a torch.nn.Module, not {type(model).__name__}"
+    )
+
+
+def _is_module(model: Any) -> bool:
+    # Whoever hands over a module has imported PyTorch; nobody else needs it.
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _exported(model: Any, path: Path, example_inputs: Any) -> Path:
+    import torch  # imported by the caller already
+
+    if example_inputs is None:
+        raise UserError("a torch.nn.Module needs example_inputs: a tuple of tensors, or a mapping of keyword arguments")
+    arguments, named = ((), dict(example_inputs)) if isinstance(example_inputs, Mapping) else (example_inputs, None)
+    if isinstance(arguments, torch.Tensor):
+        arguments = (arguments,)
+    training = model.training
+    try:
+        torch.onnx.export(
+            model.eval(), tuple(arguments), str(path), kwargs=named, dynamo=True, external_data=False, verbose=False
+        )
+    except (torch.onnx.OnnxExporterError, RuntimeError) as error:
+        raise UserError(
+            f"PyTorch cannot export {type(model).__name__} to ONNX: {error}; export it yourself with torch.onnx.export "
+            "and give the file"
+        ) from error
+    finally:
+        model.train(training)
+    return path

@@ -1,0 +1,68 @@
+"""`rewritegym.optimize` on a small tower, from a file, from memory and from PyTorch."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir
+import onnxruntime
+import pytest
+import torch
+
+import rewritegym
+from agents.optimization.sources import as_file
+from graph_rewrite.errors import UserError
+from tests.envs.fakes import write_tower
+
+X = {"x": np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)}
+
+
+@pytest.fixture
+def tower(tmp_path: Path) -> Path:
+    return write_tower(tmp_path / "tower.onnx", 2, 16)
+
+
+def expected(path: Path) -> np.ndarray:
+    return np.asarray(onnx.reference.ReferenceEvaluator(str(path)).run(None, X)[0])
+
+
+def test_a_file_in_a_checked_file_out(tower: Path, tmp_path: Path) -> None:
+    found = rewritegym.optimize(tower, tmp_path / "fast.onnx", time_limit=5, threads=1, agent="greedy")
+    assert found.verified
+    assert found.speedup >= 1.0
+    assert found.deployment.threads == 1
+    outputs = rewritegym.session(tmp_path / "fast.onnx").run(None, X)[0]
+    assert np.allclose(outputs, expected(tower), rtol=1e-4, atol=1e-5)
+    assert found.to_json()["onnx_path"] is None
+    assert np.allclose(found.session().run(None, X)[0], outputs)
+
+
+def test_a_model_in_memory_needs_no_file(tower: Path, tmp_path: Path) -> None:
+    found = rewritegym.optimize(onnx.load(tower), time_limit=5, threads=1, agent="greedy")
+    saved = found.save(tmp_path / "out.onnx")
+    assert saved == tmp_path / "out.onnx"
+    assert np.allclose(rewritegym.session(saved).run(None, X)[0], expected(tower), rtol=1e-4, atol=1e-5)
+
+
+def test_models_of_other_libraries_become_files(tower: Path, tmp_path: Path) -> None:
+    path = as_file(onnx_ir.load(tower), tmp_path)
+    assert np.allclose(expected(path), expected(tower))
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).train()
+    exported = as_file(module, tmp_path, torch.ones(2, 4))
+    assert module.training  # as it was handed over
+    session = onnxruntime.InferenceSession(exported, providers=["CPUExecutionProvider"])
+    feeds = {session.get_inputs()[0].name: np.ones((2, 4), np.float32)}
+    wanted = module(torch.ones(2, 4)).detach().numpy()
+    assert np.allclose(session.run(None, feeds)[0], wanted, atol=1e-6)
+
+
+def test_mistakes_say_what_to_do(tower: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken.onnx").write_bytes(b"of somebody else")
+    with pytest.raises(UserError, match="needs example_inputs"):
+        rewritegym.optimize(torch.nn.Linear(2, 2))
+    with pytest.raises(UserError, match="exists"):
+        rewritegym.optimize(tower, tmp_path / "taken.onnx")
+    with pytest.raises(TypeError, match="not int"):
+        rewritegym.optimize(7)
+    with pytest.raises(TypeError, match="no_such_option"):
+        rewritegym.optimize(tower, no_such_option=1)
