@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,6 +100,7 @@ def checked_model(
     *,
     workspace: Path,
     tolerance: float | None = None,
+    compare: Callable[[Path, Deployment], Equivalence] | None = None,
 ) -> CheckedModel:
     """Save a graph with its deployment, and compare that file with the file `original` as `equivalent` does, opened
     with the deployment that is recorded in it.
@@ -108,13 +109,15 @@ def checked_model(
         deployment: provider and threads; optimisers that the graph refuses are added.
         workspace: folder for the saved file, until it is written elsewhere.
         tolerance: largest error of an output relative to its scale; by default what rounding explains.
+        compare: compares the saved file, opened with the recorded deployment, in another way than by `equivalent`.
     """
     workspace.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="checked-", dir=workspace))
     path = save(graph, folder / _MODEL, {METADATA_KEY: _text(deployment_of(graph, deployment))})
     digests = {file.name: _digest(file) for file in sorted(folder.iterdir())}
     recorded = recorded_deployment(path)
-    checked = CheckedModel(path, recorded, equivalent(original, path, recorded, tolerance=tolerance), digests)
+    outcome = compare(path, recorded) if compare else equivalent(original, path, recorded, tolerance=tolerance)
+    checked = CheckedModel(path, recorded, outcome, digests)
     weakref.finalize(checked, _remove, folder, os.getpid())
     return checked
 

@@ -4,12 +4,10 @@ several others; sites that are not the same everywhere are left out."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from graph_rewrite.ir.editor import GraphEditor
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site, makes_cycle
@@ -17,16 +15,8 @@ from graph_rewrite.symbolic.lanes import Lane, NotGeneralError
 from graph_rewrite.symbolic.plans import Planner
 from graph_rewrite.symbolic.twins import NoTwin, twins_of
 
-
-class Recorded(Protocol):
-    """A rewrite as a search records it."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
-    @property
-    def description(self) -> str: ...
+DIFFERS = "with it the outputs differ from the original's at other shapes"
+"""The reason why a rewrite is left out that holds in all lanes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,48 +31,39 @@ class LeftOut:
     reason: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Carried:
-    """The outcome: the lanes' graphs have been rewritten in place."""
+    """The outcome of `carry`, which rewrites the graphs of the lanes in place."""
 
-    graph: Graph
-    """The graph at the binding that was searched, with all recorded rewrites."""
-    sites: list[int]
+    sites: tuple[int, ...]
     """Number of sites carried over per recorded rewrite; 1 for a deployment choice."""
-    left_out: list[LeftOut]
-    makers: dict[int, int]
+    left_out: tuple[LeftOut, ...]
+    makers: Mapping[int, int]
     """The recorded rewrite that inserted a node, by the node's id in the first lane."""
 
 
-Find = Callable[[Graph, Recorded], Candidate]
-
-
-def carry(
-    graph: Graph, actions: Sequence[Recorded], lanes: Sequence[Lane], find: Find, excluded: Collection[int] = ()
-) -> Carried:
-    """Apply recorded rewrites to the graph that was searched and, where they hold in all of them, to the lanes.
+def carry(candidates: Sequence[Candidate], lanes: Sequence[Lane], excluded: Collection[int] = ()) -> Carried:
+    """Apply recorded rewrites to lanes, at the sites that hold in all of them.
 
     Args:
-        graph: the normalised graph at the binding that was searched.
-        actions: the recorded rewrites, in their order.
+        candidates: the rewrites, each found in the graph that those before it lead to. The first of these graphs is the
+            normalised model at the binding that was searched.
         lanes: the model at several bindings; their graphs are replaced by rewritten ones. The first lane has the
             binding that was searched.
-        find: returns the candidate of a graph that a record names.
-        excluded: positions of recorded rewrites that are left out in the lanes.
+        excluded: positions of rewrites that are left out in the lanes.
 
     Raises:
         NotGeneralError: the lanes came out of step, which no rule should make them.
     """
     carrier = _Carrier(lanes, Planner(lanes))
     done, left_out = [], []
-    for number, action in enumerate(actions):
-        candidate = find(graph, action)
-        graph, sites = carrier.step(graph, candidate, number, number in excluded)
+    for number, candidate in enumerate(candidates):
+        sites = carrier.step(candidate, number, number in excluded)
         done.append(sites)
         if missing := candidate.count - sites - carrier.superfluous:
             reason = max(carrier.reasons, key=lambda text: carrier.reasons[text])
-            left_out.append(LeftOut(number, action.rule, action.description, missing, reason))
-    return Carried(graph, done, left_out, carrier.makers)
+            left_out.append(LeftOut(number, candidate.rule, candidate.description, missing, reason))
+    return Carried(tuple(done), tuple(left_out), carrier.makers)
 
 
 @dataclass(slots=True)
@@ -97,21 +78,18 @@ class _Carrier:
     superfluous: int = 0
     """Sites of the last candidate that an earlier one of it took away, at the binding that was searched too."""
 
-    def step(self, graph: Graph, candidate: Candidate, number: int, excluded: bool) -> tuple[Graph, int]:
-        """Apply a candidate to the searched graph and its sites that hold everywhere to all lanes; return the graph,
-        and the number of these sites."""
+    def step(self, candidate: Candidate, number: int, excluded: bool) -> int:
+        """Apply the sites of a candidate that hold everywhere to all lanes; return their number."""
         self.reasons, self.superfluous = Counter(), 0
-        editor, editors = GraphEditor(graph), [GraphEditor(lane.graph) for lane in self.lanes]
+        editor, editors = GraphEditor(candidate.graph), [GraphEditor(lane.graph) for lane in self.lanes]
         done = 0
         if candidate.kind == "deployment":
             done = int(not excluded)
-            self.reasons["outputs differ at other shapes"] += 1
-            editor.disabled_optimizers = candidate.disabled_optimizers
             for other in editors if done else ():
                 other.disabled_optimizers = candidate.disabled_optimizers
-        twins = {site: None if excluded else self._twins(site) for site in candidate.sites}
         if excluded:
-            self.reasons["outputs differ at other shapes"] += len(candidate.sites)
+            self.reasons[DIFFERS] += candidate.count
+        twins = {site: None if excluded else self._twins(site) for site in candidate.sites}
         for site in candidate.sites:
             if not _holds(editor, site):
                 self.superfluous += 1
@@ -119,7 +97,7 @@ class _Carrier:
             done += self._apply(site, twins[site], editor, editors, number)
         for lane, other in zip(self.lanes, editors, strict=True):
             lane.graph = other.finish()[0]
-        return editor.finish()[0], done
+        return done
 
     def _twins(self, site: Site) -> list[Site] | None:
         """Return the site in each lane; None where some lane does not have it."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import onnx
 
 from graph_rewrite.errors import InvalidRewriteError
-from graph_rewrite.ir.constants import Constant, from_array, from_ints
+from graph_rewrite.ir.constants import Constant, from_ints
 from graph_rewrite.ir.graph import Graph, consumers_of
 from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
@@ -130,7 +129,9 @@ class _Emitter:
         if isinstance(plan, Runtime):
             graph = self.lanes[0].graph
             if plan.value not in graph.inputs and plan.value not in graph.producer:
-                raise NotEmittedError("it needs the shape of a value that was rewritten", -1 if reader is None else reader.id)
+                raise NotEmittedError(
+                    "it needs the shape of a value that was rewritten", -1 if reader is None else reader.id
+                )
             return plan.value
         if isinstance(plan, Integers):
             return self._integers(plan)

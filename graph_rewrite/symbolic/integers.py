@@ -95,9 +95,7 @@ def _linear(
     return formula if _holds(formula, observed, bindings) else None
 
 
-def _quotient(
-    observed: Sequence[int], bindings: Sequence[Mapping[str, int]], symbols: Sequence[str]
-) -> Formula | None:
+def _quotient(observed: Sequence[int], bindings: Sequence[Mapping[str, int]], symbols: Sequence[str]) -> Formula | None:
     for symbol in symbols:
         for divisor in _DIVISORS:
             for constant in range(divisor):

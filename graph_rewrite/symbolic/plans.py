@@ -110,8 +110,8 @@ class Planner:
                 known = [lane.known[value] for lane in self._lanes if value in lane.known]
                 if len(known) == len(self._lanes):
                     self._origins.setdefault(tuple(constant.digest for constant in known), value)
-        value = self._origins.get(key)
-        return None if value is None else self._source(value)
+        found = self._origins.get(key)
+        return None if found is None else self._source(found)
 
     def _source(self, value: int) -> Plan | None:
         """Return the original model's computation of one of its values that are known at every binding."""

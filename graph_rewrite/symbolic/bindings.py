@@ -1,0 +1,124 @@
+"""Bindings: the sizes that symbolic dimensions have while a model is searched, from `--shape` or chosen."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.runtime import Deployment
+from graph_rewrite.symbolic.choices import Role, default_values, role_of
+from graph_rewrite.symbolic.feeds import refusals, write_feeds
+from graph_rewrite.symbolic.inputs import SymbolicInputs, symbolic_inputs
+from graph_rewrite.task.models import parse_shapes
+
+AUTO = "auto"
+"""The text of `--shape` that leaves the choice to us."""
+TRIAL_S = 60.0
+"""Most seconds for trying which of the usual shapes a model accepts."""
+
+
+@dataclass(frozen=True)
+class Bindings:
+    """The sizes of a model's symbolic dimensions: those that the search is for, and others that were asked for."""
+
+    inputs: SymbolicInputs
+    values: tuple[Mapping[str, int], ...]
+    """Values of all symbols per binding; the search is for the first. One empty mapping for a static model."""
+    note: str = ""
+    """A sentence about what was chosen; empty where nothing was."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that the search is for, of the inputs with symbolic dimensions."""
+        return self.inputs.shapes(self.values[0])
+
+
+def parse_bindings(texts: Iterable[str]) -> list[dict[str, tuple[int, ...]]]:
+    """Return shapes by input, a mapping per binding, out of texts such as `ids:1,128`. The first text of each input
+    belongs to the first binding, the second to the second.
+
+    Raises:
+        UserError: a text that is neither `auto` nor of that form.
+    """
+    found: list[dict[str, tuple[int, ...]]] = []
+    for text in texts:
+        if text.strip() == AUTO:
+            continue
+        ((name, shape),) = parse_shapes([text]).items()
+        place = next((binding for binding in found if name not in binding), None)
+        if place is None:
+            place = {}
+            found.append(place)
+        place[name] = shape
+    return found
+
+
+def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = None) -> Bindings:
+    """Choose the sizes of a model's symbolic dimensions: those that texts of `--shape` give, and for what they leave
+    open the usual ones that the model accepts.
+
+    Raises:
+        UserError: shapes that contradict the model, or no usual shape that it accepts.
+        ModelLoadError: not a readable ONNX model.
+    """
+    given = parse_bindings(texts)
+    graph = load(path)
+    inputs = symbolic_inputs(graph)
+    first = inputs.values(
+        {name: shape for name, shape in (given[0] if given else {}).items() if _is_known(inputs, name)}
+    )
+    if inputs.is_static:
+        return Bindings(inputs, ({},))
+    values: Mapping[str, int] = first
+    note = ""
+    if left := [symbol for symbol in inputs.symbols if symbol not in first]:
+        values = _accepted(path, graph, inputs, first, deployment or Deployment())
+        note = _sentence(inputs, values, left)
+    others = [{**values, **inputs.values(binding)} for binding in given[1:]]
+    return Bindings(inputs, (values, *others), note)
+
+
+def _is_known(inputs: SymbolicInputs, name: str) -> bool:
+    if name not in inputs.dims:
+        raise UserError(f"--shape {name}: there is no such input; the inputs are {', '.join(inputs.dims)}")
+    return True
+
+
+def _accepted(
+    path: Path, graph: Graph, inputs: SymbolicInputs, given: Mapping[str, int], deployment: Deployment
+) -> Mapping[str, int]:
+    """Return the first of the usual values that the model runs with."""
+    tried = default_values(inputs, given)
+    with tempfile.TemporaryDirectory(prefix="rewritegym-shapes-") as name:
+        folder = Path(name)
+        try:
+            feeds = [write_feeds(graph, inputs, inputs.shapes(values), folder, 0) for values in tried]
+        except ValueError as error:
+            raise UserError(f"{path}: {error}; give the shapes by --shape NAME:1,128") from error
+        reasons = refusals(path, feeds, deployment, folder, TRIAL_S)
+    for values, refused in zip(tried, reasons, strict=True):
+        if not refused:
+            return values
+    listed = "; ".join(f"{name} [{', '.join(map(str, dims))}]" for name, dims in inputs.dims.items())
+    flags = " ".join(f"--shape {name}:{','.join(map(str, s))}" for name, s in inputs.shapes(tried[0]).items())
+    raise UserError(
+        f"{path}: the model runs with none of the usual shapes ({reasons[0]}). Its inputs are {listed}; say which"
+        f" shape to optimise for, such as {flags}"
+    )
+
+
+def _sentence(inputs: SymbolicInputs, values: Mapping[str, int], chosen: Sequence[str]) -> str:
+    parts = []
+    for symbol in chosen:
+        role = role_of(symbol, inputs.symbols[symbol])
+        parts.append(
+            f"{symbol}={values[symbol]} (as a {role.label})"
+            if role is not Role.BATCH
+            else f"{symbol}={values[symbol]} (as the batch)"
+        )
+    return f"the search is for {', '.join(parts)}, since no --shape says otherwise"

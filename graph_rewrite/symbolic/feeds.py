@@ -1,0 +1,66 @@
+"""Inputs of chosen shapes, as files; and whether the original model accepts them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx_ir
+
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.runtime import Deployment, FeedSpec
+from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
+from graph_rewrite.runtime.ort_worker.feeds import ModelInput, make_feeds
+from graph_rewrite.symbolic.inputs import Shapes, SymbolicInputs
+
+_ELEMENTS = {"float32": "float", "float64": "double"}
+
+
+def write_feeds(graph: Graph, inputs: SymbolicInputs, shapes: Shapes, folder: Path, seed: int) -> FeedSpec:
+    """Write random inputs of given shapes into `folder`, as a recipe that reads them.
+
+    Token ids lie within the model's tables; masks are all ones for an even seed, and random for an odd one.
+
+    Raises:
+        ValueError: an input of a type that no random values can be made for.
+    """
+    names = [graph.names[value] for value in graph.inputs if graph.names[value] in inputs.dims]
+    masks = {name: (0, 2) for name in names if seed % 2 and "mask" in name.lower()}
+    wanted = []
+    for info in graph.header.graph.input:
+        if info.name not in inputs.dims:
+            continue
+        dims = shapes.get(info.name) or tuple(int(dim) for dim in inputs.dims[info.name])
+        kind = onnx_ir.DataType(info.type.tensor_type.elem_type).numpy().name
+        wanted.append(ModelInput(info.name, f"tensor({_ELEMENTS.get(kind, kind)})", dims))
+    arrays = make_feeds(wanted, FeedSpec(seed, {**masks, **index_ranges(graph)}))
+    text = "-".join(f"{name}{'x'.join(map(str, shape))}" for name, shape in shapes.items())
+    path = folder / f"feeds-{seed}-{abs(hash(text)) % 10**10}.npz"
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return FeedSpec(npz=str(path))
+
+
+def refusals(model: Path, feeds: Sequence[FeedSpec], deployment: Deployment, folder: Path, seconds: float) -> list[str]:
+    """Run a model on each of some inputs, without optimisation, in a process of its own.
+
+    Returns:
+        Per input an empty text, or why the model does not run on it. What was not tried within `seconds` counts as
+        refused.
+    """
+    report = folder / "acceptance.jsonl"
+    report.unlink(missing_ok=True)
+    plain = Deployment(deployment.provider, deployment.threads, "none")
+    request = {"model": str(model), "deployment": plain.to_json(), "feeds": [spec.to_json() for spec in feeds]}
+    command = leaf_command("ort_worker.acceptance", [json.dumps(request), str(report)])
+    reason = "ONNX Runtime crashed, or cannot open the model"
+    try:
+        subprocess.run(command, capture_output=True, env=leaf_environment(), timeout=seconds)
+    except subprocess.TimeoutExpired:
+        reason = f"not tried within {seconds:.0f} s"
+    lines = report.read_text().splitlines() if report.exists() else []
+    found = [str(json.loads(line)["refused"]) for line in lines if line.endswith("}")]
+    return found + [reason] * (len(feeds) - len(found))
