@@ -45,8 +45,7 @@ def role_of(symbol: str, place: Place) -> Role:
     if place.axis == 0:
         return Role.BATCH
     if place.rank in (4, 5):
-        by_axis = {place.rank - 1: Role.IMAGE, place.rank - 2: Role.IMAGE, 1: Role.CHANNELS, 2: Role.FRAMES}
-        return by_axis[place.axis]
+        return Role.CHANNELS if place.axis == 1 else Role.IMAGE if place.axis >= place.rank - 2 else Role.FRAMES
     return Role.SEQUENCE
 
 
@@ -85,7 +84,7 @@ def joint(options: Mapping[str, list[int]], count: int) -> Iterator[dict[str, in
     found: list[dict[str, int]] = []
     for number in range(4 * count):
         values = {
-            symbol: choices[(number + (number // len(choices)) * place) % len(choices)]
+            symbol: choices[(number + (1 + number // len(choices)) * place) % len(choices)]
             for place, (symbol, choices) in enumerate(options.items())
             if choices
         }

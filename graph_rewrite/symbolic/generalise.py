@@ -3,9 +3,7 @@ symbolic dimensions, and compared with the original at bindings that nothing bef
 
 from __future__ import annotations
 
-import math
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +20,13 @@ from graph_rewrite.symbolic.carrying import Carried, LeftOut, carry
 from graph_rewrite.symbolic.comparing import LEAST_UNSEEN, Comparison, Values, choose_bindings
 from graph_rewrite.symbolic.emission import NotEmittedError, emit
 from graph_rewrite.symbolic.lanes import Lane, NotGeneralError, open_lane
+from graph_rewrite.system.deadline import OutOfTime, check_time, seconds_left
 from graph_rewrite.task.problem import Problem
 
+TRIAL_S, TRIAL_SHARE = 60.0, 0.3
+"""Most seconds, and share of the time left, for trying which shapes the original accepts."""
+COMPARED = 7
+"""Most bindings at which a result is compared, beside the one that was searched."""
 ATTEMPTS = 8
 """Most graphs that are made and compared before generalisation is given up."""
 
@@ -54,8 +57,6 @@ class SymbolicResult:
     fixed: Mapping[str, str] = field(default_factory=dict)
     """Symbols for which the original accepts no other value, with what it says."""
     message: str = ""
-    feeds: FeedSpec | None = None
-    """Inputs at the binding that was searched."""
 
     @property
     def ok(self) -> bool:
@@ -79,9 +80,7 @@ class SymbolicResult:
         }
 
 
-def generalise(
-    problem: Problem, actions: Sequence[Recorded], bindings: Bindings, *, seconds: float = math.inf
-) -> SymbolicResult:
+def generalise(problem: Problem, actions: Sequence[Recorded], bindings: Bindings) -> SymbolicResult:
     """Make the model with symbolic dimensions that recorded rewrites lead to, and compare it with the original.
 
     The rewrites are applied to the original at several bindings at once. A site that does not hold at all of them is
@@ -92,22 +91,25 @@ def generalise(
         problem: the problem that was searched, at the first of `bindings`.
         actions: the rewrites, in their order.
         bindings: what the search was for, and other bindings that were asked for.
-        seconds: most seconds that this should take.
+
+    The time limit of the run (`graph_rewrite.system.deadline`) bounds it: what is not finished by then does not
+    generalise.
     """
     with tempfile.TemporaryDirectory(prefix="symbolic-", dir=_made(problem.workspace)) as folder:
-        begin = time.monotonic()
         try:
             candidates = recorded_candidates(problem, actions)
             model = problem.model
             chosen = choose_bindings(
                 model.path, model.graph, bindings.inputs, bindings.values, problem.deployment, Path(folder),
-                min(seconds / 3, 120.0),
+                min(TRIAL_SHARE * max(0.0, seconds_left()), TRIAL_S),
             )  # fmt: skip
             if len(chosen.unseen) < LEAST_UNSEEN:
                 raise NotGeneralError(_too_few(chosen))
-            return _Generaliser(problem, candidates, bindings, chosen, begin + seconds).run()
+            return _Generaliser(problem, candidates, bindings, chosen).run()
         except NotGeneralError as error:
             return SymbolicResult(bindings, message=str(error))
+        except OutOfTime:
+            return SymbolicResult(bindings, message="no time was left to carry the rewrites over to other shapes")
 
 
 def recorded_candidates(problem: Problem, actions: Sequence[Recorded]) -> list[Candidate]:
@@ -156,15 +158,13 @@ class _Generaliser:
     candidates: Sequence[Candidate]
     bindings: Bindings
     chosen: Comparison
-    deadline: float
     excluded: set[int] = field(default_factory=set)
     extra: list[Values] = field(default_factory=list)
     """Bindings at which a result differed: they are lanes now."""
 
     def run(self) -> SymbolicResult:
         for _ in range(ATTEMPTS):
-            if time.monotonic() > self.deadline:
-                raise NotGeneralError("there was no time left to carry the rewrites over to other shapes")
+            check_time()
             made = self._carried(self.excluded)
             if made is None:
                 continue
@@ -224,7 +224,8 @@ class _Generaliser:
         )
 
     def _unseen(self) -> list[tuple[Values, FeedSpec]]:
-        return [(values, feeds) for values, feeds in self.chosen.unseen if values not in self.extra]
+        """Return the bindings to compare at, but for those that are lanes now; the others are in reserve."""
+        return [(values, feeds) for values, feeds in self.chosen.unseen if values not in self.extra][:COMPARED]
 
     def _learn(self, values: Values, message: str) -> None:
         """Let the next attempt know a binding at which the outputs differed, or leave out the rewrite to blame."""
@@ -239,7 +240,8 @@ class _Generaliser:
         """Return the first rewrite with which the outputs differ at a binding, by bisection.
 
         Raises:
-            NotGeneralError: they differ without any rewrite, or there is no time left.
+            NotGeneralError: they differ without any rewrite.
+            OutOfTime: the time limit of the run is reached.
         """
         last = len(self.candidates)
         low, high = 0, last  # the outputs agree with `low` rewrites (unless low is 0) and differ with `high`
@@ -251,8 +253,7 @@ class _Generaliser:
         return high - 1
 
     def _differs(self, values: Values, last: int, kept: int) -> bool:
-        if time.monotonic() > self.deadline:
-            raise NotGeneralError("there was no time left to find the rewrite that does not hold at other shapes")
+        check_time()
         made = self._carried(self.excluded | set(range(kept, last)))
         if made is None:
             return True

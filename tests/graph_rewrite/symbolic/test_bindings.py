@@ -1,0 +1,102 @@
+"""Sizes for symbolic dimensions: as the user says, or as the model accepts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import pytest
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.symbolic.bindings import bind, parse_bindings
+from graph_rewrite.symbolic.choices import Role, role_of
+from graph_rewrite.symbolic.inputs import Place
+from tests.graph_rewrite.symbolic.dynamic_models import transformer
+
+
+def write(path: Path, text: str) -> Path:
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> g {text}'), path)
+    return path
+
+
+TWO = """(float[batch, seq, 4] x, float[batch, seq, 4] mask, float[2] w) => (float[batch, seq, 4] y)
+    { t = Mul(x, mask)  y = Relu(t) }"""
+
+
+def test_the_first_text_of_each_input_is_the_first_binding() -> None:
+    assert parse_bindings(["ids:1,64", "ids:1,384", "mask:1,64"]) == [
+        {"ids": (1, 64), "mask": (1, 64)},
+        {"ids": (1, 384)},
+    ]
+    assert parse_bindings(["auto"]) == []
+
+
+def test_a_symbol_has_one_size_wherever_it_stands(tmp_path: Path) -> None:
+    path = write(tmp_path / "two.onnx", TWO)
+    found = bind(path, ["x:2,6,4", "x:3,9,4"])
+    assert found.shapes == {"x": (2, 6, 4), "mask": (2, 6, 4)}
+    assert found.values == ({"batch": 2, "seq": 6}, {"batch": 3, "seq": 9})
+    assert found.note == ""
+    with pytest.raises(UserError, match="dimension seq is 6 elsewhere and 7 here"):
+        bind(path, ["x:2,6,4", "mask:2,7,4"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("y:1,2,4", "there is no such input; the inputs are x, mask, w"),
+        ("x:1,2", r"declared as \[batch, seq, 4\]"),
+        ("x:1,2,5", "only symbolic dimensions can be set"),
+        ("x:1;2", "write it as NAME:1,128"),
+    ],
+)
+def test_shapes_that_contradict_the_model_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        bind(write(tmp_path / "two.onnx", TWO), [text])
+
+
+def test_what_is_left_open_is_chosen_as_the_model_accepts_and_said(tmp_path: Path) -> None:
+    found = bind(transformer(tmp_path / "t.onnx", layers=1), ["auto"])
+    assert found.shapes == {"ids": (1, 32)}, "128 and 64 are more than the table of 48 positions"
+    assert "batch=1 (as the batch), sequence=32" in found.note
+
+
+def test_a_static_model_has_nothing_to_bind(tmp_path: Path) -> None:
+    found = bind(write(tmp_path / "s.onnx", "(float[2, 3] x) => (float[2, 3] y) { y = Relu(x) }"))
+    assert found.inputs.is_static
+    assert found.shapes == {}
+
+
+def test_sums_of_symbols_follow_from_them(tmp_path: Path) -> None:
+    text = '(float[batch, "past"] x, float[batch, "past + 1"] m) => (float[batch, 4] y) { y = Relu(x) }'
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 18]> g' + text.replace('"past"', "past").replace('"past + 1"', "total")
+    )
+    model.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "past + 1"
+    onnx.save(model, tmp_path / "sum.onnx")
+    found = bind(tmp_path / "sum.onnx", ["x:1,7"])
+    assert found.shapes == {"x": (1, 7), "m": (1, 8)}
+
+
+def test_a_model_that_runs_with_no_usual_shape_asks_for_one(tmp_path: Path) -> None:
+    path = write(tmp_path / "w.onnx", "(float[seq, k] x, float[5, 7] w) => (float[seq, 7] y) { y = MatMul(x, w) }")
+    with pytest.raises(UserError, match=r"none of the usual shapes .*such as --shape x:"):
+        bind(path)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "place", "role"),
+    [
+        ("batch_size", Place("x", 1, 2), Role.BATCH),
+        ("N", Place("x", 0, 4), Role.BATCH),
+        ("s0", Place("x", 0, 2), Role.BATCH),
+        ("s1", Place("x", 1, 2), Role.SEQUENCE),
+        ("past_sequence_length", Place("k", 2, 4), Role.SEQUENCE),
+        ("width", Place("x", 3, 4), Role.IMAGE),
+        ("s2", Place("x", 2, 4), Role.IMAGE),
+        ("x.1", Place("x", 1, 4), Role.CHANNELS),
+    ],
+)
+def test_roles_follow_names_then_places(symbol: str, place: Place, role: Role) -> None:
+    assert role_of(symbol, place) is role
