@@ -12,8 +12,9 @@ from pathlib import Path
 from agents.core.base import Action, OptimizationResult, Search, Visit
 from agents.core.savings import measured_path
 from graph_rewrite.delivery.deployed import deployment_of
-from graph_rewrite.delivery.equivalence import Equivalence, default_tolerance, equivalent
+from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, checked_model, kept_original
+from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE, Latency, Plan
 from graph_rewrite.onnx_files.saving import materialize

@@ -3,41 +3,24 @@ off, the optimised one as it will be deployed."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from onnx import TensorProto
-
+from graph_rewrite.delivery.comparison_process import ComparisonError, run_comparison
+from graph_rewrite.delivery.hidden_values import Side, examine
+from graph_rewrite.delivery.random_operators import random_operators
+from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.runtime import Deployment, FeedSpec
-from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
 from graph_rewrite.runtime.ort_worker.comparison import Finding
-from graph_rewrite.system.deadline import check_time, seconds_left
 
 TIMEOUT_S = 900.0
 """For opening both models and running each on all inputs."""
-
-# Unit roundoff, and how many of them an operator may contribute. Sums of products are accumulated in float32 whatever
-# the type of their operands, so low precision allows fewer. Measured on whole models in float32, in unit roundoffs:
-# up to 130 for Winograd's F(4,4), 500 for one-dimensional Toom-Cook with m = 4 (relative to the output's scale).
-_PRECISION: dict[int, tuple[float, float]] = {
-    TensorProto.DOUBLE: (2.0**-53, 4096.0),
-    TensorProto.FLOAT: (2.0**-24, 256.0),
-    TensorProto.FLOAT16: (2.0**-11, 8.0),
-    TensorProto.BFLOAT16: (2.0**-8, 4.0),
-}
-# ONNX Runtime multiplies float32 matrices on CUDA in TF32, with 10 bits of mantissa.
-_TF32 = (2.0**-11, 4.0)
-_FREE_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +32,12 @@ class Equivalence:
     max_rel_error: float
     tolerance: float
     message: str
+    vacuous: tuple[str, ...] = ()
+    """Outputs that are the same on all inputs, and of which nothing tells whether they are right. With one of them
+    `ok` is False."""
+    random: tuple[str, ...] = ()
+    """Outputs that differ from themselves when the original runs twice on the same input. With one of them `ok` is
+    True for an unchanged model alone."""
 
 
 def equivalent(
@@ -64,8 +53,9 @@ def equivalent(
     optimisation, on `seeds` random inputs.
 
     Floats of an output may differ by `tolerance` (by default `default_tolerance`) times the output's largest
-    magnitude; integers, booleans and strings must be equal; NaN and infinities must stand in the same places. Both
-    run in a process of their own: a crash, a hang or a failure of either is an outcome, not an exception.
+    magnitude; integers, booleans and strings must be equal; NaN and infinities must stand in the same places. Of
+    outputs that are the same on all inputs the values before them decide (`hidden_values`). Both models run in a
+    process of their own: a crash, a hang or a failure of either is an outcome, not an exception.
 
     Args:
         feeds: how to make the inputs; by default floats are standard normal, indices of Gather lie in range, and
@@ -80,52 +70,46 @@ def equivalent(
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     graph = load(original)
     limit = default_tolerance(graph, deployment) if tolerance is None else tolerance
+    specs = _feed_specs(graph, seeds, feeds)
     request = {
+        "kind": "compare",
         "original": os.fspath(original),
         "optimised": os.fspath(optimised),
         "deployment": deployment.to_json(),
-        "feeds": [spec.to_json() for spec in _feed_specs(graph, seeds, feeds)],
+        "feeds": [spec.to_json() for spec in specs],
+        "tolerance": limit,
     }
     try:
-        findings = _compare_in_process(request)
-    except _ComparisonError as error:
+        reply = run_comparison(request, TIMEOUT_S)
+    except ComparisonError as error:
         return Equivalence(False, math.inf, limit, str(error))
-    return _judge(findings, limit)
+    outcome = _judge([Finding(**finding) for finding in reply["findings"]], limit)
+    if not outcome.ok and reply["random"]:
+        return _random_outcome(graph, Path(optimised), reply["random"], outcome)
+    if not outcome.ok or not reply["constant"]:
+        return outcome
+    sides = Side(Path(original), graph), Side(Path(optimised), load(optimised))
+    hidden = examine(*sides, reply["constant"], deployment, specs, limit, TIMEOUT_S)
+    untold = [found for found in hidden if found.reason]
+    if untold:
+        vacuous = tuple(found.output for found in untold)
+        return replace(outcome, ok=False, message=f"vacuous: {untold[0]}", vacuous=vacuous)
+    return replace(outcome, message="; ".join([outcome.message, *map(str, hidden)]))
 
 
-def default_tolerance(graph: Graph, deployment: Deployment) -> float:
-    """Return the relative error that rounding may cause: c u sqrt(8 + depth).
-
-    u is the unit roundoff of the least precise floating-point type in the graph (that of TF32 for float32 on CUDA), c a
-    factor per type, and depth the number of operators on the longest path: independent roundings add up like a random
-    walk. In float32 that is 5e-5 for a single operator and 2e-4 for BERT-base.
-    """
-    unit, factor = _coarsest(graph, deployment)
-    return factor * unit * math.sqrt(_FREE_DEPTH + depth(graph))
-
-
-def is_single_or_finer(graph: Graph, deployment: Deployment) -> bool:
-    """Return whether everything in the graph is computed in float32 or float64, not in a coarser type or in TF32."""
-    return _coarsest(graph, deployment)[0] <= _PRECISION[TensorProto.FLOAT][0]
-
-
-def _coarsest(graph: Graph, deployment: Deployment) -> tuple[float, float]:
-    """Unit roundoff and factor of the least precise floating-point type."""
-    types = [*graph.types.values(), *(constant.type for constant in graph.constants.values())]
-    present = {type.dtype for type in types if type is not None} & set(_PRECISION)
-    unit, factor = max((_PRECISION[dtype] for dtype in present), default=_PRECISION[TensorProto.FLOAT])
-    if deployment.provider == "cuda" and TensorProto.FLOAT in present:
-        unit, factor = max((unit, factor), _TF32)
-    return unit, factor
-
-
-def depth(graph: Graph) -> int:
-    """Return the number of operators on the longest path."""
-    longest: dict[int, int] = {}
-    for node in graph.order():
-        before = max((longest.get(value, 0) for value in node.inputs if value is not None), default=0)
-        longest.update(dict.fromkeys(node.outputs, before + 1))
-    return max(longest.values(), default=0)
+def _random_outcome(graph: Graph, optimised: Path, random: Mapping[str, float], outcome: Equivalence) -> Equivalence:
+    """Return the outcome for a model that differs from itself: only the unchanged model is equal to it."""
+    operators = random_operators(graph)
+    drawn = f" ({', '.join(operators)})" if operators else ""
+    name, error = next(iter(random.items()))
+    message = (
+        f"the original draws random numbers{drawn}: its output {name!r} differs from itself by {error:.2g} of its scale"
+        " on the same input, so nothing can be compared; export it in eval mode, or make the random numbers an input"
+    )
+    unchanged = load(optimised).hash == graph.hash
+    if unchanged:
+        message += "; this model is the original, unchanged"
+    return replace(outcome, ok=unchanged, message=message, random=tuple(random))
 
 
 def _feed_specs(graph: Graph, seeds: int, given: FeedSpec | None) -> list[FeedSpec]:
@@ -135,41 +119,6 @@ def _feed_specs(graph: Graph, seeds: int, given: FeedSpec | None) -> list[FeedSp
     masks = {name: (0, 2) for value in graph.inputs if "mask" in (name := graph.names[value]).lower()}
     first = given.seed if given else 0
     return [FeedSpec(first + i, ranges if i == 0 else {**masks, **ranges}) for i in range(seeds)]
-
-
-class _ComparisonError(RuntimeError):
-    """The comparison did not come to an end."""
-
-
-def _compare_in_process(request: Mapping[str, object]) -> list[Finding]:
-    with tempfile.TemporaryDirectory(prefix="rewritegym-verify-") as folder:
-        report = Path(folder, "findings")
-        command = leaf_command("ort_worker.comparison", [json.dumps(request), str(report)])
-        check_time()
-        patience = min(TIMEOUT_S, seconds_left())
-        try:
-            ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=patience)
-        except subprocess.TimeoutExpired as error:
-            check_time()
-            raise _ComparisonError(f"no end after {TIMEOUT_S:g} s ({_last_stage(report)})") from error
-        messages = _messages(report)
-        last: dict[str, Any] = messages[-1] if messages else {}
-        if "findings" in last:
-            return [Finding(**finding) for finding in last["findings"]]
-        stage = _last_stage(report)
-        if "error" in last:
-            raise _ComparisonError(f"{stage}: {last['error']}")
-        words = " / ".join(ended.stderr.strip().splitlines()[-3:])
-        raise _ComparisonError(f"{stage}: ONNX Runtime crashed ({describe_exit(ended.returncode)}) {words}".strip())
-
-
-def _messages(report: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
-
-
-def _last_stage(report: Path) -> str:
-    stages = [str(message["stage"]) for message in _messages(report) if "stage" in message]
-    return stages[-1] if stages else "start"
 
 
 def _judge(findings: Sequence[Finding], tolerance: float) -> Equivalence:
@@ -189,7 +138,4 @@ def _judge(findings: Sequence[Finding], tolerance: float) -> Equivalence:
         return Equivalence(False, worst, tolerance, message)
     seeds = len({finding.seed for finding in findings})
     message = f"outputs agree on {seeds} inputs within {worst:.2g} of their scale (tolerance {tolerance:.2g})"
-    if constant:
-        listed = ", ".join(sorted(constant))
-        message += f"; vacuous for {listed}, constant in the original too: there agreement proves little"
     return Equivalence(True, worst, tolerance, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from graph_rewrite.delivery.equivalence import default_tolerance, is_single_or_finer
+from graph_rewrite.delivery.tolerance import default_tolerance, is_single_or_finer
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes

@@ -174,28 +174,31 @@ class Deployment:
 
 
 def open_session(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | bytes,
     deployment: Deployment,
     *,
     measuring: bool = False,
     options: ort.SessionOptions | None = None,
 ) -> ort.InferenceSession:
     """Open a session on the model file `path`, run as `deployment` says; `options` replaces those of the deployment.
+    Bytes are a model themselves.
 
     Raises RuntimeError where the provider is `cuda` and ONNX Runtime fell back to the CPU, which it does silently; and
     where the deployment names the block of another kind of CPU.
     """
+    model = path if isinstance(path, bytes) else os.fspath(path)
+    shown = "a model in memory" if isinstance(model, bytes) else model
     if deployment.nchwc_block and deployment.nchwc_block != block_size():
-        raise RuntimeError(_other_block(os.fspath(path), deployment.nchwc_block, block_size()))
+        raise RuntimeError(_other_block(shown, deployment.nchwc_block, block_size()))
     if deployment.provider == "cuda":
         # Finds the CUDA and cuDNN libraries that came as Python packages.
         ort.preload_dlls()
     chosen = options if options is not None else deployment.session_options(measuring=measuring)
-    session = ort.InferenceSession(os.fspath(path), chosen, providers=deployment.providers())
+    session = ort.InferenceSession(model, chosen, providers=deployment.providers())
     wanted, got = _PROVIDERS[deployment.provider][0], session.get_providers()
     if wanted not in got:
         raise RuntimeError(
-            f"ONNX Runtime opened {os.fspath(path)} with {got} instead of {wanted}: is a CUDA device visible, and are"
+            f"ONNX Runtime opened {shown} with {got} instead of {wanted}: is a CUDA device visible, and are"
             " the CUDA and cuDNN libraries that this onnxruntime-gpu was built for installed? Or use provider 'cpu'"
         )
     return session

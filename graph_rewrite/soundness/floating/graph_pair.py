@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from graph_rewrite.delivery.equivalence import default_tolerance, depth
+from graph_rewrite.delivery.tolerance import default_tolerance, depth
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.evaluation import outputs_of, run_values
 from graph_rewrite.soundness.floating.arrays import is_float, magnitude

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 import rewritegym
 from agents.core.base import Budget, OptimizationResult
@@ -17,7 +17,8 @@ from graph_rewrite.delivery import ship
 from graph_rewrite.delivery.ship import UnverifiedModelError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.saving import save
-from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.problem import Problem, open_problem
+from tests.envs.fakes import count_operators, write_tower
 
 OpenTower = Callable[..., Problem]
 
@@ -89,3 +90,19 @@ def same_outputs(problem: Problem, path: Path) -> bool:
     expected = onnx.reference.ReferenceEvaluator(str(problem.model.path)).run(None, feeds)
     found: Any = rewritegym.session(path).run(None, feeds)
     return np.allclose(expected[0], found[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_with_a_head_of_zeros_ends_with_a_result_that_the_values_before_it_prove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWRITEGYM_WORKSPACE", str(tmp_path / "workspace"))
+    path = write_tower(tmp_path / "tower.onnx", 2)
+    model = onnx.load(path)
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros((4, 4), np.float32), "head"))
+    model.graph.node.append(helper.make_node("MatMul", ["y1", "head"], ["out"], "head"))
+    model.graph.output[0].name = "out"
+    onnx.save(model, path)
+    result = search(open_problem(f"file:{path}", provider="cpu", meter=count_operators))
+    assert result.actions
+    assert result.verified
+    assert "out is the same on all inputs; the values before it agree: " in result.message

@@ -1,0 +1,55 @@
+"""The process in which two models are compared: what it is asked, and what its end means."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
+from graph_rewrite.system.deadline import check_time, seconds_left
+
+
+class ComparisonError(RuntimeError):
+    """The comparison did not come to an end; the message begins with the stage that it was in."""
+
+
+def run_comparison(request: Mapping[str, object], timeout_s: float) -> Any:
+    """Return the reply of `ort_worker.comparison` to a request.
+
+    Raises:
+        ComparisonError: a model cannot be opened or run, crashes ONNX Runtime, or takes too long.
+        OutOfTime: the time limit is reached.
+    """
+    with tempfile.TemporaryDirectory(prefix="rewritegym-verify-") as folder:
+        asked, report = Path(folder, "request"), Path(folder, "findings")
+        asked.write_text(json.dumps(request), "utf-8")
+        command = leaf_command("ort_worker.comparison", [str(asked), str(report)])
+        check_time()
+        patience = min(timeout_s, seconds_left())
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=patience)
+        except subprocess.TimeoutExpired as error:
+            check_time()
+            raise ComparisonError(f"no end after {timeout_s:g} s ({_last_stage(report)})") from error
+        messages = _messages(report)
+        last: dict[str, Any] = messages[-1] if messages else {}
+        if "reply" in last:
+            return last["reply"]
+        stage = _last_stage(report)
+        if "error" in last:
+            raise ComparisonError(f"{stage}: {last['error']}")
+        words = " / ".join(ended.stderr.strip().splitlines()[-3:])
+        raise ComparisonError(f"{stage}: ONNX Runtime crashed ({describe_exit(ended.returncode)}) {words}".strip())
+
+
+def _messages(report: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in report.read_text().splitlines()] if report.exists() else []
+
+
+def _last_stage(report: Path) -> str:
+    stages = [str(message["stage"]) for message in _messages(report) if "stage" in message]
+    return stages[-1] if stages else "start"

@@ -1,0 +1,27 @@
+"""Runs of a session for a comparison: inputs for it, and its outputs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnxruntime as ort
+
+from .feeds import Feeds, FeedSpec, ModelInput, make_feeds
+
+Values = dict[str, Any]
+Report = Callable[[str], None]
+
+
+def feeds_of(session: ort.InferenceSession, specs: Sequence[Mapping[str, Any]]) -> list[Feeds]:
+    """Return inputs for a session, one set per recipe. Raises ValueError as `make_feeds` does."""
+    inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in session.get_inputs()]
+    return [make_feeds(inputs, FeedSpec.from_json(spec)) for spec in specs]
+
+
+def run_model(session: ort.InferenceSession, feed: Feeds, names: Sequence[str] | None = None) -> Values:
+    """Return the outputs of a model by name, or those in `names`; inputs that the model has not are left out."""
+    wanted = [item.name for item in session.get_outputs()] if names is None else list(names)
+    known = {item.name for item in session.get_inputs()}
+    values = session.run(wanted, {name: array for name, array in feed.items() if name in known}) if wanted else []
+    return dict(zip(wanted, values, strict=True))
