@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from graph_rewrite.replay.evidence import SiteRecord
 from graph_rewrite.replay.recording import RecordedStep
-from graph_rewrite.replay.steps import Walk
+from graph_rewrite.replay.steps import TracedGraph
 
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReplayDifference:
     """A step that does not lead where it led when it was recorded."""
 
     step: int
@@ -32,28 +32,28 @@ class Difference:
         return f"step {self.step}, {self.expected}: {self.reason}{nearest}"
 
 
-def missing_rule(walk: Walk, number: int, rule: str, expected: str) -> Difference:
+def missing_rule(walk: TracedGraph, number: int, rule: str, expected: str) -> ReplayDifference:
     """Return the difference of a step whose rule does not exist, or is not in the rule sets of the rewriter."""
     close = difflib.get_close_matches(rule, list(walk.rules), n=_SHOWN)
-    return Difference(number, rule, expected, f"there is no rule {rule} among those used here", ", ".join(close))
+    return ReplayDifference(number, rule, expected, f"there is no rule {rule} among those used here", ", ".join(close))
 
 
 def missing_sites(
-    walk: Walk, number: int, step: RecordedStep, expected: str, found: int, lost: Sequence[SiteRecord] = ()
-) -> Difference:
+    walk: TracedGraph, number: int, step: RecordedStep, expected: str, found: int, lost: Sequence[SiteRecord] = ()
+) -> ReplayDifference:
     """Return the difference of a step of which only `found` sites are here; `lost` are the others."""
     refusals = _refusals(walk, step.rule)
     told = [refusals[name] for name in dict.fromkeys(record.where for record in lost) if name in refusals]
     if told:
-        return Difference(number, step.rule, expected, f"the rule refuses: {told[0]}", _nearest(walk, step.rule))
+        return ReplayDifference(number, step.rule, expected, f"the rule refuses: {told[0]}", _nearest(walk, step.rule))
     if found:
         reason = f"only {found} of its {len(step.at)} sites are there; missing: {_names(lost)}"
     else:
         reason = "the rule does not match there"
-    return Difference(number, step.rule, expected, reason, _nearest(walk, step.rule))
+    return ReplayDifference(number, step.rule, expected, reason, _nearest(walk, step.rule))
 
 
-def _refusals(walk: Walk, rule: str) -> dict[str, str]:
+def _refusals(walk: TracedGraph, rule: str) -> dict[str, str]:
     """Return why the rule refuses, by the name of the site."""
     found: dict[str, str] = {}
     for refusal in walk.single(rule).explain(walk.graph):
@@ -61,7 +61,7 @@ def _refusals(walk: Walk, rule: str) -> dict[str, str]:
     return found
 
 
-def _nearest(walk: Walk, rule: str) -> str:
+def _nearest(walk: TracedGraph, rule: str) -> str:
     sites = walk.sites(rule)
     if not sites:
         return f"{rule} matches nowhere in this graph"

@@ -14,7 +14,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.replay.fingerprint import fingerprint, graph_digest
 from graph_rewrite.replay.recording import RecordedStep, Recording
-from graph_rewrite.replay.steps import Walk
+from graph_rewrite.replay.steps import TracedGraph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.rewriting.enumerator import Enumerator
@@ -57,7 +57,7 @@ def record(
     Raises:
         UnrecordableError: an action is no candidate of the graph before it.
     """
-    walk = Walk(graph, rewriter)
+    walk = TracedGraph(graph, rewriter)
     steps = []
     for number, action in enumerate(actions, start=1):
         candidate = find_by_key(walk, action.rule, action.key)
@@ -71,7 +71,7 @@ def record(
     )  # fmt: skip
 
 
-def find_by_key(walk: Walk, rule: str, key: str) -> Candidate | None:
+def find_by_key(walk: TracedGraph, rule: str, key: str) -> Candidate | None:
     """Return the candidate with this key, at whichever granularity: the rewriter's own first."""
     rewriter = walk.rewriter
     for candidate in deployment_candidates(walk.graph):
@@ -85,7 +85,7 @@ def find_by_key(walk: Walk, rule: str, key: str) -> Candidate | None:
     return next((c for c in by_rule(walk, rule) if c.key == key), None)
 
 
-def by_rule(walk: Walk, rule: str) -> list[Candidate]:
+def by_rule(walk: TracedGraph, rule: str) -> list[Candidate]:
     """Return the candidates of one rule at both granularities, those of classes first."""
     classes: dict[str, list[Any]] = {}
     sites = walk.sites(rule)
@@ -95,7 +95,7 @@ def by_rule(walk: Walk, rule: str) -> list[Candidate]:
     return whole + [Candidate("site", walk.graph, (site,)) for site in sites]
 
 
-def _step(walk: Walk, candidate: Candidate) -> RecordedStep:
+def _step(walk: TracedGraph, candidate: Candidate) -> RecordedStep:
     at = tuple(walk.around.record(site) for site in candidate.sites)
     rule, kind, count = candidate.rule, candidate.kind, candidate.count
     description, key = _shortened(candidate.description), candidate.key

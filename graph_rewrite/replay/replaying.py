@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.replay.differences import Difference, missing_rule, missing_sites
+from graph_rewrite.replay.differences import ReplayDifference, missing_rule, missing_sites
 from graph_rewrite.replay.finding import find_sites
 from graph_rewrite.replay.fingerprint import fingerprint
 from graph_rewrite.replay.recorder import by_rule, find_by_key
 from graph_rewrite.replay.recording import RecordedStep, Recording
-from graph_rewrite.replay.steps import Walk
+from graph_rewrite.replay.steps import TracedGraph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.rewriting.enumerator import Enumerator
@@ -41,7 +41,7 @@ class Replay:
     graph: Graph
     """The graph that the applied steps lead to."""
     applied: tuple[AppliedStep, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[ReplayDifference, ...]
     """Steps, or sites of them, that were left out, and the first step after which the structure differs."""
     same_architecture: bool
     """Whether the graph has the structure of the recorded one, leaving out the sizes of dimensions."""
@@ -52,7 +52,7 @@ class Replay:
         return not any(difference.left_out for difference in self.differences)
 
     @property
-    def first_difference(self) -> Difference | None:
+    def first_difference(self) -> ReplayDifference | None:
         """Return the first difference; None where all steps lead to graphs of the recorded structure."""
         return self.differences[0] if self.differences else None
 
@@ -67,11 +67,11 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
         partial: go on after a step that does not fit, without it, and apply a step at those of its sites that are
             found. Otherwise the replay ends before the first such step.
     """
-    walk = Walk(graph, rewriter)
+    walk = TracedGraph(graph, rewriter)
     same = recorded.fingerprint == fingerprint(graph)
     alike = same or recorded.fingerprint_any_size == fingerprint(graph, any_size=True)
     applied: list[AppliedStep] = []
-    differences: list[Difference] = []
+    differences: list[ReplayDifference] = []
     for number, step in enumerate(recorded.steps, start=1):
         candidate, difference = _find(walk, number, step, partial)
         if difference is not None:
@@ -82,7 +82,7 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
             break
         taken = AppliedStep(number, step.rule, candidate.key, candidate.description, candidate.count, False)
         if not walk.take(candidate):
-            differences.append(Difference(number, step.rule, _expected(step), "it gives no valid graph here"))
+            differences.append(ReplayDifference(number, step.rule, _expected(step), "it gives no valid graph here"))
             if partial:
                 continue
             break
@@ -90,7 +90,7 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
         applied.append(AppliedStep(number, step.rule, taken.key, taken.description, taken.count, exact))
         if not exact and step.after and alike and not differences:
             differences.append(
-                Difference(
+                ReplayDifference(
                     number, step.rule, _expected(step), "the graph after it has another structure than when it was "
                     "recorded: the rule has changed since, or was applied elsewhere", left_out=False,
                 )
@@ -98,13 +98,15 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
     return Replay(walk.graph, tuple(applied), tuple(differences), alike)
 
 
-def _has_structure(walk: Walk, step: RecordedStep, same: bool) -> bool:
+def _has_structure(walk: TracedGraph, step: RecordedStep, same: bool) -> bool:
     if same:
         return step.after == fingerprint(walk.graph)
     return step.after_any_size == fingerprint(walk.graph, any_size=True)
 
 
-def _find(walk: Walk, number: int, step: RecordedStep, partial: bool) -> tuple[Candidate | None, Difference | None]:
+def _find(
+    walk: TracedGraph, number: int, step: RecordedStep, partial: bool
+) -> tuple[Candidate | None, ReplayDifference | None]:
     """Return the candidate of a step, and what differs."""
     if step.kind == "deployment":
         return _choice(walk, step), None
@@ -125,7 +127,7 @@ def _find(walk: Walk, number: int, step: RecordedStep, partial: bool) -> tuple[C
     return kept, difference
 
 
-def _choice(walk: Walk, step: RecordedStep) -> Candidate:
+def _choice(walk: TracedGraph, step: RecordedStep) -> Candidate:
     """Return a deployment choice: the one of this name that is offered, or else the recorded set of optimisers."""
     for candidate in deployment_candidates(walk.graph):
         if candidate.label == step.rule:
@@ -137,7 +139,7 @@ def _choice(walk: Walk, step: RecordedStep) -> Candidate:
     return Candidate("deployment", walk.graph, disabled_optimizers=names or now, label=step.rule)
 
 
-def _by_description(walk: Walk, step: RecordedStep) -> Candidate | None:
+def _by_description(walk: TracedGraph, step: RecordedStep) -> Candidate | None:
     """Return the candidate that reads most like the recorded one, but for the numbers of nodes without a name: all that
     there is to go by in a result that was recorded by keys alone."""
     wanted = _readable(step.description)

@@ -14,7 +14,7 @@ from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rewriting.sites import Site
 
 
-class Walk:
+class TracedGraph:
     """A graph that is rewritten step by step while every value keeps its address."""
 
     def __init__(self, graph: Graph, rewriter: Enumerator) -> None:
