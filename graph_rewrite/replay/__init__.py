@@ -9,10 +9,10 @@ from graph_rewrite.replay.replaying import AppliedStep, Replay, replay
 
 __all__ = [
     "AppliedStep",
-    "ReplayDifference",
     "RecordedStep",
     "Recording",
     "Replay",
+    "ReplayDifference",
     "UnrecordableError",
     "fingerprint",
     "read_recording",
