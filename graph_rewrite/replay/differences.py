@@ -32,40 +32,42 @@ class ReplayDifference:
         return f"step {self.step}, {self.expected}: {self.reason}{nearest}"
 
 
-def missing_rule(walk: TracedGraph, number: int, rule: str, expected: str) -> ReplayDifference:
+def missing_rule(traced: TracedGraph, number: int, rule: str, expected: str) -> ReplayDifference:
     """Return the difference of a step whose rule does not exist, or is not in the rule sets of the rewriter."""
-    close = difflib.get_close_matches(rule, list(walk.rules), n=_SHOWN)
+    close = difflib.get_close_matches(rule, list(traced.rules), n=_SHOWN)
     return ReplayDifference(number, rule, expected, f"there is no rule {rule} among those used here", ", ".join(close))
 
 
 def missing_sites(
-    walk: TracedGraph, number: int, step: RecordedStep, expected: str, found: int, lost: Sequence[SiteRecord] = ()
+    traced: TracedGraph, number: int, step: RecordedStep, expected: str, found: int, lost: Sequence[SiteRecord] = ()
 ) -> ReplayDifference:
     """Return the difference of a step of which only `found` sites are here; `lost` are the others."""
-    refusals = _refusals(walk, step.rule)
+    refusals = _refusals(traced, step.rule)
     told = [refusals[name] for name in dict.fromkeys(record.where for record in lost) if name in refusals]
     if told:
-        return ReplayDifference(number, step.rule, expected, f"the rule refuses: {told[0]}", _nearest(walk, step.rule))
+        return ReplayDifference(
+            number, step.rule, expected, f"the rule refuses: {told[0]}", _nearest(traced, step.rule)
+        )
     if found:
         reason = f"only {found} of its {len(step.at)} sites are there; missing: {_names(lost)}"
     else:
         reason = "the rule does not match there"
-    return ReplayDifference(number, step.rule, expected, reason, _nearest(walk, step.rule))
+    return ReplayDifference(number, step.rule, expected, reason, _nearest(traced, step.rule))
 
 
-def _refusals(walk: TracedGraph, rule: str) -> dict[str, str]:
+def _refusals(traced: TracedGraph, rule: str) -> dict[str, str]:
     """Return why the rule refuses, by the name of the site."""
     found: dict[str, str] = {}
-    for refusal in walk.single(rule).explain(walk.graph):
+    for refusal in traced.single(rule).explain(traced.graph):
         found.setdefault(refusal.site, refusal.reason)
     return found
 
 
-def _nearest(walk: TracedGraph, rule: str) -> str:
-    sites = walk.sites(rule)
+def _nearest(traced: TracedGraph, rule: str) -> str:
+    sites = traced.sites(rule)
     if not sites:
         return f"{rule} matches nowhere in this graph"
-    names = [walk.around.where(site) or site.name for site in sites]
+    names = [traced.around.where(site) or site.name for site in sites]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{rule} at {', '.join(names[:_SHOWN])}{more}"
 

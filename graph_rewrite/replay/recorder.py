@@ -43,6 +43,7 @@ def record(
     rewriter: Enumerator,
     actions: Sequence[KeyedAction],
     *,
+    end: Graph | None = None,
     rules: str = "default",
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     deployment: Mapping[str, Any] | None = None,
@@ -50,20 +51,27 @@ def record(
     """Record the actions that a search took from the normalised `graph`, by candidates of `rewriter`.
 
     Args:
+        end: the graph that they led to. Where it is given, choices of the deployment that are no candidates are
+            recorded as a last step, and a recording that would lead elsewhere is refused.
         rules: names of the rule sets of the rewriter.
         shapes: shapes that were fixed where the model leaves them open.
         deployment: provider and threads for which the actions were found.
 
     Raises:
-        UnrecordableError: an action is no candidate of the graph before it.
+        UnrecordableError: an action is no candidate of the graph before it, or the actions lead elsewhere.
     """
-    walk = TracedGraph(graph, rewriter)
-    steps = []
+    traced = TracedGraph(graph, rewriter)
+    steps, choices = [], list[str]()
     for number, action in enumerate(actions, start=1):
-        candidate = find_by_key(walk, action.rule, action.key)
+        candidate = find_by_key(traced, action.rule, action.key)
+        if candidate is None and end is not None and action.rule not in traced.rules:
+            choices.append(action.rule)
+            continue
         if candidate is None:
             raise UnrecordableError(f"step {number} ({action.rule}) is no candidate of the graph before it")
-        steps.append(_step(walk, candidate))
+        steps.append(_step(traced, candidate))
+    if end is not None and traced.graph.hash != end.hash:
+        steps.append(_last_choice(traced, end, " and ".join(choices) or "deployment"))
     domains = None if rewriter.domains is None else tuple(sorted(rewriter.domains))
     return Recording(
         tuple(steps), fingerprint(graph), fingerprint(graph, any_size=True), graph.opset, rules, rewriter.granularity,
@@ -71,39 +79,54 @@ def record(
     )  # fmt: skip
 
 
-def find_by_key(walk: TracedGraph, rule: str, key: str) -> Candidate | None:
+def find_by_key(traced: TracedGraph, rule: str, key: str) -> Candidate | None:
     """Return the candidate with this key, at whichever granularity: the rewriter's own first."""
-    rewriter = walk.rewriter
-    for candidate in deployment_candidates(walk.graph):
+    rewriter = traced.rewriter
+    for candidate in deployment_candidates(traced.graph):
         if candidate.key == key:
             return candidate
-    if rule not in walk.rules:
+    if rule not in traced.rules:
         return None
-    for candidate in rewriter.candidates_by(walk.graph, (rule,)):
+    for candidate in rewriter.candidates_by(traced.graph, (rule,)):
         if candidate.key == key:
             return candidate
-    return next((c for c in by_rule(walk, rule) if c.key == key), None)
+    return next((c for c in by_rule(traced, rule) if c.key == key), None)
 
 
-def by_rule(walk: TracedGraph, rule: str) -> list[Candidate]:
+def by_rule(traced: TracedGraph, rule: str) -> list[Candidate]:
     """Return the candidates of one rule at both granularities, those of classes first."""
     classes: dict[str, list[Any]] = {}
-    sites = walk.sites(rule)
+    sites = traced.sites(rule)
     for site in sites:
         classes.setdefault(site.class_key, []).append(site)
-    whole = [Candidate("class", walk.graph, tuple(group)) for group in classes.values()]
-    return whole + [Candidate("site", walk.graph, (site,)) for site in sites]
+    whole = [Candidate("class", traced.graph, tuple(group)) for group in classes.values()]
+    return whole + [Candidate("site", traced.graph, (site,)) for site in sites]
 
 
-def _step(walk: TracedGraph, candidate: Candidate) -> RecordedStep:
-    at = tuple(walk.around.record(site) for site in candidate.sites)
+def _last_choice(traced: TracedGraph, end: Graph, label: str) -> RecordedStep:
+    """Record that the graph is run as `end` is."""
+    choice = Candidate(
+        "deployment", traced.graph, disabled_optimizers=end.disabled_optimizers,
+        session_settings=end.session_settings, label=label,
+    )  # fmt: skip
+    step = _step(traced, choice)
+    if traced.graph.hash != end.hash:
+        raise UnrecordableError(f"the recorded actions do not lead to the result; last came {label}")
+    return step
+
+
+def _step(traced: TracedGraph, candidate: Candidate) -> RecordedStep:
+    at = tuple(traced.around.record(site) for site in candidate.sites)
     rule, kind, count = candidate.rule, candidate.kind, candidate.count
     description, key = _shortened(candidate.description), candidate.key
-    if not walk.take(candidate):
+    if not traced.take(candidate):
         raise UnrecordableError(f"{description} gives no valid graph")
-    refused = tuple(sorted(walk.graph.disabled_optimizers)) if kind == "deployment" else None
-    after = graph_digest(walk.graph, walk.around.above, any_size=True)
-    return RecordedStep(rule, kind, count, description, key, at, refused, fingerprint(walk.graph), after)
+    refused = tuple(sorted(traced.graph.disabled_optimizers)) if kind == "deployment" else None
+    after = graph_digest(traced.graph, traced.around.above, any_size=True)
+    return RecordedStep(
+        rule, kind, count, description, key, at, refused, dict(traced.graph.session_settings),
+        fingerprint(traced.graph), after,
+    )  # fmt: skip
 
 
 def _shortened(text: str) -> str:

@@ -18,6 +18,8 @@ VERSION = 1
 MOST_BYTES = 256 << 20
 """Largest file that is read as a recording."""
 
+_TEXTS = ("fingerprint", "fingerprint_any_size", "rules", "granularity", "model", "model_hash")
+
 Kind = Literal["site", "class", "deployment"]
 
 
@@ -36,6 +38,8 @@ class RecordedStep:
     """The sites, in the order in which they are rewritten; empty in results that were recorded by keys alone."""
     refused: tuple[str, ...] | None = None
     """All refused optimisers after a deployment choice."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """All session settings after a deployment choice."""
     after: str = ""
     """Fingerprint of the graph after the step."""
     after_any_size: str = ""
@@ -53,7 +57,7 @@ class RecordedStep:
             "key": self.key, "after": self.after, "after_any_size": self.after_any_size,
         }  # fmt: skip
         if self.refused is not None:
-            values["refused"] = list(self.refused)
+            values |= {"refused": list(self.refused), "settings": dict(self.settings)}
         return {**values, "at": [site.to_json() for site in self.at]}
 
     @classmethod
@@ -68,15 +72,16 @@ class RecordedStep:
         rule = values["rule"]
         texts = {name: values.get(name, "") for name in ("description", "key", "after", "after_any_size")}
         sites, at, refused = values.get("sites", 1), values.get("at", []), values.get("refused")
+        settings = values.get("settings", {})
         choice = rule.startswith(("refuse ", "keep "))
         kind = values.get("kind") or ("deployment" if choice else "site" if sites == 1 else "class")
         good = isinstance(sites, int) and isinstance(at, list) and all(isinstance(t, str) for t in texts.values())
         good = good and all(isinstance(site, dict) for site in at) and kind in get_args(Kind)
-        if not good or not (refused is None or _is_texts(refused)):
+        if not good or not (refused is None or _is_texts(refused)) or not _is_settings(settings):
             raise UserError(f"the step of rule {rule} has an entry of the wrong kind")
         return cls(
             rule, cast(Kind, kind), sites, at=tuple(map(SiteRecord.from_json, at)),
-            refused=None if refused is None else tuple(refused), **texts,
+            refused=None if refused is None else tuple(refused), settings=settings, **texts,
         )  # fmt: skip
 
 
@@ -103,11 +108,16 @@ class Recording:
     """Version of RewriteGym."""
     commit: str = ""
     """Commit of its code, where it was known."""
+    model: str = ""
+    """The original file, relative to the folder of the recording's own."""
+    model_hash: str = ""
+    """Canonical hash of the original's graph, weights included."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the recording as plain values."""
         return {
             "format": FORMAT, "format_version": VERSION, "rewritegym": self.version, "commit": self.commit,
+            "model": self.model, "model_hash": self.model_hash,
             "fingerprint": self.fingerprint, "fingerprint_any_size": self.fingerprint_any_size, "opset": self.opset,
             "rules": self.rules, "granularity": self.granularity,
             "domains": None if self.domains is None else list(self.domains),
@@ -168,7 +178,7 @@ def _parsed(values: Mapping[str, Any]) -> Recording:
         raise UserError(
             f"the recorded actions have format {version!r}, this RewriteGym reads up to {VERSION}: update RewriteGym"
         )
-    texts = {name: values.get(name, "") for name in ("fingerprint", "fingerprint_any_size", "rules", "granularity")}
+    texts = {name: values.get(name, "") for name in _TEXTS}
     steps, domains, shapes = values.get("steps"), values.get("domains"), values.get("shapes", {})
     deployment, opset = values.get("deployment", {}), values.get("opset", 0)
     good = all(isinstance(text, str) for text in texts.values()) and isinstance(steps, list)
@@ -181,6 +191,10 @@ def _parsed(values: Mapping[str, Any]) -> Recording:
         shapes={name: tuple(shape) for name, shape in shapes.items()}, version=str(values.get("rewritegym", "")),
         commit=str(values.get("commit", "")), **texts,
     )  # fmt: skip
+
+
+def _is_settings(values: object) -> bool:
+    return isinstance(values, dict) and all(isinstance(value, (bool, int, str)) for value in values.values())
 
 
 def _is_texts(values: object) -> bool:

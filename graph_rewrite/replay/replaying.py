@@ -67,13 +67,13 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
         partial: go on after a step that does not fit, without it, and apply a step at those of its sites that are
             found. Otherwise the replay ends before the first such step.
     """
-    walk = TracedGraph(graph, rewriter)
+    traced = TracedGraph(graph, rewriter)
     same = recorded.fingerprint == fingerprint(graph)
     alike = same or recorded.fingerprint_any_size == fingerprint(graph, any_size=True)
     applied: list[AppliedStep] = []
     differences: list[ReplayDifference] = []
     for number, step in enumerate(recorded.steps, start=1):
-        candidate, difference = _find(walk, number, step, partial)
+        candidate, difference = _find(traced, number, step, partial)
         if difference is not None:
             differences.append(difference)
         if candidate is None:
@@ -81,12 +81,12 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
                 continue
             break
         taken = AppliedStep(number, step.rule, candidate.key, candidate.description, candidate.count, False)
-        if not walk.take(candidate):
+        if not traced.take(candidate):
             differences.append(ReplayDifference(number, step.rule, _expected(step), "it gives no valid graph here"))
             if partial:
                 continue
             break
-        exact = _has_structure(walk, step, same)
+        exact = _has_structure(traced, step, same)
         applied.append(AppliedStep(number, step.rule, taken.key, taken.description, taken.count, exact))
         if not exact and step.after and alike and not differences:
             differences.append(
@@ -95,55 +95,62 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
                     "recorded: the rule has changed since, or was applied elsewhere", left_out=False,
                 )
             )  # fmt: skip
-    return Replay(walk.graph, tuple(applied), tuple(differences), alike)
+    return Replay(traced.graph, tuple(applied), tuple(differences), alike)
 
 
-def _has_structure(walk: TracedGraph, step: RecordedStep, same: bool) -> bool:
+def _has_structure(traced: TracedGraph, step: RecordedStep, same: bool) -> bool:
     if same:
-        return step.after == fingerprint(walk.graph)
-    return step.after_any_size == fingerprint(walk.graph, any_size=True)
+        return step.after == fingerprint(traced.graph)
+    return step.after_any_size == fingerprint(traced.graph, any_size=True)
 
 
 def _find(
-    walk: TracedGraph, number: int, step: RecordedStep, partial: bool
+    traced: TracedGraph, number: int, step: RecordedStep, partial: bool
 ) -> tuple[Candidate | None, ReplayDifference | None]:
     """Return the candidate of a step, and what differs."""
     if step.kind == "deployment":
-        return _choice(walk, step), None
-    if step.rule not in walk.rules:
-        return None, missing_rule(walk, number, step.rule, _expected(step))
+        return _choice(traced, step), None
+    if step.rule not in traced.rules:
+        return None, missing_rule(traced, number, step.rule, _expected(step))
     if not step.at:
-        candidate = find_by_key(walk, step.rule, step.key) or _by_description(walk, step)
+        candidate = find_by_key(traced, step.rule, step.key) or _by_description(traced, step)
         if candidate is None:
-            return None, missing_sites(walk, number, step, _expected(step), 0)
+            return None, missing_sites(traced, number, step, _expected(step), 0)
         return candidate, None
-    found = find_sites(step.at, walk.sites(step.rule), walk.around)
+    found = find_sites(step.at, traced.sites(step.rule), traced.around)
     sites = tuple(site for site in found if site is not None)
     if len(sites) == len(step.at):
-        return Candidate(step.kind, walk.graph, sites), None
+        return Candidate(step.kind, traced.graph, sites), None
     lost = tuple(record for record, site in zip(step.at, found, strict=True) if site is None)
-    difference = missing_sites(walk, number, step, _expected(step), len(sites), lost)
-    kept = Candidate("class" if len(sites) > 1 else "site", walk.graph, sites) if sites and partial else None
+    difference = missing_sites(traced, number, step, _expected(step), len(sites), lost)
+    kept = Candidate("class" if len(sites) > 1 else "site", traced.graph, sites) if sites and partial else None
     return kept, difference
 
 
-def _choice(walk: TracedGraph, step: RecordedStep) -> Candidate:
-    """Return a deployment choice: the one of this name that is offered, or else the recorded set of optimisers."""
-    for candidate in deployment_candidates(walk.graph):
+def _choice(traced: TracedGraph, step: RecordedStep) -> Candidate:
+    """Return a deployment choice: what was recorded, or else the choice of this name."""
+    if step.refused is not None:
+        settings = tuple(sorted(step.settings.items()))
+        refused = frozenset(step.refused)
+        return Candidate(
+            "deployment", traced.graph, disabled_optimizers=refused, session_settings=settings, label=step.rule
+        )
+    for candidate in deployment_candidates(traced.graph):
         if candidate.label == step.rule:
             return candidate
-    now = walk.graph.disabled_optimizers
-    names = frozenset(step.refused or ())
-    if not names and step.rule.startswith("refuse "):
-        names = now | {step.rule.removeprefix("refuse ")}
-    return Candidate("deployment", walk.graph, disabled_optimizers=names or now, label=step.rule)
+    now, named = traced.graph.disabled_optimizers, frozenset({step.rule.partition(" ")[2]})
+    names = now | named if step.rule.startswith("refuse ") else now - named
+    return Candidate(
+        "deployment", traced.graph, disabled_optimizers=names, session_settings=traced.graph.session_settings,
+        label=step.rule,
+    )  # fmt: skip
 
 
-def _by_description(walk: TracedGraph, step: RecordedStep) -> Candidate | None:
+def _by_description(traced: TracedGraph, step: RecordedStep) -> Candidate | None:
     """Return the candidate that reads most like the recorded one, but for the numbers of nodes without a name: all that
     there is to go by in a result that was recorded by keys alone."""
     wanted = _readable(step.description)
-    fitting = by_rule(walk, step.rule)
+    fitting = by_rule(traced, step.rule)
     for same in (_readable, _place):
         for candidate in fitting:
             if candidate.count == step.sites and same(candidate.description) == same(wanted):

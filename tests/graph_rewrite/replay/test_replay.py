@@ -136,6 +136,24 @@ class TestDifferences:
         assert found.first_difference.step == 3
         assert [step.exact for step in found.applied] == [True, True, False, True]
 
+    def test_settings_that_are_no_candidates(self, tmp_path: Path) -> None:
+        """A search may end with settings of the session that no candidate offers."""
+        graph, rules = network(tmp_path), rewriter()
+        after, taken = walked(graph, rules, 3)
+        end = after.with_session_settings({"allow_spinning": False}).with_disabled_optimizers({"NchwcTransformer"})
+
+        class Settings:
+            key, rule = "anything", "no spinning"
+
+        action: KeyedAction = Settings()
+        actions = Recording.from_json(record(graph, rules, [*taken, action], end=end).to_json())
+        assert actions.steps[-1].rule == "no spinning"
+        found = replay(actions, network(tmp_path), rewriter())
+        assert found.complete
+        assert found.graph.hash == end.hash
+        with pytest.raises(UnrecordableError, match="do not lead to the result"):
+            record(graph, rules, [], end=after.with_session_settings({"allow_spinning": False}))
+
     def test_extraction_is_not_recorded(self, tmp_path: Path) -> None:
         graph, rules = network(tmp_path), rewriter()
 
