@@ -62,7 +62,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
                 if not surely_faster(latency):
                     rejected.append("the fastest was not confirmed by a second measurement")
                     continue
-                checked = _saved(problem, visit.graph)
+                checked = saved_and_checked(problem, visit.graph)
             except OutOfTime:
                 rejected.append("no time was left to confirm and check the fastest")
                 break
@@ -123,11 +123,11 @@ def _promising(measured: list[tuple[Visit, Latency]]) -> list[Visit]:
     return sure or [visit for visit, first in measured[:1] if first.ok and first.speedup > 1.0 + MARGIN]
 
 
-def _saved(problem: Problem, graph: Graph) -> CheckedModel:
+def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
     """Save a graph and compare that file with the original, as it will be opened."""
     tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     return checked_model(
-        graph, _original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance
+        graph, original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance
     )
 
 
@@ -139,7 +139,7 @@ def _original(problem: Problem) -> CheckedModel:
         problem.limits.tolerance(model.original, problem.deployment),
         default_tolerance(model.original, problem.deployment),
     )
-    return kept_original(model.path, deployment, runnable=_original_file(problem), tolerance=tolerance)
+    return kept_original(model.path, deployment, runnable=original_file(problem), tolerance=tolerance)
 
 
 def _finalists(search: Search) -> list[Visit]:
@@ -176,10 +176,10 @@ def check_outputs(search: Search, visit: Visit) -> Equivalence:
     deployment = deployment_of(visit.graph, problem.deployment)
     tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     optimised = materialize(visit.graph, problem.workspace)
-    return equivalent(_original_file(problem), optimised, deployment, tolerance=tolerance)
+    return equivalent(original_file(problem), optimised, deployment, tolerance=tolerance)
 
 
-def _original_file(problem: Problem) -> Path:
+def original_file(problem: Problem) -> Path:
     """The original as a file: the user's own, unless it leaves shapes open that were fixed for this problem."""
     model = problem.model
     return materialize(model.original, problem.workspace) if model.shapes else model.path

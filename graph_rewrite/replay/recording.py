@@ -112,12 +112,14 @@ class Recording:
     """The original file, relative to the folder of the recording's own."""
     model_hash: str = ""
     """Canonical hash of the original's graph, weights included."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Machine and versions for which the result was found, by name."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the recording as plain values."""
         return {
             "format": FORMAT, "format_version": VERSION, "rewritegym": self.version, "commit": self.commit,
-            "model": self.model, "model_hash": self.model_hash,
+            "model": self.model, "model_hash": self.model_hash, "environment": dict(self.environment),
             "fingerprint": self.fingerprint, "fingerprint_any_size": self.fingerprint_any_size, "opset": self.opset,
             "rules": self.rules, "granularity": self.granularity,
             "domains": None if self.domains is None else list(self.domains),
@@ -180,16 +182,18 @@ def _parsed(values: Mapping[str, Any]) -> Recording:
         )
     texts = {name: values.get(name, "") for name in _TEXTS}
     steps, domains, shapes = values.get("steps"), values.get("domains"), values.get("shapes", {})
+    environment = values.get("environment", {})
     deployment, opset = values.get("deployment", {}), values.get("opset", 0)
     good = all(isinstance(text, str) for text in texts.values()) and isinstance(steps, list)
     good = good and (domains is None or _is_texts(domains)) and isinstance(opset, int)
+    good = good and isinstance(environment, dict) and all(isinstance(text, str) for text in environment.values())
     if not good or not isinstance(deployment, dict) or not _is_shapes(shapes):
         raise UserError("the recorded actions have an entry of the wrong kind")
     return Recording(
         tuple(map(RecordedStep.from_json, cast(list[Any], steps))), opset=opset,
         domains=None if domains is None else tuple(domains), deployment=deployment,
         shapes={name: tuple(shape) for name, shape in shapes.items()}, version=str(values.get("rewritegym", "")),
-        commit=str(values.get("commit", "")), **texts,
+        commit=str(values.get("commit", "")), environment=environment, **texts,
     )  # fmt: skip
 
 

@@ -1,0 +1,177 @@
+"""``rewritegym apply``: the rewrites of an earlier result on retrained weights or a new export of the model, without a
+search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+from rich.console import Console
+
+from agents.commands.common import parse, stderr_console
+from agents.core.conclude import saved_and_checked
+from agents.core.recordings import write_recording
+from agents.reporting.progress import print_json
+from graph_rewrite.delivery.ship import CheckedModel
+from graph_rewrite.errors import UserError
+from graph_rewrite.onnx_files.normalisation.static_inputs import SymbolicShapeError
+from graph_rewrite.replay import Recording, Replay, read_recording, replay
+from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.task.limits import ResultLimits
+from graph_rewrite.task.models import Shapes, parse_shapes
+from graph_rewrite.task.problem import Problem, open_problem
+
+EXIT_NOT_WRITTEN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyArguments:
+    """Apply the recorded rewrites of an earlier result to another file of the same architecture: retrained weights, or
+    a new export. Nothing is searched or measured; the outputs are compared with the model's before it is written.
+
+    Exit status: 0 when a checked model was written, 1 when a rewrite does not fit or the outputs differ and nothing
+    was written, 2 for a mistake in the arguments or the files.
+    """
+
+    actions: tyro.conf.Positional[Path]
+    """The recorded actions: <result>.actions.json, or the JSON of a result or a report."""
+    input: tyro.conf.Positional[Path]
+    """The ONNX file."""
+    output: tyro.conf.Positional[Path | None] = None
+    """The file to write; by default <input>.optimized.onnx beside the input."""
+    partial: bool = False
+    """Leave out rewrites that do not fit, and name them."""
+    shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """The shape of an input with symbolic dimensions, as name:1,128; by default the recorded one. May be repeated."""
+    threads: int | None = None
+    """Threads per inference as deployed; by default as recorded."""
+    provider: Literal["auto", "cpu", "cuda"] | None = None
+    """Execution provider of ONNX Runtime; by default as recorded."""
+    error_budget: float | None = None
+    """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
+    overwrite: bool = False
+    """Replace the output file if there is one."""
+    json: bool = False
+    """Print one JSON object on standard output and nothing else there."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    began = time.monotonic()
+    arguments: ApplyArguments = parse(ApplyArguments, argv, "rewritegym apply")
+    return run_command(lambda: apply(arguments, stderr_console(), began))
+
+
+def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
+    """Replay, compare and write; return the exit code."""
+    recording = read_recording(arguments.actions)
+    if not recording.steps:
+        raise UserError(f"{arguments.actions} records no rewrites: its search kept the original")
+    output = _output(arguments)
+    problem = _open(arguments, recording)
+    found = replay(recording, problem.model.graph, problem.rewriter, partial=arguments.partial)
+    for difference in found.differences:
+        console.print(str(difference), soft_wrap=True, markup=False)
+    checked = _checked(found, problem, partial=arguments.partial)
+    written = None
+    if checked is not None and checked.outcome.ok:
+        written = checked.write_to(output)
+        write_recording(
+            replace(recording, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash), output
+        )
+    entry = _entry(arguments, recording, found, checked, written)
+    entry["seconds"] = round(time.monotonic() - began, 2)
+    if arguments.json:
+        print_json(entry)
+    else:
+        _print(Console(), arguments, entry)
+    return 0 if written is not None else EXIT_NOT_WRITTEN
+
+
+def _output(arguments: ApplyArguments) -> Path:
+    given = arguments.input
+    output = arguments.output or given.with_name(f"{given.stem}.optimized.onnx")
+    if output.resolve() == given.resolve():
+        raise UserError(f"{output} is the input: name another output file")
+    if not output.parent.is_dir():
+        raise UserError(f"{output}: there is no folder {output.parent}; make it first")
+    if output.exists() and not arguments.overwrite:
+        raise UserError(f"{output} exists: name another output file, or replace it with --overwrite")
+    return output
+
+
+def _open(arguments: ApplyArguments, recording: Recording) -> Problem:
+    """Open the model for the deployment that is asked for, or else the recorded one."""
+    given: Shapes | None = parse_shapes(arguments.shape) or None
+    try:
+        return _problem(arguments, recording, given)
+    except SymbolicShapeError:
+        if given is not None or not recording.shapes:
+            raise
+        return _problem(arguments, recording, recording.shapes)
+
+
+def _problem(arguments: ApplyArguments, recording: Recording, shapes: Shapes | None) -> Problem:
+    provider = arguments.provider or recording.deployment.get("provider", "auto")
+    threads = arguments.threads or recording.deployment.get("threads", available_cores())
+    if not isinstance(provider, str) or not isinstance(threads, int):
+        raise UserError(f"{arguments.actions}: the recorded deployment has no provider and number of threads")
+    limits = ResultLimits(error_budget=arguments.error_budget)
+    return open_problem(
+        f"file:{arguments.input}", provider=provider, threads=threads, rules=recording.rules, shapes=shapes,
+        cached=False, limits=limits,
+    )  # fmt: skip
+
+
+def _checked(found: Replay, problem: Problem, *, partial: bool) -> CheckedModel | None:
+    """Return the replayed model with the outcome of comparing it; None where there is nothing to compare."""
+    if not found.applied or not (found.complete or partial):
+        return None
+    return saved_and_checked(problem, found.graph)
+
+
+def _entry(
+    arguments: ApplyArguments, recording: Recording, found: Replay, checked: CheckedModel | None, written: Path | None
+) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    left_out = [str(difference) for difference in found.differences if difference.left_out]
+    if checked is not None:
+        message = checked.outcome.message
+    elif found.applied:
+        message = "nothing is written, since a rewrite does not fit; --partial leaves it out"
+    else:
+        message = "nothing is written, since no rewrite fits"
+    return {
+        "model": str(arguments.input),
+        "actions": str(arguments.actions),
+        "onnx_path": None if written is None else str(written),
+        "verified": checked is not None and checked.outcome.ok,
+        "max_rel_error": None if checked is None else checked.outcome.max_rel_error,
+        "same_architecture": found.same_architecture or not recording.fingerprint,
+        "steps": len(recording.steps),
+        "applied": len(found.applied),
+        "rewrites": [{"rule": s.rule, "where": s.description, "sites": s.count} for s in found.applied],
+        "left_out": left_out,
+        "deployment": None if checked is None else checked.deployment.to_json(),
+        "message": message,
+    }
+
+
+def _print(console: Console, arguments: ApplyArguments, entry: dict[str, Any]) -> None:
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True, markup=False)
+
+    if not entry["same_architecture"]:
+        say(f"{arguments.input} has another structure than the model that the rewrites were recorded for")
+    say(f"{entry['applied']} of {entry['steps']} recorded rewrites applied")
+    if entry["onnx_path"] is None:
+        say(f"no file was written: {entry['message']}")
+        return
+    say(f"outputs agree, largest difference {entry['max_rel_error']:.1e} of their scale")
+    say(f"written: {entry['onnx_path']} in {entry['seconds']:.1f} s")
+    say(f"measure what it gains on this machine: rewritegym check {entry['onnx_path']}")

@@ -1,0 +1,174 @@
+"""``rewritegym check``: a result, measured and compared with its original on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import tyro
+from rich.console import Console
+
+from agents.commands.common import parse, stderr_console
+from agents.core.recordings import actions_file, environment
+from agents.reporting.progress import print_json
+from graph_rewrite.delivery.deployed import recorded_deployment
+from graph_rewrite.delivery.equivalence import Equivalence, equivalent
+from graph_rewrite.errors import UserError
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import JUDGE, Deployment, Latency
+from graph_rewrite.latency.files import compare_files
+from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.onnx_files.saving import materialize
+from graph_rewrite.replay import Recording, read_recording
+from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.task.limits import ResultLimits
+from graph_rewrite.task.models import Shapes, parse_shapes
+from graph_rewrite.task.workspace import workspace
+
+EXIT_DIFFERENT = 1
+EXIT_NO_GAIN = 3
+EXIT_SLOWER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CheckArguments:
+    """Measure a result on this machine against its original, and compare their outputs. What was faster on one machine
+    and version of ONNX Runtime may not be on another.
+
+    Exit status: 0 when the outputs agree and the result is surely faster, 1 when the outputs differ or the result
+    cannot be run, 2 for a mistake in the arguments or the files, 3 when it is not surely faster, 4 when it is surely
+    slower.
+    """
+
+    optimized: tyro.conf.Positional[Path]
+    """The result of `rewritegym optimize` or `rewritegym apply`."""
+    original: tyro.conf.Positional[Path | None] = None
+    """The original; by default the file that <result>.actions.json names."""
+    threads: int | None = None
+    """Threads per inference; by default as recorded."""
+    shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """The shape of an input with symbolic dimensions, as name:1,128; by default the recorded one. May be repeated."""
+    seconds: float = 30.0
+    """Most seconds for measuring."""
+    json: bool = False
+    """Print one JSON object on standard output and nothing else there."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    arguments: CheckArguments = parse(CheckArguments, argv, "rewritegym check")
+    return run_command(lambda: check(arguments, stderr_console()))
+
+
+def check(arguments: CheckArguments, console: Console) -> int:
+    """Compare and measure; return the exit code."""
+    began = time.monotonic()
+    deployment = recorded_deployment(arguments.optimized)
+    if arguments.threads is not None and arguments.threads > available_cores():
+        raise UserError(f"--threads {arguments.threads}: this process may use {available_cores()} cores")
+    if arguments.threads is not None:
+        deployment = replace(deployment, threads=arguments.threads)
+    recording = _recording(arguments.optimized)
+    original = arguments.original or _named(arguments.optimized, recording)
+    shapes = parse_shapes(arguments.shape) or (dict(recording.shapes) if recording is not None else {})
+    graph = load(original, shapes)
+    notes = _notes(graph, original, recording, deployment)
+    for note in notes:
+        console.print(f"note: {note}", soft_wrap=True, markup=False)
+    before, after = _runnable(original, shapes), _runnable(arguments.optimized, shapes)
+    outcome = equivalent(before, after, deployment, tolerance=ResultLimits().tolerance(graph, deployment))
+    plan = replace(JUDGE, budget_s=max(1.0, arguments.seconds))
+    latency = compare_files(before, after, deployment, workspace=workspace(), plan=plan) if outcome.ok else None
+    verdict, status = judge(outcome, latency)
+    entry = _entry(arguments, original, deployment, outcome, latency)
+    entry |= {"notes": notes, "verdict": verdict, "seconds": round(time.monotonic() - began, 1)}
+    if arguments.json:
+        print_json(entry)
+    else:
+        Console().print(verdict, soft_wrap=True, markup=False)
+    return status
+
+
+def judge(outcome: Equivalence, latency: Latency | None) -> tuple[str, int]:
+    """Return the verdict in words, and the exit status."""
+    if not outcome.ok or latency is None:
+        return f"the outputs differ from the original's: {outcome.message}", EXIT_DIFFERENT
+    if not latency.ok:
+        return f"the result cannot be measured here: {latency.message}", EXIT_DIFFERENT
+    low, high = latency.ci95
+    told = f"x{latency.speedup:.3f} ({low:.3f} to {high:.3f}), {latency.baseline_ms:.3f} ms before, {latency.ms:.3f} ms"
+    if high < 1.0:
+        return f"slower than its original on this machine: {told}; deploy the original, or optimize again", EXIT_SLOWER
+    if low <= 1.0:
+        return f"not surely faster than its original on this machine: {told}; optimize again here", EXIT_NO_GAIN
+    return f"faster than its original, with equal outputs: {told}", 0
+
+
+def _recording(optimized: Path) -> Recording | None:
+    """Return the recording beside a result; None where there is none that can be read."""
+    with suppress(UserError):
+        return read_recording(actions_file(optimized))
+    return None
+
+
+def _named(optimized: Path, recording: Recording | None) -> Path:
+    """Return the original that the recording names."""
+    if recording is None or not recording.model:
+        raise UserError(
+            f"{actions_file(optimized)} does not say which file {optimized} was made from: name the original, as in "
+            f"rewritegym check {optimized} original.onnx"
+        )
+    original = optimized.parent / recording.model
+    if not original.is_file():
+        raise UserError(
+            f"the original {original} is not there any more: name it, as in rewritegym check {optimized} original.onnx"
+        )
+    return original
+
+
+def _runnable(path: Path, shapes: Shapes) -> Path:
+    """Return a file that can be run: the model's own, or where it leaves shapes open a copy in which they are fixed."""
+    inputs = onnx.load(str(path), load_external_data=False).graph.input
+    dims = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
+    if not shapes or all(dim.HasField("dim_value") for dim in dims):
+        return path
+    return materialize(load(path, shapes), workspace())
+
+
+def _notes(graph: Graph, original: Path, recording: Recording | None, deployment: Deployment) -> list[str]:
+    """Return what differs from when the result was found, as far as it is recorded."""
+    notes = []
+    if recording is not None and recording.model_hash not in ("", graph.hash):
+        notes.append(f"{original} has changed since the result was made")
+    known = {} if recording is None else recording.environment
+    for name, value in environment(deployment.provider).items():
+        if known.get(name, value) != value:
+            notes.append(f"found with {name} {known[name]}, here it is {value}")
+    if deployment.threads > available_cores():
+        notes.append(f"deployed to {deployment.threads} threads, here are {available_cores()} cores")
+    return notes
+
+
+def _entry(
+    arguments: CheckArguments, original: Path, deployment: Deployment, outcome: Equivalence, latency: Latency | None
+) -> dict[str, Any]:
+    """Return what `--json` prints, without the verdict."""
+    measured = latency is not None and latency.ok
+    return {
+        "optimized": str(arguments.optimized),
+        "original": str(original),
+        "verified": outcome.ok,
+        "max_rel_error": outcome.max_rel_error,
+        "speedup": latency.speedup if latency is not None and measured else None,
+        "speedup_ci95": list(latency.ci95) if latency is not None and measured else None,
+        "latency_ms": latency.ms if latency is not None and measured else None,
+        "baseline_ms": latency.baseline_ms if latency is not None and measured else None,
+        "deployment": deployment.to_json(),
+        **environment(deployment.provider),
+    }

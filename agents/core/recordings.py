@@ -1,0 +1,65 @@
+"""The recording of a result: made from its actions, and written beside its file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import onnxruntime
+
+from agents.core.base import Action
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.device import device_name
+from graph_rewrite.replay import AppliedStep, Recording, record
+from graph_rewrite.task.problem import Problem
+
+SUFFIX = ".actions.json"
+"""Appended to the model's file name: the file beside it that holds its recorded actions."""
+
+
+def actions_file(output: Path) -> Path:
+    """Return the file beside a result that holds its recorded actions."""
+    return output.with_name(output.name + SUFFIX)
+
+
+def recording_of(problem: Problem, actions: Sequence[Action], graph: Graph, rules: str = "default") -> Recording:
+    """Return the recording of the actions that led from the problem's graph to `graph`.
+
+    Args:
+        rules: names of the rule sets that the problem was opened with.
+
+    Raises:
+        UnrecordableError: actions that are no candidates, such as an extraction from an e-graph.
+    """
+    deployment = {"provider": problem.deployment.provider, "threads": problem.deployment.threads}
+    made = record(
+        problem.model.graph, problem.rewriter, actions, end=graph, rules=rules, shapes=problem.model.shapes,
+        deployment=deployment,
+    )  # fmt: skip
+    return replace(
+        made, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash,
+        environment=environment(problem.deployment.provider),
+    )  # fmt: skip
+
+
+def environment(provider: str) -> dict[str, str]:
+    """Return what a latency depends on beside the model and its deployment, by name."""
+    return {"device": device_name(provider), "onnxruntime": onnxruntime.__version__}
+
+
+def write_recording(recording: Recording, output: Path) -> Path:
+    """Write a recording beside the result `output`, with the path of the original as it is seen from there."""
+    if not recording.model:
+        return recording.write(actions_file(output))
+    try:
+        original = os.path.relpath(recording.model, output.parent.resolve())
+    except ValueError:  # another drive
+        original = recording.model
+    return replace(recording, model=original).write(actions_file(output))
+
+
+def actions_of(steps: Sequence[AppliedStep]) -> tuple[Action, ...]:
+    """Return the steps of a replay as the actions of a search."""
+    return tuple(Action(step.key, step.rule, step.description, step.count) for step in steps)
