@@ -42,6 +42,8 @@ PACKAGES = (
 """Packages with a page in the API reference: the public entrances."""
 COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("optimize.py, rewritegym optimize", "agents.commands.optimize", ()),
+    ("rewritegym apply", "agents.commands.apply", ()),
+    ("rewritegym check", "agents.commands.check", ()),
     ("train.py, rewritegym train", "agents.commands.train", ()),
     ("evaluate.py, rewritegym evaluate", "agents.commands.evaluate", ()),
     *(
