@@ -11,6 +11,7 @@ from agents.core.base import Action, Budget, OptimizationResult, Search, action_
 from agents.core.conclude import conclude
 from agents.core.cost_model import GraphCost, SumOfOperators, operator_prices
 from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.core.session_search import search_session
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
@@ -90,7 +91,7 @@ class TasoAgent:
         rerank: graphs that are measured.
         iterations: graphs taken from the queue at most, 1000 in TASO's code; 0 for no limit.
         share: part of the budget's seconds that goes into the search, the rest being for measurements.
-        deployment: try deployment choices on the fastest graph.
+        deployment: try deployment choices and session settings on the fastest graph.
         cost: cost model; by default the sum of operators, each timed once in ONNX Runtime.
 
     Raises:
@@ -137,6 +138,7 @@ class TasoAgent:
                 search.measure(graph, actions)
         if self.deployment:
             search_deployment(search)
+            search_session(search)
 
     def _cheapest(self, search: Search) -> list[Ranked]:
         problem, budget = search.problem, search.budget

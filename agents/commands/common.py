@@ -33,7 +33,7 @@ class ModelArguments:
     threads: int = 1
     """Threads per inference in the deployment that is optimised for."""
     fixed_deployment: bool = False
-    """Leave ONNX Runtime's optimisers as they are: no deployment choices for any agent."""
+    """Leave ONNX Runtime's optimisers and session settings as they are: no deployment choices for any agent."""
     seed: int = 0
     """Seed of everything that is random."""
     max_size_growth: float = SIZE_GROWTH

@@ -9,6 +9,7 @@ from agents.core.conclude import conclude
 from agents.core.cost_model import OperatorPrices
 from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
 from agents.core.records import Growth
+from agents.core.session_search import search_session
 from agents.egraph.base import NodePrices, check_methods, matches_left, measure_extracted, source_nodes
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
 from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, costed
@@ -32,7 +33,7 @@ class TensatAgent:
         final: extraction method: `ilp`, `dag`, `shared` or `tree`.
         rerank: graphs that are extracted and measured; 1 is the paper's search.
         share: part of the budget's seconds for construction and extraction, the rest being for measurements.
-        deployment: try deployment choices on the fastest graph.
+        deployment: try deployment choices and session settings on the fastest graph.
         prices: what operators take alone; by default each is timed once in ONNX Runtime.
 
     Raises:
@@ -84,6 +85,7 @@ class TensatAgent:
         measure_extracted(search, [(egraph, applications)], cost, original, method=self.final, keep=self.rerank)
         if self.deployment:
             search_deployment(search)
+            search_session(search)
 
     def construct(self, search: Search, egraph: EGraph, rules: Sequence[Rule], cost: NodeCost) -> list[Application]:
         """Saturate `egraph` within the limits and the search's budget; what was applied."""

@@ -11,6 +11,7 @@ from agents.core.conclude import conclude
 from agents.core.cost_model import OperatorPrices
 from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
 from agents.core.records import Growth
+from agents.core.session_search import search_session
 from agents.egraph.base import NodePrices, applications_left, check_methods, measure_extracted, source_nodes
 from agents.egraph_mcts.search import EXPLORATION, ConstructionOptions, ConstructionSearch
 from agents.egraph_mcts.simulation import ConstructionState
@@ -44,7 +45,7 @@ class EGraphMCTSAgent:
         workers: processes that simulate, at most `in_flight`; 0 for one per core.
         rerank: graphs that are extracted and measured; 1 is the paper's search.
         share: part of the budget's seconds for construction, the rest being for extraction and measurements.
-        deployment: try deployment choices on the fastest graph.
+        deployment: try deployment choices and session settings on the fastest graph.
         prices: what operators take alone; by default each is timed once in ONNX Runtime.
 
     Raises:
@@ -109,6 +110,7 @@ class EGraphMCTSAgent:
         measure_extracted(search, constructions, prices.cost, original, method=self.final, keep=self.rerank)
         if self.deployment:
             search_deployment(search)
+            search_session(search)
 
     def _construct(
         self, search: Search, egraph: EGraph, prices: NodePrices, seed: int

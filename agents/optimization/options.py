@@ -45,7 +45,7 @@ class OptimizeOptions:
     standard_ops_only: bool = False
     """Bring in no operators outside the ONNX standard, such as those of com.microsoft."""
     fixed_deployment: bool = False
-    """Leave ONNX Runtime's optimisers and session options as they are."""
+    """Leave ONNX Runtime's optimisers and session settings as they are."""
     max_size_growth: float = SIZE_GROWTH
     """Most bytes of weights that the result may have, as a multiple of the original's."""
     error_budget: float | None = None

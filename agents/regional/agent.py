@@ -9,6 +9,7 @@ import numpy as np
 from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.conclude import check_outputs, conclude
 from agents.core.deployment_search import search_deployment
+from agents.core.session_search import search_session
 from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
@@ -38,9 +39,10 @@ class RegionalAgent:
        end; then operators that cancel between neighbours are taken out.
 
     Where a round gains nothing, single rules are tried at all their sites at once, with those that carry them on, where
-    something cancels between them (`sweep`), and another round follows where that gains. What is left of the budget
-    then goes into climbing by whole models (`GreedyAgent`, with a beam and look-ahead), which finds what no window
-    shows, and in the end into the deployment choices. Windows are timed on the threads of the deployment; their times
+    something cancels between them (`sweep`), and another round follows where that gains. The session settings of the
+    best graph are then chosen (`search_session`). What is left of the budget goes into climbing by whole models
+    (`GreedyAgent`, with a beam and look-ahead), which finds what no window shows, and in the end into the deployment
+    choices. Windows are timed on the threads of the deployment; their times
     are kept on disk by the windows' content.
 
     Args:
@@ -76,6 +78,7 @@ class RegionalAgent:
         finally:
             scan.close()
             careful.close()
+        search_session(search, options.session_share)
         if options.climb:
             self._climb(search, seed)
         search_deployment(search)

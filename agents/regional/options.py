@@ -53,6 +53,9 @@ class RegionalOptions:
     noise refused there is missing in all of them. The end of the search goes over the choices again, with a smaller
     margin."""
 
+    session_share: float = 0.1
+    """Part of the seconds that the rounds leave for session settings; the climb goes on under them."""
+
     scan: Plan = SCAN
     """Plan for timing a window: one pair of sessions. The best are timed again, and the choice end to end."""
     careful: Plan = CAREFUL
@@ -115,7 +118,7 @@ class RegionalOptions:
             raise UserError(
                 f"regional: share must lie between 0 and 1 and gain be 0 or more, got {self.share} and {self.gain}"
             )
-        for name in ("retiming_share", "refinement_share", "curiosity_share", "deployment_share"):
+        for name in ("retiming_share", "refinement_share", "curiosity_share", "deployment_share", "session_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UserError(f"regional: {name} must lie between 0 and 1, got {getattr(self, name)}")
         for name in ("climb_beam", "compared_sites", "most_sites", "finalists"):

@@ -107,12 +107,19 @@ def threads_table(results: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+_NO_SETTINGS = ("provider", "threads", "optimization_level", "disabled_optimizers", "nchwc_block")
+"""Fields of a deployment that are no session settings."""
+
+
 def deployment_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with a row per agent (and repeat): size of the weights, estimated peak memory, and how the result
     is to be run."""
-    table = _table("size and deployment", ("agent", "refused optimisers"), ("weights MB", "peak MB"))
+    table = _table("size and deployment", ("agent", "refused optimisers and settings"), ("weights MB", "peak MB"))
     for entry in results:
-        refused = ", ".join(entry["deployment"]["disabled_optimizers"]) or "none"
+        deployment = entry["deployment"]
+        refused = ", ".join(deployment["disabled_optimizers"]) or "none"
+        settings = [f"{name}={value}".lower() for name, value in deployment.items() if name not in _NO_SETTINGS]
+        refused = "; ".join([refused, *settings])
         table.add_row(str(entry["agent"]), refused, _grown(entry, "weights"), _grown(entry, "peak"))
     return table
 

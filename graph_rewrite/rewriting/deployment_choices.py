@@ -61,6 +61,6 @@ def deployment_choices(graph: Graph) -> list[tuple[str, frozenset[str]]]:
 def deployment_candidates(graph: Graph) -> list[Candidate]:
     """Return the deployment choices of a graph as candidates."""
     return [
-        Candidate("deployment", graph, disabled_optimizers=names, label=label)
+        Candidate("deployment", graph, disabled_optimizers=names, label=label, session_settings=graph.session_settings)
         for label, names in deployment_choices(graph)
     ]

@@ -62,6 +62,8 @@ class Problem:
     deployment: Deployment
     workspace: Path
     limits: ResultLimits = field(default_factory=ResultLimits)
+    thread_choices: tuple[int, ...] = ()
+    """Numbers of threads that a search may choose instead of the deployment's; none where that is fixed."""
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[tuple[str, Plan | None], Latency] = field(default_factory=dict, repr=False)
@@ -198,6 +200,7 @@ def open_problem(
     cached: bool = True,
     limits: ResultLimits | None = None,
     clock: Clock = "wall",
+    thread_choices: tuple[int, ...] = (),
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
 
@@ -214,15 +217,19 @@ def open_problem(
         limits: the limits that every result keeps.
         clock: `wall`, or `cpu` to count only what the thread computes: for one thread on the CPU, where other processes
             share the cores.
+        thread_choices: numbers of threads that a search may choose instead of `threads`. Speed-ups stay relative to
+            the original on `threads`.
 
     Raises:
         UserError: unknown model, provider, granularity or rule set, less than one thread, or the clock `cpu` for more
-            than one.
+            than one or a choice of threads.
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
     if threads < 1:
         raise UserError(f"threads must be at least 1, got {threads}")
+    if min(thread_choices, default=1) < 1 or (thread_choices and clock == "cpu"):
+        raise UserError(f"numbers of threads to choose from are 1 or more, with the clock `wall`; got {thread_choices}")
     opened = open_model(model, shapes)
     deployment = Deployment(resolve_provider(provider), threads)
     folder = workspace()
@@ -235,7 +242,7 @@ def open_problem(
     rewriter = _shared_rewriter(
         granularity, deployment_choices, rules, kept.allowed_domains(opened.original, deployment.provider)
     )
-    return Problem(opened, rewriter, measuring, deployment, folder, kept)
+    return Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices)
 
 
 @lru_cache(maxsize=_SHARED_REWRITERS)

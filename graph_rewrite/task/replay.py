@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.rewriting.session_choices import session_candidates
 from graph_rewrite.task.problem import Problem
 
 
@@ -18,10 +19,14 @@ def replay(problem: Problem, keys: Iterable[str]) -> Graph:
     """Return the graph that candidates with these keys lead to, one after another, from the problem's first graph.
 
     Raises:
-        ReplayError: a key is not among the candidates of its graph.
+        ReplayError: a key is not among the candidates of its graph, nor among its session choices on this machine.
     """
     graph = problem.model.graph
     for number, key in enumerate(keys, start=1):
+        settings = session_candidates(graph, problem.deployment, problem.thread_choices)
+        if chosen := next((candidate for candidate in settings if candidate.key == key), None):
+            graph = chosen.apply()
+            continue
         candidates = problem.rewriter.candidates(graph)
         graph = candidates[find_candidate(candidates, key, number, problem.model.uri)].apply()
     return graph

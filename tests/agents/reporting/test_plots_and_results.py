@@ -18,6 +18,7 @@ from agents.reporting.plots import best_so_far, by_agent, draw_growth, rule_use,
 from agents.reporting.progress import deployment_table, results_table, rewrites_table, rules_table, search_display
 from agents.reporting.runs import file_name, result_entry
 from graph_rewrite.egraph import from_graph
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.task.replay import replay
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost
 
@@ -79,6 +80,13 @@ def test_tables_keep_every_number_whole_in_80_columns() -> None:
     assert max(map(len, text.splitlines())) <= 80
     for whole in ("x1.234", "1.214 to 1.264", "8.10", "1.5e-06", "1434.8 (was 435.9)", "113656", "MatMulAddFusion"):
         assert whole in text
+
+
+def test_the_table_of_deployments_names_session_settings() -> None:
+    deployment = Deployment(threads=2).with_disabled(["BiasGeluFusion"]).with_settings({"allow_spinning": False})
+    shown = io.StringIO()
+    Console(width=120, file=shown).print(deployment_table([entry("greedy", 1.2, {}, deployment=deployment.to_json())]))
+    assert "BiasGeluFusion; allow_spinning=false " in shown.getvalue()
 
 
 def test_a_search_that_writes_into_a_file_tells_how_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,68 @@
+"""Session settings for the graph that a search has found."""
+
+from __future__ import annotations
+
+from agents.core.base import Search, Visit, action_of
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import ComparingMeter, Latency, unblocked_time
+from graph_rewrite.rewriting.session_choices import session_candidates
+
+MARGIN = 0.005
+"""A setting is kept where it surely gains more than this."""
+SHARE = 0.1
+"""Part of the seconds left in the budget for these choices."""
+
+
+def search_session(search: Search, share: float = SHARE, margin: float = MARGIN) -> Visit | None:
+    """Change the session settings of the best measured graph one by one, and keep what surely gains.
+
+    Every setting is tried once, on top of those kept before it. One that seems to gain is timed in turn with the graph
+    without it, and kept where the lower bound of that gain is above `margin`. Only graphs that were kept are recorded
+    in `search`: one that was merely lucky shall not be among the finalists. Where the problem has no deployment choices
+    (`--fixed-deployment`), or a meter that cannot compare two graphs, nothing happens.
+
+    Args:
+        search: the search that has found its graph.
+        share: part of the seconds left in the budget that this may take.
+        margin: relative gain.
+
+    Returns:
+        The best visit reached; None where nothing was measured before.
+    """
+    problem, best = search.problem, search.best
+    if best is None or not problem.rewriter.deployment or not isinstance(problem.meter, ComparingMeter):
+        return best
+    last, tried = search.after(share), set[str]()
+    while best.latency.ok and not search.exhausted and search.seconds < last:
+        offered = session_candidates(best.graph, problem.deployment, problem.thread_choices)
+        candidate = next((c for c in offered if c.label not in tried), None)
+        if candidate is None or len(tried) + search.measurements >= search.budget.measurements:
+            break
+        tried.add(candidate.label)
+        graph = search.apply(candidate)
+        if graph is None or graph.hash in search.visits:
+            continue
+        screened = _screened(search, graph)
+        seems = screened.lower_bound > best.latency.lower_bound * (1.0 + margin)
+        if seems and _surely_gains(search, best.graph, graph, margin):
+            actions = (*best.actions, action_of(candidate))
+            best = Visit(graph, search.measure(graph, actions), actions)
+        search.tell()
+    return best
+
+
+def _screened(search: Search, graph: Graph) -> Latency:
+    """Return the screened latency of a graph, paid for and not recorded."""
+    begin = unblocked_time()
+    latency = search.problem.measure(graph, "screen")
+    search.charge(search.problem.cost(graph) - (unblocked_time() - begin))
+    return latency
+
+
+def _surely_gains(search: Search, before: Graph, after: Graph, margin: float) -> bool:
+    begin = unblocked_time()
+    compared = search.problem.compare(before, after)
+    if compared is None:
+        return False
+    search.charge(compared[1] - (unblocked_time() - begin))
+    return compared[0].ok and compared[0].lower_bound > 1.0 + margin

@@ -1,0 +1,97 @@
+"""Session choices: what is offered, where it can make a difference, and that environments never see it."""
+
+import pytest
+
+from graph_rewrite import Rewriter
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting import session_choices
+from graph_rewrite.rewriting.deployment_choices import deployment_candidates
+from graph_rewrite.rewriting.session_choices import session_candidates, thread_choices
+from graph_rewrite.runtime import Deployment
+from tests.graph_rewrite.rules.checking import model, weights
+
+W = weights(16, 16)
+CHAIN = model("(float[2,16] x) => (y) { a = Relu(x) y = Tanh(a) }")
+PRODUCT = model("(float[2,16] x) => (y) { y = MatMul(x, w) }", w=W)
+PRODUCT_OF_INPUTS = model("(float[16,16] x) => (y) { y = MatMul(x, x) }")
+BRANCHES = model("(float[2,16] x) => (y) { a = Relu(x) b = Tanh(x) y = Add(a, b) }")
+CONVOLUTION = model("(float[1,16,8,8] x) => (y) { y = Conv(x, w) }", w=weights(16, 16, 3, 3))
+MEMORY = ["set enable_mem_pattern=false", "set enable_cpu_mem_arena=false"]
+THREADS = ["set dynamic_block_base=4", "set allow_spinning=false"]
+
+
+@pytest.fixture(autouse=True)
+def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_choices, "available_cores", lambda: 4)
+
+
+def labels(graph: Graph, deployment: Deployment, *threads: int) -> list[str]:
+    return [candidate.label for candidate in session_candidates(graph, deployment, threads)]
+
+
+@pytest.mark.parametrize(
+    ("graph", "deployment", "offered"),
+    [
+        (CHAIN, Deployment(), MEMORY),
+        (CHAIN, Deployment(threads=4), [*THREADS, *MEMORY]),
+        (PRODUCT, Deployment(), ["set disable_prepacking=true", *MEMORY]),
+        (PRODUCT_OF_INPUTS, Deployment(), MEMORY),
+        (BRANCHES, Deployment(), MEMORY),
+        # With two of four cores, threads for a second operator would take a core that others have.
+        (BRANCHES, Deployment(threads=2), [*THREADS, *MEMORY]),
+        (BRANCHES, Deployment(threads=4), ["set execution_mode=parallel, inter_op_threads=2", *THREADS, *MEMORY]),
+        (CONVOLUTION, Deployment("cuda"), ["set prefer_nhwc=true"]),
+        (CHAIN, Deployment("cuda"), []),
+    ],
+)
+def test_what_can_make_a_difference_is_offered(graph: Graph, deployment: Deployment, offered: list[str]) -> None:
+    assert labels(graph, deployment) == offered
+
+
+def test_a_setting_that_is_made_is_not_offered_again_and_stays() -> None:
+    first = session_candidates(CHAIN, Deployment())[0].apply()
+    assert first.session_settings == (("enable_mem_pattern", False),)
+    assert labels(first, Deployment()) == MEMORY[1:]
+    both = session_candidates(first, Deployment())[0].apply()
+    assert dict(both.session_settings) == {"enable_mem_pattern": False, "enable_cpu_mem_arena": False}
+    assert len({CHAIN.hash, first.hash, both.hash}) == 3
+
+
+def test_threads_are_offered_where_they_are_free() -> None:
+    deployment = Deployment(threads=2)
+    assert labels(CHAIN, deployment, 1, 2, 4)[:2] == ["set threads=1", "set threads=4"]
+    alone = session_candidates(CHAIN, deployment, (1, 2))[0].apply()
+    assert deployment.asked_by(alone).threads == 1
+    assert labels(alone, deployment, 1, 2) == ["set threads=2", *MEMORY]
+    # The way back leads to the graph itself, so that it is not measured twice.
+    assert session_candidates(alone, deployment, (1, 2))[0].apply().hash == CHAIN.hash
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(1, (1,)), (2, (1, 2)), (6, (1, 2, 4, 6)), (8, (1, 2, 4, 8))])
+def test_numbers_of_threads(cores: int, threads: tuple[int, ...]) -> None:
+    assert thread_choices(cores) == threads
+    assert thread_choices() == (1, 2, 4)
+
+
+def test_optimisers_are_refused_on_top_of_settings_and_the_other_way_round() -> None:
+    graph = model("(float[1,8,16] x) => (y) { a = MatMul(x, w) y = Add(a, b) }", w=W, b=W[0])
+    (refusal,) = deployment_candidates(graph)
+    setting = session_candidates(graph, Deployment())[0]
+    one = session_candidates(refusal.apply(), Deployment())[0].apply()
+    other = deployment_candidates(setting.apply())[0].apply()
+    assert one.hash == other.hash
+    assert (one.disabled_optimizers, dict(one.session_settings)) == ({"MatMulAddFusion"}, {"disable_prepacking": True})
+    keys = {refusal.key, setting.key, *(c.key for c in session_candidates(refusal.apply(), Deployment()))}
+    assert len(keys) == 2 + len(session_candidates(graph, Deployment()))
+
+
+def test_rewrites_keep_the_settings() -> None:
+    graph = model("(float[2,16] x) => (y) { i = Identity(x) y = Relu(i) }").with_session_settings({"threads": 2})
+    candidates = [c for c in Rewriter(deployment=False).candidates(graph) if c.kind == "site"]
+    assert candidates
+    assert {candidate.apply().session_settings for candidate in candidates} == {(("threads", 2),)}
+
+
+def test_the_rewriter_does_not_offer_them() -> None:
+    """Environments offer the same candidates as before, and policies choose from them."""
+    assert not [c for c in Rewriter().candidates(BRANCHES) if c.session_settings]
