@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,6 +27,9 @@ from graph_rewrite.system.extras import require
 
 _BATCH = 16
 """Certificates are written when there are so many, so that an interrupted run keeps what it has."""
+
+EVERY_S = 30.0
+"""Seconds between lines of progress where the console is no terminal."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,12 @@ def verify_rules(command: Verify) -> int:
     found, pending = list[RuleOutcome](), list[Certificate]()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("verifying", total=len(names))
-        for outcome in _outcomes(names, command):
+        task, told = progress.add_task("verifying", total=len(names)), time.monotonic()
+        for number, outcome in enumerate(_outcomes(names, command), 1):
             progress.update(task, advance=1, description=outcome.rule)
+            if not console.is_terminal and time.monotonic() - told >= EVERY_S:
+                told = time.monotonic()
+                print(f"{number}/{len(names)} rules, the last was {outcome.rule}", file=sys.stderr, flush=True)
             if command.write and outcome.certificate is not None and outcome.registered:
                 pending.append(outcome.certificate)
                 outcome = replace(outcome, problem="")

@@ -96,3 +96,11 @@ def test_of_many_rules_those_are_listed_that_differ(capsys: pytest.CaptureFixtur
     assert "differs in seed" in shown
     assert "hand: 70 rules, 70 proved, 0 tested, 0 refused; 0 not as" in shown
     assert "taso: 1 rules, 1 proved, 0 tested, 0 refused; 1 not as" in shown
+
+
+def test_a_long_verification_tells_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph_rewrite.soundness.verification.cli.EVERY_S", 0.0)
+    main(["verify", "--fast", "--rule", "DropIdentity", "--rule", "DropTranspose", "--jobs", "1"])
+    assert "1/2 rules, the last was DropIdentity" in capsys.readouterr().err
