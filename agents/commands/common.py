@@ -11,6 +11,8 @@ import tyro
 from rich.console import Console
 
 from agents.core.config import Config, load_config, model_uri
+from graph_rewrite.errors import UserError
+from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.models import parse_shapes
 from graph_rewrite.task.problem import Problem, open_problem
@@ -52,7 +54,12 @@ class ModelArguments:
         return model_uri(self.model, {**config.model, **(parameters or {})})
 
     def open(self, config: Config, *, cached: bool = True) -> Problem:
-        """The model as a problem; with `cached`, latencies are remembered on disk."""
+        """The model as a problem; with `cached`, latencies are remembered on disk.
+
+        Raises:
+            UserError: more threads than this process may use cores, or another flag that makes no sense.
+        """
+        check_threads(self.threads)
         return open_problem(
             self.uri(config), provider=self.provider, threads=self.threads, granularity=config.env.granularity,
             deployment_choices=not self.fixed_deployment, shapes=self.shapes(), rules=config.env.rules, cached=cached,
@@ -74,6 +81,20 @@ class ModelArguments:
             UserError: a --shape that is not name:dims.
         """
         return parse_shapes(self.shape) or None
+
+
+def check_threads(threads: int) -> None:
+    """Refuse more threads than cores: they would wait for each other, and a run could take minutes.
+
+    Raises:
+        UserError: more threads than this process may use cores.
+    """
+    cores = available_cores()
+    if threads > cores:
+        raise UserError(
+            f"--threads {threads}: this process may use {cores} core{'s' if cores > 1 else ''}; measure with the number"
+            " of threads that will be deployed, on a machine that has them"
+        )
 
 
 def parse(kind: Any, argv: Iterable[str] | None, program: str) -> Any:

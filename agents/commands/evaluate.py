@@ -6,13 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from agents.commands.common import ModelArguments, parse, stderr_console
-from agents.core.base import Agent, Budget
+from agents.commands.signals import SearchWatch, ending_search
+from agents.core.base import Agent, Budget, Search
 from agents.core.config import Config
 from agents.core.cost_model import cost_model_speedup
 from agents.core.registry import make_agent
@@ -70,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     """Run the agents in turn; results land in a run folder, a table on the console or JSON on standard output."""
+    _check(arguments)
     config = arguments.load()
     budget = _budget(arguments, config)
     agents = _agents(arguments)
@@ -78,19 +81,21 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     problem = arguments.open(config, cached=False)
     run = new_run(arguments.runs, arguments.model, "-".join(arguments.agents))
     write_config(run, config, {"model": uri, "agents": list(arguments.agents), "seed": arguments.seed})
-    console.print(f"model {uri}: {problem.model.report}")
     plots = arguments.plots and _can_plot(console)
     entries: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
-    for repeat in range(arguments.repeats):
-        for agent in agents:
+    with ending_search(console) as watch:
+        console.print(f"model {uri}: {problem.model.report}")
+        for repeat, agent in product(range(arguments.repeats), agents):
             seed = arguments.seed + repeat
-            entries.append(_run_agent(agent, problem, budget, seed, run, console, arguments.cost_model))
-            # After every agent, so that an interrupted comparison keeps what it has.
-            summary = summarise(uri, problem, budget, entries)
+            entries.append(_run_agent(agent, problem, budget, seed, run, console, arguments.cost_model, watch))
+            # After every agent, so that a comparison that is killed keeps what it has.
+            summary = {**summarise(uri, problem, budget, entries), "interrupted": watch.interrupted}
             write_json(run / "result.json", summary)
             if plots:
                 _save_plots(summary, run)
+            if watch.interrupted:
+                break
     if arguments.json:
         print_json(summary)
     else:
@@ -98,16 +103,41 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     return 0
 
 
+def _check(arguments: EvaluateArguments) -> None:
+    """Refuse a comparison of nothing.
+
+    Raises:
+        UserError: no repeats or no agents.
+    """
+    if arguments.repeats < 1:
+        raise UserError(f"--repeats {arguments.repeats}: each agent must run at least once")
+    if not arguments.agents:
+        raise UserError("--agents names none: give one or more, such as --agents regional greedy")
+
+
 def _run_agent(
-    agent: Agent, problem: Problem, budget: Budget, seed: int, run: Path, console: Console, cost_model: bool
+    agent: Agent,
+    problem: Problem,
+    budget: Budget,
+    seed: int,
+    run: Path,
+    console: Console,
+    cost_model: bool,
+    watch: SearchWatch,
 ) -> dict[str, Any]:
     with search_display(console, agent.name) as update:
-        result = agent.optimize(problem, budget, seed=seed, progress=update)
+
+        def progress(search: Search) -> None:
+            watch(search)
+            update(search)
+
+        result = agent.optimize(problem, budget, seed=seed, progress=progress)
     path = write_optimized(result, run / f"{file_name(agent.name)}-{seed}.onnx")
     entry = result_entry(result, problem, path)
     entry["seed"] = seed
-    # Not part of the search, so not charged to it.
-    entry["cost_model_speedup"] = cost_model_speedup(problem, result.graph) if cost_model else None
+    # Not part of the search, so not charged to it; who wants the program to end does not wait for it.
+    priced = cost_model and not watch.interrupted
+    entry["cost_model_speedup"] = cost_model_speedup(problem, result.graph) if priced else None
     console.print(f"{agent.name} (seed {seed}): x{entry['speedup']:.3f} after {entry['measurements']} measurements")
     print_warnings(console, entry)
     return entry

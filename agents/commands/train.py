@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from agents.commands.common import ModelArguments, parse, stderr_console
-from agents.core.base import Budget, OptimizationResult
+from agents.commands.signals import ending_search, interrupting_on_term
+from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.config import Config
 from agents.core.registry import NEEDS
 from agents.ppo.progress import TrainingProgress
@@ -123,7 +124,7 @@ def _learn(
     trainer = Trainer(options, config, run / "checkpoint", resume)
     console.print(f"training on {training_uri}")
     try:
-        with training_display(console, config.training.total_timesteps) as update:
+        with interrupting_on_term(), training_display(console, config.training.total_timesteps) as update:
             progress = trainer.run(update)
     except KeyboardInterrupt:
         # As it stands: a command to be copied must not be broken into lines.
@@ -141,8 +142,13 @@ def _optimise(
     from agents.ppo.agent import PPOAgent
 
     budget = Budget(**dataclasses.asdict(config.search))
-    with search_display(console, "ppo") as update:
-        return PPOAgent(checkpoint).optimize(problem, budget, seed=arguments.seed, progress=update)
+    with ending_search(console) as watch, search_display(console, "ppo") as update:
+
+        def progress(search: Search) -> None:
+            watch(search)
+            update(search)
+
+        return PPOAgent(checkpoint).optimize(problem, budget, seed=arguments.seed, progress=progress)
 
 
 def _resume_command(arguments: TrainArguments, run: Path) -> str:

@@ -144,7 +144,7 @@ def load_config(model: str = "", path: str | Path | None = None, settings: Itera
         if not separator:
             raise ConfigError(f"--set {setting}: write it as key=value, such as ppo.learning_rate=1e-4")
         _merge(merged, _nested(key.strip().split("."), yaml.safe_load(text)))
-    config: Config = _build(Config, merged, "")
+    config: Config = build_settings(Config, merged, "")
     return config
 
 
@@ -159,8 +159,8 @@ def _existing(path: Path, folder: Path) -> Path:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: not readable as YAML: {error}") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: not readable as YAML, name a text file of settings: {error}") from error
     if content is not None and not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold a mapping of settings, not {type(content).__name__}")
     return content or {}
@@ -181,7 +181,15 @@ def _merge(into: dict[str, Any], other: Mapping[str, Any]) -> None:
             into[key] = dict(value) if isinstance(value, Mapping) else value
 
 
-def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+def build_settings(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    """Make a dataclass of settings out of plain values, each of the type of its field.
+
+    Args:
+        where: the name of the group with a dot, for messages.
+
+    Raises:
+        ConfigError: an unknown key, or a value of the wrong type.
+    """
     hints = get_type_hints(kind)
     arguments = {}
     for key, value in values.items():
@@ -198,7 +206,7 @@ def _convert(hint: Any, value: Any, place: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{place} is a group of settings: write {place}.name=value")
-        return _build(hint, value, f"{place}.")
+        return build_settings(hint, value, f"{place}.")
     origin = get_origin(hint)
     if origin is UnionType:  # X | None
         return None if value is None else _convert(get_args(hint)[0], value, place)

@@ -15,10 +15,11 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from agents.core.config import EncoderConfig, EnvConfig
+from agents.core.config import ConfigError, EncoderConfig, EnvConfig, build_settings
 from graph_rewrite.errors import UserError
 
 FORMAT = 1
+_LARGEST_DESCRIPTION = 1 << 24
 WEIGHTS, DESCRIPTION, OPTIMIZER = "policy.safetensors", "policy.json", "optimizer.safetensors"
 
 
@@ -80,7 +81,7 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
     """Read a checkpoint folder, or that of a run.
 
     Raises:
-        CheckpointError: a file is missing, truncated or of another format.
+        CheckpointError: a file is missing, truncated or of another format, or describes what nobody trains.
     """
     path = Path(folder)
     path = path / "checkpoint" if (path / "checkpoint").is_dir() else path
@@ -88,17 +89,45 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
         if not (path / name).is_file():
             raise CheckpointError(f"{path}: no checkpoint, {name} is missing; train one with: make train MODEL=...")
     try:
+        if (path / DESCRIPTION).stat().st_size > _LARGEST_DESCRIPTION:
+            raise CheckpointError(f"{path / DESCRIPTION}: far too large for a policy description; train again")
         values = json.loads((path / DESCRIPTION).read_text())
         if values.pop("format") != FORMAT:
             raise CheckpointError(f"{path / DESCRIPTION}: written in another format than {FORMAT}; train again")
         description = PolicyDescription(
             rules=tuple(values.pop("rules")), operators=tuple(values.pop("operators")),
-            encoder=EncoderConfig(**values.pop("encoder")), head_layers=tuple(values.pop("head_layers")),
-            env=EnvConfig(**values.pop("env")), **values,
+            encoder=build_settings(EncoderConfig, values.pop("encoder"), "encoder."),
+            head_layers=tuple(values.pop("head_layers")),
+            env=build_settings(EnvConfig, values.pop("env"), "env."), **values,
         )  # fmt: skip
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path / DESCRIPTION}: not a policy description: {error!r}") from error
+        check_sizes(description)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        reason = str(error) if isinstance(error, ConfigError) else repr(error)
+        raise CheckpointError(f"{path / DESCRIPTION}: not a policy description: {reason}") from error
     return Checkpoint(path, description, _tensors(path / WEIGHTS))
+
+
+def check_sizes(description: PolicyDescription) -> None:
+    """Refuse a network or an environment of a size that nobody trains: making it would take all memory.
+
+    Raises:
+        ConfigError: a size out of range; the message names it.
+    """
+    encoder, env = description.encoder, description.env
+    sizes = {
+        "encoder.hidden": (encoder.hidden, 4096), "encoder.layers": (encoder.layers, 64),
+        "encoder.attention_heads": (encoder.attention_heads, 256),
+        "number of head_layers": (len(description.head_layers), 32),
+        "env.horizon": (env.horizon, 10**6), "env.feedback_every": (env.feedback_every, 10**6),
+        "env.max_candidates": (env.max_candidates, 10**6), "env.max_nodes": (env.max_nodes, 10**7),
+        "env.max_edges": (env.max_edges, 10**7),
+    }  # fmt: skip
+    sizes |= {f"width {i} of head_layers": (width, 65536) for i, width in enumerate(description.head_layers[:32])}
+    for name, (size, largest) in sizes.items():
+        if not isinstance(size, int) or not 0 <= size <= largest:
+            raise ConfigError(f"{name} must be a whole number up to {largest}, not {size!r}")
 
 
 def load_optimizer(folder: Path, optimizer: torch.optim.Optimizer) -> bool:

@@ -15,24 +15,34 @@ import yaml
 from agents.core.base import OptimizationResult
 from agents.core.config import Config
 from agents.core.savings import saved_ms, savings
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.memory import memory_of
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.task.problem import Problem
 
 
 def new_run(root: Path, model: str, agent: str) -> Path:
-    """Make a fresh folder named by time, model and agent."""
-    root.mkdir(parents=True, exist_ok=True)
+    """Make a fresh folder named by time, model and agent.
+
+    Raises:
+        UserError: it cannot be made in `root`.
+    """
     name = file_name(Path(model.removeprefix("zoo://").removeprefix("file:")).name.split("?")[0])
     stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{file_name(agent)}"[:200]
     for suffix in ("", *(f"-{n}" for n in range(2, 100))):
         folder = root / (stem + suffix)
         try:
+            root.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
         except FileExistsError:
-            continue
+            if root.is_dir():
+                continue
+            raise UserError(f"--runs {root} is a file: name a folder for the results") from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise UserError(f"--runs {root}: no folder can be made there ({reason}); name another") from error
         return folder
-    raise FileExistsError(f"{root}: too many runs called {stem}")
+    raise UserError(f"--runs {root} has too many runs called {stem}: move some away")
 
 
 def file_name(text: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from envs.checks import check_state, checked_action, restore_random
 from envs.egraph.observation import applications, observe_egraph
 from envs.observation import Observation, ObservationLimits, log_share
 from envs.options import check_keywords, fields_given
@@ -166,8 +167,9 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
 
         Raises:
             gymnasium.error.ResetNeeded: the episode is over.
+            UserError: the action is no whole number.
         """
-        tracker, action = self._running, int(action)
+        tracker, action = self._running, checked_action(action, self.no_op)
         if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() before the next step")
         illegal = not (0 <= action < len(self._mask) and self._mask[action])
@@ -214,10 +216,13 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
         """Go to a recorded state by applying its rules again. Returns what `reset` returns.
 
         Raises:
-            ReplayError: recorded with another model, other rules or another cost function.
+            ReplayError: recorded with another model, other rules or another cost function, or no recorded state.
         """
+        check_state(state, ("format", "model_hash", "steps", "cost", "size", "random"))
         if state.get("format") != FORMAT or state.get("model_hash") != self.problem.model.graph.hash:
             raise ReplayError("the state was recorded with another model, or by another environment")
+        if not isinstance(state["steps"], list) or not all(isinstance(step, (str, int)) for step in state["steps"]):
+            raise ReplayError("the steps of a state are a list of rules' names")
         numbers = {rule.name: k for k, rule in enumerate(self.rules)}
         observation, info = self.reset()
         for step in state["steps"]:
@@ -226,7 +231,7 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
             observation, _, _, _, info = self.step(numbers.get(step, step))
         if (self.egraph.size, self._current_cost) != (state["size"], state["cost"]):
             raise ReplayError("the recorded rules now build another e-graph, or cost something else")
-        self.np_random.bit_generator.state = state["random"]
+        restore_random(self.np_random, state["random"])
         return observation, info
 
     def close(self) -> None:

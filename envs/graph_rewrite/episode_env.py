@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from envs.checks import check_state, checked_action, restore_random
 from envs.graph_rewrite.episode import Episode, EpisodeSettings
 from envs.graph_rewrite.meta_graph import MetaGraphObserver
 from envs.graph_rewrite.records import episode_state, replay_episode
@@ -111,12 +112,13 @@ class EpisodeEnv(gymnasium.Env[Observation, int]):
 
         Raises:
             gymnasium.error.ResetNeeded: the episode is over.
+            UserError: the action is no whole number.
         """
-        episode = self._running
+        episode, number = self._running, checked_action(action, self.no_op)
         if episode.terminated or episode.truncated:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() before the next step")
         before = episode.speedup
-        step = episode.advance(int(action), self.problem.measure)
+        step = episode.advance(number, self.problem.measure)
         reward = ILLEGAL_ACTION_REWARD if step.kind == "illegal" else float(self.reward_fn(_context(episode, before)))
         return episode.observe(), reward, episode.terminated, episode.truncated, _info(episode)
 
@@ -135,11 +137,12 @@ class EpisodeEnv(gymnasium.Env[Observation, int]):
         """Go to a recorded state by taking its actions again; nothing is measured. Returns what `reset` returns.
 
         Raises:
-            ReplayError: recorded with another model, other settings or other rules.
+            ReplayError: recorded with another model, other settings or other rules, or no recorded state.
             UserError: this environment was not made with the recorded model.
         """
+        check_state(state, ("format", "model", "settings", "steps", "graph_hash", "random"))
         episode = replay_episode(state, self.problems[state["model"]], self.settings, self.observer)
-        self.np_random.bit_generator.state = state["random"]
+        restore_random(self.np_random, state["random"])
         return self._begin(episode)
 
     def render(self) -> str | NDArray[np.uint8] | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from envs.checks import check_state, checked_action
 from envs.graph_rewrite.episode import Episode, EpisodeSettings, EpisodeStep
 from envs.graph_rewrite.meta_graph import MetaGraphObserver
 from graph_rewrite.ir.graph import Graph
@@ -47,7 +48,8 @@ def replay_episode(
     _check(state, problem, _settings_record(settings, observer))
     episode = Episode(problem, settings, observer, problem.model.graph)
     for number, record in enumerate(state["steps"], start=1):
-        action = record["action"]
+        check_state(record, ("action", "key", "latency"))
+        action = checked_action(record["action"], observer.limits.max_candidates)
         if record["key"]:
             action = find_candidate(
                 episode.candidates, record["key"], number, problem.model.uri, action, record.get("match", "")
@@ -74,12 +76,18 @@ def _recorded(record: Mapping[str, Any], number: int) -> Any:
     def measure(graph: Graph) -> Latency:
         if record["latency"] is None:
             raise ReplayError(f"step {number} of the record has no latency, but feedback is due there")
-        return Latency.from_json(record["latency"])
+        try:
+            return Latency.from_json(record["latency"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReplayError(f"step {number} of the record has no readable latency: {error!r}") from error
 
     return measure
 
 
 def _check(state: Mapping[str, Any], problem: Problem, settings: Mapping[str, Any]) -> None:
+    check_state(state["settings"], ())
+    if not isinstance(state["steps"], list):
+        raise ReplayError(f"the steps of a state are a list, not {type(state['steps']).__name__}")
     if state.get("format") != FORMAT:
         raise ReplayError(f"not a state of this environment in format {FORMAT}: format {state.get('format')!r}")
     here = {

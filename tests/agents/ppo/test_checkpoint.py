@@ -62,6 +62,43 @@ def test_missing_truncated_and_foreign_files_are_refused(tmp_path: Path, descrip
         load_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("encoder", "hidden"), 10**9, "encoder.hidden must be a whole number up to 4096, not 1000000000"),
+        (("encoder", "hidden"), "64", "encoder.hidden must be int"),
+        (("encoder", "depth"), 1, "no setting encoder.depth"),
+        (("head_layers",), [64] * 10**6, "number of head_layers must be a whole number up to 32, not 1000000"),
+        (("head_layers",), [2**40], "width 0 of head_layers"),
+        (("head_layers",), None, "not a policy description"),
+        (("env", "max_nodes"), 10**12, "env.max_nodes"),
+        (("env", "horizon"), -1, "env.horizon"),
+        (("rules",), 7, "not a policy description"),
+    ],
+)
+def test_what_nobody_trains_is_refused_before_any_memory_is_taken(
+    tmp_path: Path, description: PolicyDescription, where: tuple[str, ...], value: object, message: str
+) -> None:
+    save_checkpoint(tmp_path, description, {"w": torch.ones(2)})
+    values = json.loads((tmp_path / "policy.json").read_text())
+    inner = values
+    for key in where[:-1]:
+        inner = inner[key]
+    inner[where[-1]] = value
+    (tmp_path / "policy.json").write_text(json.dumps(values))
+    with pytest.raises(CheckpointError, match=r"policy\.json: not a policy description") as refused:
+        load_checkpoint(tmp_path)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "7", "[1]", "\udcff"])
+def test_any_other_json_is_refused(tmp_path: Path, description: PolicyDescription, text: str) -> None:
+    save_checkpoint(tmp_path, description, {"w": torch.ones(2)})
+    (tmp_path / "policy.json").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(CheckpointError, match=r"policy\.json: not a policy description"):
+        load_checkpoint(tmp_path)
+
+
 def test_a_failed_write_leaves_the_old_checkpoint(
     tmp_path: Path, description: PolicyDescription, monkeypatch: pytest.MonkeyPatch
 ) -> None:
