@@ -14,8 +14,10 @@ from agents.core.registry import make_agent
 from agents.optimization.options import OptimizeOptions
 from agents.reporting.progress import baseline_ms
 from agents.reporting.runs import result_entry
+from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.runtime import open_session
+from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import Problem, open_problem
 
 CONCLUSION_SHARE = 0.3
@@ -102,7 +104,12 @@ class Optimization:
         entry["model"] = self.problem.model.uri
         entry["baseline_ms"] = baseline_ms(entry)
         entry["threads"] = [
-            {"threads": count, "speedup": found.speedup, "speedup_ci95": list(found.ci95), "latency_ms": found.ms}
+            {
+                "threads": count,
+                "speedup": found.speedup,
+                "speedup_ci95": list(found.ci95),
+                "latency_ms": found.to_json()["ms"],
+            }
             for count, found in self.by_threads
         ]
         entry["warnings"] = list(self.warnings)
@@ -142,7 +149,11 @@ def optimize_model(
     began = time.monotonic() if began is None else began
     limit, (first, *others) = options.seconds, options.thread_counts
     agent = make_agent(options.agent_spec)
-    problem = open_with_threads(path, options, first)
+    try:
+        with ending_at(began + limit):
+            problem = open_with_threads(path, options, first)
+    except OutOfTime:
+        raise UserError(f"--time-limit {options.time_limit} is over before the model is open: give more") from None
     if opened is not None:
         opened(problem)
     conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * limit)
@@ -153,7 +164,8 @@ def optimize_model(
     result = agent.optimize(problem, budget, seed=options.seed, progress=progress)
     found = [(first, result.latency)] if others else []
     for count in others:
-        found.append((count, _with_threads(path, options, count, result, THREADS_SHARE * limit)))
+        with ending_at(began + limit):
+            found.append((count, _with_threads(path, options, count, result, THREADS_SHARE * limit)))
     return Optimization(options, problem, result, began, tuple(found), keep)
 
 
@@ -169,9 +181,12 @@ def open_with_threads(path: Path, options: OptimizeOptions, threads: int) -> Pro
 def _with_threads(
     path: Path, options: OptimizeOptions, threads: int, result: OptimizationResult, seconds: float
 ) -> Latency:
-    """Measure a result against the original with another number of threads."""
-    problem = open_with_threads(path, options, threads)
-    if result.is_original:
-        ms = problem.measure(problem.model.original, "full").ms
-        return Latency(ms, 1.0, (1.0, 1.0), 1, ms)
-    return problem.confirm(result.graph, judging_plan(2 * seconds))
+    """Measure a result against the original with another number of threads, as far as the time goes."""
+    try:
+        problem = open_with_threads(path, options, threads)
+        if result.is_original:
+            ms = problem.measure(problem.model.original, "full").ms
+            return Latency(ms, 1.0, (1.0, 1.0), 1, ms)
+        return problem.confirm(result.graph, judging_plan(2 * seconds))
+    except OutOfTime:
+        return Latency.failed("error", "no time was left")

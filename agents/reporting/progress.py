@@ -101,9 +101,8 @@ def threads_table(results: Sequence[Mapping[str, Any]]) -> Table:
     table = _table("with each number of threads", (), ("threads", "speed-up", "95% interval", "ms"))
     for entry in results:
         low, high = entry["speedup_ci95"]
-        table.add_row(
-            str(entry["threads"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", f"{entry['latency_ms']:.2f}"
-        )
+        ms = "unknown" if entry["latency_ms"] is None else f"{entry['latency_ms']:.2f}"
+        table.add_row(str(entry["threads"]), f"x{entry['speedup']:.3f}", f"{low:.3f} to {high:.3f}", ms)
     return table
 
 

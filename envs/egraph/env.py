@@ -228,7 +228,7 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
         for step in state["steps"]:
             if isinstance(step, str) and step not in numbers:
                 raise ReplayError(f"the state was recorded with rule {step}, which is not among the rules here")
-            observation, _, _, _, info = self.step(numbers.get(step, step))
+            observation, _, _, _, info = self.step(numbers[step] if isinstance(step, str) else step)
         if (self.egraph.size, self._current_cost) != (state["size"], state["cost"]):
             raise ReplayError("the recorded rules now build another e-graph, or cost something else")
         restore_random(self.np_random, state["random"])

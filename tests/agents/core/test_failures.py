@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from agents.core.base import Budget, Search
+from agents.core.base import Action, Budget, Search
 from agents.core.conclude import conclude
 from agents.core.records import Trials
 from agents.core.registry import make_agent
@@ -47,7 +47,7 @@ def test_where_some_fail_both_are_said_and_nobody_is_warned(tmp_path: Path) -> N
     slower = [candidate.apply() for candidate in problem.rewriter.candidates(problem.model.graph)]
     problem._memo[slower[0].hash, "screen"] = Latency.failed("crash", "signal 11")
     for graph in slower:
-        search.measure(graph, ("step",))  # type: ignore[arg-type]
+        search.measure(graph, (Action("key", "R", "R", 1),))
     result = conclude(search, "test")
     assert result.message == (
         "the original is kept: nothing was surely faster; 1 of 2 candidates could not be measured; "
@@ -66,7 +66,7 @@ def test_a_graph_beyond_a_limit_is_no_failed_measurement(tmp_path: Path, monkeyp
     problem = chain_problem(tmp_path)
     monkeypatch.setattr(ResultLimits, "violation", lambda *arguments: "too large")
     search = Search(problem, Budget())
-    search.measure(problem.rewriter.candidates(problem.model.graph)[0].apply(), ("step",))  # type: ignore[arg-type]
+    search.measure(problem.rewriter.candidates(problem.model.graph)[0].apply(), (Action("key", "R", "R", 1),))
     assert search.trials == Trials()
     assert conclude(search, "test").message == "the original is kept: nothing was surely faster"
 
@@ -110,7 +110,7 @@ class TestDeadline:
         graph, search = problem.model.graph, Search(problem, Budget(deadline=time.monotonic() + 60.0))
         for rule in ("ReluAsThresholded", "ThresholdedAsLeaky", "LeakyAsClip"):
             graph = next(c for c in problem.rewriter.candidates(graph) if c.rule == rule).apply()
-        search.measure(graph, ("step",))  # type: ignore[arg-type]
+        search.measure(graph, (Action("key", "R", "R", 1),))
         result = conclude(search, "test")
         assert result.is_original
         assert result.message == "the original is kept: no time was left to confirm and check the fastest"
@@ -122,7 +122,7 @@ class TestDeadline:
         graph, search = problem.model.graph, Search(problem, Budget(deadline=time.monotonic() + 60.0))
         for rule in ("ReluAsThresholded", "ThresholdedAsLeaky", "LeakyAsClip"):
             graph = next(c for c in problem.rewriter.candidates(graph) if c.rule == rule).apply()
-        search.measure(graph, ("step",))  # type: ignore[arg-type]
+        search.measure(graph, (Action("key", "R", "R", 1),))
         screened = search.visits[graph.hash].latency
 
         def full(graph: Any, effort: Any = "screen") -> Latency:
