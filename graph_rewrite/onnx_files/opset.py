@@ -46,7 +46,7 @@ def convert_opset(graph: Graph, version: int) -> Graph:
     editor = GraphEditor(graph)
     known: dict[tuple[Any, ...], onnx.GraphProto | None] = {}
     for node in graph.order():
-        if node.domain or _since(node.op, graph.opset) == _since(node.op, version):
+        if node.domain or since_version(node.op, graph.opset) == since_version(node.op, version):
             continue
         if node.opaque:
             _check_same_interface(node.op, graph.opset, version)
@@ -61,14 +61,19 @@ def convert_opset(graph: Graph, version: int) -> Graph:
     return replace(result, opset=version, memo=GraphMemo())
 
 
-def _since(op: str, version: int) -> int:
+def since_version(op: str, version: int) -> int:
+    """Return the operator set in which the definition was made that a standard operator has in operator set `version`.
+
+    Raises:
+        ConversionError: there is no such operator.
+    """
     try:
         return int(onnx.defs.get_schema(op, version).since_version)
     except onnx.defs.SchemaError as error:
         raise ConversionError(f"{op} is no operator of opset {version}") from error
 
 
-def _bodies(graph: Graph) -> Iterator[tuple[onnx.NodeProto, int]]:
+def body_nodes(graph: Graph) -> Iterator[tuple[onnx.NodeProto, int]]:
     """Yield the nodes inside subgraphs and functions, with the operator set that they are written in."""
     for node in graph.nodes.values():
         if node.opaque and node.proto is not None:
@@ -81,8 +86,8 @@ def _bodies(graph: Graph) -> Iterator[tuple[onnx.NodeProto, int]]:
 
 
 def _check_bodies(graph: Graph, version: int) -> None:
-    for node, old in _bodies(graph):
-        if node.domain in ("", "ai.onnx") and _since(node.op_type, old) != _since(node.op_type, version):
+    for node, old in body_nodes(graph):
+        if node.domain in ("", "ai.onnx") and since_version(node.op_type, old) != since_version(node.op_type, version):
             _check_same_interface(node.op_type, old, version)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import onnx
+
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.normalisation.base import Pass
 from graph_rewrite.onnx_files.normalisation.constant_folding import FoldConstants
@@ -14,9 +17,10 @@ from graph_rewrite.onnx_files.normalisation.operator_set import OperatorSet
 from graph_rewrite.onnx_files.normalisation.static_inputs import StaticInputs
 from graph_rewrite.onnx_files.normalisation.unknown_shapes import UnknownShapes
 
-PASSES: tuple[Pass, ...] = (
-    StaticInputs(), OperatorSet(), MergeConstants(), FoldConstants(), MergeNodes(), RemoveDeadNodes(), UnknownShapes(),
+_SIMPLIFYING: tuple[Pass, ...] = (
+    MergeConstants(), FoldConstants(), MergeNodes(), RemoveDeadNodes(), UnknownShapes(),
 )  # fmt: skip
+PASSES: tuple[Pass, ...] = (StaticInputs(), OperatorSet(), *_SIMPLIFYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +43,41 @@ class NormalisationReport:
         return "\n".join([done, *(f"note: {note}" for note in self.notes)])
 
 
-def normalise(graph: Graph) -> tuple[Graph, NormalisationReport]:
-    """Return the same computation in opset 23 (or the newer one it is in), folded, without duplicates and dead nodes,
-    and with the types of all values that onnx's inference can tell. `graph` is not changed.
+def normalise(graph: Graph, target_opset: int | None = None) -> tuple[Graph, NormalisationReport]:
+    """Return the same computation in a recent operator set, folded, without duplicates and dead nodes, and with the
+    types of all values that onnx's inference can tell. `graph` is not changed.
+
+    Args:
+        target_opset: the operator set to convert to; by default 23, the one that rules are written for. A graph in a
+            newer one stays there. So does one whose operators have no equivalent that onnx knows; and where ONNX
+            Runtime cannot run some operator in the target, the graph gets the nearest operator set below it in which it
+            can.
 
     Raises:
+        UserError: `target_opset` is older than the graph's operator set, or unknown.
         SymbolicShapeError: an input has a dimension without a fixed size.
     """
+    if target_opset is not None:
+        _check_target(graph, target_opset)
+    passes: tuple[Pass, ...] = (
+        PASSES if target_opset is None else (StaticInputs(), OperatorSet(target_opset), *_SIMPLIFYING)
+    )
     result = graph
     counts: dict[str, int] = {}
     notes: list[str] = []
-    for step in PASSES:
+    for step in passes:
         outcome = step.run(result)
         result, counts[step.name] = outcome.graph, outcome.count
         notes.extend(outcome.notes)
     folded, merged, removed = (counts[kind.name] for kind in (FoldConstants, MergeNodes, RemoveDeadNodes))
     return result, NormalisationReport(graph.opset, result.opset, folded, merged, removed, tuple(notes))
+
+
+def _check_target(graph: Graph, target: int) -> None:
+    newest = onnx.defs.onnx_opset_version()
+    if target > newest:
+        raise UserError(f"opset {target} is unknown to onnx {onnx.__version__}, whose newest is {newest}")
+    if target < graph.opset:
+        raise UserError(
+            f"the model is in opset {graph.opset} and cannot be converted down to {target}; export it in opset {target}"
+        )

@@ -1,0 +1,28 @@
+"""The check that ONNX Runtime opens a model, in a process that the model may crash."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
+
+_TIMEOUT_S = 60.0
+
+
+def first_that_opens(models: Sequence[bytes]) -> int | None:
+    """Return the position of the first of some serialised models that ONNX Runtime opens on the CPU, unoptimised; None
+    where it opens none of them, crashes before, or takes longer than a minute."""
+    with tempfile.TemporaryDirectory(prefix="rewritegym-opening-") as folder:
+        paths = [Path(folder, f"{position}.onnx") for position in range(len(models))]
+        for path, model in zip(paths, models, strict=True):
+            path.write_bytes(model)
+        command = leaf_command("ort_worker.opening", [str(path) for path in paths])
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return None
+    answers = ended.stdout.split()
+    return answers.index("opens") if "opens" in answers else None
