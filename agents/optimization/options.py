@@ -50,6 +50,8 @@ class OptimizeOptions:
     """Most bytes of weights that the result may have, as a multiple of the original's."""
     error_budget: float | None = None
     """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
+    target_opset: int | None = None
+    """Operator set to convert the model to (default 23, or the newest below it that ONNX Runtime can run it in)."""
     cpu_clock: bool = False
     """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1."""
     seed: int = 0

@@ -201,6 +201,7 @@ def open_problem(
     limits: ResultLimits | None = None,
     clock: Clock = "wall",
     thread_choices: tuple[int, ...] = (),
+    target_opset: int | None = None,
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
 
@@ -219,10 +220,12 @@ def open_problem(
             share the cores.
         thread_choices: numbers of threads that a search may choose instead of `threads`. Speed-ups stay relative to
             the original on `threads`.
+        target_opset: the operator set to convert the model to; by default the newest that rules are written for and
+            that ONNX Runtime can run the model in.
 
     Raises:
-        UserError: unknown model, provider, granularity or rule set, less than one thread, or the clock `cpu` for more
-            than one or a choice of threads.
+        UserError: unknown model, provider, granularity or rule set, less than one thread, the clock `cpu` for more
+            than one or a choice of threads, or an impossible `target_opset`.
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
@@ -230,7 +233,7 @@ def open_problem(
         raise UserError(f"threads must be at least 1, got {threads}")
     if min(thread_choices, default=1) < 1 or (thread_choices and clock == "cpu"):
         raise UserError(f"numbers of threads to choose from are 1 or more, with the clock `wall`; got {thread_choices}")
-    opened = open_model(model, shapes)
+    opened = open_model(model, shapes, target_opset)
     deployment = Deployment(resolve_provider(provider), threads)
     folder = workspace()
     measuring: LatencyMeter

@@ -62,6 +62,8 @@ def test_mistakes_say_what_to_do(tower: Path, tmp_path: Path) -> None:
         rewritegym.optimize(torch.nn.Linear(2, 2))
     with pytest.raises(UserError, match="exists"):
         rewritegym.optimize(tower, tmp_path / "taken.onnx")
+    with pytest.raises(UserError, match="opset 99 is unknown"):
+        rewritegym.optimize(tower, target_opset=99, agent="greedy")
     with pytest.raises(TypeError, match="not int"):
         rewritegym.optimize(7)
     with pytest.raises(TypeError, match="no_such_option"):

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from graph_rewrite import ModelLoadError, zoo
+from graph_rewrite.errors import UserError
 from graph_rewrite.onnx_files.normalisation import SymbolicShapeError
 from graph_rewrite.task.models import open_model
 from tests.graph_rewrite.sample_models import parsed, weights
@@ -72,6 +73,11 @@ class TestFiles:
         assert str(three.graph.types[three.graph.outputs[0]]) == "float[3,4]"
         assert three is not four
         assert open_model(str(path), {"x": (3, 3)}) is three
+
+    def test_the_target_opset_is_part_of_the_identity(self, path: Path) -> None:
+        assert [open_model(str(path), target_opset=opset).graph.opset for opset in (None, 20, 22)] == [23, 20, 22]
+        with pytest.raises(UserError, match="is in opset 20"):
+            open_model(str(path), target_opset=17)
 
     @pytest.mark.parametrize(
         ("uri", "reason"),
