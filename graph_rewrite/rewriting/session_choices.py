@@ -12,6 +12,7 @@ the graph, and the environments do not offer them. Left out is what cannot gain 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.cpu_count import available_cores
 
-_Setting = bool | int | str
+_Change = tuple[tuple[str, bool | int | str], ...]
 _PACKED = frozenset({"MatMul", "FusedMatMul", "Gemm", "Conv", "FusedConv"})
 
 
@@ -28,7 +29,7 @@ _PACKED = frozenset({"MatMul", "FusedMatMul", "Gemm", "Conv", "FusedConv"})
 class _Choice:
     """Settings that are made together."""
 
-    settings: tuple[tuple[str, _Setting], ...]
+    settings: _Change
     provider: str
     suits: Callable[[Graph, Deployment], bool]
     """Tells whether the settings can make a difference."""
@@ -88,21 +89,29 @@ def session_candidates(graph: Graph, deployment: Deployment, threads: tuple[int,
         threads: numbers of threads that may be chosen; none where the user has said one.
     """
     now = deployment.asked_by(graph)
-    changes: list[tuple[tuple[str, _Setting], ...]] = [(("threads", n),) for n in threads if n != now.threads]
+    # Other threads than the deployment's are asked for because they are faster: there is no way back.
+    changes: list[_Change] = [(("threads", n),) for n in threads if n not in (now.threads, deployment.threads)]
     changes += [choice.settings for choice in _CHOICES if choice.provider == now.provider and choice.suits(graph, now)]
-    made = []
-    for change in changes:
-        if now.with_settings(dict(change)) != now:
-            settings = {**dict(graph.session_settings), **dict(change)}
-            if settings.get("threads") == deployment.threads:
-                del settings["threads"]
-            made.append(_candidate(graph, settings, change))
-    return made
+    return [_candidate(graph, change) for change in changes if now.with_settings(dict(change)) != now]
 
 
-def _candidate(graph: Graph, settings: dict[str, _Setting], change: tuple[tuple[str, _Setting], ...]) -> Candidate:
-    label = "set " + ", ".join(f"{name}={str(value).lower()}" for name, value in change)
+def session_candidate(graph: Graph, label: str) -> Candidate | None:
+    """Return the session choice that a recorded name stands for, whether or not it is offered on this machine; None
+    where it is the name of something else."""
+    change = next((choice.settings for choice in _CHOICES if _label(choice.settings) == label), None)
+    threads = re.fullmatch(r"set threads=([1-9]\d{0,3})", label)
+    if threads is not None:
+        change = (("threads", int(threads[1])),)
+    return None if change is None else _candidate(graph, change)
+
+
+def _candidate(graph: Graph, change: _Change) -> Candidate:
+    settings = {**dict(graph.session_settings), **dict(change)}
     return Candidate(
-        "deployment", graph, disabled_optimizers=graph.disabled_optimizers, label=label,
+        "deployment", graph, disabled_optimizers=graph.disabled_optimizers, label=_label(change),
         session_settings=tuple(sorted(settings.items())),
     )  # fmt: skip
+
+
+def _label(change: _Change) -> str:
+    return "set " + ", ".join(f"{name}={str(value).lower()}" for name, value in change)

@@ -87,6 +87,7 @@ class _Carrier:
             done = int(not excluded)
             for other in editors if done else ():
                 other.disabled_optimizers = candidate.disabled_optimizers
+                other.session_settings = candidate.session_settings
         if excluded:
             self.reasons[DIFFERS] += candidate.count
         twins = {site: None if excluded else self._twins(site) for site in candidate.sites}

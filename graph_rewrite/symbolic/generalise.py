@@ -14,6 +14,7 @@ from graph_rewrite.delivery.ship import CheckedModel, checked_model
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
+from graph_rewrite.rewriting.session_choices import session_candidate
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.symbolic.bindings import Bindings
 from graph_rewrite.symbolic.carrying import Carried, LeftOut, carry
@@ -129,8 +130,9 @@ def recorded_candidates(problem: Problem, actions: Sequence[Recorded]) -> list[C
 
 
 def _find(problem: Problem, graph: Graph, action: Recorded) -> Candidate | None:
+    setting = session_candidate(graph, action.rule)
     for offered in (
-        deployment_candidates(graph),
+        deployment_candidates(graph) if setting is None else [setting],
         problem.rewriter.candidates_by(graph, (action.rule,)),
         problem.rewriter.candidates(graph),
     ):

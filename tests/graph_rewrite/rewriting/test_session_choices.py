@@ -6,7 +6,7 @@ from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting import session_choices
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
-from graph_rewrite.rewriting.session_choices import session_candidates, thread_choices
+from graph_rewrite.rewriting.session_choices import session_candidate, session_candidates, thread_choices
 from graph_rewrite.runtime import Deployment
 from tests.graph_rewrite.rules.checking import model, weights
 
@@ -62,9 +62,7 @@ def test_threads_are_offered_where_they_are_free() -> None:
     assert labels(CHAIN, deployment, 1, 2, 4)[:2] == ["set threads=1", "set threads=4"]
     alone = session_candidates(CHAIN, deployment, (1, 2))[0].apply()
     assert deployment.asked_by(alone).threads == 1
-    assert labels(alone, deployment, 1, 2) == ["set threads=2", *MEMORY]
-    # The way back leads to the graph itself, so that it is not measured twice.
-    assert session_candidates(alone, deployment, (1, 2))[0].apply().hash == CHAIN.hash
+    assert labels(alone, deployment, 1, 2, 4) == ["set threads=4", *MEMORY]
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, (1,)), (2, (1, 2)), (6, (1, 2, 4, 6)), (8, (1, 2, 4, 8))])
@@ -83,6 +81,17 @@ def test_optimisers_are_refused_on_top_of_settings_and_the_other_way_round() -> 
     assert (one.disabled_optimizers, dict(one.session_settings)) == ({"MatMulAddFusion"}, {"disable_prepacking": True})
     keys = {refusal.key, setting.key, *(c.key for c in session_candidates(refusal.apply(), Deployment()))}
     assert len(keys) == 2 + len(session_candidates(graph, Deployment()))
+
+
+def test_a_choice_is_found_by_its_name_wherever_it_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = session_candidates(BRANCHES, Deployment(threads=4), (1, 2))
+    monkeypatch.setattr(session_choices, "available_cores", lambda: 1)
+    for candidate in offered:
+        found = session_candidate(BRANCHES, candidate.label)
+        assert found is not None
+        assert (found.key, found.apply().hash) == (candidate.key, candidate.apply().hash)
+    for label in ("refuse GeluFusionL1", "set threads=0", "set threads=2, x=1", "set allow_spinning=true", "MatMul"):
+        assert session_candidate(BRANCHES, label) is None
 
 
 def test_rewrites_keep_the_settings() -> None:

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 
 from graph_rewrite.rewriting.rule import Refusal, Rule
+from graph_rewrite.rewriting.session_choices import session_candidates
 from graph_rewrite.symbolic.bindings import bind
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
 from graph_rewrite.system.deadline import ending_at
@@ -104,6 +105,18 @@ def test_one_rewrite_of_a_transformer_holds_for_all_shapes(tmp_path: Path) -> No
     assert found["symbols"]["sequence"] == {"input": "ids", "axis": 1}
     assert {values["batch"] for values in found["verified_at"]} > {4}
     assert {"batch": 1, "sequence": 24} not in found["verified_at"]
+
+
+def test_session_settings_are_kept_for_all_shapes(tmp_path: Path) -> None:
+    path = transformer(tmp_path / "t.onnx", layers=1)
+    problem, bindings = open_dynamic(path, "ids:1,24")
+    graph, step = take(problem, problem.model.graph, "FuseDividedMatMul")
+    setting = session_candidates(graph, problem.deployment)[-1]
+    result = generalise(problem, [step, Step(setting.key, setting.rule)], bindings)
+    assert result.sites == (1, 1)
+    assert_right_everywhere(result, path)
+    assert result.checked is not None
+    assert not result.checked.deployment.settings.enable_cpu_mem_arena
 
 
 def test_targets_tables_and_products_of_symbols_follow_the_shape(tmp_path: Path) -> None:
