@@ -26,6 +26,8 @@ from agents.reporting.progress import (
     search_display,
     threads_table,
 )
+from graph_rewrite.delivery.deployment_code import deployment_code
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.problem import Problem
 
@@ -50,6 +52,9 @@ class OptimizeArguments:
     """Search and check, but write no file."""
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
+
+
+_AS_IT_IS: dict[str, Any] = {"soft_wrap": True, "markup": False}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -99,5 +104,7 @@ def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
     if entry["onnx_path"] is None:
         console.print("no file was written")
         return
-    console.print(f"written: {entry['onnx_path']}", soft_wrap=True, markup=False)
-    console.print(f'open it with rewritegym.session("{entry["onnx_path"]}")', soft_wrap=True, markup=False)
+    console.print(f"written: {entry['onnx_path']}", **_AS_IT_IS)
+    console.print(f'open it with rewritegym.session("{entry["onnx_path"]}"), or without RewriteGym:\n', **_AS_IT_IS)
+    code = deployment_code(Deployment.from_json(entry["deployment"]), entry["onnx_path"])["python"]
+    console.print(code, highlight=False, end="", **_AS_IT_IS)

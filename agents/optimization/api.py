@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agents.optimization.options import OptimizeOptions, shape_texts, threads_text
 from agents.optimization.output import check_output
@@ -22,7 +22,7 @@ def optimize(
     example_inputs: Any = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     time_limit: float | str = 120.0,
-    threads: int | Iterable[int] | None = None,
+    threads: int | Iterable[int] | Literal["auto"] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     **options: Any,
@@ -36,7 +36,7 @@ def optimize(
         shapes: shapes of inputs with symbolic dimensions, by name.
         time_limit: seconds for everything, or a text such as "10m".
         threads: threads per inference as deployed; by default all cores that this process may use. Of several, the
-            search is for the first, and the result is measured with each.
+            search is for the first, and the result is measured with each. With "auto", the search chooses it.
         overwrite: replace `output` if there is such a file.
         progress: called with the search as it goes on; `search.end()` ends it.
         options: further fields of `OptimizeOptions`, such as `agent="greedy"` or `standard_ops_only=True`.

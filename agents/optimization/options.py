@@ -11,12 +11,15 @@ import tyro
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Clock
+from graph_rewrite.rewriting.session_choices import thread_choices
 from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.models import parse_shapes
 
 AUTO = "regional"
 """The agent that `auto` stands for: it finds most in a minute or two, on models that nobody prepared."""
+AUTO_THREADS = "auto"
+"""The text that leaves the number of threads to the search."""
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -31,7 +34,7 @@ class OptimizeOptions:
     """Time for everything from loading to writing, such as 90, 120s or 10m."""
     threads: str = ""
     """Threads per inference as deployed; by default all cores that this process may use. Several, such as 1,4: the
-    search is for the first, and the result is measured with each."""
+    search is for the first, and the result is measured with each. With auto, the search chooses the number."""
     provider: Literal["auto", "cpu", "cuda"] = "auto"
     """Execution provider of ONNX Runtime; auto takes CUDA where a device answers."""
     agent: str = "auto"
@@ -68,6 +71,15 @@ class OptimizeOptions:
         return parse_threads(self.threads, cpu_clock=self.cpu_clock)
 
     @property
+    def thread_choices(self) -> tuple[int, ...]:
+        """Numbers of threads that the search may choose instead; none unless the threads are `auto`."""
+        if self.threads.strip().lower() != AUTO_THREADS or self.thread_counts == (1,):
+            return ()
+        if self.fixed_deployment:
+            raise UserError("--threads auto chooses the number of threads, and --fixed-deployment forbids it")
+        return thread_choices()
+
+    @property
     def shapes(self) -> dict[str, tuple[int, ...]] | None:
         """Shapes of inputs by name."""
         return parse_shapes(self.shape) or None
@@ -102,23 +114,26 @@ def shape_texts(shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
     return tuple(f"{name}:{','.join(str(int(dim)) for dim in shape)}" for name, shape in shapes.items())
 
 
-def threads_text(threads: int | Iterable[int] | None) -> str:
+def threads_text(threads: int | str | Iterable[int] | None) -> str:
     """Return numbers of threads as the text of `--threads`."""
     if threads is None:
         return ""
-    return str(threads) if isinstance(threads, int) else ",".join(map(str, threads))
+    return str(threads) if isinstance(threads, (int, str)) else ",".join(map(str, threads))
 
 
 def parse_threads(text: str, *, cpu_clock: bool = False) -> tuple[int, ...]:
-    """Return numbers of threads out of a text such as `4` or `1,4`; all cores that this process may use for none.
+    """Return numbers of threads out of a text such as `4` or `1,4`; all cores that this process may use for none, and
+    for `auto`, where the search begins with them.
 
     Raises:
         UserError: no positive numbers, more threads than cores, or the CPU's clock for more than one thread.
     """
     cores = available_cores()
-    parts = [part.strip() for part in text.split(",")] if text.strip() else [str(cores)]
+    parts = [part.strip() for part in text.split(",")]
+    if text.strip().lower() in ("", AUTO_THREADS):
+        parts = [str(cores)]
     if not all(part.isdigit() for part in parts):
-        raise UserError(f"--threads {text!r}: write a number, or several such as 1,4")
+        raise UserError(f"--threads {text!r}: write a number, several such as 1,4, or {AUTO_THREADS}")
     counts = tuple(dict.fromkeys(map(int, parts)))
     for count in counts:
         if count < 1:

@@ -57,6 +57,14 @@ def test_writes_a_checked_model_beside_the_input(tower: Path, tmp_path: Path) ->
     assert found["deployment"]["threads"] == 1
 
 
+def test_the_code_that_it_prints_opens_the_model_in_onnx_runtime(tower: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, tower.name, *QUICK)
+    assert done.returncode == 0, done.stderr
+    code = done.stdout[done.stdout.index("import onnxruntime as ort") :] + "print(session.get_providers())"
+    plain = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert plain.stdout.strip() == "['CPUExecutionProvider']", plain.stderr
+
+
 def test_a_dry_run_writes_nothing_and_tables_name_the_rewrites(tower: Path, tmp_path: Path) -> None:
     done = run(tmp_path, tower.name, *QUICK, "--dry-run")
     assert done.returncode == 0, done.stderr

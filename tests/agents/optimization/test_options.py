@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.optimization.options import OptimizeOptions, parse_seconds, parse_threads, shape_texts
+from agents.optimization.options import OptimizeOptions, parse_seconds, parse_threads, shape_texts, threads_text
 from graph_rewrite.errors import UserError
 from graph_rewrite.rules import rule_set
 from graph_rewrite.system.cpu_count import available_cores
@@ -33,6 +33,20 @@ def test_mistakes_in_threads(text: str, message: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr("agents.optimization.options.available_cores", lambda: 8)
     with pytest.raises(UserError, match=message):
         parse_threads(text)
+
+
+def test_the_number_of_threads_may_be_left_to_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("agents.optimization.options", "graph_rewrite.rewriting.session_choices"):
+        monkeypatch.setattr(f"{module}.available_cores", lambda: 6)
+    left = OptimizeOptions(threads=threads_text("auto"))
+    assert (left.thread_counts, left.thread_choices) == ((6,), (1, 2, 4, 6))
+    assert OptimizeOptions().thread_choices == OptimizeOptions(threads="2").thread_choices == ()
+    with pytest.raises(UserError, match="--fixed-deployment forbids it"):
+        _ = OptimizeOptions(threads="auto", fixed_deployment=True).thread_choices
+    with pytest.raises(UserError, match="add --threads 1"):
+        _ = OptimizeOptions(threads="auto", cpu_clock=True).thread_choices
+    monkeypatch.setattr("agents.optimization.options.available_cores", lambda: 1)
+    assert left.thread_choices == ()
 
 
 def test_the_cpu_clock_is_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
