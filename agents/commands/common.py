@@ -40,6 +40,9 @@ class ModelArguments:
     """Seed of everything that is random."""
     max_size_growth: float = SIZE_GROWTH
     """Most bytes of weights that a result may have, as a multiple of the original's."""
+    size_price: float = 0.0
+    """Per cent of the latency that weights must save for each per cent that the file grows by them; optimize asks for
+    0.1."""
     error_budget: float | None = None
     """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
     standard_ops_only: bool = False
@@ -72,7 +75,7 @@ class ModelArguments:
         Raises:
             UserError: a limit that makes no sense.
         """
-        return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only)
+        return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only, size_price=self.size_price)
 
     def shapes(self) -> dict[str, tuple[int, ...]] | None:
         """Return input shapes by name.

@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from agents.core.budget import Budget
-from agents.core.records import Growth, Improvement, Trials
-from graph_rewrite.delivery.ship import CheckedModel
+from agents.core.records import Action, Growth, Improvement, Trials, Visit
+from agents.core.result import OptimizationResult
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, unblocked_time
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at
+from graph_rewrite.task.limits import priced
 from graph_rewrite.task.problem import Problem
 
 __all__ = ["Action", "Agent", "Budget", "OptimizationResult", "Search", "Visit", "action_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """An applied candidate, replayable: `key` finds it again among the candidates of the graph before it."""
-
-    key: str
-    rule: str
-    description: str
-    count: int
-    window_s: float | None = field(default=None, compare=False)
-    """Seconds per inference that it saved in windows, at all sites together; None where no window was timed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """A measured graph and the actions that lead to it from the start."""
-
-    graph: Graph
-    latency: Latency
-    actions: tuple[Action, ...]
 
 
 @dataclass(slots=True)
@@ -65,6 +45,7 @@ class Search:
     """Whether `end` was called."""
     cut_off: bool = False
     """Whether the time ran out in the middle of something."""
+    _prices: dict[str, float] = field(default_factory=dict)
     _faults_before: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -163,8 +144,28 @@ class Search:
 
     @property
     def best(self) -> Visit | None:
-        """The visit with the highest lower bound of its screened speed-up; None before the first measurement."""
-        return max(self.visits.values(), key=lambda visit: visit.latency.lower_bound, default=None)
+        """The visit that is worth most by its screened latency; None before the first measurement."""
+        return max(self.visits.values(), key=lambda visit: self.worth(visit.graph, visit.latency), default=None)
+
+    def price(self, graph: Graph) -> float:
+        """Return the share of the original's latency that a graph must save for the weights that it adds."""
+        known = self._prices.get(graph.hash)
+        if known is None:
+            known = self._prices[graph.hash] = self.problem.limits.price(self.problem.model.original, graph)
+        return known
+
+    def worth(self, graph: Graph, latency: Latency) -> float:
+        """Return the lower bound of a speed-up with the price of added weights put on the latency."""
+        return priced(latency.lower_bound, self.price(graph))
+
+    def is_worth_more(self, visit: Visit, other: Visit, ratio: float, gain: float = 0.0) -> bool:
+        """Return whether a graph is better than another by the share `gain`, where it is `ratio` times as fast, with
+        the price of the weights that either adds."""
+        prices = self.price(visit.graph), self.price(other.graph)
+        if prices == (0.0, 0.0):
+            return ratio > 1.0 + gain
+        speedup = other.latency.speedup
+        return priced(speedup * ratio, prices[0]) > priced(speedup, prices[1]) * (1.0 + gain)
 
     def measure(self, graph: Graph, actions: tuple[Action, ...]) -> Latency:
         """Return the screened latency of a graph. Only graphs that were not screened before count as measurements.
@@ -190,14 +191,15 @@ class Search:
         return latency
 
     def beats(self, visit: Visit, other: Visit, gain: float = 0.0) -> bool:
-        """Return whether a visited graph is faster than another by the share `gain`, when both are timed in turn.
+        """Return whether a visited graph is faster than another by the share `gain`, when both are timed in turn and
+        added weights have their price.
 
         Of many graphs measured one by one against the original, the fastest was often lucky; those measurements only
         decide which graphs are compared. Where the meter cannot compare two graphs, the lower bounds decide.
         """
         mine, its = visit.latency, other.latency
-        surely = mine.lower_bound > its.lower_bound * (1.0 + gain)
-        if not mine.ok or not (surely or mine.speedup > its.speedup * (1.0 + gain)):
+        surely = self.worth(visit.graph, mine) > self.worth(other.graph, its) * (1.0 + gain)
+        if not mine.ok or not (surely or self.is_worth_more(visit, other, mine.speedup / its.speedup, gain)):
             return False
         begin = unblocked_time()
         compared = self.problem.compare(other.graph, visit.graph)
@@ -205,72 +207,12 @@ class Search:
             return surely
         self.charge(compared[1] - (unblocked_time() - begin))
         self.tell()
-        return compared[0].speedup > 1.0 + gain
+        return self.is_worth_more(visit, other, compared[0].speedup, gain)
 
     def tell(self) -> None:
         """Report progress."""
         if self.progress is not None:
             self.progress(self)
-
-
-@dataclass(frozen=True, slots=True)
-class OptimizationResult:
-    """The outcome of a search with the file that holds it. When nothing is surely faster, `graph` is the original and
-    the speed-up exactly 1.0."""
-
-    agent: str
-    graph: Graph
-    latency: Latency
-    actions: tuple[Action, ...]
-    checked: CheckedModel
-    """The saved graph, as it was compared with the original; only `checked.write_to` makes a result's file."""
-    improvements: tuple[Improvement, ...]
-    """Every graph that was the best so far by screening, in order."""
-    measurements: int
-    applications: int
-    seconds: float
-    message: str = ""
-    growth: tuple[Growth, ...] = ()
-    """The construction of the e-graph, rule by rule; empty for agents without one."""
-    trials: Trials = field(default_factory=Trials)
-    """Measurements of candidates and windows, and those that failed."""
-    faults: RuleFaults = field(default_factory=RuleFaults)
-    """Exceptions that the code of rules raised during the search, which went on without these matches."""
-    path: tuple[tuple[int, float], ...] = ()
-    """(actions applied, screened speed-up) of the graphs that were measured on the way to the result."""
-
-    @property
-    def rule_faults(self) -> Mapping[str, int]:
-        """Number of exceptions that rules raised during the search, by the rule's name."""
-        return dict(self.faults.counts.most_common())
-
-    @property
-    def verified(self) -> bool:
-        """True where the saved file agrees with the original, opened as it will be deployed."""
-        return self.checked.outcome.ok
-
-    @property
-    def max_rel_error(self) -> float:
-        """Largest difference of any output from the original's, relative to the output's scale."""
-        return self.checked.outcome.max_rel_error
-
-    @property
-    def trajectory(self) -> tuple[tuple[float, int, float], ...]:
-        """(seconds, measurements, best speed-up by screening) at every improvement."""
-        return tuple((point.seconds, point.measurements, point.speedup) for point in self.improvements)
-
-    @property
-    def is_original(self) -> bool:
-        """True where the original is kept."""
-        return not self.actions
-
-    @property
-    def rule_histogram(self) -> dict[str, int]:
-        """Applied sites per rule."""
-        counts: Counter[str] = Counter()
-        for action in self.actions:
-            counts[action.rule] += action.count
-        return dict(counts.most_common())
 
 
 class Agent(Protocol):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agents.core.base import Action, OptimizationResult, Search, Visit
 from agents.core.savings import measured_path
+from agents.core.tradeoff import tradeoff
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, checked_model, kept_original
@@ -19,6 +20,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE, Latency, Plan
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
+from graph_rewrite.task.limits import priced
 from graph_rewrite.task.problem import Problem
 
 FINALISTS = 3
@@ -29,6 +31,9 @@ MEASURING_SHARE = 0.4
 """Part of the time left before a deadline that measuring the finalists may take."""
 CONFIRMING_SHARE = 0.65
 """Part of what is left then for the measurement that is reported; saving and comparing take the rest."""
+
+
+TOO_LARGE = "the fastest saves too little for the weights that it adds (--size-price)"
 
 
 def conclude(search: Search, agent: str) -> OptimizationResult:
@@ -48,19 +53,22 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     ) -> OptimizationResult:
         return OptimizationResult(
             agent, graph, latency, actions, checked, improvements, search.measurements, search.applications, seconds,
-            message, tuple(search.growth), search.trials, search.rule_faults,
+            message, tuple(search.growth), search.trials, search.rule_faults, tradeoff(search),
             measured_path(search.visits.values(), actions),
         )  # fmt: skip
 
     with ending_at(search.budget.deadline):
         measured = _measured(search)
         rejected = []
-        for visit in _promising(measured):
+        for visit in _promising(search, measured):
             try:
                 with _share(CONFIRMING_SHARE):
                     latency = problem.confirm(visit.graph, judge)
                 if not surely_faster(latency):
                     rejected.append("the fastest was not confirmed by a second measurement")
+                    continue
+                if search.worth(visit.graph, latency) <= 1.0:
+                    rejected.append(TOO_LARGE)
                     continue
                 checked = saved_and_checked(problem, visit.graph)
             except OutOfTime:
@@ -81,6 +89,11 @@ def _reason(search: Search, rejected: list[str]) -> str:
     trials = search.trials
     if rejected:
         reasons = list(dict.fromkeys(rejected))
+    elif any(
+        surely_faster(visit.latency) and search.worth(visit.graph, visit.latency) <= 1.0
+        for visit in search.visits.values()
+    ):
+        reasons = [TOO_LARGE]
     elif trials.count > trials.failed:
         reasons = ["nothing was surely faster"]
     elif trials.count == 0 and search.cut_off:
@@ -107,7 +120,7 @@ def _measured(search: Search) -> list[tuple[Visit, Latency]]:
         for visit in finalists:
             measured[visit.graph.hash] = (visit, search.problem.measure(visit.graph, "full"))
         return _ranked(search, list(measured.values()))
-    return sorted(measured.values(), key=lambda pair: -pair[1].lower_bound)
+    return sorted(measured.values(), key=lambda pair: -search.worth(pair[0].graph, pair[1]))
 
 
 def judging_plan(seconds: float | None) -> Plan:
@@ -116,8 +129,9 @@ def judging_plan(seconds: float | None) -> Plan:
     return JUDGE if seconds is None else replace(JUDGE, budget_s=min(JUDGE.budget_s, seconds / 2))
 
 
-def _promising(measured: list[tuple[Visit, Latency]]) -> list[Visit]:
+def _promising(search: Search, measured: list[tuple[Visit, Latency]]) -> list[Visit]:
     """Measured graphs that are worth a confirming measurement, in its order."""
+    measured = [pair for pair in measured if priced(pair[1].speedup, search.price(pair[0].graph)) > 1.0]
     sure = [visit for visit, first in measured if surely_faster(first)]
     # One alone: of several doubtful ones some would pass by luck.
     return sure or [visit for visit, first in measured[:1] if first.ok and first.speedup > 1.0 + MARGIN]
@@ -146,18 +160,26 @@ def _finalists(search: Search) -> list[Visit]:
     """Return the best screened graphs. The last of them is the one with the fewest rewrites among those that may be as
     fast as the first: what was added to it may be luck."""
     found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
-    found = sorted((v for v in found if v.latency.speedup > 1.0), key=lambda visit: -visit.latency.lower_bound)
-    rest = [visit for visit in found[FINALISTS - 1 :] if visit.latency.ci95[1] > found[0].latency.lower_bound]
+    found = [visit for visit in found if priced(visit.latency.speedup, search.price(visit.graph)) > 1.0]
+    found = sorted(found, key=lambda visit: -search.worth(visit.graph, visit.latency))
+    rest = [
+        visit
+        for visit in found[FINALISTS - 1 :]
+        if priced(visit.latency.ci95[1], search.price(visit.graph)) > search.worth(found[0].graph, found[0].latency)
+    ]
     return found[: FINALISTS - 1] + sorted(rest, key=lambda visit: len(visit.actions))[:1]
 
 
 def _ranked(search: Search, measured: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
     """Return the graphs, fastest first: by the lower bound of their gain over the original, and the first such that
     none of the others was faster than it when both ran in turn."""
-    ranked = sorted(measured, key=lambda pair: -pair[1].lower_bound)
+    ranked = sorted(measured, key=lambda pair: -search.worth(pair[0].graph, pair[1]))
     for challenger in ranked[1:]:
-        compared = search.problem.compare(ranked[0][0].graph, challenger[0].graph)
-        if compared is not None and compared[0].ok and compared[0].speedup > 1.0:
+        leader = ranked[0]
+        compared = search.problem.compare(leader[0].graph, challenger[0].graph)
+        if compared is None or not compared[0].ok:
+            continue
+        if search.is_worth_more(challenger[0], replace(leader[0], latency=leader[1]), compared[0].speedup):
             ranked = [challenger, *(pair for pair in ranked if pair is not challenger)]
     return ranked
 

@@ -1,8 +1,32 @@
-"""The records that a search keeps beside its visits: improvements, the growth of an e-graph, failed measurements."""
+"""The records that a search keeps: actions, measured graphs, improvements, the growth of an e-graph, failures."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An applied candidate, replayable: `key` finds it again among the candidates of the graph before it."""
+
+    key: str
+    rule: str
+    description: str
+    count: int
+    window_s: float | None = field(default=None, compare=False)
+    """Seconds per inference that it saved in windows, at all sites together; None where no window was timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A measured graph and the actions that lead to it from the start."""
+
+    graph: Graph
+    latency: Latency
+    actions: tuple[Action, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +77,14 @@ class Trials:
         some = f"{self.failed} of {self.count} candidates could not be measured"
         which = f"none of the {self.count} candidates could be measured" if self.failed == self.count else some
         return f"{which}; the first error was: {self.first_error}"
+
+
+@dataclass(frozen=True, slots=True)
+class SizedSpeedup:
+    """The best speed-up, by screening, of the measured graphs whose weights are at most `size` times the original's."""
+
+    size: float
+    speedup: float
+    ci95: tuple[float, float]
+    weights: int
+    """Bytes of the weights of that graph."""

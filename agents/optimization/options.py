@@ -13,7 +13,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Clock
 from graph_rewrite.rewriting.session_choices import thread_choices
 from graph_rewrite.system.cpu_count import available_cores
-from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
+from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
 from graph_rewrite.task.models import parse_shapes
 
 AUTO = "regional"
@@ -51,6 +51,8 @@ class OptimizeOptions:
     """Leave ONNX Runtime's optimisers and session settings as they are."""
     max_size_growth: float = SIZE_GROWTH
     """Most bytes of weights that the result may have, as a multiple of the original's."""
+    size_price: float = SIZE_PRICE
+    """Per cent of the latency that weights must save for each per cent that the file grows by them; 0 for no price."""
     error_budget: float | None = None
     """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
     target_opset: int | None = None
@@ -106,7 +108,7 @@ class OptimizeOptions:
     @property
     def limits(self) -> ResultLimits:
         """The limits that every result keeps."""
-        return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only)
+        return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only, size_price=self.size_price)
 
 
 def shape_texts(shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:

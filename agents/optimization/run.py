@@ -32,7 +32,7 @@ THREADS_SHARE = 0.1
 SUMMARY = (
     "model", "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "deployment",
     "threads", "seconds", "measurements", "onnx_path", "message", "warnings", "memory", "rule_faults",
-    "failed_measurements", "first_error", "savings",
+    "failed_measurements", "first_error", "tradeoff", "savings",
 )  # fmt: skip
 """Fields of a result's entry that `--json` prints."""
 

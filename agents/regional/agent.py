@@ -110,7 +110,9 @@ class RegionalAgent:
         self._refine(search, careful, start, assembly)
         self._tidy(search, start)
         best = search.best
-        return best is not None and best.latency.lower_bound > start.latency.lower_bound * (1.0 + options.gain)
+        if best is None:
+            return False
+        return search.worth(best.graph, best.latency) > search.worth(start.graph, start.latency) * (1.0 + options.gain)
 
     def _judged(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
         """Measure the assembly of chains end to end, and without those that may save nothing. Return the faster."""

@@ -40,19 +40,26 @@ class RewriteChain:
     """Largest `error_growth` of its rules."""
     cut: WindowPair = field(compare=False)
     """The window before and after."""
+    price: float = 0.0
+    """Seconds per inference that it must save for the weights that it adds."""
     parts: tuple[float, ...] = ()
     """Seconds per inference that each step saved when it was first timed, after those before it."""
 
     @property
+    def net(self) -> float:
+        """Seconds per inference that it saves beyond the price of its weights."""
+        return self.saved - self.price
+
+    @property
     def lower_bound(self) -> float:
-        """The lower bound of the 95% confidence interval of `saved`, by which chains are ranked: of many, the one that
+        """The lower bound of the 95% confidence interval of `net`, by which chains are ranked: of many, the one that
         seems to save most is the one with the widest interval."""
-        return self.saved - self.half
+        return self.net - self.half
 
     @property
     def is_certain(self) -> bool:
-        """True where more is saved than timing is wrong by."""
-        return self.saved > 2.0 * self.half
+        """True where more is saved, beyond the price, than timing is wrong by."""
+        return self.net > 2.0 * self.half
 
     def saved_by(self, step: int) -> float | None:
         """Return the part of `saved` that is due to a step, in seconds; None where steps were not timed one by one."""

@@ -37,10 +37,8 @@ def retime(
         chosen = _chosen(search, _equal(retimed), options)
         again += [chosen, *(chain for chain in rivals if not chain.nodes & chosen.nodes)]
     sure = [chain for chain in again if chain.lower_bound > 0.0]
-    doubtful = [
-        chain for chain in again if chain.lower_bound <= 0.0 and chain.saved > options.doubted * _seconds(search)
-    ]
-    for chain in sorted(doubtful, key=lambda chain: -chain.saved):
+    doubtful = [chain for chain in again if chain.lower_bound <= 0.0 and chain.net > options.doubted * _seconds(search)]
+    for chain in sorted(doubtful, key=lambda chain: -chain.net):
         timed = _timed_again(search, timer, chain, until, options.again_s[0])
         if timed.lower_bound > 0.0:
             sure.append(timed)
@@ -50,15 +48,15 @@ def retime(
 def _equal(chains: list[RewriteChain]) -> list[RewriteChain]:
     """Return those that may be the best one."""
     top = max(chain.lower_bound for chain in chains)
-    return [chain for chain in chains if chain.saved + chain.half >= top]
+    return [chain for chain in chains if chain.net + chain.half >= top]
 
 
 def _chosen(search: Search, equal: list[RewriteChain], options: RegionalOptions) -> RewriteChain:
     """Return, of chains that may all be the best one, that with the fewest steps, unless another seems to save more by
     what matters."""
     if len(equal) > 1:
-        least = max(chain.saved for chain in equal) - options.matters * _seconds(search)
-        equal = [chain for chain in equal if chain.saved >= least]
+        least = max(chain.net for chain in equal) - options.matters * _seconds(search)
+        equal = [chain for chain in equal if chain.net >= least]
     return min(equal, key=lambda chain: (len(chain.steps), -chain.lower_bound))
 
 

@@ -92,6 +92,9 @@ class Screen:
         self.search, self.timer, self.effects = search, timer, effects
         self._scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)
         self.latency_s, self.options = latency_s, options
+        self._weights = weight_bytes(search.problem.model.original)
+        best = search.best
+        self._original_s = latency_s if best is None or not best.latency.ok else best.latency.baseline_ms / 1e3
         self.tried: set[str] = set()
         """Keys of the classes of sites whose first step was timed."""
         self._seconds: dict[str, float] = {}
@@ -211,7 +214,9 @@ class Screen:
         window_seconds = self._seconds[site_class.key.partition(":")[2]] = timed.window_seconds / attempt.part
         share = timed.seconds / len(site_class.sites) / window_seconds
         for node in site_class.touched:
-            self._best[node] = max(self._best.get(node, 0.0), timed.seconds)
+            self._best[node] = max(
+                self._best.get(node, 0.0), timed.seconds - self._price(self._growth(site_class, after))
+            )
         self.effects.record(attempt.keys[:2], share - state.share)
         if not first:
             self.effects.record(_Attempt(state).keys, max(share - max(state.share, 0.0), 0.0))
@@ -233,7 +238,7 @@ class Screen:
         site_class = state.site_class
         gone = site_class.window.nodes.keys() - state.graph.nodes.keys()
         nodes = frozenset(node.id for site in site_class.sites for node in site.removed) | gone
-        growth = len(site_class.sites) * (weight_bytes(state.graph) - weight_bytes(site_class.window))
+        growth = self._growth(site_class, state.graph)
         return RewriteChain(
             state.steps,
             frozenset(site.anchor for site in site_class.sites),
@@ -243,8 +248,18 @@ class Screen:
             growth,
             state.error,
             cut,
+            self._price(growth),
             state.parts,
         )
+
+    @staticmethod
+    def _growth(site_class: SiteClass, after: Graph) -> int:
+        """Return the bytes of weights that a chain adds at all sites of its class."""
+        return len(site_class.sites) * (weight_bytes(after) - weight_bytes(site_class.window))
+
+    def _price(self, growth: int) -> float:
+        """Return the seconds per inference that added weights must save."""
+        return self.search.problem.limits.price_of(self._weights, growth) * self._original_s
 
 
 def _cut_of(site_class: SiteClass, after: Graph) -> WindowPair:

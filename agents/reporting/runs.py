@@ -97,6 +97,7 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "failed_measurements": result.trials.failed,
         "first_error": result.trials.first_error or None,
         "tried_measurements": result.trials.count,
+        "tradeoff": [asdict(point) for point in result.tradeoff],
         "trajectory": [list(point) for point in result.trajectory],
         "applications": result.applications,
         "improvements": [asdict(point) for point in result.improvements],

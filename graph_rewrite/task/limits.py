@@ -15,6 +15,9 @@ from graph_rewrite.operators import contrib
 SIZE_GROWTH = 5.0
 """Weights of a result over those of the original. Winograd's F(4,4) turns a 3x3 kernel into 6x6 elements, 4 times as
 many, and its transforms take some more; what grows further pays for a little speed with a lot of memory."""
+SIZE_PRICE = 0.1
+"""Share of the latency that weights as large as the original's must save, where a price is asked. Winograd's (47% for
+124%) and Strassen's (10% for 50%) pay that, tables behind embeddings (4% for 270%) don't."""
 ERROR_BUDGET = 1e-4
 """Largest difference of an output relative to its scale, in float32: what Winograd and Toom-Cook variants that are
 worth having stay below by a factor of 3 or more on whole networks."""
@@ -40,7 +43,13 @@ class ResultLimits:
     standard_ops_only: bool = False
     """No operators of domains that are neither ONNX's own nor in the original."""
 
+    size_price: float = 0.0
+    """Share of the original's latency that weights must save which are as large as the original's: with 0.1, growth by
+    1% must save 0.1%. 0 for no price."""
+
     def __post_init__(self) -> None:
+        if not 0.0 <= self.size_price < math.inf:
+            raise UserError(f"the price of size must be a number of 0 or more, got {self.size_price}")
         if not (self.size_growth >= 1.0 and math.isfinite(self.size_growth)):
             raise UserError(f"the limit on size growth must be a number of 1.0 or more, got {self.size_growth}")
         if self.error_budget is not None and not 0.0 < self.error_budget < 1.0:
@@ -55,6 +64,20 @@ class ResultLimits:
             grown = f"{before / 1e6:.1f} to {after / 1e6:.1f} MB"
             return f"its weights grow from {grown}, by more than {self.size_growth:g} times (--max-size-growth)"
         return ""
+
+    def price(self, original: Graph, graph: Graph) -> float:
+        """Return the share of the original's latency that a graph must save for the weights that it adds."""
+        if not self.size_price:
+            return 0.0
+        before, after = weight_bytes(original), weight_bytes(graph)
+        return 0.0 if after <= before + FREE_BYTES else self.price_of(before, after - before)
+
+    def price_of(self, before: int, growth: int) -> float:
+        """Return the share of the original's latency that `growth` bytes of weights must save, where the original has
+        `before`; 0 where the limit on size allows no growth that anybody would notice."""
+        if growth <= 0 or before * (self.size_growth - 1.0) <= FREE_BYTES:
+            return 0.0
+        return self.size_price * growth / before
 
     def allowed_domains(self, original: Graph, provider: str = "cpu") -> frozenset[str] | None:
         """Return the domains of operators that rewrites may bring in; None for any.
@@ -77,3 +100,8 @@ class ResultLimits:
             return self.error_budget
         usual = default_tolerance(original, deployment)
         return min(usual, ERROR_BUDGET) if is_single_or_finer(original, deployment) else usual
+
+
+def priced(speedup: float, price: float) -> float:
+    """Return a speed-up with a price, a share of the original's latency, put on the latency."""
+    return speedup if price == 0.0 or speedup <= 0.0 else 1.0 / (1.0 / speedup + price)
