@@ -14,7 +14,11 @@ from graph_rewrite.system.deadline import check_time, seconds_left
 
 
 class ComparisonError(RuntimeError):
-    """The comparison did not come to an end; the message begins with the stage that it was in."""
+    """The comparison did not come to an end in a stage, such as `original: run`."""
+
+    def __init__(self, message: str, stage: str) -> None:
+        super().__init__(message)
+        self.stage = stage
 
 
 def run_comparison(request: Mapping[str, object], timeout_s: float) -> Any:
@@ -34,16 +38,19 @@ def run_comparison(request: Mapping[str, object], timeout_s: float) -> Any:
             ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=patience)
         except subprocess.TimeoutExpired as error:
             check_time()
-            raise ComparisonError(f"no end after {timeout_s:g} s ({_last_stage(report)})") from error
+            stage = _last_stage(report)
+            raise ComparisonError(f"no end after {timeout_s:g} s ({stage})", stage) from error
         messages = _messages(report)
         last: dict[str, Any] = messages[-1] if messages else {}
         if "reply" in last:
             return last["reply"]
         stage = _last_stage(report)
         if "error" in last:
-            raise ComparisonError(f"{stage}: {last['error']}")
+            raise ComparisonError(f"{stage}: {last['error']}", stage)
         words = " / ".join(ended.stderr.strip().splitlines()[-3:])
-        raise ComparisonError(f"{stage}: ONNX Runtime crashed ({describe_exit(ended.returncode)}) {words}".strip())
+        raise ComparisonError(
+            f"{stage}: ONNX Runtime crashed ({describe_exit(ended.returncode)}) {words}".strip(), stage
+        )
 
 
 def _messages(report: Path) -> list[dict[str, Any]]:

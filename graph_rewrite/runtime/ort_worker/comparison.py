@@ -9,23 +9,32 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 
 from .deployment import Deployment, open_session
+from .extra_inputs import ExtraInputs, Runs, Stopwatch, judge_all
+from .feeds import FeedSpec
 from .probing import probe
 from .session_runs import Report, Values, feeds_of, run_model
 from .values import beyond_tolerances, compare_values, is_constant, tells_nothing
+
+_SHARES = (0.3, 0.55, 0.75, 0.95)
+"""Shares of the time by which each stage of the extra inputs ends: in the optimised model, in the original, in the
+original on disturbed inputs, and with all optimisations."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """One output on one input: `error` relative to the original's scale (inf where values, shapes or types do not
-    correspond at all), and whether the output is constant, which makes agreement meaningless."""
+    correspond at all), and whether the output is constant, which makes agreement meaningless. On extreme inputs `noise`
+    is how much rounding alone changes the output of the original there."""
 
     output: str
     seed: int
@@ -33,58 +42,129 @@ class Finding:
     problem: str
     original_constant: bool
     optimised_constant: bool
+    label: str = ""
+    """The inputs in words; empty for those with a seed."""
+    extreme: bool = False
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)
 class Findings:
     """The outcome of a comparison. `constant` are outputs that are the same in the original on all inputs; `random`
-    are those that differ from themselves when the original runs twice on one input, with the difference."""
+    are those that differ from themselves when the original runs twice on one input, with the difference. `extra` is how
+    many of the extra inputs were judged; the original fails on `refused` of them, and the others had no time."""
 
     findings: Sequence[Finding]
     constant: Sequence[str] = ()
-    random: Mapping[str, float] | None = None
+    random: Mapping[str, float] = field(default_factory=dict)
+    extra: int = 0
+    refused: int = 0
 
 
 def compare(request: Mapping[str, Any], report: Report) -> Findings:
     """Open and run both models, one after the other; `report(stage)` says what begins."""
+    watch = Stopwatch(request["within_s"])
     deployment = Deployment.from_json(request["deployment"])
+    specs = [FeedSpec.from_json(spec) for spec in request["feeds"]]
     # The optimised model first: its inputs have fixed shapes, those of the original may be symbolic.
     report("optimised: open")
     session = open_session(request["optimised"], deployment)
     feeds = feeds_of(session, request["feeds"])
+    extra = ExtraInputs([FeedSpec.from_json(spec) for spec in request["extra"]], feeds_of(session, request["extra"]))
     report("optimised: run")
     optimised = [run_model(session, feed) for feed in feeds]
+    report("optimised: run on extra inputs")
+    more = extra.run(session, watch.until(_SHARES[0]))
     del session
     report("original: open")
     session = open_session(request["original"], Deployment(deployment.provider, deployment.threads, "none"))
     report("original: run")
     original = [run_model(session, feed) for feed in feeds]
     report("compare")
+    tolerances = request.get("rtol"), request.get("atol")
     found = [
         finding
-        for seed, (before, after) in enumerate(zip(original, optimised, strict=True))
-        for finding in _compare_outputs(seed, before, after, request.get("rtol"), request.get("atol"))
+        for number, (spec, before, after) in enumerate(zip(specs, original, optimised, strict=True))
+        for finding in _compare_outputs(number, spec, before, after, tolerances)
     ]
     constant = [name for name in original[0] if tells_nothing([values[name] for values in original])]
-    wrong = any(finding.problem or not finding.error <= request["tolerance"] for finding in found)
-    random = {}
-    if wrong:
+    if any(finding.problem or not finding.error <= request["tolerance"] for finding in found):
         # In the same session: a new one begins with the same random numbers.
         report("original: run again")
         random = _differences(original[0], run_model(session, feeds[0]), request["tolerance"])
-    return Findings(found, constant, random)
+        return Findings(found, constant, random)
+    expected, variants = _run_original(request, session, extra, len(more), watch, report)
+    del session
+    refused = sum(isinstance(values, str) for values in expected)
+
+    def judge(spec: FeedSpec, before: Values, after: Values | str, noise: Mapping[str, float | None]) -> None:
+        found.extend(_compare_extra(spec, before, after, noise, tolerances))
+
+    return Findings(found, constant, {}, judge_all(extra.specs, expected, more, variants, judge), refused)
 
 
-def _compare_outputs(seed: int, before: Values, after: Values, rtol: float | None, atol: float | None) -> list[Finding]:
+def _run_original(
+    request: Mapping[str, Any],
+    session: ort.InferenceSession,
+    extra: ExtraInputs,
+    count: int,
+    watch: Stopwatch,
+    report: Report,
+) -> tuple[Runs, list[Runs]]:
+    """Return the original's outputs on the first extra inputs, and those of runs that differ by rounding alone: on
+    disturbed inputs, and with all optimisations."""
+    if not count:
+        return [], []
+    report("original: run on extra inputs")
+    expected = extra.run(session, watch.until(_SHARES[1]))[:count]
+    if not any(spec.pattern for spec in extra.specs[: len(expected)]):
+        return expected, []
+    variants = [extra.run_disturbed(session, len(expected), watch.until(_SHARES[2]))]
+    report("original: run on extra inputs with all optimisations")
+    deployment = Deployment.from_json(request["deployment"])
+    optimised: Runs = []
+    if time.monotonic() < (until := watch.until(_SHARES[3])):
+        session = open_session(request["original"], Deployment(deployment.provider, deployment.threads))
+        optimised = extra.run(session, until)
+    return expected, [*variants, optimised]
+
+
+def _compare_outputs(
+    number: int, spec: FeedSpec, before: Values, after: Values, tolerances: tuple[float | None, float | None]
+) -> list[Finding]:
     found = []
+    label = "" if spec.npz is None else spec.label
+    rtol, atol = tolerances
     for name, value in before.items():
         if name not in after:
-            found.append(Finding(name, seed, np.inf, "is missing", is_constant(value), False))
+            found.append(Finding(name, number, np.inf, "is missing", is_constant(value), False, label))
             continue
         error, problem = compare_values(value, after[name])
         if not problem and (rtol is not None or atol is not None):
             problem = beyond_tolerances(value, after[name], rtol or 0.0, atol or 0.0)
-        found.append(Finding(name, seed, error, problem, is_constant(value), is_constant(after[name])))
+        found.append(Finding(name, number, error, problem, is_constant(value), is_constant(after[name]), label))
+    return found
+
+
+def _compare_extra(
+    spec: FeedSpec,
+    before: Values,
+    after: Values | str,
+    noise: Mapping[str, float | None],
+    tolerances: tuple[float | None, float | None],
+) -> list[Finding]:
+    """Compare outputs on one extra input; those that rounding alone may change at will are left out."""
+    if isinstance(after, str):
+        name = next(iter(before), "")
+        return [Finding(name, -1, np.inf, f"cannot be computed: {after}", False, False, spec.label, True)]
+    if not spec.pattern:
+        return _compare_outputs(-1, spec, before, after, tolerances)
+    found = []
+    for name, value in before.items():
+        known = noise[name]
+        if known is not None and name in after:
+            error, problem = compare_values(value, after[name])
+            found.append(Finding(name, -1, error, problem, False, False, spec.label, True, known))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Inputs to time a model with: seeded random values, or the caller's own from an .npz file."""
+"""Inputs to run a model with: seeded random values, extreme ones, or the caller's own from an .npz file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .patterns import PATTERNS, patterned_floats, patterned_integers
 
 Feeds = dict[str, NDArray[Any]]
 
@@ -37,20 +39,39 @@ class FeedSpec:
     By default floats are standard normal, booleans fair coins, and integers are drawn by their input's name: all 1
     with `mask` in it, 0 or 1 with `type` or `segment`, else token ids in [0, 1000). `input_ranges` gives (low, high)
     per input instead, high exclusive; `npz` is a file with one array per input.
+
+    `pattern` makes extreme inputs (`patterns.PATTERNS`) of random ones. `item` takes one of several inputs that an .npz
+    file holds: arrays with one dimension more than the input, in front, or with several items where the input's first
+    dimension is 1. An array of exactly the input's shape belongs to all of them.
     """
 
     seed: int = 0
     input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     npz: str | None = None
+    pattern: str = ""
+    item: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         ranges = {name: list(limits) for name, limits in self.input_ranges.items()}
-        return {"seed": self.seed, "input_ranges": ranges, "npz": self.npz}
+        values: dict[str, Any] = {"seed": self.seed, "input_ranges": ranges, "npz": self.npz}
+        # Named only where they are set: the text tells measurements apart that were taken before there were any.
+        if self.pattern:
+            values["pattern"] = self.pattern
+        if self.item is not None:
+            values["item"] = self.item
+        return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         ranges = {name: (low, high) for name, (low, high) in values["input_ranges"].items()}
-        return cls(values["seed"], ranges, values["npz"])
+        return cls(values["seed"], ranges, values["npz"], values.get("pattern", ""), values.get("item"))
+
+    @property
+    def label(self) -> str:
+        """The inputs in words, as in `output 'y' with seed 3`."""
+        if self.npz is not None:
+            return f"on {Path(self.npz).name}" + ("" if self.item is None else f"[{self.item}]")
+        return f"on {PATTERNS[self.pattern]}" if self.pattern else f"with seed {self.seed}"
 
     @property
     def key(self) -> str:
@@ -63,31 +84,53 @@ class FeedSpec:
 
 def make_feeds(inputs: Sequence[ModelInput], spec: FeedSpec) -> Feeds:
     """Make arrays for all `inputs`, by name. Raises ValueError that names the input it cannot make, and why."""
-    given = _load_npz(spec.npz) if spec.npz is not None else {}
-    return {item.name: _checked(item, given) if spec.npz is not None else _random(item, spec) for item in inputs}
+    if spec.npz is None:
+        return {item.name: _random(item, spec) for item in inputs}
+    given = load_npz(spec.npz)
+    return {item.name: _checked(item, given, spec) for item in inputs}
 
 
-def _load_npz(path: str) -> Feeds:
+def load_npz(path: str) -> Feeds:
+    """Return the arrays of an .npz file by name."""
     with np.load(path, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 
 
-def _checked(item: ModelInput, given: Feeds) -> NDArray[Any]:
+def items_in(array: NDArray[Any], item: ModelInput) -> int | None:
+    """Return the number of inputs that an array holds for `item`, 0 where it is one alone; None where the shape does
+    not fit."""
+    if _fits(array.shape, item.shape):
+        return 0
+    if _fits(array.shape[1:], item.shape):
+        return len(array)
+    stacked = item.shape[:1] == (1,) and array.ndim > 0 and _fits((1, *array.shape[1:]), item.shape)
+    return len(array) if stacked else None
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int | str | None]) -> bool:
+    return len(shape) == len(wanted) and all(
+        not isinstance(want, int) or want == got for want, got in zip(wanted, shape, strict=True)
+    )
+
+
+def _checked(item: ModelInput, given: Feeds, spec: FeedSpec) -> NDArray[Any]:
     if item.name not in given:
         raise ValueError(f"the .npz of feeds has no array for input {item.name!r}; it has {sorted(given)}")
-    array, dtype = given[item.name], _dtype(item)
-    fits = len(array.shape) == len(item.shape) and all(
-        not isinstance(want, int) or want == got for want, got in zip(item.shape, array.shape, strict=True)
-    )
-    if array.dtype != dtype or not fits:
+    array, dtype = given[item.name], dtype_of(item)
+    count = items_in(array, item)
+    if array.dtype != dtype or count is None or (count and not 0 <= (spec.item or 0) < count):
         raise ValueError(
             f"the .npz of feeds gives {item.name!r} as {array.dtype}{list(array.shape)},"
             f" the model wants {np.dtype(dtype)}{list(item.shape)}"
         )
-    return array
+    if not count:
+        return array
+    chosen = np.asarray(array[spec.item or 0])
+    return chosen if _fits(chosen.shape, item.shape) else chosen[None]
 
 
-def _dtype(item: ModelInput) -> type[np.generic]:
+def dtype_of(item: ModelInput) -> type[np.generic]:
+    """Return the NumPy type of an input's elements. Raises ValueError for those that cannot be made."""
     element = item.type.removeprefix("tensor(").removesuffix(")")
     if element not in _DTYPES:
         raise ValueError(f"input {item.name!r} is {item.type}; feeds can be made for tensors of {sorted(_DTYPES)}")
@@ -95,7 +138,7 @@ def _dtype(item: ModelInput) -> type[np.generic]:
 
 
 def _random(item: ModelInput, spec: FeedSpec) -> NDArray[Any]:
-    dtype = _dtype(item)
+    dtype = dtype_of(item)
     shape = [size for size in item.shape if isinstance(size, int)]
     if len(shape) != len(item.shape):
         raise ValueError(f"input {item.name!r} has symbolic dimensions {list(item.shape)}; fix them before measuring")
@@ -106,10 +149,11 @@ def _random(item: ModelInput, spec: FeedSpec) -> NDArray[Any]:
         return np.asarray(rng.integers(0, 2, shape)).astype(np.bool_)
     if np.issubdtype(dtype, np.integer):
         low, high = limits if limits is not None else _integer_range(item.name, dtype)
-        return np.asarray(rng.integers(int(low), int(high), shape)).astype(dtype)
+        drawn = np.asarray(rng.integers(int(low), int(high), shape)).astype(dtype)
+        return patterned_integers(drawn, spec.pattern, int(low), int(high))
     if limits is not None:
         return np.asarray(rng.uniform(limits[0], limits[1], shape)).astype(dtype)
-    return np.asarray(rng.standard_normal(shape)).astype(dtype)
+    return patterned_floats(np.asarray(rng.standard_normal(shape)).astype(dtype), spec.pattern, rng)
 
 
 def _integer_range(name: str, dtype: type[np.generic]) -> tuple[int, int]:
