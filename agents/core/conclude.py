@@ -141,8 +141,9 @@ def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
     """Save a graph and compare that file with the original, as it will be opened."""
     tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     return checked_model(
-        graph, original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance
-    )
+        graph, original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance,
+        rtol=problem.limits.rtol, atol=problem.limits.atol,
+    )  # fmt: skip
 
 
 def _original(problem: Problem) -> CheckedModel:
@@ -198,7 +199,10 @@ def check_outputs(search: Search, visit: Visit) -> Equivalence:
     deployment = deployment_of(visit.graph, problem.deployment)
     tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     optimised = materialize(visit.graph, problem.workspace)
-    return equivalent(original_file(problem), optimised, deployment, tolerance=tolerance)
+    return equivalent(
+        original_file(problem), optimised, deployment, tolerance=tolerance, rtol=problem.limits.rtol,
+        atol=problem.limits.atol,
+    )  # fmt: skip
 
 
 def original_file(problem: Problem) -> Path:

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from graph_rewrite.delivery.weight_files import copy_weights, weight_files
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment
 from graph_rewrite.onnx_files.saving import free_data_file, save
+from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.deadline import OutOfTime
 
@@ -100,6 +101,9 @@ def checked_model(
     *,
     workspace: Path,
     tolerance: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    data: Sequence[FeedSpec] = (),
     compare: Callable[[Path, Deployment], Equivalence] | None = None,
 ) -> CheckedModel:
     """Save a graph with its deployment, and compare that file with the file `original` as `equivalent` does, opened
@@ -109,6 +113,7 @@ def checked_model(
         deployment: provider and threads; optimisers that the graph refuses are added.
         workspace: folder for the saved file, until it is written elsewhere.
         tolerance: largest error of an output relative to its scale; by default what rounding explains.
+        rtol, atol, data: as in `equivalent`.
         compare: compares the saved file, opened with the recorded deployment, in another way than by `equivalent`.
     """
     workspace.mkdir(parents=True, exist_ok=True)
@@ -116,7 +121,10 @@ def checked_model(
     path = save(graph, folder / _MODEL, {METADATA_KEY: _text(deployment_of(graph, deployment))})
     digests = {file.name: _digest(file) for file in sorted(folder.iterdir())}
     recorded = recorded_deployment(path)
-    outcome = compare(path, recorded) if compare else equivalent(original, path, recorded, tolerance=tolerance)
+    if compare is not None:
+        outcome = compare(path, recorded)
+    else:
+        outcome = equivalent(original, path, recorded, tolerance=tolerance, rtol=rtol, atol=atol, data=data)
     checked = CheckedModel(path, recorded, outcome, digests)
     weakref.finalize(checked, _remove, folder, os.getpid())
     return checked

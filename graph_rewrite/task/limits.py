@@ -42,6 +42,10 @@ class ResultLimits:
     rounding explains less; graphs in float16 or coarser, or in TF32, may differ by what rounding explains there."""
     standard_ops_only: bool = False
     """No operators of domains that are neither ONNX's own nor in the original."""
+    rtol: float | None = None
+    """With `atol`, a further limit for every element of an output, as in `numpy.allclose`: it may differ by at most
+    `atol + rtol * |original|`. Where one of the two is given alone, the other is 0."""
+    atol: float | None = None
 
     size_price: float = 0.0
     """Share of the original's latency that weights must save which are as large as the original's: with 0.1, growth by
@@ -54,6 +58,9 @@ class ResultLimits:
             raise UserError(f"the limit on size growth must be a number of 1.0 or more, got {self.size_growth}")
         if self.error_budget is not None and not 0.0 < self.error_budget < 1.0:
             raise UserError(f"the error budget must lie between 0 and 1, got {self.error_budget}")
+        for name, limit in (("rtol", self.rtol), ("atol", self.atol)):
+            if limit is not None and not (limit >= 0.0 and math.isfinite(limit)):
+                raise UserError(f"{name} must be a number of 0 or more, got {limit}")
 
     def violation(self, original: Graph, graph: Graph) -> str:
         """Return the limit that a graph breaks, in words; empty where it breaks none that shows without running it."""

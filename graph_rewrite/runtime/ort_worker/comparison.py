@@ -19,7 +19,7 @@ import numpy as np
 import onnxruntime as ort
 
 from .deployment import Deployment, open_session
-from .extra_inputs import ExtraInputs, Runs, Stopwatch, judge_all
+from .extra_inputs import ExtraInputs, Noise, Runs, Stopwatch, compare_with_noise, judge_all
 from .feeds import FeedSpec
 from .probing import probe
 from .session_runs import Report, Values, feeds_of, run_model
@@ -97,7 +97,7 @@ def compare(request: Mapping[str, Any], report: Report) -> Findings:
     del session
     refused = sum(isinstance(values, str) for values in expected)
 
-    def judge(spec: FeedSpec, before: Values, after: Values | str, noise: Mapping[str, float | None]) -> None:
+    def judge(spec: FeedSpec, before: Values, after: Values | str, noise: Mapping[str, Noise | None]) -> None:
         found.extend(_compare_extra(spec, before, after, noise, tolerances))
 
     return Findings(found, constant, {}, judge_all(extra.specs, expected, more, variants, judge), refused)
@@ -150,7 +150,7 @@ def _compare_extra(
     spec: FeedSpec,
     before: Values,
     after: Values | str,
-    noise: Mapping[str, float | None],
+    noise: Mapping[str, Noise | None],
     tolerances: tuple[float | None, float | None],
 ) -> list[Finding]:
     """Compare outputs on one extra input; those that rounding alone may change at will are left out."""
@@ -163,8 +163,8 @@ def _compare_extra(
     for name, value in before.items():
         known = noise[name]
         if known is not None and name in after:
-            error, problem = compare_values(value, after[name])
-            found.append(Finding(name, -1, error, problem, False, False, spec.label, True, known))
+            error, unit, problem = compare_with_noise(value, after[name], known)
+            found.append(Finding(name, -1, error, problem, False, False, spec.label, True, unit))
     return found
 
 

@@ -14,7 +14,7 @@ import onnxruntime as ort
 from .feeds import Feeds, FeedSpec
 from .patterns import disturbed
 from .session_runs import Values, run_model
-from .values import compare_values
+from .values import compare_values, largest
 
 _LEAST_S = 5.0
 """Seconds that extra inputs may take in each stage where no time limit is given, if the others took less."""
@@ -80,16 +80,36 @@ def _runs(session: ort.InferenceSession, feeds: Sequence[Feeds], until: float) -
             yield found
 
 
-def rounding_noise(before: Values, name: str, variants: Sequence[Values]) -> float | None:
-    """Return how far an output lies from the same in variants of the run that differ by rounding alone, relative to its
-    scale; None where they differ by more than rounding explains, so that nothing can be judged."""
+@dataclass(frozen=True)
+class Noise:
+    """How much rounding alone changes an output: relative to its scale, or absolutely where all of it is zero."""
+
+    relative: float = 0.0
+    absolute: float = 0.0
+
+
+def rounding_noise(before: Values, name: str, variants: Sequence[Values]) -> Noise | None:
+    """Return how far an output lies from the same in variants of the run that differ by rounding alone; None where they
+    differ by more than rounding explains, so that nothing can be judged."""
     errors = [compare_values(before[name], variant[name]) for variant in variants]
-    if any(problem or not math.isfinite(error) for error, problem in errors):
+    if any(problem for _, problem in errors):
         return None
-    return max((error for error, _ in errors), default=0.0)
+    relative = max((error for error, _ in errors), default=0.0)
+    if math.isfinite(relative):
+        return Noise(relative)
+    return Noise(0.0, max(largest(variant[name]) for variant in variants))
 
 
-Judge = Callable[[FeedSpec, Values, Values | str, dict[str, float | None]], Any]
+def compare_with_noise(before: Any, after: Any, noise: Noise) -> tuple[float, float, str]:
+    """Return the difference of two values, the noise in the same unit, and what else is wrong. The unit is the scale of
+    the original, or its noise where the original is zero."""
+    error, problem = compare_values(before, after)
+    if problem or math.isfinite(error) or not noise.absolute:
+        return error, noise.relative, problem
+    return largest(after) / noise.absolute, 1.0, ""
+
+
+Judge = Callable[[FeedSpec, Values, Values | str, dict[str, Noise | None]], Any]
 
 
 def judge_all(
@@ -105,7 +125,7 @@ def judge_all(
     for index, (spec, before, after) in enumerate(zip(specs, expected, found, strict=False)):
         if isinstance(before, str):
             continue
-        noise: dict[str, float | None] = dict.fromkeys(before, 0.0)
+        noise: dict[str, Noise | None] = dict.fromkeys(before, Noise())
         if spec.pattern:
             runs = [variant[index] for variant in variants if index < len(variant)]
             good = [run for run in runs if not isinstance(run, str)]

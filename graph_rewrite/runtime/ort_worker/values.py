@@ -61,6 +61,14 @@ def _compare_floats(original: Array, optimised: Array) -> tuple[float, str]:
     return (0.0, "") if difference == 0.0 else (difference / scale if scale else np.inf, "")
 
 
+def largest(value: Any) -> float:
+    """Return the largest finite magnitude in a value; 0 for one that is no array of floats."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind in _EXACT:
+        return 0.0
+    wide = _wide(value)
+    return float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+
+
 def beyond_tolerances(original: Any, optimised: Any, rtol: float, atol: float) -> str:
     """Return the first element that differs by more than `atol + rtol * |original|`, in words; empty where there is
     none. Values are of one type and shape; only floats count."""
