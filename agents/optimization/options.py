@@ -57,6 +57,10 @@ class OptimizeOptions:
     """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
     target_opset: int | None = None
     """Operator set to convert the model to (default 23, or the newest below it that ONNX Runtime can run it in)."""
+    rtol: float | None = None
+    """With --atol, a further limit for every element of an output, as in numpy.allclose."""
+    atol: float | None = None
+    """See --rtol; where one of the two is given alone, the other is 0."""
     cpu_clock: bool = False
     """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1."""
     seed: int = 0
@@ -108,7 +112,10 @@ class OptimizeOptions:
     @property
     def limits(self) -> ResultLimits:
         """The limits that every result keeps."""
-        return ResultLimits(self.max_size_growth, self.error_budget, self.standard_ops_only, size_price=self.size_price)
+        return ResultLimits(
+            self.max_size_growth, self.error_budget, self.standard_ops_only, rtol=self.rtol, atol=self.atol,
+            size_price=self.size_price,
+        )  # fmt: skip
 
 
 def shape_texts(shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:

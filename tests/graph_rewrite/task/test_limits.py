@@ -130,6 +130,10 @@ class TestErrorBudget:
         found = conclude(search, "test")
         assert found.graph.hash == wrong.hash
         assert 1e-4 < found.max_rel_error < 1e-2
+        problem.limits = ResultLimits(error_budget=1e-2, rtol=1e-6)
+        kept = conclude(search, "test")
+        assert kept.is_original
+        assert "beyond the tolerances rtol=1e-06 and atol=0" in kept.message
 
     def test_default_is_the_budget_or_what_rounding_explains(self, problem: Problem, tmp_path: Path) -> None:
         cpu = Deployment("cpu")
@@ -142,6 +146,11 @@ class TestErrorBudget:
     def test_senseless_budgets_are_refused(self, budget: float) -> None:
         with pytest.raises(ValueError, match="error budget"):
             ResultLimits(error_budget=budget)
+
+    @pytest.mark.parametrize("limits", [{"rtol": -1.0}, {"atol": float("inf")}])
+    def test_senseless_tolerances_are_refused(self, limits: dict[str, float]) -> None:
+        with pytest.raises(ValueError, match="must be a number of 0 or more"):
+            ResultLimits(**limits)  # type: ignore[arg-type]
 
 
 def test_flags_reach_the_problem(problem: Problem) -> None:
