@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import onnxruntime
 from agents.core.base import Action
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.replay import AppliedStep, Recording, record
+from graph_rewrite.replay import AppliedStep, Recording, UnrecordableError, record
 from graph_rewrite.task.problem import Problem
 
 SUFFIX = ".actions.json"
@@ -44,13 +45,26 @@ def recording_of(problem: Problem, actions: Sequence[Action], graph: Graph, rule
     )  # fmt: skip
 
 
+def recording_or_none(
+    problem: Problem, actions: Sequence[Action], graph: Graph, rules: str = "default"
+) -> Recording | None:
+    """Return what `recording_of` does; None where the actions cannot be recorded."""
+    with suppress(UnrecordableError):
+        return recording_of(problem, actions, graph, rules)
+    return None
+
+
 def environment(provider: str) -> dict[str, str]:
     """Return what a latency depends on beside the model and its deployment, by name."""
     return {"device": device_name(provider), "onnxruntime": onnxruntime.__version__}
 
 
-def write_recording(recording: Recording, output: Path) -> Path:
-    """Write a recording beside the result `output`, with the path of the original as it is seen from there."""
+def write_recording(recording: Recording | None, output: Path) -> Path | None:
+    """Write a recording beside the result `output`, with the path of the original as it is seen from there. Without one
+    a file of an earlier result is removed."""
+    if recording is None:
+        actions_file(output).unlink(missing_ok=True)
+        return None
     if not recording.model:
         return recording.write(actions_file(output))
     try:

@@ -10,12 +10,14 @@ from typing import Any
 
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.conclude import judging_plan
+from agents.core.recordings import recording_or_none, write_recording
 from agents.core.registry import make_agent
 from agents.optimization.options import OptimizeOptions
 from agents.reporting.progress import baseline_ms
 from agents.reporting.runs import result_entry
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Deployment, Latency
+from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import open_session
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import Problem, open_problem
@@ -32,7 +34,7 @@ THREADS_SHARE = 0.1
 SUMMARY = (
     "model", "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "deployment",
     "threads", "seconds", "measurements", "onnx_path", "message", "warnings", "memory", "rule_faults",
-    "failed_measurements", "first_error", "tradeoff", "savings",
+    "failed_measurements", "first_error", "tradeoff", "savings", "actions",
 )  # fmt: skip
 """Fields of a result's entry that `--json` prints."""
 
@@ -50,6 +52,8 @@ class Optimization:
     """The time at which the time limit began, by `time.monotonic`."""
     by_threads: tuple[tuple[int, Latency], ...] = ()
     """The result's latency with each number of threads that was asked for; empty where only one was."""
+    recording: Recording | None = None
+    """The rewrites, as `rewritegym apply` takes them; None where they lead to the result by something else."""
     kept: Any = None
     """Whatever must live as long as the outcome, such as the folder of a model that came without a file."""
 
@@ -94,8 +98,13 @@ class Optimization:
         )
 
     def save(self, output: Path | str) -> Path | None:
-        """Write the checked file; None where the check failed. An original that is kept is copied byte by byte."""
-        return self.result.checked.write_to(Path(output)) if self.verified else None
+        """Write the checked file, and its recorded actions beside it; None where the check failed. An original that is
+        kept is copied byte by byte."""
+        if not self.verified:
+            return None
+        written = self.result.checked.write_to(Path(output))
+        write_recording(self.recording, written)
+        return written
 
     def entry(self, written: Path | None) -> dict[str, Any]:
         """Return everything that is known of the result, as JSON; `written` is the file that holds it."""
@@ -113,6 +122,7 @@ class Optimization:
             for count, found in self.by_threads
         ]
         entry["warnings"] = list(self.warnings)
+        entry["actions"] = None if self.recording is None else self.recording.to_json()
         return entry
 
     def summary(self, written: Path | None, entry: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -166,7 +176,8 @@ def optimize_model(
     for count in others:
         with ending_at(began + limit):
             found.append((count, _with_threads(path, options, count, result, THREADS_SHARE * limit)))
-    return Optimization(options, problem, result, began, tuple(found), keep)
+    recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
+    return Optimization(options, problem, result, began, tuple(found), recording, keep)
 
 
 def open_with_threads(path: Path, options: OptimizeOptions, threads: int) -> Problem:

@@ -109,7 +109,9 @@ def _find(
 ) -> tuple[Candidate | None, ReplayDifference | None]:
     """Return the candidate of a step, and what differs."""
     if step.kind == "deployment":
-        return _choice(traced, step), None
+        if traced.rewriter.deployment:
+            return _choice(traced, step), None
+        return None, ReplayDifference(number, step.rule, step.rule, "the deployment is fixed here")
     if step.rule not in traced.rules:
         return None, missing_rule(traced, number, step.rule, _expected(step))
     if not step.at:
