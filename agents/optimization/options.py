@@ -63,6 +63,11 @@ class OptimizeOptions:
     """See --rtol; where one of the two is given alone, the other is 0."""
     cpu_clock: bool = False
     """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1."""
+    memory: bool = True
+    """With --agent auto: try first what an earlier search found for a model of the same structure, and remember what
+    this one finds."""
+    search_again: bool = False
+    """Search anew although a result is remembered, beginning with that."""
     seed: int = 0
     """Seed of everything that is random."""
 

@@ -12,7 +12,9 @@ from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.conclude import judging_plan
 from agents.core.recordings import recording_or_none, write_recording
 from agents.core.registry import make_agent
-from agents.optimization.options import OptimizeOptions
+from agents.core.starts import StartingAgent
+from agents.optimization.options import AUTO, OptimizeOptions
+from agents.optimization.remembering import ResultRecall
 from agents.reporting.progress import baseline_ms
 from agents.reporting.runs import result_entry
 from graph_rewrite.errors import UserError
@@ -158,7 +160,7 @@ def optimize_model(
     """
     began = time.monotonic() if began is None else began
     limit, (first, *others) = options.seconds, options.thread_counts
-    agent = make_agent(options.agent_spec)
+    make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
     try:
         with ending_at(began + limit):
             problem = open_with_threads(path, options, first)
@@ -166,18 +168,53 @@ def optimize_model(
         raise UserError(f"--time-limit {options.time_limit} is over before the model is open: give more") from None
     if opened is not None:
         opened(problem)
-    conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * limit)
     further = THREADS_SHARE * limit * len(others)
-    seconds = max(1.0, limit - conclusion - further - (time.monotonic() - began))
-    ends = began + limit - further - WRITING_S
-    budget = Budget(measurements=10**9, seconds=seconds, conclusion_s=conclusion, deadline=ends)
-    result = agent.optimize(problem, budget, seed=options.seed, progress=progress)
+    result, recording = searched(problem, options, began + limit - further - WRITING_S, progress)
     found = [(first, result.latency)] if others else []
     for count in others:
         with ending_at(began + limit):
             found.append((count, _with_threads(path, options, count, result, THREADS_SHARE * limit)))
-    recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
     return Optimization(options, problem, result, began, tuple(found), recording, keep)
+
+
+def searched(
+    problem: Problem, options: OptimizeOptions, ends: float, progress: Progress | None
+) -> tuple[OptimizationResult, Recording | None]:
+    """Confirm the remembered result where there is one, or else search, beginning with it. Return the result and its
+    recording.
+
+    Args:
+        ends: the time at which the result must be found and checked, by `time.monotonic`.
+    """
+    recall = ResultRecall(problem, options) if options.memory and options.agent_spec == AUTO else None
+    starts = [] if recall is None else recall.starts()
+    if recall is not None and not options.search_again:
+        for start in [start for start in starts if start.is_enough(options.seconds)]:
+            if (known := recall.confirmed(start, _budget(options, ends), progress)) is not None:
+                return known, recording_or_none(problem, known.actions, known.graph, options.rule_names)
+    agent = make_agent(options.agent_spec)
+    if starts and isinstance(agent, StartingAgent):
+        agent.starts = starts
+    watched = list[Search]()
+
+    def watching(search: Search) -> None:
+        watched[:] = [search]
+        if progress is not None:
+            progress(search)
+
+    began = time.monotonic()
+    result = agent.optimize(problem, _budget(options, ends), seed=options.seed, progress=watching)
+    recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
+    if recall is not None:
+        ended = bool(watched) and watched[0].ended and not watched[0].cut_off
+        recall.remember(result, recording, time.monotonic() - began if ended else options.seconds, starts)
+    return result, recording
+
+
+def _budget(options: OptimizeOptions, ends: float) -> Budget:
+    conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * options.seconds)
+    seconds = max(1.0, ends - conclusion - time.monotonic())
+    return Budget(measurements=10**9, seconds=seconds, conclusion_s=conclusion, deadline=ends)
 
 
 def open_with_threads(path: Path, options: OptimizeOptions, threads: int) -> Problem:

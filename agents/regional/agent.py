@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.conclude import check_outputs, conclude
 from agents.core.deployment_search import search_deployment
 from agents.core.session_search import search_session
+from agents.core.starts import Start, measure_starts
 from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
@@ -54,6 +55,8 @@ class RegionalAgent:
 
     def __init__(self, options: RegionalOptions = DEFAULTS, *, timer: Callable[[Problem], Timer] | None = None) -> None:
         self.options, self.timer = options, timer
+        self.starts: Sequence[Start] = ()
+        """Graphs to begin with, beside the problem's own."""
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
@@ -66,7 +69,7 @@ class RegionalAgent:
 
     def _search(self, search: Search, seed: int) -> None:
         problem, options = search.problem, self.options
-        search.measure(problem.model.graph, ())
+        measure_starts(search, self.starts)
         search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
         try:

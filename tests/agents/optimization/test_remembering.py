@@ -1,0 +1,209 @@
+"""The memory of results in an optimisation: the second search of an architecture finds the first one's result at once.
+Latencies are planted: a weighted number of operators."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rewritegym
+from agents.core import recordings
+from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.recordings import actions_file
+from agents.core.starts import Start
+from agents.greedy import GreedyAgent
+from agents.optimization import remembering, run
+from agents.optimization.options import OptimizeOptions
+from agents.optimization.run import Optimization, optimize_model
+from graph_rewrite.replay import read_recording
+from graph_rewrite.replay.memory import ResultMemory
+from graph_rewrite.task.problem import Problem, open_problem
+from tests.agents.commands.test_apply import outputs
+from tests.envs.fakes import OperatorCountMeter
+from tests.graph_rewrite.replay.models import write_network
+
+LIMIT = "60s"
+Optimize = Callable[..., Optimization]
+
+
+class PlantedAgent(GreedyAgent):
+    """A greedy search over whole classes, which remembers what it was given to begin with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.starts: Sequence[Start] = ()
+        self.searched: list[Sequence[Start]] = []
+        self.end_at_once = False
+
+    def optimize(
+        self,
+        problem: Problem,
+        budget: Budget,
+        *,
+        seed: int = 0,
+        progress: Callable[[Search], None] | None = None,
+    ) -> OptimizationResult:
+        self.searched.append(self.starts)
+
+        def ending(search: Search) -> None:
+            if self.end_at_once and search.measurements > 5:
+                search.end()
+            if progress is not None:
+                progress(search)
+
+        few = Budget(60, budget.seconds, conclusion_s=0.0)
+        return super().optimize(problem, few, seed=seed, progress=ending)
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlantedAgent:
+    """The agent of every search; the meter counts operators, and the cache is the test's own."""
+    made = PlantedAgent()
+
+    def planted(*arguments: Any, **options: Any) -> Problem:
+        return open_problem(*arguments, **options, meter=lambda model, *_: OperatorCountMeter(model.original))
+
+    monkeypatch.setenv("REWRITEGYM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(run, "make_agent", lambda spec: made)
+    monkeypatch.setattr(run, "open_problem", planted)
+    return made
+
+
+@pytest.fixture
+def optimize(agent: PlantedAgent, tmp_path: Path) -> Optimize:
+    def optimize(seed: int, **options: Any) -> Optimization:
+        path = write_network(tmp_path / f"network{seed}.onnx", seed=seed)
+        return optimize_model(path, OptimizeOptions(**{"time_limit": LIMIT, "threads": "1", **options}))
+
+    return optimize
+
+
+class TestSecondSearch:
+    def test_other_weights_need_no_search(self, optimize: Optimize, agent: PlantedAgent, tmp_path: Path) -> None:
+        first, second = optimize(1), optimize(2)
+        assert first.speedup > 1.0
+        assert len(agent.searched) == 1
+        assert second.result.agent == remembering.NAME
+        assert second.verified
+        assert second.speedup == pytest.approx(first.speedup)
+        assert "remembered from an earlier search of 60 s" in second.result.message
+        written = second.save(tmp_path / "fast.onnx")
+        assert written is not None
+        expected = outputs(tmp_path / "network2.onnx")
+        assert np.allclose(outputs(written, deployed=True), expected, atol=1e-5)
+
+    def test_the_remembered_result_is_measured_and_not_believed(
+        self, optimize: Optimize, agent: PlantedAgent, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        optimize(1)
+        slow = OperatorCountMeter.measure
+
+        def slower(meter: OperatorCountMeter, graph: Any, effort: Any = "screen") -> Any:
+            found = slow(meter, graph, effort)
+            return found if found.speedup <= 1.0 else type(found).failed("crash", "not today")
+
+        monkeypatch.setattr(OperatorCountMeter, "measure", slower)
+        found = optimize(2)
+        assert len(agent.searched) == 2
+        assert found.result.is_original
+
+    def test_outputs_that_differ_are_not_delivered(
+        self, optimize: Optimize, agent: PlantedAgent, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        optimize(1)
+        monkeypatch.setattr(remembering, "saved_and_checked", wrong_outputs(remembering.saved_and_checked))
+        assert optimize(2).result.agent != remembering.NAME
+        assert len(agent.searched) == 2
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"standard_ops_only": True}, {"max_size_growth": 2.0}, {"rules": "default,taso"}, {"fixed_deployment": True}],
+    )
+    def test_other_limits_only_begin_with_it(
+        self, optimize: Optimize, agent: PlantedAgent, change: dict[str, Any]
+    ) -> None:
+        optimize(1)
+        optimize(2, **change)
+        assert [len(starts) for starts in agent.searched] == [0, 1]
+
+    @pytest.mark.parametrize("name", ["device", "onnxruntime"])
+    def test_another_machine_or_version_only_begins_with_it(
+        self, optimize: Optimize, agent: PlantedAgent, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        optimize(1)
+        here = recordings.environment("cpu")
+        monkeypatch.setattr(remembering, "environment", lambda provider: {**here, name: "another"})
+        optimize(2)
+        assert [len(starts) for starts in agent.searched] == [0, 1]
+
+    def test_a_longer_time_limit_searches_on(self, optimize: Optimize, agent: PlantedAgent) -> None:
+        optimize(1, time_limit="30s")
+        optimize(2, time_limit="60s")
+        assert [len(starts) for starts in agent.searched] == [0, 1]
+        optimize(3, time_limit="60s")
+        assert len(agent.searched) == 2
+
+    def test_search_again_begins_with_it(self, optimize: Optimize, agent: PlantedAgent) -> None:
+        optimize(1)
+        optimize(2, search_again=True)
+        assert [len(starts) for starts in agent.searched] == [0, 1]
+
+    def test_without_memory(self, optimize: Optimize, agent: PlantedAgent) -> None:
+        optimize(1, memory=False)
+        optimize(2)
+        optimize(3, memory=False)
+        optimize(4, agent="greedy")
+        assert [len(starts) for starts in agent.searched] == [0, 0, 0, 0]
+
+    def test_a_search_that_was_ended_counts_the_time_it_had(self, optimize: Optimize, agent: PlantedAgent) -> None:
+        agent.end_at_once = True
+        optimize(1)
+        agent.end_at_once = False
+        optimize(2)
+        assert len(agent.searched) == 2
+
+    def test_a_corrupt_memory_is_no_obstacle(self, optimize: Optimize, agent: PlantedAgent) -> None:
+        optimize(1)
+        for file in ResultMemory().folder.iterdir():
+            file.write_text("{")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            assert optimize(2).speedup > 1.0
+        assert len(agent.searched) == 2
+
+
+class TestRecordedActions:
+    def test_in_the_json_and_beside_the_file(self, optimize: Optimize, tmp_path: Path) -> None:
+        found = optimize(1)
+        written = found.save(tmp_path / "fast.onnx")
+        assert written is not None
+        beside = read_recording(actions_file(written))
+        assert [step.rule for step in beside.steps] == [action.rule for action in found.result.actions]
+        assert beside.model == "network1.onnx"
+        (tmp_path / "result.json").write_text(json.dumps(found.to_json()))
+        assert read_recording(tmp_path / "result.json").steps == beside.steps
+
+    def test_of_an_original_that_is_kept(self, tmp_path: Path) -> None:
+        path = write_network(tmp_path / "network.onnx", layers=0)
+        found = rewritegym.optimize(path, time_limit=3, threads=1, agent="greedy", rules="default")
+        assert found.save(tmp_path / "kept.onnx") is not None
+        recording = read_recording(actions_file(tmp_path / "kept.onnx"))
+        assert len(recording.steps) == len(found.result.actions)
+        assert recording.model == "network.onnx"
+
+
+def wrong_outputs(check: Callable[..., Any]) -> Callable[..., Any]:
+    """A comparison that finds a difference."""
+
+    def checked(problem: Problem, graph: Any) -> Any:
+        model = check(problem, graph)
+        outcome = type(model.outcome)(False, 1.0, model.outcome.tolerance, "y differs")
+        return type(model)(model.path, model.deployment, outcome, model.digests)
+
+    return checked
