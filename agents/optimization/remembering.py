@@ -48,7 +48,7 @@ class KnownStart(Start):
 
 
 class ResultRecall:
-    """What the memory knows of one problem.
+    """The remembered results of one problem.
 
     Args:
         problem: the problem, opened as the options say.
