@@ -123,7 +123,10 @@ def context_of(problem: Problem, options: OptimizeOptions) -> dict[str, Any]:
     the runtime, the deployment, and every option that limits what a search may do."""
     given = {name: value for name, value in asdict(options).items() if name not in _IRRELEVANT}
     deployment = {"provider": problem.deployment.provider, "threads": problem.deployment.threads}
-    context = {**environment(problem.deployment.provider), **deployment, "options": given}
+    context = {
+        **environment(problem.deployment.provider), **deployment, "thread_choices": problem.thread_choices,
+        "options": given,
+    }  # fmt: skip
     # As it comes back out of a file: tuples are lists there.
     read: dict[str, Any] = json.loads(json.dumps(context, default=str))
     return read
