@@ -13,6 +13,7 @@ COMMANDS = {
         "agents.commands.apply", "the rewrites of an earlier result on retrained weights, without a search"
     ),
     "check": Command("agents.commands.check", "measure a result on this machine against its original"),
+    "inspect": Command("graph_rewrite.inspection.cli", "tell what a model holds, and where its time goes"),
     "train": Command("agents.commands.train", "train an agent on a model and write the optimised model"),
     "evaluate": Command("agents.commands.evaluate", "optimise a model with a trained agent and compare agents"),
     "rules": Command("graph_rewrite.rulebook.cli", "list the rules, show one, or explain where they nearly applied"),

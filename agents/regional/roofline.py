@@ -6,14 +6,12 @@ from collections.abc import Iterable
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
-from graph_rewrite.operators.work import estimate_flops
+from graph_rewrite.operators.work import estimate_flops, touched
 
 FLOPS = 6e10
 """Floating-point operations per second of a convolution or matrix product on one core."""
 BYTES = 8e9
 """Bytes per second that an element-wise operator reads and writes on one core."""
-PICKING = frozenset({"Gather", "GatherElements", "GatherND", "Slice"})
-"""Operators that read of their first input what they give, however large it is: a table of embeddings."""
 
 
 def estimated_seconds(graph: Graph, nodes: Iterable[int]) -> float:
@@ -25,7 +23,5 @@ def _seconds(graph: Graph, node: Node) -> float:
     inputs, outputs = (
         [None if v is None else graph.types.get(v) for v in side] for side in (node.inputs, node.outputs)
     )
-    if node.op in PICKING and not node.domain:
-        inputs = [*outputs, *inputs[1:]]
-    traffic = 4.0 * sum(type.size for type in (*inputs, *outputs) if type is not None) / BYTES
+    traffic = 4.0 * sum(type.size for type in touched(node, inputs, outputs)) / BYTES
     return traffic + estimate_flops(node, inputs, outputs) / FLOPS

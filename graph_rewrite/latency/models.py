@@ -64,6 +64,16 @@ def matmul_model(size: int, *, constant: bool) -> onnx.ModelProto:
     return model.finish([("y", TensorProto.FLOAT)], {"": _OPSET})
 
 
+def streaming_model(elements: int, adds: int) -> onnx.ModelProto:
+    """Make a chain of sums of two fp32 vectors: each reads 8 bytes per element, and writes 4."""
+    model = _Model()
+    first = model.add_input("a", TensorProto.FLOAT, [elements])
+    last = model.add_input("b", TensorProto.FLOAT, [elements])
+    for number in range(adds):
+        last = model.add_node("Add", [first, last], [f"s{number}"])
+    return model.finish([(last, TensorProto.FLOAT)], {"": _OPSET})
+
+
 def noise_model(channels: int = 64, image: int = 28, layers: int = 4) -> onnx.ModelProto:
     """Make convolutions and a matrix product, some milliseconds on one thread, to measure a machine's noise with."""
     model = _Model()

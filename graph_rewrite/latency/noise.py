@@ -13,15 +13,13 @@ from typing import Any
 
 import onnxruntime as ort
 
-from graph_rewrite.errors import MachineError
 from graph_rewrite.latency.device import cpu_flags, cpu_model, gpu_model
 from graph_rewrite.latency.lock import MachineLock
-from graph_rewrite.latency.models import matmul_model, noise_model
+from graph_rewrite.latency.models import noise_model
+from graph_rewrite.latency.peaks import ask, peak_gflops
 from graph_rewrite.latency.provider import resolve_provider
-from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, estimate, log_ratios
+from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, WorkerClient, estimate, log_ratios
 
-_SIZE = 1024
-_PEAK_PLAN = Plan(min_pairs=5, max_pairs=40, warmup=2, target_ci_width=0.0, budget_s=0.5)
 _NOISE_PLAN = Plan(instances=6, min_instances=6, min_pairs=6, max_pairs=12, target_ci_width=0.0, budget_s=1.5)
 
 
@@ -36,7 +34,10 @@ def machine_report(*, lock_path: str | os.PathLike[str] | None = None) -> dict[s
     """
     provider = resolve_provider("auto")
     with WorkerClient() as worker, MachineLock(lock_path), tempfile.TemporaryDirectory(prefix="rewritegym-") as folder:
-        peak, noise = _peak_gflops(worker, Path(folder)), _noise(worker, Path(folder), Deployment(provider))
+        peak, noise = (
+            peak_gflops(worker, Path(folder), Deployment()),
+            _noise(worker, Path(folder), Deployment(provider)),
+        )
     return {
         "provider": provider,
         "providers": ort.get_available_providers(),
@@ -55,18 +56,12 @@ def _versions() -> dict[str, str]:
     return {"onnxruntime": ort.__version__, "onnx": metadata.version("onnx"), "numpy": metadata.version("numpy")}
 
 
-def _peak_gflops(worker: WorkerClient, folder: Path) -> float:
-    path = folder / "matmul.onnx"
-    path.write_bytes(matmul_model(_SIZE, constant=True).SerializeToString())
-    samples = _ask(worker, {"kind": "time", "candidate": _side(path, Deployment()), **_shared(_PEAK_PLAN)})["samples"]
-    return float(2 * _SIZE**3 / min(samples) / 1e9)
-
-
 def _noise(worker: WorkerClient, folder: Path, deployment: Deployment) -> dict[str, Any]:
     path = folder / "noise.onnx"
     path.write_bytes(noise_model().SerializeToString())
-    side = _side(path, deployment)
-    reply = _ask(worker, {"kind": "compare", "baseline": side, "candidate": side, **_shared(_NOISE_PLAN)})
+    side = {"path": str(path), "deployment": deployment.to_json()}
+    plans = {"feeds": FeedSpec().to_json(), "plan": _NOISE_PLAN.to_json()}
+    reply = ask(worker, {"kind": "compare", "baseline": side, "candidate": side, **plans})
     blocks = [Block(tuple(left), tuple(right), repeats) for left, right, repeats in reply["blocks"]]
     ratios = [log_ratios(block) for block in blocks]
     centres = [median(sample) for sample in ratios]
@@ -79,21 +74,3 @@ def _noise(worker: WorkerClient, folder: Path, deployment: Deployment) -> dict[s
         "largest_percent": round(100 * max(map(abs, centres)), 2),
         "ci95": [round(found.low, 4), round(found.high, 4)],
     }
-
-
-def _side(path: Path, deployment: Deployment) -> dict[str, Any]:
-    return {"path": str(path), "deployment": deployment.to_json()}
-
-
-def _shared(plan: Plan) -> dict[str, Any]:
-    return {"feeds": FeedSpec().to_json(), "plan": plan.to_json()}
-
-
-def _ask(worker: WorkerClient, request: dict[str, Any]) -> dict[str, Any]:
-    try:
-        reply = worker.request(request)
-    except WorkerFailure as failure:
-        raise MachineError(f"ONNX Runtime fails on a small model: {failure.message}") from failure
-    if reply["status"] != "ok":
-        raise MachineError(f"ONNX Runtime fails on a small model: {reply['message']}")
-    return reply

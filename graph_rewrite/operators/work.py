@@ -16,6 +16,8 @@ _PRODUCTS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm", "MatMulInte
 _CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvInteger", "NhwcConv"})
 _ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+_PICKING = frozenset({"Gather", "GatherElements", "GatherND", "Slice"})
+"""Operators that read of their first input what they give, however large it is: a table of embeddings."""
 
 
 class OperatorApplication(Protocol):
@@ -23,6 +25,9 @@ class OperatorApplication(Protocol):
 
     @property
     def op(self) -> str: ...
+
+    @property
+    def domain(self) -> str: ...
 
     @property
     def attrs(self) -> Mapping[str, AttrValue]: ...
@@ -48,6 +53,15 @@ def estimate_flops(
     if node.op in _RECURRENT and third is not None and first.rank == 3:
         return 2.0 * (second.size + third.size) * prod(first.shape[:2])
     return elements
+
+
+def touched(
+    node: OperatorApplication, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
+) -> list[TensorType]:
+    """Return the types of what a node reads and writes: its operands and results, and for an operator that picks
+    entries of its first operand, in place of that, as much as it picks."""
+    read = [*outputs, *inputs[1:]] if node.op in _PICKING and not node.domain else inputs
+    return [type for type in (*read, *outputs) if type is not None]
 
 
 @lru_cache(maxsize=65536)

@@ -7,8 +7,8 @@ and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
 alone), `time` (one model), `optimizers` (which of ONNX Runtime's optimisers change a model), `optimised` (writes what
-they make of it), `probe_cuda`. Any may say `within_s`, the seconds after which nobody waits for the reply: a comparison
-then ends with the blocks that it has.
+they make of it), `profile` (the time of every kernel), `probe_cuda`. Any may say `within_s`, the seconds after which
+nobody waits for the reply: a comparison then ends with the blocks that it has.
 
 For tests of the faults, `REWRITEGYM_WORKER_FAULT` may hold `segfault:TEXT` or `hang:TEXT`: a candidate whose file name
 contains TEXT then does that when it is opened.
@@ -36,6 +36,7 @@ from .deployment import Deployment, open_session
 from .feeds import FeedSpec
 from .optimizers import active_in_log, registered_in_log
 from .plan import Plan
+from .profiling import profile
 from .statistics import Block, is_enough
 from .timing import Clock, Runner, repeats_for, time_alone, time_block
 from .wire import Message, read_message, write_message
@@ -67,6 +68,7 @@ class Worker:
             "time": self._time,
             "optimizers": self._optimizers,
             "optimised": self._optimised,
+            "profile": self._profile,
             "probe_cuda": self._probe_cuda,
         }
 
@@ -176,6 +178,13 @@ class Worker:
         options.optimized_model_filepath = request["written"]
         open_session(request["candidate"]["path"], deployment, options=options)
         return {}
+
+    def _profile(self, request: Message) -> Message:
+        budget_s = float(request["budget_s"])
+        self._enter("candidate: time", expect_s=budget_s)
+        side, feeds = request["candidate"], FeedSpec.from_json(request["feeds"])
+        deployment = Deployment.from_json(side["deployment"])
+        return {"kernels": profile(side["path"], deployment, feeds, request["folder"], budget_s)}
 
     def _probe_cuda(self, request: Message) -> Message:
         """Multiply two matrices on the CUDA device and check the product."""

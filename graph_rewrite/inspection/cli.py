@@ -1,0 +1,58 @@
+"""``rewritegym inspect``: what a model holds, where its time goes, and which rules match."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.inspection.display import show
+from graph_rewrite.inspection.inspect import inspect_model
+from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.task.models import parse_shapes
+
+
+@dataclass(frozen=True)
+class InspectArguments:
+    """Tell what an ONNX model holds, where its time goes on this machine, and which rules match it.
+
+    Nothing is written. Exit status: 0, or 2 for a mistake in the arguments or the model.
+    """
+
+    model: tyro.conf.Positional[Path]
+    """The ONNX file."""
+    shape: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """The shape of an input with symbolic dimensions, as name:1,128; may be repeated."""
+    threads: int | None = None
+    """Threads per inference of the profile; by default all cores that this process may use."""
+    profile: bool = True
+    """Run the model for some seconds, on the CPU, to see where its time goes."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print one JSON object and nothing else."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Inspect a model; return the exit status."""
+    arguments = tyro.cli(InspectArguments, args=argv, prog="rewritegym inspect")
+    return run_command(lambda: _inspect(arguments), prefix="rewritegym inspect")
+
+
+def _inspect(arguments: InspectArguments) -> int:
+    cores = available_cores()
+    threads = cores if arguments.threads is None else arguments.threads
+    if not 1 <= threads <= cores:
+        raise UserError(f"--threads {threads}: from 1 to {cores}, the cores that this process may use")
+    shapes = parse_shapes(arguments.shape) or None
+    found = inspect_model(arguments.model, shapes, threads=threads, profile=arguments.profile)
+    if arguments.json:
+        print(json.dumps(found.to_json(), indent=2))
+    else:
+        show(Console(), found)
+    return 0

@@ -1,0 +1,158 @@
+"""Inspection of a model: everything that `rewritegym inspect` tells, as plain values."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from graph_rewrite.inspection.blocks import RepeatedBlock, repeated_blocks
+from graph_rewrite.inspection.facts import Facts, facts_of
+from graph_rewrite.inspection.profile import CannotRunError, Profile, profile_model
+from graph_rewrite.inspection.regions import block_shares
+from graph_rewrite.inspection.roofline import Peaks, kernel_flops, least_us, measure_peaks
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.onnx_files.normalisation import normalise
+from graph_rewrite.rewriting.faults import RuleFaults
+from graph_rewrite.rules import all_rules
+from graph_rewrite.rules.rewriter import Rewriter
+from graph_rewrite.runtime import Deployment, WorkerClient
+
+
+@dataclass(frozen=True)
+class RuleSites:
+    """A rule that matches: at `sites` places, of which `classes` are different from each other."""
+
+    rule: str
+    sites: int
+    classes: int
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """Kernels of one operator: their number, their time per run in milliseconds, their share of the time of all
+    kernels, and what the roofline leaves of that time. `least_ms` is None where peaks were not measured."""
+
+    operator: str
+    kernels: int
+    ms: float
+    share: float
+    gflops: float
+    """Speed in 10**9 floating-point operations per second, estimated from shapes."""
+    least_ms: float | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that is known of a model. `rules` and `profile` are None where the file leaves shapes open; `profile` also
+    where it was not asked for, or the model could not be run."""
+
+    path: str
+    file_bytes: int
+    facts: Facts
+    blocks: tuple[RepeatedBlock, ...]
+    rules: tuple[RuleSites, ...] | None
+    profile: Profile | None = None
+    peaks: Peaks | None = None
+    block_shares: tuple[float, ...] = ()
+    """Share of the time that each of `blocks` takes; empty without a profile."""
+    profile_error: str = ""
+    """The reason why the model could not be run, in words."""
+
+    @property
+    def least_ms(self) -> float | None:
+        """Return the milliseconds that the model's kernels need at least, by the roofline; not more than it takes."""
+        if self.profile is None or self.peaks is None:
+            return None
+        peaks = self.peaks
+        return min(self.profile.ms, sum(least_us(kernel, peaks) for kernel in self.profile.kernels) / 1e3)
+
+    def operator_times(self) -> list[OperatorTime]:
+        """Return the time by operator, the most expensive first; empty without a profile."""
+        if self.profile is None:
+            return []
+        kernels, total, peaks = self.profile.kernels, self.profile.us or 1.0, self.peaks
+        found = []
+        for operator, number in Counter(kernel.op for kernel in kernels).items():
+            group = [kernel for kernel in kernels if kernel.op == operator]
+            us, flops = sum(kernel.us for kernel in group), sum(map(kernel_flops, group))
+            least = None if peaks is None else sum(least_us(kernel, peaks) for kernel in group) / 1e3
+            found.append(OperatorTime(operator, number, us / 1e3, us / total, flops / us / 1e3 if us else 0.0, least))
+        return sorted(found, key=lambda entry: -entry.ms)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values. Times are in milliseconds, shares from 0 to 1."""
+        shares = self.block_shares or (None,) * len(self.blocks)
+        blocks = [
+            {"repeats": b.repeats, "nodes": b.length, "operators": dict(b.operators), "first": b.first, "share": share}
+            for b, share in zip(self.blocks, shares, strict=True)
+        ]
+        return {
+            "model": self.path,
+            "file_bytes": self.file_bytes,
+            **asdict(self.facts),
+            "blocks": blocks,
+            "rules": None if self.rules is None else [asdict(entry) for entry in self.rules],
+            "profile": self._profile_json(),
+            "profile_error": self.profile_error,
+        }
+
+    def _profile_json(self) -> dict[str, Any] | None:
+        if self.profile is None:
+            return None
+        peaks = None if self.peaks is None else asdict(self.peaks)
+        deployment = self.profile.deployment
+        return {
+            "provider": deployment.provider, "threads": deployment.threads, "ms": self.profile.ms,
+            "least_ms": self.least_ms, "peaks": peaks, "operators": [asdict(entry) for entry in self.operator_times()],
+        }  # fmt: skip
+
+
+def inspect_model(
+    path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, *, threads: int = 1, profile: bool = True
+) -> Inspection:
+    """Look at an ONNX file. With `profile`, the model is run on the CPU for some seconds, in a process of its own.
+
+    Args:
+        shapes: shapes of inputs by name, for models with symbolic dimensions. Without them such a model is neither
+            matched with rules nor run.
+        threads: threads per inference of the profile.
+
+    Raises:
+        ModelLoadError: no such file, or no readable ONNX model.
+        MachineError: no worker process starts, or ONNX Runtime fails on a small model.
+    """
+    graph = load(path, shapes)
+    facts, blocks = facts_of(graph), tuple(repeated_blocks(graph))
+    found = Inspection(str(path), path.stat().st_size, facts, blocks, None)
+    if facts.symbolic:
+        return found
+    found = replace(found, rules=tuple(rule_sites(graph)))
+    return _with_profile(found, graph, Deployment("cpu", threads)) if profile else found
+
+
+def _with_profile(found: Inspection, graph: Graph, deployment: Deployment) -> Inspection:
+    with tempfile.TemporaryDirectory(prefix="rewritegym-") as text, WorkerClient() as worker, MachineLock():
+        folder = Path(text)
+        try:
+            profiled = profile_model(graph, deployment, worker, folder)
+        except CannotRunError as error:
+            return replace(found, profile_error=str(error))
+        peaks = measure_peaks(deployment, worker, folder)
+    shares = tuple(block_shares(graph, found.blocks, profiled.kernels))
+    return replace(found, profile=profiled, peaks=peaks, block_shares=shares)
+
+
+def rule_sites(graph: Graph) -> list[RuleSites]:
+    """Return the rules that match the normalised graph, those with most sites first."""
+    sites, classes = Counter[str](), Counter[str]()
+    rewriter = Rewriter(all_rules(), granularity="class", deployment=False, faults=RuleFaults())
+    for candidate in rewriter.candidates(normalise(graph)[0]):
+        sites[candidate.rule] += candidate.count
+        classes[candidate.rule] += 1
+    return [RuleSites(rule, count, classes[rule]) for rule, count in sites.most_common()]

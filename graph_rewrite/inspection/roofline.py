@@ -1,0 +1,70 @@
+"""The roofline of a profiled model: the time that its kernels need at least by their operations and bytes.
+
+Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model for Multicore Architectures", CACM
+52(4), 2009.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from graph_rewrite.inspection.profile import Kernel
+from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.latency.peaks import peak_gflops, peak_gigabytes
+from graph_rewrite.operators.work import estimate_flops, tensor_bytes, touched
+from graph_rewrite.runtime import Deployment, WorkerClient
+
+_PRODUCTS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm"})
+_VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+"""Operators that ONNX Runtime may carry out without moving anything."""
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The best speed of a machine under a deployment: 10**9 floating-point operations and bytes per second."""
+
+    gflops: float
+    gigabytes: float
+
+
+def measure_peaks(deployment: Deployment, worker: WorkerClient, folder: Path) -> Peaks:
+    """Measure the peaks of this machine; takes two seconds at most.
+
+    Raises:
+        MachineError: ONNX Runtime fails on a small model.
+    """
+    return Peaks(peak_gflops(worker, folder, deployment), peak_gigabytes(worker, folder, deployment))
+
+
+def kernel_flops(kernel: Kernel) -> float:
+    """Return the floating-point operations of a kernel; 0 where the shapes of its results are unknown."""
+    whole = _with_weight(kernel)
+    return estimate_flops(whole, whole.inputs, whole.outputs)
+
+
+def kernel_bytes(kernel: Kernel) -> int:
+    """Return the bytes that a kernel reads and writes, each operand and result once; 0 for one that moves nothing."""
+    if kernel.op in _VIEWS:
+        return 0
+    whole = _with_weight(kernel)
+    return sum(map(tensor_bytes, touched(whole, whole.inputs, whole.outputs)))
+
+
+def least_us(kernel: Kernel, peaks: Peaks) -> float:
+    """Return the microseconds that a kernel needs at least: for its operations or for its bytes, whichever is more.
+
+    It is never more than the kernel took: where it was faster than the peaks, those were measured too low.
+    """
+    roof = max(kernel_flops(kernel) / peaks.gflops, kernel_bytes(kernel) / peaks.gigabytes) / 1e3
+    return min(roof, kernel.us)
+
+
+def _with_weight(kernel: Kernel) -> Kernel:
+    """Return a matrix product with the weight that ONNX Runtime has packed, and does not list."""
+    first, second = (*kernel.inputs, None, None)[:2]
+    if kernel.op not in _PRODUCTS or first is None or (second is not None and second.rank > 1) or not first.rank:
+        return kernel
+    columns = kernel.outputs[0].shape[-1:] if kernel.outputs and kernel.outputs[0] is not None else (1,)
+    weight = TensorType(first.dtype, (first.shape[-1], *columns))
+    return replace(kernel, inputs=(first, weight, *kernel.inputs[1:]))

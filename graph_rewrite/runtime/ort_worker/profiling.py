@@ -1,0 +1,75 @@
+"""The profile of a model: what ONNX Runtime reports of every kernel that it runs. Runs inside the worker."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from .deployment import Deployment, open_session
+from .feeds import FeedSpec, ModelInput, make_feeds
+
+_MOST_RUNS = 50
+_LEAST_RUNS = 3
+_KERNEL = "_kernel_time"
+
+Event = dict[str, Any]
+
+
+def profile(path: str, deployment: Deployment, feeds: FeedSpec, folder: str, budget_s: float) -> list[dict[str, Any]]:
+    """Run a model for about `budget_s` seconds, and at least three times, and return its kernels.
+
+    Returns:
+        For every kernel, in the order of execution, its `name`, `op`, median time per run in microseconds `us`, and
+        the types of its operands and results, `inputs` and `outputs`, as [element type, shape]. A kernel that runs
+        others within its time, such as If, counts as a whole. ONNX Runtime leaves out of `inputs` the weights that it
+        keeps in a layout of its own.
+    """
+    options = deployment.session_options(measuring=True)
+    options.enable_profiling = True
+    options.profile_file_prefix = os.path.join(folder, "profile")
+    session = open_session(path, deployment, options=options)
+    inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in session.get_inputs()]
+    values = make_feeds(inputs, feeds)
+    session.run(None, values)
+    started, runs = perf_counter(), 0
+    while runs < _LEAST_RUNS or (runs < _MOST_RUNS and perf_counter() - started < budget_s):
+        session.run(None, values)
+        runs += 1
+    written = session.end_profiling()
+    try:
+        with open(written, encoding="utf-8") as file:
+            events: list[Event] = json.load(file)
+    finally:
+        os.unlink(written)
+    return kernels(events, skipped=1)
+
+
+def kernels(events: Iterable[Event], skipped: int) -> list[dict[str, Any]]:
+    """Return the kernels in the events of a profile, without those of the first `skipped` runs."""
+    timed = sorted((event for event in events if "dur" in event), key=lambda event: (event["ts"], -event["dur"]))
+    begins = [event["ts"] for event in timed if event["name"] == "model_run"][skipped:]
+    merged: dict[tuple[str, str], dict[str, Any]] = {}
+    end = begins[0] if begins else 0
+    for event in timed:
+        if event.get("cat") != "Node" or not event["name"].endswith(_KERNEL) or event["ts"] < end:
+            continue  # before the first run that counts, or within the kernel before it
+        end = event["ts"] + event["dur"]
+        about = event["args"]
+        entry = merged.setdefault(
+            (event["name"], about.get("node_index", "")),
+            {
+                "name": event["name"].removesuffix(_KERNEL), "op": about["op_name"], "us": [],
+                "inputs": _types(about.get("input_type_shape", ())),
+                "outputs": _types(about.get("output_type_shape", ())),
+            },
+        )  # fmt: skip
+        entry["us"].append(event["dur"])
+    return [{**entry, "us": median(entry["us"])} for entry in merged.values()]
+
+
+def _types(listed: Iterable[dict[str, list[int]]]) -> list[tuple[str, list[int]]]:
+    return [(name, shape) for one in listed for name, shape in one.items()]
