@@ -42,12 +42,9 @@ PACKAGES = (
 """Packages with a page in the API reference: the public entrances."""
 COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("optimize.py, rewritegym optimize", "agents.commands.optimize", ()),
-<<<<<<< HEAD
     ("rewritegym apply", "agents.commands.apply", ()),
     ("rewritegym check", "agents.commands.check", ()),
-=======
     ("rewritegym inspect", "graph_rewrite.inspection.cli", ()),
->>>>>>> f768c92 (rewritegym inspect: contents, repeated blocks, profile, matching rules and roofline of a model)
     ("train.py, rewritegym train", "agents.commands.train", ()),
     ("evaluate.py, rewritegym evaluate", "agents.commands.evaluate", ()),
     *(
