@@ -63,22 +63,23 @@ _CHOICES = (
     _Choice((("execution_mode", "parallel"), ("inter_op_threads", 2)), "cpu", _on_all_cores_with_branches),
     _Choice((("dynamic_block_base", 4),), "cpu", _on_several_threads),
     _Choice((("allow_spinning", False),), "cpu", _on_several_threads),
-    _Choice((("disable_prepacking", True),), "cpu", _with_packed_weights),
     _Choice((("enable_mem_pattern", False),), "cpu", _always),
     _Choice((("enable_cpu_mem_arena", False),), "cpu", _always),
+    _Choice((("disable_prepacking", True),), "cpu", _with_packed_weights),
     _Choice((("prefer_nhwc", True),), "cuda", _with_convolutions),
 )
 """The choices, in the order in which they are offered."""
 
 
 def thread_choices(cores: int | None = None) -> tuple[int, ...]:
-    """Return the numbers of threads to choose from where the user leaves it free: powers of two, and all cores.
+    """Return the numbers of threads to choose from where the user leaves it free: powers of two, all cores, and half of
+    them, which may be the physical ones.
 
     Args:
         cores: the most; by default the cores that this process may use.
     """
     most = available_cores() if cores is None else cores
-    return tuple(sorted({2**i for i in range(most.bit_length())} | {most}))
+    return tuple(sorted({2**i for i in range(most.bit_length())} | {most, max(1, most // 2)}))
 
 
 def session_candidates(graph: Graph, deployment: Deployment, threads: tuple[int, ...] = ()) -> list[Candidate]:
@@ -89,8 +90,10 @@ def session_candidates(graph: Graph, deployment: Deployment, threads: tuple[int,
         threads: numbers of threads that may be chosen; none where the user has said one.
     """
     now = deployment.asked_by(graph)
-    # Other threads than the deployment's are asked for because they are faster: there is no way back.
-    changes: list[_Change] = [(("threads", n),) for n in threads if n not in (now.threads, deployment.threads)]
+    # Other threads than the deployment's are asked for because they are faster: there is no way back. Many first: they
+    # take least time to measure.
+    others = sorted(set(threads) - {now.threads, deployment.threads}, reverse=True)
+    changes: list[_Change] = [(("threads", n),) for n in others]
     changes += [choice.settings for choice in _CHOICES if choice.provider == now.provider and choice.suits(graph, now)]
     return [_candidate(graph, change) for change in changes if now.with_settings(dict(change)) != now]
 

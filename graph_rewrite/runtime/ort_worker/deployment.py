@@ -132,7 +132,7 @@ class Deployment:
         if set(values) - _OPTIONAL != _REQUIRED:
             raise ValueError(
                 f"Deployment: fields {sorted(_REQUIRED.difference(values))} missing,"
-                f" {sorted(set(values).difference(_REQUIRED, _OPTIONAL))} unknown"
+                f" {sorted(set(values).difference(_REQUIRED, _OPTIONAL))} unknown; a newer version may have written it"
             )
         return cls(
             provider=str(values["provider"]),

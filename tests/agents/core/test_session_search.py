@@ -10,7 +10,7 @@ from agents.core.conclude import conclude
 from agents.core.session_search import search_session
 from graph_rewrite import Graph, save
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, session
-from graph_rewrite.latency import Effort, Latency
+from graph_rewrite.latency import Deployment, Effort, Latency
 from graph_rewrite.rewriting.session_choices import session_candidates
 from graph_rewrite.task.problem import Problem, open_problem
 from graph_rewrite.task.replay import replay
@@ -62,6 +62,15 @@ def test_a_gain_that_is_not_sure_is_not_kept(tmp_path: Path) -> None:
     search = started(problem)
     search_session(search)
     assert len(search.visits) == 1  # and one with 0.3% is not
+
+
+@pytest.mark.parametrize(("factor", "kept"), [(0.97, False), (0.9, True)])
+def test_spinning_is_forbidden_for_a_large_gain_only(tmp_path: Path, factor: float, kept: bool) -> None:
+    problem = planted(tmp_path, {"allow_spinning": factor})
+    problem.deployment = Deployment(threads=2)
+    best = search_session(started(problem))
+    assert best is not None
+    assert bool(best.graph.session_settings) == kept
 
 
 def test_threads_are_chosen_where_they_are_free(tmp_path: Path) -> None:

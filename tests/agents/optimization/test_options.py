@@ -39,7 +39,7 @@ def test_the_number_of_threads_may_be_left_to_the_search(monkeypatch: pytest.Mon
     for module in ("agents.optimization.options", "graph_rewrite.rewriting.session_choices"):
         monkeypatch.setattr(f"{module}.available_cores", lambda: 6)
     left = OptimizeOptions(threads=threads_text("auto"))
-    assert (left.thread_counts, left.thread_choices) == ((6,), (1, 2, 4, 6))
+    assert (left.thread_counts, left.thread_choices) == ((6,), (1, 2, 3, 4, 6))
     assert OptimizeOptions().thread_choices == OptimizeOptions(threads="2").thread_choices == ()
     with pytest.raises(UserError, match="--fixed-deployment forbids it"):
         _ = OptimizeOptions(threads="auto", fixed_deployment=True).thread_choices
