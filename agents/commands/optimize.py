@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -19,11 +19,13 @@ from agents.optimization.output import check_output, default_output
 from agents.optimization.run import optimize_model
 from agents.reporting.progress import (
     deployment_table,
+    improvement_log,
     print_json,
     print_warnings,
     results_table,
     rewrites_table,
     search_display,
+    summary_line,
     threads_table,
 )
 from graph_rewrite.delivery.deployment_code import deployment_code
@@ -52,6 +54,8 @@ class OptimizeArguments:
     """Search and check, but write no file."""
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
+    verbose: Annotated[bool, tyro.conf.arg(aliases=["-v"])] = False
+    """Tell every new best as the search finds it, with its last rewrite."""
 
 
 _AS_IT_IS: dict[str, Any] = {"soft_wrap": True, "markup": False}
@@ -71,6 +75,7 @@ def optimize(arguments: OptimizeArguments, console: Console, began: float) -> in
         path, arguments.output or default_output(path), overwrite=arguments.overwrite or arguments.dry_run
     )
     with ending_search(console) as watch, search_display(console, options.agent_spec, counts=False) as update:
+        tell = improvement_log(console)
 
         def opened(problem: Problem) -> None:
             console.print(_headline(path, problem), soft_wrap=True, markup=False)
@@ -78,6 +83,8 @@ def optimize(arguments: OptimizeArguments, console: Console, began: float) -> in
         def progress(search: Search) -> None:
             watch(search)
             update(search)
+            if arguments.verbose:
+                tell(search)
 
         outcome = optimize_model(path, options, began=began, opened=opened, progress=progress)
         written = None if arguments.dry_run else outcome.save(output)
@@ -96,11 +103,13 @@ def _headline(path: Path, problem: Problem) -> str:
 
 
 def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
-    console.print(results_table(str(path), [entry]))
+    console.print(summary_line(str(path), entry), **_AS_IT_IS)
+    console.print(results_table("", [entry]))
     if entry["threads"]:
         console.print(threads_table(entry["threads"]))
     console.print(deployment_table([entry]))
-    console.print(rewrites_table(entry) if entry["rewrites"] else entry["message"])
+    if entry["rewrites"]:
+        console.print(rewrites_table(entry))
     if entry["onnx_path"] is None:
         console.print("no file was written")
         return

@@ -63,6 +63,25 @@ def search_display(console: Console, agent: str, counts: bool = True) -> Iterato
         yield update
 
 
+def improvement_log(console: Console) -> Callable[[Search], None]:
+    """Return a function that prints a line for every new best of a search, with the rewrite that led to it."""
+    told = 0
+
+    def log(search: Search) -> None:
+        nonlocal told
+        new, told = search.improvements[told:], len(search.improvements)
+        if not new:
+            return
+        best = search.best
+        rewrite = best.actions[-1].description if best is not None and best.actions else "the original"
+        console.print(
+            f"  {new[-1].seconds:5.1f} s  x{new[-1].speedup:.3f}  {new[-1].latency_ms:.2f} ms  {_shortened(rewrite)}",
+            soft_wrap=True, markup=False,
+        )  # fmt: skip
+
+    return log
+
+
 def _log(console: Console) -> Callable[[float, str], None]:
     """Return a function that prints a line with the seconds at which it holds, one every `EVERY` seconds, where the
     console is no terminal."""
@@ -80,6 +99,21 @@ def _log(console: Console) -> Callable[[float, str], None]:
 def _applications(search: Search) -> str:
     limit = search.budget.applications
     return f"{search.applications} rewrites, " if limit is None else f"{search.applications}/{limit} rewrites, "
+
+
+def summary_line(model: str, entry: Mapping[str, Any]) -> str:
+    """Return the result in one sentence: the speed-up and the deployment for which it holds."""
+    deployment = entry["deployment"]
+    threads = f"{deployment['threads']} thread{'s' if deployment['threads'] > 1 else ''}"
+    where = f"with {threads} on {deployment['provider']}"
+    before, after = baseline_ms(entry), entry["latency_ms"]
+    if before is None or not entry["rewrites"]:
+        return f"{model} {where}: {entry['message']}"
+    low, high = entry["speedup_ci95"]
+    return (
+        f"{model} {where}: {entry['speedup']:.2f} times as fast ({low:.2f} to {high:.2f}), "
+        f"{before:.2f} ms -> {after:.2f} ms"
+    )
 
 
 def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
@@ -125,7 +159,7 @@ def deployment_table(results: Sequence[Mapping[str, Any]]) -> Table:
 
 def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
     """An empty table; where it is too wide, words are broken into lines and numbers stay whole."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in words:
         table.add_column(name, overflow="fold")
     for name in numbers:
