@@ -12,8 +12,7 @@ from typing import Any
 
 from onnx import TensorProto
 
-from graph_rewrite.ir.attributes import AttrValue, RawAttr
-from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.matching import schema_default
@@ -21,6 +20,7 @@ from graph_rewrite.rewriting.patterns import AttrVar, Maybe, Pattern, PatternNod
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rulebook.drawing import Diagram, DrawnNode, DrawnOperand, draw, draw_both
+from graph_rewrite.rulebook.values import attribute_text, constant_text
 from graph_rewrite.soundness.instances.enumeration import instances
 from graph_rewrite.terms.substitution import INPUT, Param, Side, Substitution
 
@@ -105,7 +105,7 @@ def diagram_of_target(rule: Rule, match: Match) -> tuple[Diagram, set[str]]:
             return DrawnOperand(step=numbers["node", ref.node], index=ref.index)
         made = recorder.made.get(ref.constant.digest)
         if made is None or ref.constant.digest in within:
-            return DrawnOperand(_literal(ref.constant))
+            return DrawnOperand(constant_text(ref.constant))
         op, attrs, inputs, count, index = made
         key = ("constant", op, attrs, tuple("-" if i is None else i.key for i in inputs))
         if key not in numbers:
@@ -155,7 +155,7 @@ class _Recorder(ReplacementBuilder):
         self, op: str, domain: str, attrs: dict[str, AttrValue], inputs: tuple[Ref | None, ...], outputs: int
     ) -> tuple[Ref, ...]:
         results = super().apply(op, domain, attrs, inputs, outputs)
-        shown = tuple(f"{name}={_text(value)}" for name, value in attrs.items() if value is not None)
+        shown = tuple(f"{name}={attribute_text(value)}" for name, value in attrs.items() if value is not None)
         for index, ref in enumerate(results):
             if ref.constant is not None:
                 self.made.setdefault(ref.constant.digest, (op, shown, inputs, outputs, index))
@@ -212,7 +212,7 @@ class _Names:
             if shown and _labelled(self._match.pattern, pattern) and _same(node, op, domain, attrs):
                 self.used.add(pattern.label)
                 return (f"**{pattern.label}",)
-        return tuple(f"{name}={_text(value)}" for name, value in shown.items())
+        return tuple(f"{name}={attribute_text(value)}" for name, value in shown.items())
 
 
 def _same(node: Node, op: str, domain: str, attrs: Mapping[str, AttrValue]) -> bool:
@@ -252,37 +252,11 @@ def choices(pattern: Pattern) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _attr_note(value: AttrValue) -> str:
-    return "left out" if value is None else _text(value)
+    return "left out" if value is None else attribute_text(value)
 
 
 def _pattern_attr(value: Any) -> str:
-    return value.name if isinstance(value, AttrVar) else _text(value)
-
-
-def _text(value: AttrValue) -> str:
-    """An attribute's value."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_text, value))}]"
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    if isinstance(value, Constant):
-        return _literal(value)
-    return "..." if isinstance(value, RawAttr) else str(value)
-
-
-def _literal(constant: Constant) -> str:
-    """A constant's elements, where they are few and plain, else its type."""
-    elements = constant.numpy().reshape(-1) if constant.type.size <= 64 else None
-    if elements is None or not len(elements):
-        return str(constant.type)
-    if constant.type.size <= 6 and elements.dtype.kind in "iub":
-        values = ", ".join(str(value) for value in elements.tolist())
-        return f"[{values}]" if constant.type.rank else values
-    if (elements == elements[0]).all():
-        return f"{elements[0]:.4g}"
-    return str(constant.type)
+    return value.name if isinstance(value, AttrVar) else attribute_text(value)
 
 
 def _param(value: Param) -> str:

@@ -1,4 +1,4 @@
-"""Compact text drawings of a rule's two sides, for a terminal and for code blocks on a page.
+"""Diagrams of a rule's two sides, and compact text drawings of them, for a terminal and for code blocks on a page.
 
     Add                       =>  MatMul
     ├─ MatMul(x, w)               ├─ x
@@ -24,11 +24,13 @@ INLINE = 44
 
 @dataclass(frozen=True, slots=True)
 class DrawnOperand:
-    """A variable or a literal (`text`), or output `index` of step number `step`."""
+    """A variable or a literal (`text`), or output `index` of step number `step`. `constant` marks a value that is known
+    before run time."""
 
     text: str = ""
     step: int = -1
     index: int = 0
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,13 @@ class DrawnNode:
 
 @dataclass(frozen=True, slots=True)
 class Diagram:
-    """One side of a rule: steps in an order in which operands come first, and what the side computes."""
+    """One side of a rule, or a part of a graph: steps in an order in which operands come first, and what it computes,
+    with names where those matter."""
 
     steps: tuple[DrawnNode, ...]
     outputs: tuple[DrawnOperand, ...]
+    names: tuple[str, ...] = ()
+    """Names of the outputs; empty for none."""
 
 
 def draw(diagram: Diagram) -> list[str]:
