@@ -1,0 +1,34 @@
+"""The time that a model takes to load, and the memory of a process that runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+
+from graph_rewrite.runtime import Deployment, FeedSpec
+from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """A model in a process of its own, opened and run once."""
+
+    load_s: float
+    """Seconds to open a session."""
+    peak_bytes: int
+    """The most memory that the process held, Python and ONNX Runtime included."""
+
+
+def footprint(
+    path: str | os.PathLike[str], deployment: Deployment, feeds: FeedSpec, *, timeout_s: float = 60.0
+) -> Footprint | None:
+    """Open and run a model file once, as deployed. None where that fails or takes longer than `timeout_s` seconds."""
+    request = {"model": os.fspath(path), "deployment": deployment.to_json(), "feeds": feeds.to_json()}
+    command = leaf_command("ort_worker.footprint", [json.dumps(request)])
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    return Footprint(**json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else None
