@@ -16,6 +16,7 @@ from agents.commands.signals import ending_search
 from agents.core.base import Search
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.output import check_output, default_output
+from agents.optimization.reports import check_report, reserved_seconds, try_report
 from agents.optimization.run import optimize_model
 from agents.reporting.progress import (
     deployment_table,
@@ -50,8 +51,10 @@ class OptimizeArguments:
     options: tyro.conf.OmitArgPrefixes[OptimizeOptions] = field(default_factory=OptimizeOptions)
     overwrite: bool = False
     """Replace the output file if there is one."""
+    report: Path | None = None
+    """Write an HTML report to this file: what was gained by which rewrites, with drawings, and how to deploy it."""
     dry_run: bool = False
-    """Search and check, but write no file."""
+    """Search and check, but write no model."""
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
     verbose: Annotated[bool, tyro.conf.arg(aliases=["-v"])] = False
@@ -74,6 +77,8 @@ def optimize(arguments: OptimizeArguments, console: Console, began: float) -> in
     output = check_output(
         path, arguments.output or default_output(path), overwrite=arguments.overwrite or arguments.dry_run
     )
+    if arguments.report is not None:
+        check_report(arguments.report, path, output, overwrite=arguments.overwrite)
     with ending_search(console) as watch, search_display(console, options.agent_spec, counts=False) as update:
         tell = improvement_log(console)
 
@@ -86,12 +91,15 @@ def optimize(arguments: OptimizeArguments, console: Console, began: float) -> in
             if arguments.verbose:
                 tell(search)
 
-        outcome = optimize_model(path, options, began=began, opened=opened, progress=progress)
+        reserved = reserved_seconds(options.seconds, arguments.report)
+        outcome = optimize_model(path, options, began=began, reserved=reserved, opened=opened, progress=progress)
         written = None if arguments.dry_run else outcome.save(output)
     entry = outcome.entry(written)
+    if arguments.report is not None:
+        entry["report"] = try_report(outcome, entry, arguments.report, console)
     print_warnings(console, entry)
     if arguments.json:
-        print_json(outcome.summary(written, entry))
+        print_json({**outcome.summary(written, entry), "report": entry.get("report")})
     else:
         _print(Console(), path, entry)
     return 0 if outcome.verified else 1
@@ -112,7 +120,15 @@ def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
         console.print(rewrites_table(entry))
     if entry["onnx_path"] is None:
         console.print("no file was written")
-        return
+    else:
+        _tell_file(console, entry)
+    if entry.get("report"):
+        console.print(f"report: {entry['report']}", **_AS_IT_IS)
+    else:
+        console.print("--report report.html writes all this as a page with drawings", **_AS_IT_IS)
+
+
+def _tell_file(console: Console, entry: dict[str, Any]) -> None:
     console.print(f"written: {entry['onnx_path']}", **_AS_IT_IS)
     console.print(f'open it with rewritegym.session("{entry["onnx_path"]}"), or without RewriteGym:\n', **_AS_IT_IS)
     code = deployment_code(Deployment.from_json(entry["deployment"]), entry["onnx_path"])["python"]

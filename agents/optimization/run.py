@@ -36,7 +36,7 @@ THREADS_SHARE = 0.1
 SUMMARY = (
     "model", "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "deployment",
     "threads", "seconds", "measurements", "onnx_path", "message", "warnings", "memory", "rule_faults",
-    "failed_measurements", "first_error", "tradeoff", "savings", "actions",
+    "failed_measurements", "first_error", "tradeoff", "savings", "actions", "improvements",
 )  # fmt: skip
 """Fields of a result's entry that `--json` prints."""
 
@@ -142,6 +142,7 @@ def optimize_model(
     options: OptimizeOptions,
     *,
     began: float | None = None,
+    reserved: float = 0.0,
     opened: Callable[[Problem], None] | None = None,
     progress: Progress | None = None,
     keep: Any = None,
@@ -150,6 +151,7 @@ def optimize_model(
 
     Args:
         began: the time at which the time limit began, by `time.monotonic`; now by default.
+        reserved: seconds of the time limit to leave for what the caller does afterwards.
         opened: called with the problem before the search begins.
         progress: called with the search as it goes on.
         keep: an object that must live as long as the outcome.
@@ -159,7 +161,7 @@ def optimize_model(
         MachineError: the model cannot be measured here.
     """
     began = time.monotonic() if began is None else began
-    limit, (first, *others) = options.seconds, options.thread_counts
+    limit, (first, *others) = options.seconds - reserved, options.thread_counts
     make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
     try:
         with ending_at(began + limit):

@@ -12,7 +12,7 @@ from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
 
 
 @dataclass(frozen=True, slots=True)
-class Footprint:
+class ModelFootprint:
     """A model in a process of its own, opened and run once."""
 
     load_s: float
@@ -23,7 +23,7 @@ class Footprint:
 
 def footprint(
     path: str | os.PathLike[str], deployment: Deployment, feeds: FeedSpec, *, timeout_s: float = 60.0
-) -> Footprint | None:
+) -> ModelFootprint | None:
     """Open and run a model file once, as deployed. None where that fails or takes longer than `timeout_s` seconds."""
     request = {"model": os.fspath(path), "deployment": deployment.to_json(), "feeds": feeds.to_json()}
     command = leaf_command("ort_worker.footprint", [json.dumps(request)])
@@ -31,4 +31,4 @@ def footprint(
         ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=timeout_s)
     except subprocess.TimeoutExpired:
         return None
-    return Footprint(**json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else None
+    return ModelFootprint(**json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graph_rewrite.rulebook.drawing import Diagram, DrawnNode, DrawnOperand
-from graph_rewrite.rulebook.layered_layout import Line, Place, lay_out
+from graph_rewrite.rulebook.layered_layout import Line, PlacedBox, lay_out
 from graph_rewrite.rulebook.values import escaped
 
 MOST_STEPS = 32
@@ -50,7 +50,7 @@ class _Drawing:
     """The boxes of a diagram with their layers and contents, and the edges between them."""
 
     def __init__(self, diagram: Diagram, most: int) -> None:
-        self.places: list[Place] = []
+        self.places: list[PlacedBox] = []
         self.contents: list[_Box | _Pill] = []
         self.edges: list[tuple[int, int]] = []
         self._steps = diagram.steps[:most]
@@ -71,7 +71,7 @@ class _Drawing:
             self.edges.append((source, self._add(_Pill(name), self.places[source].layer + 1)))
 
     def _add(self, content: _Box | _Pill, layer: int) -> int:
-        self.places.append(Place(content.width, content.height, layer))
+        self.places.append(PlacedBox(content.width, content.height, layer))
         self.contents.append(content)
         return len(self.places) - 1
 
@@ -103,7 +103,7 @@ class _Box:
         self.width = max(len(step.op) * _BOLD, widest) + 2 * _PAD
         self.height = _HEAD + _LINE * len(self._lines) + (4.0 if self._lines else 0.0)
 
-    def __call__(self, place: Place) -> list[str]:
+    def __call__(self, place: PlacedBox) -> list[str]:
         kind = next((name for name, operators in _KINDS.items() if self._step.op in operators), "op-other")
         left = place.x - place.width / 2
         texts = [
@@ -125,7 +125,7 @@ class _Pill:
         self._value = text
         self.width = len(_shortened(text)) * _SMALL + 2 * _PAD
 
-    def __call__(self, place: Place) -> list[str]:
+    def __call__(self, place: PlacedBox) -> list[str]:
         left = place.x - place.width / 2
         return [
             f'<rect class="value" x="{left:.1f}" y="{place.y:.1f}" width="{place.width:.1f}" '

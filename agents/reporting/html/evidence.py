@@ -1,4 +1,4 @@
-"""What the graphs and files of a result tell beyond its JSON: operators, the site of each rewrite, near misses."""
+"""Evidence from the graphs and files of a result beyond its JSON: operators, the site of each rewrite, near misses."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import Any
 import onnx
 
 from agents.core.base import Action, OptimizationResult
-from agents.reporting.html.report import NearMiss, Report, RewriteDetails
+from agents.core.recordings import actions_file
+from agents.reporting.html.report import NearMiss, OptimizationReport, RewriteDetails
 from graph_rewrite.delivery.deployment_code import deployment_code
-from graph_rewrite.delivery.footprint import Footprint, footprint
+from graph_rewrite.delivery.footprint import ModelFootprint, footprint
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.device import cpu_model, gpu_model
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.replay.recorder import find_by_key
-from graph_rewrite.replay.steps import Walk
+from graph_rewrite.replay.steps import TracedGraph
 from graph_rewrite.rulebook.site_diagram import diagrams_of_site
 from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.system.cpu_count import available_cores
@@ -35,7 +36,7 @@ _PACKAGES = ("rewritegym", "onnxruntime-gpu", "onnxruntime", "onnx", "onnx-ir", 
 
 def report_of(
     result: OptimizationResult, problem: Problem, entry: Mapping[str, Any], *, timeout_s: float = 60.0
-) -> Report:
+) -> OptimizationReport:
     """Return the report of a result: its JSON, and what its graphs and files tell.
 
     Args:
@@ -43,7 +44,7 @@ def report_of(
         timeout_s: the most seconds for loading and running the original, and the result, once.
     """
     written = entry.get("onnx_path")
-    return Report(
+    return OptimizationReport(
         entry,
         details=rewrite_details(problem, result.actions),
         operators=(_operators(problem.model.original), _operators(result.graph)),
@@ -53,35 +54,41 @@ def report_of(
         code=deployment_code(result.checked.deployment, written) if written else {},
         machine=machine_of(problem.deployment.provider),
         tolerance=result.checked.outcome.tolerance,
-        replay=_replay_command(entry) if result.actions else "",
+        replay=_replay_command(Path(written)) if written and result.actions else "",
     )
 
 
 def rewrite_details(problem: Problem, actions: tuple[Action, ...]) -> tuple[RewriteDetails, ...]:
     """Follow the rewrites of a result from the model's first graph on. What comes after a rewrite that is no candidate,
     as those of e-graphs, has no details."""
-    walk = Walk(problem.model.graph, problem.rewriter)
+    traced = TracedGraph(problem.model.graph, problem.rewriter)
     equations = {rule.name: rule.equation for rule in problem.rewriter.rules}
     found: list[RewriteDetails] = []
     for action in actions:
-        candidate = find_by_key(walk, action.rule, action.key)
+        candidate = find_by_key(traced, action.rule, action.key)
+        if candidate is None and action.rule not in equations:
+            # Settings of the session change no node.
+            found.append(RewriteDetails())
+            continue
         if candidate is None:
             break
         details = RewriteDetails(equations.get(action.rule, ""), tuple(site.name for site in candidate.sites))
         if candidate.sites:
             try:
-                before, after = diagrams_of_site(walk.graph, candidate.site)
+                before, after = diagrams_of_site(traced.graph, candidate.site)
             except InvalidRewriteError:
                 break
             details = RewriteDetails(details.equation, details.where, before, after)
         found.append(details)
-        if not walk.take(candidate):
+        if not traced.take(candidate):
             break
     rest = [RewriteDetails(equations.get(action.rule, "")) for action in actions[len(found) :]]
     return (*found, *rest)
 
 
-def footprints(result: OptimizationResult, problem: Problem, timeout_s: float) -> tuple[Footprint, Footprint] | None:
+def footprints(
+    result: OptimizationResult, problem: Problem, timeout_s: float
+) -> tuple[ModelFootprint, ModelFootprint] | None:
     """Load and run the original and the result, each in a process of its own; None where one of them cannot be run so,
     such as one with an input that is no tensor."""
     model = problem.model
@@ -131,6 +138,7 @@ def _file_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in (path, *beside) if file.is_file())
 
 
-def _replay_command(entry: Mapping[str, Any]) -> str:
-    actions = entry.get("actions_path")
-    return f"rewritegym apply {shlex.quote(str(actions))} retrained.onnx retrained.optimized.onnx" if actions else ""
+def _replay_command(written: Path) -> str:
+    """Return the command that applies the recorded actions of a result, where they are recorded."""
+    actions = actions_file(written)
+    return f"rewritegym apply {shlex.quote(str(actions))} retrained.onnx" if actions.is_file() else ""

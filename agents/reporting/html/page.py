@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agents.reporting.html import sections
 from agents.reporting.html.markup import Html, tag
-from agents.reporting.html.report import Report
+from agents.reporting.html.report import OptimizationReport
 from agents.reporting.html.style import STYLE
 from agents.reporting.html.substitutions import substitutions
 from graph_rewrite.system.atomic_files import replace_file
@@ -15,7 +15,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Nothing is loaded and nothing runs, whatever a model's names contain."""
 
 
-def html_report(report: Report) -> str:
+def html_report(report: OptimizationReport) -> str:
     """Return a report as an HTML document. It needs no network and no script."""
     what = "kept as it is" if report.is_original else f"{report.speedup:.2f} times as fast"
     head = tag(
@@ -33,7 +33,7 @@ def html_report(report: Report) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def write_report(report: Report, path: Path) -> Path:
+def write_report(report: OptimizationReport, path: Path) -> Path:
     """Write a report as a whole: readers find the old file or the new one.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graph_rewrite.delivery.footprint import Footprint
+from graph_rewrite.delivery.footprint import ModelFootprint
 from graph_rewrite.errors import UserError
 from graph_rewrite.rulebook.drawing import Diagram
 
@@ -38,7 +38,7 @@ class NearMiss:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class OptimizationReport:
     """All that a report shows. What is None or empty is left out of it.
 
     `entry` is the object that `rewritegym optimize --json` prints, or an entry of `results` of `rewritegym evaluate
@@ -52,7 +52,7 @@ class Report:
     """Number of nodes by operator, before and after."""
     files: tuple[int, int] | None = None
     """Bytes of the model files with their weights, before and after."""
-    footprints: tuple[Footprint, Footprint] | None = None
+    footprints: tuple[ModelFootprint, ModelFootprint] | None = None
     """Measured before and after."""
     near_misses: tuple[NearMiss, ...] = ()
     code: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Report:
     """Largest error that an output might have."""
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any]) -> Report:
+    def from_json(cls, entry: Mapping[str, Any]) -> OptimizationReport:
         """Return the report of a result without its graphs.
 
         Raises:

@@ -9,14 +9,14 @@ from typing import Any
 from agents.reporting.html.charts import latency_bars, trajectory
 from agents.reporting.html.markup import Html, join, table, tag
 from agents.reporting.html.numbers import counted, error, megabytes, milliseconds, times
-from agents.reporting.html.report import Report
+from agents.reporting.html.report import OptimizationReport
 
 MOST_OPERATORS = 16
 """Rows of the table of operators: those whose number changed most."""
 _LANGUAGES = {"python": "Python", "cpp": "C++", "csharp": "C#"}
 
 
-def deployment_line(report: Report) -> str:
+def deployment_line(report: OptimizationReport) -> str:
     """Return provider, threads, version of ONNX Runtime and processor in a line."""
     deployment, machine = report.entry["deployment"], report.machine
     runtime = machine.get("onnxruntime-gpu") or machine.get("onnxruntime")
@@ -27,7 +27,7 @@ def deployment_line(report: Report) -> str:
     return " \N{MIDDLE DOT} ".join(filter(None, parts))
 
 
-def headline(report: Report) -> Html:
+def headline(report: OptimizationReport) -> Html:
     """Return the first lines: the deployment, the model, and what came out."""
     if report.is_original:
         title, text = "The original is kept", f"{report.model}: {report.entry.get('message', '')}"
@@ -42,14 +42,14 @@ def headline(report: Report) -> Html:
     )  # fmt: skip
 
 
-def _bars(report: Report) -> Html | None:
+def _bars(report: OptimizationReport) -> Html | None:
     before, after = report.baseline_ms, report.latency_ms
     if before is None or after is None or min(before, after, *report.interval) <= 0.0:
         return None
     return latency_bars(before, after, report.interval)
 
 
-def comparison(report: Report) -> Html:
+def comparison(report: OptimizationReport) -> Html:
     """Return the table of before and after."""
     rows: list[tuple[object, ...]] = [("latency", *_latencies(report))]
     if report.operators is not None:
@@ -73,7 +73,7 @@ def comparison(report: Report) -> Html:
     )  # fmt: skip
 
 
-def _latencies(report: Report) -> tuple[Html, Html]:
+def _latencies(report: OptimizationReport) -> tuple[Html, Html]:
     """Return the latencies before and after, the latter with the interval that the speed-up's makes of it."""
     before, after = milliseconds(report.baseline_ms), milliseconds(report.latency_ms)
     low, high = report.interval
@@ -83,7 +83,7 @@ def _latencies(report: Report) -> tuple[Html, Html]:
     return before, join(after, tag("span", " (", ends, ")", class_="ci"))
 
 
-def _threads(report: Report) -> Html | None:
+def _threads(report: OptimizationReport) -> Html | None:
     rows: list[tuple[object, ...]] = [
         (
             counted(int(found["threads"]), "thread"), times(found["speedup"]),
@@ -96,12 +96,12 @@ def _threads(report: Report) -> Html | None:
     return table(head, rows, numbers=3, caption="With other numbers of threads") if rows else None
 
 
-def _warnings(report: Report) -> Html | None:
+def _warnings(report: OptimizationReport) -> Html | None:
     texts = [tag("p", text, class_="warning") for text in report.entry.get("warnings") or ()]
     return join(*texts) if texts else None
 
 
-def operators(report: Report) -> Html | None:
+def operators(report: OptimizationReport) -> Html | None:
     """Return the table of operators whose number changed."""
     if report.operators is None or report.is_original:
         return None
@@ -117,7 +117,7 @@ def operators(report: Report) -> Html | None:
     return _section("Operators that changed", table(head, rows, numbers=3), note) if rows else None
 
 
-def validation(report: Report) -> Html:
+def validation(report: OptimizationReport) -> Html:
     """Return what was compared, and how far the outputs differ."""
     entry = report.entry
     verdict = "The outputs agree with the original's." if entry["verified"] else "The outputs are not verified."
@@ -136,7 +136,7 @@ def validation(report: Report) -> Html:
     )  # fmt: skip
 
 
-def search(report: Report) -> Html:
+def search(report: OptimizationReport) -> Html:
     """Return what was tried, and why nothing more was found."""
     entry = report.entry
     points = [(float(p["seconds"]), float(p["speedup"])) for p in entry.get("improvements") or ()]
@@ -166,7 +166,7 @@ def search(report: Report) -> Html:
     return _section("Search", *(tag("p", text) for text in texts), figure, _near_misses(report))
 
 
-def _near_misses(report: Report) -> Html | None:
+def _near_misses(report: OptimizationReport) -> Html | None:
     if not report.near_misses:
         return None
     rows: list[tuple[object, ...]] = [
@@ -180,7 +180,7 @@ def _near_misses(report: Report) -> Html | None:
     )  # fmt: skip
 
 
-def deployment(report: Report) -> Html | None:
+def deployment(report: OptimizationReport) -> Html | None:
     """Return code that opens the result, and the command that replays it."""
     written = report.entry.get("onnx_path")
     parts: list[Html | None] = []
@@ -196,7 +196,7 @@ def deployment(report: Report) -> Html | None:
     return _section("Deploy and replay", *parts) if parts else None
 
 
-def machine(report: Report) -> Html | None:
+def machine(report: OptimizationReport) -> Html | None:
     """Return hardware and versions."""
     rows: list[tuple[object, ...]] = [(name, value) for name, value in report.machine.items()]
     refused = ", ".join(report.entry["deployment"].get("disabled_optimizers", ())) or "none"

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.reporting.html.markup import Html, join, tag
 from agents.reporting.html.numbers import counted, milliseconds
-from agents.reporting.html.report import Report, RewriteDetails
+from agents.reporting.html.report import OptimizationReport, RewriteDetails
 from graph_rewrite.rulebook.svg_drawing import draw_svg
 
 OPEN = 3
@@ -18,7 +18,7 @@ LONGEST = 200
 """Characters of a rewrite's description."""
 
 
-def substitutions(report: Report) -> Html | None:
+def substitutions(report: OptimizationReport) -> Html | None:
     """Return the rewrites in order; None where the original is kept."""
     rewrites = report.entry["rewrites"]
     if not rewrites:
@@ -35,7 +35,7 @@ def substitutions(report: Report) -> Html | None:
     )  # fmt: skip
 
 
-def _together(report: Report) -> Html | None:
+def _together(report: OptimizationReport) -> Html | None:
     """Return what rewrites save of which only the sum is known."""
     texts = []
     for saving in report.entry.get("savings") or ():
