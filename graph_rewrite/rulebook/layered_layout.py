@@ -15,7 +15,7 @@ _BEND = 8.0
 
 
 @dataclass(slots=True)
-class Place:
+class PlacedBox:
     """A vertex: a box of `width` by `height` pixels, or a bend of a line. Placing it sets the rest."""
 
     width: float = _BEND
@@ -25,19 +25,19 @@ class Place:
     """The middle of the box."""
     y: float = 0.0
     """The top of its layer."""
-    above: list[Place] = field(default_factory=list, repr=False)
-    below: list[Place] = field(default_factory=list, repr=False)
+    above: list[PlacedBox] = field(default_factory=list, repr=False)
+    below: list[PlacedBox] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line from the bottom of a box to the top of another: the boxes and the bends between them."""
 
-    places: tuple[Place, ...]
+    places: tuple[PlacedBox, ...]
 
 
-def lay_out(boxes: Sequence[Place], edges: Sequence[tuple[int, int]]) -> tuple[list[Line], float, float]:
-    """Place boxes, whose layers are set, so that lines are short and cross little.
+def lay_out(boxes: Sequence[PlacedBox], edges: Sequence[tuple[int, int]]) -> tuple[list[Line], float, float]:
+    """PlacedBox boxes, whose layers are set, so that lines are short and cross little.
 
     Args:
         edges: pairs of indices of boxes, from a higher layer to a lower one; the layer of the second is greater.
@@ -46,7 +46,7 @@ def lay_out(boxes: Sequence[Place], edges: Sequence[tuple[int, int]]) -> tuple[l
         A line per edge, and the width and height of the drawing in pixels.
     """
     count = max((box.layer for box in boxes), default=0) + 1
-    layers: list[list[Place]] = [[] for _ in range(count)]
+    layers: list[list[PlacedBox]] = [[] for _ in range(count)]
     for box in boxes:
         layers[box.layer].append(box)
     lines = [_line(boxes[first], boxes[second], layers) for first, second in edges]
@@ -67,11 +67,11 @@ def lay_out(boxes: Sequence[Place], edges: Sequence[tuple[int, int]]) -> tuple[l
     return lines, width, max(0.0, y - GAP_Y)
 
 
-def _line(first: Place, last: Place, layers: list[list[Place]]) -> Line:
+def _line(first: PlacedBox, last: PlacedBox, layers: list[list[PlacedBox]]) -> Line:
     """Return an edge with a bend in every layer that it passes."""
     places = [first]
     for layer in range(first.layer + 1, last.layer):
-        places.append(Place(layer=layer))
+        places.append(PlacedBox(layer=layer))
         layers[layer].append(places[-1])
     places.append(last)
     for upper, lower in itertools.pairwise(places):
@@ -80,7 +80,7 @@ def _line(first: Place, last: Place, layers: list[list[Place]]) -> Line:
     return Line(tuple(places))
 
 
-def _order(layers: Sequence[list[Place]], from_above: bool) -> None:
+def _order(layers: Sequence[list[PlacedBox]], from_above: bool) -> None:
     """Order each layer by the mean place of its neighbours in the layer before."""
     for before, layer in itertools.pairwise(layers):
         number = {id(place): float(i) for i, place in enumerate(before)}
@@ -91,7 +91,7 @@ def _order(layers: Sequence[list[Place]], from_above: bool) -> None:
         layer.sort(key=lambda place: key[id(place)])
 
 
-def _align(layers: Sequence[list[Place]], from_above: bool) -> None:
+def _align(layers: Sequence[list[PlacedBox]], from_above: bool) -> None:
     """Move the places of each layer towards their neighbours."""
     for layer in layers:
         wanted = []
@@ -101,7 +101,7 @@ def _align(layers: Sequence[list[Place]], from_above: bool) -> None:
         _pack(layer, wanted)
 
 
-def _pack(layer: Sequence[Place], wanted: Sequence[float]) -> None:
+def _pack(layer: Sequence[PlacedBox], wanted: Sequence[float]) -> None:
     """Set x as near to what is wanted as order and gaps allow: the mean of packing from the left and from the right,
     both of which keep them."""
     if not layer:
