@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 import rewritegym
+from agents.core.config import load_config
+from graph_rewrite.rules import rule_set
+from tests.envs.fakes import write_tower
 from tests.repository import PACKAGES, ROOT, run, run_python
+from tests.without_extras import refusing
 
 DATA = ("checkpoints", "configs")
 """Folders beside the packages that the wheel ships below agents/."""
@@ -76,17 +80,23 @@ def test_names_script_version_and_licence(wheel: Path) -> None:
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
 
 
-@pytest.mark.slow
-def test_optimises_a_model_where_it_is_installed_outside_the_repository(wheel: Path, tmp_path: Path) -> None:
-    environment = tmp_path / "environment"
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a virtual environment with the wheel, and with the dependencies of the one that runs the tests."""
+    environment = tmp_path_factory.mktemp("installed") / "environment"
     venv.create(environment, with_pip=False, symlinks=True)
     python = environment / "bin" / "python"
     installed = run_python("-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
     assert installed.returncode == 0, installed.stderr
-    # The dependencies are those of this environment. A path in a .pth file adds its packages, but not what the .pth
-    # files beside them add, such as an editable install of this repository.
+    # A path in a .pth file adds the packages there, but not what the .pth files beside them add, such as an editable
+    # install of this repository.
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment)}))
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return environment
+
+
+@pytest.mark.slow
+def test_optimises_a_model_where_it_is_installed_outside_the_repository(environment: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     limits = ["--seconds", "5", "--measurements", "3", "--applications", "20"]
@@ -96,5 +106,33 @@ def test_optimises_a_model_where_it_is_installed_outside_the_repository(wheel: P
     [result] = json.loads(done.stdout)["results"]
     assert result["verified"]
     assert list(elsewhere.glob("runs/*/greedy-0.onnx"))
+    python = environment / "bin" / "python"
     origin = run([str(python), "-c", "import graph_rewrite; print(graph_rewrite.__file__)"], elsewhere)
     assert Path(origin.stdout.strip()).is_relative_to(environment)
+
+
+def test_optimises_without_the_optional_libraries(environment: Path, tmp_path: Path) -> None:
+    write_tower(tmp_path / "tower.onnx", 2, 16)
+    command = [
+        str(environment / "bin" / "rewritegym"),
+        "optimize",
+        "tower.onnx",
+        "--time-limit",
+        "6s",
+        "--threads",
+        "1",
+    ]
+    done = run([*command, "--json"], tmp_path, **refusing(tmp_path / "hook"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verified"]
+    assert (tmp_path / "tower.optimized.onnx").is_file()
+
+
+def test_finds_configurations_and_rules_without_the_optional_libraries(environment: Path, tmp_path: Path) -> None:
+    code = (
+        "from agents.core.config import load_config; from graph_rewrite.rules import rule_set; "
+        "print(load_config('bert').model, len(rule_set('all')))"
+    )
+    done = run([str(environment / "bin" / "python"), "-c", code], tmp_path, **refusing(tmp_path / "hook"))
+    config = load_config("bert")
+    assert done.stdout.strip() == f"{config.model} {len(rule_set('all'))}", done.stderr
