@@ -39,7 +39,7 @@ _NAME = re.compile(r"\b(?:agents|benchmarks|envs|graph_rewrite|rewritegym)(?:\.(
 _PATH = re.compile(r"\b(?:agents|benchmarks|checkpoints|configs|docs|envs|examples|graph_rewrite|tests)/[\w./-]*")
 # Names that look like those of modules: the entry of an ONNX file's metadata, and the group of entry points.
 NOT_PYTHON = {"rewritegym.deployment", "rewritegym.agents"}
-OF_OTHER_TOOLS = {"TMPDIR", "logdir"}
+OF_OTHER_TOOLS = {"TMPDIR", "logdir", "user"}
 
 
 def text(name: str) -> str:
