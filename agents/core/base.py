@@ -23,6 +23,10 @@ from graph_rewrite.task.problem import Problem
 __all__ = ["Action", "Agent", "Budget", "OptimizationResult", "Search", "Visit", "action_of"]
 
 
+SMALL_LEAD = 0.1
+"""Screened gain below which it takes many sessions to tell a lead from none."""
+
+
 @dataclass(slots=True)
 class Search:
     """Bookkeeping shared by all agents: spends the budget, keeps what was measured and the best so far."""
@@ -66,6 +70,13 @@ class Search:
         """The part of the budget's seconds that is spent: `elapsed`, or all of them once the search is ended."""
         return max(self.elapsed, self.budget.seconds) if self.ended else self.elapsed
 
+    @property
+    def allowed(self) -> float:
+        """The seconds that the search may take: those of the budget, less what telling a small lead from none needs."""
+        lead = self.improvements[-1].speedup - 1.0 if self.improvements else 0.0
+        is_small = 0.0 < lead < SMALL_LEAD
+        return self.budget.seconds - self.budget.telling_s if is_small else self.budget.seconds
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Search inside: where the time runs out, what is under way is broken off and the search has ended."""
@@ -82,18 +93,18 @@ class Search:
 
     def after(self, share: float) -> float:
         """Return the value of `seconds` once this share of the seconds left in the budget is spent."""
-        return self.seconds + share * (self.budget.seconds - self.seconds)
+        return self.seconds + share * (self.allowed - self.seconds)
 
     @property
     def can_measure(self) -> bool:
         """True while the budget has a measurement and time left."""
-        return self.measurements < self.budget.measurements and self.seconds < self.budget.seconds
+        return self.measurements < self.budget.measurements and self.seconds < self.allowed
 
     @property
     def can_apply(self) -> bool:
         """True while the budget has an application and time left."""
         limit = self.budget.applications
-        return (limit is None or self.applications < limit) and self.seconds < self.budget.seconds
+        return (limit is None or self.applications < limit) and self.seconds < self.allowed
 
     @property
     def exhausted(self) -> bool:

@@ -19,7 +19,8 @@ class Budget:
     to a graph (to an e-graph: rules applied at one match), None for no limit. `conclusion_s` are seconds
     that measuring and checking the result should take, beside `seconds`; None for as long as careful measuring takes.
     `deadline` is a moment of `time.monotonic` at which everything ends: measurements under way are broken off, and
-    waiting for other processes counts. None for no such moment.
+    waiting for other processes counts. None for no such moment. `telling_s` are the last of the search's seconds; where
+    the lead is small they go to the conclusion, which tells a small lead from none by more measurements.
 
     Raises:
         UserError: a limit that is negative.
@@ -30,6 +31,7 @@ class Budget:
     applications: int | None = None
     conclusion_s: float | None = None
     deadline: float | None = None
+    telling_s: float = 0.0
 
     @property
     def search_deadline(self) -> float | None:
@@ -38,7 +40,7 @@ class Budget:
         return None if self.deadline is None else self.deadline - KEPT_SHARE * (self.conclusion_s or 0.0)
 
     def __post_init__(self) -> None:
-        for name in ("measurements", "seconds", "applications", "conclusion_s"):
+        for name in ("measurements", "seconds", "applications", "conclusion_s", "telling_s"):
             limit = getattr(self, name)
             if limit is not None and not limit >= 0:
                 raise UserError(f"a budget's {name} must be 0 or more, got {limit}")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from agents.core.base import Action, OptimizationResult, Search, Visit
 from agents.core.savings import measured_path
+from agents.core.telling import MARGIN, chosen_again, confirmed, share_of_time, surely_faster
 from agents.core.tradeoff import tradeoff
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, checked_model, kept_original
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import JUDGE, Latency, Plan
+from graph_rewrite.latency import FULL, Latency
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from graph_rewrite.task.limits import priced
@@ -25,12 +25,11 @@ from graph_rewrite.task.problem import Problem
 
 FINALISTS = 3
 """Number of screened graphs that are measured with full effort: those with the highest lower bounds."""
-MARGIN = 0.005
-"""A result is kept only where its 95% interval lies above 1 + MARGIN."""
-MEASURING_SHARE = 0.4
-"""Part of the time left before a deadline that measuring the finalists may take."""
-CONFIRMING_SHARE = 0.65
-"""Part of what is left then for the measurement that is reported; saving and comparing take the rest."""
+MEASURING_SHARE = 0.2
+"""Part of the time left before a deadline that measuring the finalists may take, each an equal part of it."""
+AMPLE = 1.5
+"""Times the budget of a full measurement that there must be for each finalist, and each comparison of two, to measure
+them as without a deadline."""
 
 
 TOO_LARGE = "the fastest saves too little for the weights that it adds (--size-price)"
@@ -46,7 +45,6 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.elapsed
-    judge = judging_plan(search.budget.conclusion_s)
 
     def result(
         graph: Graph, latency: Latency, actions: tuple[Action, ...], checked: CheckedModel, message: str
@@ -62,8 +60,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
         rejected = []
         for visit in _promising(search, measured):
             try:
-                with _share(CONFIRMING_SHARE):
-                    latency = problem.confirm(visit.graph, judge)
+                latency = confirmed(search, visit.graph)
                 if not surely_faster(latency):
                     rejected.append("the fastest was not confirmed by a second measurement")
                     continue
@@ -103,30 +100,24 @@ def _reason(search: Search, rejected: list[str]) -> str:
     return "; ".join(filter(None, (*reasons, str(trials))))
 
 
-@contextmanager
-def _share(share: float) -> Iterator[None]:
-    """Limit what runs inside to a share of the time that is left, where that is limited."""
-    left = seconds_left()
-    with ending_at(None if math.isinf(left) else time.monotonic() + share * left):
-        yield
-
-
 def _measured(search: Search) -> list[tuple[Visit, Latency]]:
     """Measure the finalists with full effort, as far as the time goes; of the others the screened latency counts.
     Return them fastest first."""
     finalists = _finalists(search)
     measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
-    with suppress(OutOfTime), _share(MEASURING_SHARE):
-        for visit in finalists:
-            measured[visit.graph.hash] = (visit, search.problem.measure(visit.graph, "full"))
-        return _ranked(search, list(measured.values()))
-    return sorted(measured.values(), key=lambda pair: -search.worth(pair[0].graph, pair[1]))
+    is_limited = seconds_left() * MEASURING_SHARE < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
+    with suppress(OutOfTime), share_of_time(MEASURING_SHARE):
+        for left, visit in zip(range(len(finalists), 0, -1), finalists, strict=True):
+            with share_of_time(1.0 / left if is_limited else 1.0):
+                full = chosen_again(search, visit) if is_limited else search.problem.measure(visit.graph, "full")
+            measured[visit.graph.hash] = (visit, full)
+        if not is_limited:
+            return _ranked(search, _by_worth(search, measured.values()))
+    return _by_worth(search, measured.values())
 
 
-def judging_plan(seconds: float | None) -> Plan:
-    """Return the plan of the measurement that a result is reported with, in a conclusion of so many seconds: half of
-    them, and no more than `JUDGE` takes."""
-    return JUDGE if seconds is None else replace(JUDGE, budget_s=min(JUDGE.budget_s, seconds / 2))
+def _by_worth(search: Search, measured: Iterable[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
+    return sorted(measured, key=lambda pair: -search.worth(pair[0].graph, pair[1]))
 
 
 def _promising(search: Search, measured: list[tuple[Visit, Latency]]) -> list[Visit]:
@@ -171,10 +162,9 @@ def _finalists(search: Search) -> list[Visit]:
     return found[: FINALISTS - 1] + sorted(rest, key=lambda visit: len(visit.actions))[:1]
 
 
-def _ranked(search: Search, measured: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
-    """Return the graphs, fastest first: by the lower bound of their gain over the original, and the first such that
-    none of the others was faster than it when both ran in turn."""
-    ranked = sorted(measured, key=lambda pair: -search.worth(pair[0].graph, pair[1]))
+def _ranked(search: Search, ranked: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
+    """Return the graphs in their order, but the first such that none of the others was faster than it when both ran in
+    turn."""
     for challenger in ranked[1:]:
         leader = ranked[0]
         compared = search.problem.compare(leader[0].graph, challenger[0].graph)
@@ -183,11 +173,6 @@ def _ranked(search: Search, measured: list[tuple[Visit, Latency]]) -> list[tuple
         if search.is_worth_more(challenger[0], replace(leader[0], latency=leader[1]), compared[0].speedup):
             ranked = [challenger, *(pair for pair in ranked if pair is not challenger)]
     return ranked
-
-
-def surely_faster(latency: Latency) -> bool:
-    """Return whether the 95% interval of the speed-up lies above 1 + MARGIN."""
-    return latency.ok and latency.lower_bound > 1.0 + MARGIN
 
 
 def check_outputs(search: Search, visit: Visit) -> Equivalence:

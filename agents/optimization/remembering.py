@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.conclude import saved_and_checked, surely_faster
+from agents.core.conclude import saved_and_checked
 from agents.core.recordings import actions_of, environment
 from agents.core.starts import Start
+from agents.core.telling import surely_faster
 from agents.optimization.options import OptimizeOptions
 from graph_rewrite.latency import JUDGE
 from graph_rewrite.replay import Recording, fingerprint, replay

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.conclude import judging_plan
 from agents.core.recordings import recording_or_none, write_recording
 from agents.core.registry import make_agent
 from agents.core.starts import StartingAgent
+from agents.core.telling import judging_plan
 from agents.optimization.options import AUTO, OptimizeOptions
 from agents.optimization.remembering import ResultRecall
 from agents.reporting.progress import baseline_ms
@@ -28,6 +28,10 @@ CONCLUSION_SHARE = 0.3
 """Share of the time limit that measuring, checking and writing the result may take."""
 CONCLUSION_S = 90.0
 """Most seconds of it: a careful measurement takes no longer."""
+TELLING_SHARE = 0.1
+"""Share of the time limit that goes from the search to the conclusion where the lead is real but small."""
+TELLING_S = 60.0
+"""Most seconds of it."""
 WRITING_S = 0.5
 """Seconds of it that are left for writing the result, when the checks have come to their end."""
 THREADS_SHARE = 0.1
@@ -216,7 +220,8 @@ def searched(
 def _budget(options: OptimizeOptions, ends: float) -> Budget:
     conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * options.seconds)
     seconds = max(1.0, ends - conclusion - time.monotonic())
-    return Budget(measurements=10**9, seconds=seconds, conclusion_s=conclusion, deadline=ends)
+    telling = min(TELLING_S, TELLING_SHARE * options.seconds)
+    return Budget(10**9, seconds, conclusion_s=conclusion, deadline=ends, telling_s=telling)
 
 
 def open_with_threads(path: Path, options: OptimizeOptions, threads: int) -> Problem:

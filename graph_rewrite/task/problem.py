@@ -66,7 +66,7 @@ class Problem:
     """Numbers of threads that a search may choose instead of the deployment's; none where that is fixed."""
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
-    _confirmed: dict[tuple[str, Plan | None], Latency] = field(default_factory=dict, repr=False)
+    _confirmed: dict[tuple[str, Plan | None, int], Latency] = field(default_factory=dict, repr=False)
     _compared: dict[tuple[str, str], tuple[Latency, float]] = field(default_factory=dict, repr=False)
     _active: dict[str, frozenset[str] | None] = field(default_factory=dict, repr=False)
     _faults_before: Counter[str] = field(default_factory=Counter, repr=False)
@@ -123,19 +123,20 @@ class Problem:
         """
         return self._seconds.get((graph.hash, effort), 0.0)
 
-    def confirm(self, graph: Graph, plan: Plan | None = None) -> Latency:
-        """Measure a graph anew, with full effort or by `plan`; once per graph and plan.
+    def confirm(self, graph: Graph, plan: Plan | None = None, look: int = 0) -> Latency:
+        """Measure a graph anew, with full effort or by `plan`; once per graph, plan and number of the look.
 
         The best of many screened graphs owes part of its lead to luck, a fresh measurement does not. A meter that is no
         `ConfirmingMeter` gives its usual full measurement.
         """
-        known = self._confirmed.get((graph.hash, plan))
+        key = (graph.hash, plan, look)
+        known = self._confirmed.get(key)
         if known is None:
             if isinstance(self.meter, ConfirmingMeter):
                 known = self.meter.confirm(graph, plan)
             else:
                 known = self.measure(graph, "full")
-            self._confirmed[graph.hash, plan] = known
+            self._confirmed[key] = known
         return known
 
     def compare(self, reference: Graph, candidate: Graph) -> tuple[Latency, float] | None:

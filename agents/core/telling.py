@@ -1,0 +1,118 @@
+"""Telling whether a graph is surely faster: measured anew, and where that leaves a doubt, again with the time left."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from agents.core.base import Search, Visit
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import JUDGE, Latency, Plan
+from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
+
+MARGIN = 0.005
+"""A result is kept only where its 95% interval lies above 1 + MARGIN."""
+MOST_LOOKS = 4
+"""Most measurements that are put together for one graph: each further look is another chance to be lucky."""
+CHECK_SHARE, CHECK_S = 0.2, 3.0
+"""Part of the time left that saving and comparing the winner keeps, and the seconds that it keeps of a short time, but
+never more than half."""
+
+
+STEADY = replace(JUDGE, instances=12, min_instances=4, min_pairs=11)
+"""The plan of a measurement for which time is short: of eleven pairs two may be disturbed on either side and the median
+still knows its error, of five not one (`median_standard_error`)."""
+
+
+def surely_faster(latency: Latency) -> bool:
+    """Return whether the 95% interval of the speed-up lies above 1 + MARGIN."""
+    return latency.ok and latency.lower_bound > 1.0 + MARGIN
+
+
+def is_doubtful(latency: Latency) -> bool:
+    """Return whether a speed-up seems to be worth reporting, and is not sure."""
+    return latency.ok and latency.speedup > 1.0 + MARGIN and not surely_faster(latency)
+
+
+def confirmed(search: Search, graph: Graph) -> Latency:
+    """Measure a graph anew for the report.
+
+    With a deadline, a doubtful graph is measured again as long as time is left, and all these measurements count
+    together. None of them is one by which the graph was chosen, so that luck in the choice is not in the report.
+
+    Raises:
+        OutOfTime: not even the first measurement came to its end.
+    """
+    problem = search.problem
+    if math.isinf(seconds_left()):
+        return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
+    left = seconds_left()
+    kept = max(CHECK_SHARE * left, min(CHECK_S, 0.5 * left))
+    with ending_at(time.monotonic() + left - kept):
+        latency = problem.confirm(graph, _plan())
+        for look in range(1, MOST_LOOKS):
+            if not is_doubtful(latency):
+                break
+            try:
+                latency = pooled(latency, problem.confirm(graph, _plan(), look))
+            except OutOfTime:
+                break
+    return latency
+
+
+def _plan() -> Plan:
+    """Return the plan of a measurement that may take all of the time that is left."""
+    return replace(STEADY, budget_s=min(STEADY.budget_s, max(0.0, seconds_left())))
+
+
+def chosen_again(search: Search, visit: Visit) -> Latency:
+    """Measure a finalist for the choice among finalists, in the time that is left for it, and put that together with
+    what the search measured."""
+    plan = replace(STEADY, min_instances=1, min_pairs=9, instances=4, budget_s=max(0.0, seconds_left()))
+    return pooled(visit.latency, search.problem.confirm(visit.graph, plan, look=-1))
+
+
+def judging_plan(seconds: float | None) -> Plan:
+    """Return the plan of the measurement that a result is reported with, in a conclusion of so many seconds: half of
+    them, and no more than `JUDGE` takes."""
+    return JUDGE if seconds is None else replace(JUDGE, budget_s=min(JUDGE.budget_s, seconds / 2))
+
+
+def pooled(one: Latency, other: Latency) -> Latency:
+    """Put two independent measurements of a graph together, on the scale of logarithms, by the inverse of their
+    variances; a failed one decides. Where they contradict each other, the interval grows until it holds both (after
+    Birge, "The calculation of errors by the method of least squares", Physical Review 40, 1932)."""
+    if not one.ok or not other.ok:
+        return other if one.ok else one
+    halves = [_half(latency) for latency in (one, other)]
+    if not all(0.0 < half < math.inf for half in halves):
+        return min(one, other, key=lambda latency: latency.ci95[1] - latency.ci95[0])
+    weights = [half**-2 / sum(h**-2 for h in halves) for half in halves]
+    means = [math.log(latency.speedup) for latency in (one, other)]
+    mean = sum(weight * value for weight, value in zip(weights, means, strict=True))
+    excess = max(1.0, math.sqrt(2.0) * abs(means[0] - means[1]) / math.hypot(*halves))
+    half = excess / math.sqrt(sum(h**-2 for h in halves))
+    return Latency(
+        ms=weights[0] * one.ms + weights[1] * other.ms,
+        speedup=math.exp(mean),
+        ci95=(math.exp(mean - half), math.exp(mean + half)),
+        runs=one.runs + other.runs,
+        baseline_ms=weights[0] * one.baseline_ms + weights[1] * other.baseline_ms,
+    )
+
+
+def _half(latency: Latency) -> float:
+    """Return the half-width of the 95% interval, on the scale of logarithms."""
+    low, high = latency.ci95
+    return math.log(high / low) / 2 if 0.0 < low <= high < math.inf else math.inf
+
+
+@contextmanager
+def share_of_time(share: float) -> Iterator[None]:
+    """Limit what runs inside to a share of the time that is left, where that is limited."""
+    left = seconds_left()
+    with ending_at(None if math.isinf(left) else time.monotonic() + share * left):
+        yield

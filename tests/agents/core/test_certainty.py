@@ -1,0 +1,123 @@
+"""Small leads on a noisy machine: told from none, by the same statistics that the worker uses, on planted noise."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.records import Improvement
+from agents.core.registry import make_agent
+from agents.core.telling import is_doubtful, pooled, surely_faster
+from graph_rewrite.delivery import ship
+from graph_rewrite.delivery.equivalence import Equivalence
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency
+from tests.agents.core.simulated_meter import SimulatedMeter, simulated_time
+from tests.agents.toys import chain_problem
+
+SITES, FASTER_AT = 8, 3
+"""Activations of the model, and the one that is worth writing otherwise."""
+Find = Callable[[float, float, float, int], tuple[OptimizationResult, float]]
+
+
+def rewritten(graph: Graph) -> bool:
+    """Whether the activation that matters is written otherwise."""
+    return [node.op for node in graph.order() if node.op != "Tanh"][FASTER_AT] != "Relu"
+
+
+@pytest.fixture
+def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
+    """Searches a model of so many seconds, which one rewrite makes faster by a factor, in a time limit."""
+    monkeypatch.setattr(ship, "equivalent", lambda *given, **more: Equivalence(True, 0.0, 1e-4, "not compared here"))
+
+    def search(seconds: float, factor: float, limit: float, seed: int) -> tuple[OptimizationResult, float]:
+        problem = chain_problem(tmp_path, SITES)
+        with simulated_time(monkeypatch) as clock:
+
+            def truth(graph: Graph) -> float:
+                return seconds * (factor if rewritten(graph) else 1.0)
+
+            problem.meter = SimulatedMeter(problem.model.original, truth, clock, seed)  # type: ignore[assignment]
+            began, conclusion = clock.now, 0.3 * limit
+            budget = Budget(
+                10**9, limit - conclusion, conclusion_s=conclusion, deadline=began + limit, telling_s=0.1 * limit
+            )
+            return make_agent("greedy").optimize(problem, budget, seed=seed), clock.now - began
+
+    return search
+
+
+CASES = [(0.005, 30.0), (0.03, 60.0), (0.1, 60.0), (0.1, 120.0)]
+"""Seconds of a run, and the time limit: a session takes 0.3 s to open."""
+
+
+@pytest.mark.parametrize(("seconds", "limit"), CASES)
+def test_a_lead_of_three_per_cent_is_found_and_confirmed(find: Find, seconds: float, limit: float) -> None:
+    found = 0
+    for seed in range(10):
+        result, took = find(seconds, 0.97, limit, seed)
+        assert took <= limit
+        found += rewritten(result.graph) and surely_faster(result.latency)
+    assert found >= 8
+
+
+@pytest.mark.parametrize(("seconds", "limit"), CASES)
+def test_where_nothing_is_faster_the_original_is_kept(find: Find, seconds: float, limit: float) -> None:
+    kept = sum(find(seconds, 1.0, limit, seed)[0].is_original for seed in range(20))
+    assert kept >= 19
+
+
+def test_what_is_slower_is_never_reported(find: Find) -> None:
+    assert all(not rewritten(find(0.03, 1.02, 60.0, seed)[0].graph) for seed in range(10))
+
+
+class TestPooled:
+    @staticmethod
+    def latency(speedup: float, half: float) -> Latency:
+        ends = (speedup * math.exp(-half), speedup * math.exp(half))
+        return Latency(10.0 / speedup, speedup, ends, 10, 10.0)
+
+    def test_two_alike_measurements_are_narrower_than_either(self) -> None:
+        one = self.latency(1.03, 0.03)
+        both = pooled(one, one)
+        assert both.speedup == pytest.approx(1.03)
+        assert math.log(both.ci95[1] / both.ci95[0]) / 2 == pytest.approx(0.03 / math.sqrt(2))
+        assert (both.runs, both.baseline_ms) == (20, pytest.approx(10.0))
+        assert is_doubtful(one)
+        assert surely_faster(both)
+
+    def test_the_surer_one_counts_more(self) -> None:
+        assert pooled(self.latency(1.00, 0.01), self.latency(1.03, 0.03)).speedup == pytest.approx(1.003, abs=2e-4)
+
+    def test_where_they_contradict_each_other_the_interval_holds_both(self) -> None:
+        both = pooled(self.latency(1.00, 0.01), self.latency(1.10, 0.01))
+        assert both.ci95[0] < 1.0 < 1.10 < both.ci95[1]
+
+    def test_an_interval_that_knows_nothing_adds_nothing(self) -> None:
+        sure, blind = self.latency(1.05, 0.01), Latency(9.0, 1.2, (0.0, math.inf), 1, 10.0)
+        assert pooled(sure, blind) == pooled(blind, sure) == sure
+
+    def test_a_failure_is_not_forgotten(self) -> None:
+        sure, failed = self.latency(1.05, 0.01), Latency.failed("crash", "signal 11")
+        assert pooled(sure, failed) is pooled(failed, sure) is failed
+
+    def test_intervals_hold_the_truth_as_often_as_they_say(self) -> None:
+        rng, held = np.random.default_rng(0), 0
+        for _ in range(400):
+            halves = rng.uniform(0.005, 0.03, 2)
+            found = [self.latency(math.exp(rng.normal(0.02, half / 1.96)), half) for half in halves]
+            low, high = pooled(*found).ci95
+            held += low < math.exp(0.02) < high
+        assert held >= 0.94 * 400
+
+
+def test_the_last_of_the_search_goes_to_telling_only_where_the_lead_is_small(tmp_path: Path) -> None:
+    search = Search(chain_problem(tmp_path), Budget(seconds=50.0, telling_s=10.0))
+    allowed = []
+    for speedup in (1.0, 1.04, 1.3):
+        search.improvements.append(Improvement(0.0, 1, 1, speedup, 10.0))
+        allowed.append(search.allowed)
+    assert allowed == [50.0, 40.0, 50.0]
