@@ -26,7 +26,8 @@ def actions_file(output: Path) -> Path:
 
 
 def recording_of(problem: Problem, actions: Sequence[Action], graph: Graph, rules: str = "default") -> Recording:
-    """Return the recording of the actions that led from the problem's graph to `graph`.
+    """Return the recording of the actions that led from the problem's graph to `graph`; without actions the original
+    was kept, which is no normalised graph.
 
     Args:
         rules: names of the rule sets that the problem was opened with.
@@ -36,7 +37,8 @@ def recording_of(problem: Problem, actions: Sequence[Action], graph: Graph, rule
     """
     deployment = {"provider": problem.deployment.provider, "threads": problem.deployment.threads}
     made = record(
-        problem.model.graph, problem.rewriter, actions, end=graph, rules=rules, shapes=problem.model.shapes,
+        problem.model.graph, problem.rewriter, actions, end=graph if actions else None, rules=rules,
+        shapes=problem.model.shapes,
         deployment=deployment,
     )  # fmt: skip
     return replace(

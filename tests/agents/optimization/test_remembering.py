@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rewritegym
 from agents.core import recordings
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.recordings import actions_file
@@ -189,13 +188,21 @@ class TestRecordedActions:
         (tmp_path / "result.json").write_text(json.dumps(found.to_json()))
         assert read_recording(tmp_path / "result.json").steps == beside.steps
 
-    def test_of_an_original_that_is_kept(self, tmp_path: Path) -> None:
-        path = write_network(tmp_path / "network.onnx", layers=0)
-        found = rewritegym.optimize(path, time_limit=3, threads=1, agent="greedy", rules="default")
+    def test_of_an_original_that_is_kept(
+        self, optimize: Optimize, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        failing = dict.fromkeys(("MatMul", "Gemm", "Conv", "FusedMatMul"), "crash")
+        monkeypatch.setattr(
+            run,
+            "open_problem",
+            lambda *a, **o: open_problem(*a, **o, meter=lambda m, *_: OperatorCountMeter(m.original, failing)),
+        )
+        found = optimize(1)
+        assert found.result.is_original
         assert found.save(tmp_path / "kept.onnx") is not None
         recording = read_recording(actions_file(tmp_path / "kept.onnx"))
-        assert len(recording.steps) == len(found.result.actions)
-        assert recording.model == "network.onnx"
+        assert recording.steps == ()
+        assert recording.model == "network1.onnx"
 
 
 def wrong_outputs(check: Callable[..., Any]) -> Callable[..., Any]:
