@@ -16,6 +16,7 @@ from agents.commands.signals import ending_search
 from agents.core.base import Search
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.output import check_output, default_output
+from agents.optimization.remembering import NAME as MEMORY
 from agents.optimization.reports import check_report, reserved_seconds, try_report
 from agents.optimization.run import optimize_model
 from agents.reporting.progress import (
@@ -118,6 +119,8 @@ def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
     console.print(deployment_table([entry]))
     if entry["rewrites"]:
         console.print(rewrites_table(entry))
+    if entry["rewrites"] and entry["agent"] == MEMORY:
+        console.print(entry["message"], **_AS_IT_IS)
     if entry["onnx_path"] is None:
         console.print("no file was written")
     else:

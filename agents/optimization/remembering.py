@@ -100,6 +100,7 @@ class ResultRecall:
         return OptimizationResult(
             NAME, start.graph, latency, start.actions, checked, tuple(search.improvements), search.measurements,
             search.applications, search.elapsed, message, trials=search.trials, faults=search.rule_faults,
+            path=before.path,
         )  # fmt: skip
 
     def remember(
@@ -112,11 +113,10 @@ class ResultRecall:
         if result.is_original or recording is None or not result.verified:
             return False
         own = [start.remembered.seconds for start in starts if start.remembered.same_context]
-        return self.memory.remember(
-            RememberedResult(
-                replace(recording, model="", model_hash=""), result.latency.speedup, max([seconds, *own]), self.context
-            )
-        )
+        kept = replace(recording, model="", model_hash="")
+        longest = max([seconds, *own])
+        found = RememberedResult(kept, result.latency.speedup, longest, self.context, path=result.path)
+        return self.memory.remember(found)
 
 
 def context_of(problem: Problem, options: OptimizeOptions) -> dict[str, Any]:

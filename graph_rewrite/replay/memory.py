@@ -46,12 +46,15 @@ class RememberedResult:
     """What its latency and its choice depended on: machine, runtime, deployment, limits."""
     same_context: bool = True
     """Whether that is the same now; if not, it may or may not gain here."""
+    path: tuple[tuple[int, float], ...] = ()
+    """(steps applied, speed-up) of the graphs that were measured on the way to it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain values."""
         return {
             "format": FORMAT, "format_version": VERSION, "speedup": self.speedup, "seconds": self.seconds,
-            "context": dict(self.context), "actions": self.recording.to_json(),
+            "context": dict(self.context), "path": [list(point) for point in self.path],
+            "actions": self.recording.to_json(),
         }  # fmt: skip
 
 
@@ -116,11 +119,12 @@ class ResultMemory:
             speedup, seconds, known = float(values["speedup"]), float(values["seconds"]), dict(values["context"])
             if not (math.isfinite(speedup) and seconds >= 0.0):
                 raise ValueError("its numbers make no sense")
+            path_here = tuple((int(count), float(gain)) for count, gain in values.get("path", []))
             recording = Recording.from_json(values["actions"])
         except (UserError, ValueError, TypeError, KeyError, RecursionError) as error:
             self._aside(path, str(error))
             return None
-        return RememberedResult(recording, speedup, seconds, known, known == dict(context))
+        return RememberedResult(recording, speedup, seconds, known, known == dict(context), path_here)
 
     def _aside(self, path: Path, why: str) -> None:
         aside = path.with_name(path.name + _CORRUPT)
