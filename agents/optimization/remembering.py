@@ -83,7 +83,8 @@ class ResultRecall:
         try:
             with ending_at(budget.deadline):
                 search.measure(problem.model.graph, ())
-                search.measure(start.graph, start.actions)
+                if not search.measure(start.graph, start.actions).ok:
+                    return None  # it cannot be run here, or breaks a limit
                 latency = problem.confirm(start.graph, replace(JUDGE, budget_s=CONFIRMING_S))
                 if not surely_faster(latency) or latency.ci95[1] < 1.0 + SAME_GAIN * (before.speedup - 1.0):
                     return None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,3 +48,22 @@ def test_others_may_read_it_as_the_umask_says(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
+def test_what_killed_processes_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    old = time.time() - 3600
+    kept = {
+        f".file.{child.pid}.00ff00ff": False,
+        f".file.{os.getpid()}.00ff00ff": True,  # its process lives
+        f".other.{child.pid}.00ff00ff": True,
+        f".file.{child.pid}.notes": True,
+    }
+    for name in kept:
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (old, old))
+    (tmp_path / f".file.{child.pid}.11ff11ff").write_text("written a moment ago, maybe by another machine")
+    replace_file(tmp_path / "file", "new")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"file", f".file.{child.pid}.11ff11ff", *(name for name, stays in kept.items() if stays)}
