@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agents.core.base import Action, OptimizationResult, Search, Visit
+from agents.core.own_file import in_own_file
 from agents.core.savings import measured_path
 from agents.core.telling import MARGIN, chosen_again, confirmed, share_of_time, surely_faster
 from agents.core.tradeoff import tradeoff
@@ -40,8 +41,9 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
 
     What is reported of the winner is measured anew: its lead among many is partly luck. Where other load blurs the
     first measurements so much that none is surely faster, that second and longer one of the best decides. The winner is
-    saved, and that file is compared with the original. Where nothing wins, the result is the original's own file. Where
-    the budget has a deadline, each part has its share of the time that is left; what is not sure by then is not kept.
+    saved, and that file is compared with the original. Where nothing wins, the result is the original's own file, and
+    likewise where the winner has no rewrites and only its deployment gains. Where the budget has a deadline, each part
+    has its share of the time that is left; what is not sure by then is not kept.
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.elapsed
@@ -67,14 +69,17 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
                 if search.worth(visit.graph, latency) <= 1.0:
                     rejected.append(TOO_LARGE)
                     continue
-                checked = saved_and_checked(problem, visit.graph)
+                own = in_own_file(problem, visit.graph, latency, lambda graph: _own_file(problem, graph, unrun=False))
+                if own is None or not surely_faster(own[0]):
+                    own = latency, saved_and_checked(problem, visit.graph)
+                latency, checked = own
             except OutOfTime:
                 rejected.append("no time was left to confirm and check the fastest")
                 break
             if checked.outcome.ok:
                 return result(visit.graph, latency, visit.actions, checked, checked.outcome.message)
             rejected.append(checked.outcome.message)
-        ms, checked = _original_ms(measured, search), _original(problem)
+        ms, checked = _original_ms(measured, search), _own_file(problem, problem.model.original)
     message = f"the original is kept: {_reason(search, rejected)}"
     if not checked.outcome.ok:
         message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
@@ -137,15 +142,15 @@ def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
     )  # fmt: skip
 
 
-def _original(problem: Problem) -> CheckedModel:
-    """Return the user's own file."""
-    model, deployment = problem.model, deployment_of(problem.model.original, problem.deployment)
+def _own_file(problem: Problem, original: Graph, unrun: bool = True) -> CheckedModel:
+    """Return the user's own file, to be run as `original` asks."""
+    model, deployment = problem.model, deployment_of(original, problem.deployment)
     # A tighter limit than rounding explains is for rewrites; the runtime's own optimisers need not keep it.
     tolerance = max(
         problem.limits.tolerance(model.original, problem.deployment),
         default_tolerance(model.original, problem.deployment),
     )
-    return kept_original(model.path, deployment, runnable=original_file(problem), tolerance=tolerance)
+    return kept_original(model.path, deployment, runnable=original_file(problem), tolerance=tolerance, unrun=unrun)
 
 
 def _finalists(search: Search) -> list[Visit]:

@@ -150,7 +150,12 @@ class OriginalModel(CheckedModel):
 
 
 def kept_original(
-    original: Path, deployment: Deployment, *, runnable: Path | None = None, tolerance: float | None = None
+    original: Path,
+    deployment: Deployment,
+    *,
+    runnable: Path | None = None,
+    tolerance: float | None = None,
+    unrun: bool = True,
 ) -> OriginalModel:
     """Return the original as what is handed over, run as it will be deployed and compared with itself without
     optimisations, as far as the time limit of the run allows.
@@ -158,11 +163,17 @@ def kept_original(
     Args:
         runnable: the file that is run where the original leaves shapes open that must be fixed for that.
         tolerance: as in `checked_model`.
+        unrun: return it also where no time is left to run it: run as always, it is what it was.
+
+    Raises:
+        OutOfTime: no time is left, and `unrun` is false.
     """
     file = original if runnable is None else runnable
     try:
         outcome = equivalent(file, file, deployment, tolerance=tolerance)
     except OutOfTime:
+        if not unrun:
+            raise
         outcome = Equivalence(True, 0.0, 0.0, "it is the same file; no time was left to run it")
     return OriginalModel(original, deployment, outcome, {original.name: _digest(original)})
 
