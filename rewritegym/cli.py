@@ -12,6 +12,7 @@ COMMANDS = {
     "apply": Command(
         "agents.commands.apply", "the rewrites of an earlier result on retrained weights, without a search"
     ),
+    "report": Command("agents.commands.report", "the HTML report of a result whose JSON was kept"),
     "check": Command("agents.commands.check", "measure a result on this machine against its original"),
     "inspect": Command("graph_rewrite.inspection.cli", "tell what a model holds, and where its time goes"),
     "train": Command("agents.commands.train", "train an agent on a model and write the optimised model"),

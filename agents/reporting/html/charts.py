@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agents.reporting.html.markup import Html, tag
 from agents.reporting.html.numbers import TIMES
 
-_WIDTH, _HEIGHT = 640.0, 220.0
+_WIDTH, _HEIGHT = 480.0, 210.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 12.0, 34.0
 
 
@@ -18,7 +18,7 @@ def latency_bars(before_ms: float, after_ms: float, interval: tuple[float, float
         interval: of the speed-up, lower end first.
     """
     low, high = before_ms / interval[1], before_ms / interval[0]
-    scale = 500.0 / max(before_ms, high)
+    scale = 405.0 / max(before_ms, high)
     parts: list[Html] = []
     for i, (name, ms) in enumerate((("before", before_ms), ("after", after_ms))):
         y = 8.0 + 34.0 * i
@@ -29,7 +29,7 @@ def latency_bars(before_ms: float, after_ms: float, interval: tuple[float, float
     x0, x1, middle = 66 + low * scale, 66 + high * scale, 54.0
     parts.append(tag("path", d=f"M{x0:.1f} {middle}H{x1:.1f}M{x0:.1f} 47v14M{x1:.1f} 47v14", class_="whisker"))
     title = tag("title", f"latency: {before_ms:.3g} ms before, {after_ms:.3g} ms after")
-    return tag("svg", title, *parts, class_="chart", role="img", viewBox="0 0 580 76")
+    return tag("svg", title, *parts, class_="chart", role="img", viewBox="0 0 480 76")
 
 
 def trajectory(points: Sequence[tuple[float, float]], seconds: float) -> Html:
@@ -70,7 +70,7 @@ def _ticks(low: float, high: float) -> list[float]:
     """Return four or so round numbers around a range."""
     step = 10.0**-12
     for power in range(-12, 12):
-        found = next((s for s in (1.0, 2.0, 5.0) if (high - low) / (s * 10.0**power) <= 5.0), None)
+        found = next((s for s in (1.0, 2.0, 5.0) if (high - low) / (s * 10.0**power) <= 4.5), None)
         if found is not None:
             step = found * 10.0**power
             break

@@ -72,7 +72,9 @@ def rewrite_details(problem: Problem, actions: tuple[Action, ...]) -> tuple[Rewr
             continue
         if candidate is None:
             break
-        details = RewriteDetails(equations.get(action.rule, ""), tuple(site.name for site in candidate.sites))
+        details = RewriteDetails(
+            equations.get(action.rule, ""), tuple(_known_name(traced.graph, s.name) for s in candidate.sites)
+        )
         if candidate.sites:
             try:
                 before, after = diagrams_of_site(traced.graph, candidate.site)
@@ -106,8 +108,17 @@ def near_misses(problem: Problem, graph: Graph) -> tuple[NearMiss, ...]:
     sites: dict[tuple[str, str], list[str]] = {}
     for refusal in problem.rewriter.explain(graph):
         sites.setdefault((refusal.rule, refusal.reason), []).append(refusal.site)
-    found = [NearMiss(rule, reason, len(names), names[0]) for (rule, reason), names in sites.items()]
+    found = [
+        NearMiss(rule, reason, len(names), _known_name(graph, names[0])) for (rule, reason), names in sites.items()
+    ]
     return tuple(sorted(found, key=lambda miss: (-miss.sites, miss.rule, miss.reason))[:MOST_NEAR_MISSES])
+
+
+def _known_name(graph: Graph, name: str) -> str:
+    """Return the name of a site; of one at a node that a rewrite inserted, where that comes from."""
+    number = name.removeprefix("#")
+    node = graph.nodes.get(int(number)) if name.startswith("#") and number.isdigit() else None
+    return name if node is None or node.origin is None else "/".join(filter(None, node.origin))
 
 
 def machine_of(provider: str) -> dict[str, str]:

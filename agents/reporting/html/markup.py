@@ -46,10 +46,11 @@ def figure(value: float, text: str) -> Html:
 
 def table(head: tuple[object, ...], rows: list[tuple[object, ...]], *, numbers: int = 0, caption: str = "") -> Html:
     """Return a table that scrolls where it is too wide. The last `numbers` columns are aligned to the right; the first
-    cell of a row is its heading."""
-    first = len(head) - numbers
-    kinds = ["num" if i >= first else None for i in range(len(head))]
-    top = tag("tr", *(tag("th", cell, scope="col", class_=kind) for cell, kind in zip(head, kinds, strict=True)))
+    cell of a row is its heading, and `head` those of the columns, empty for none."""
+    columns = len(rows[0]) if rows else len(head)
+    kinds = ["num" if i >= columns - numbers else None for i in range(columns)]
+    cells = [tag("th", cell, scope="col", class_=kind) for cell, kind in zip(head, kinds, strict=False)]
+    top = tag("thead", tag("tr", *cells)) if cells else None
     body = [
         tag(
             "tr",
@@ -61,6 +62,6 @@ def table(head: tuple[object, ...], rows: list[tuple[object, ...]], *, numbers: 
     named = tag("caption", caption) if caption else None
     # Keyboards scroll what has the focus.
     return tag(
-        "div", tag("table", named, tag("thead", top), tag("tbody", *body)), class_="scroll", tabindex="0",
+        "div", tag("table", named, top, tag("tbody", *body)), class_="scroll", tabindex="0",
         role="region", aria_label=caption or "table",
     )  # fmt: skip

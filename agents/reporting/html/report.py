@@ -74,7 +74,7 @@ class OptimizationReport:
         missing = [name for name in _NEEDED if name not in entry]
         if missing:
             raise UserError(f"this JSON is no result of an optimisation: it has no field {missing[0]!r}")
-        return cls(entry)
+        return cls(entry, details=tuple(RewriteDetails(where=names) for names in _recorded_sites(entry)))
 
     @property
     def model(self) -> str:
@@ -112,3 +112,9 @@ class OptimizationReport:
     def details_of(self, number: int) -> RewriteDetails:
         """Return what is known of a rewrite, by its number from 0."""
         return self.details[number] if number < len(self.details) else RewriteDetails()
+
+
+def _recorded_sites(entry: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the names of the sites of each rewrite, where its actions were recorded."""
+    steps = (entry.get("actions") or {}).get("steps") or ()
+    return [tuple(str(site.get("where", "")) for site in step.get("at") or ()) for step in steps]

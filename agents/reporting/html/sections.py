@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.reporting.html.charts import latency_bars, trajectory
 from agents.reporting.html.markup import Html, join, table, tag
-from agents.reporting.html.numbers import counted, error, megabytes, milliseconds, times
+from agents.reporting.html.numbers import TIMES, counted, error, megabytes, milliseconds, times
 from agents.reporting.html.report import OptimizationReport
 
 MOST_OPERATORS = 16
@@ -21,7 +21,7 @@ def deployment_line(report: OptimizationReport) -> str:
     deployment, machine = report.entry["deployment"], report.machine
     runtime = machine.get("onnxruntime-gpu") or machine.get("onnxruntime")
     parts = [
-        f"Provider {deployment['provider']}", counted(int(deployment["threads"]), "thread"),
+        f"{str(deployment['provider']).upper()} provider", counted(int(deployment["threads"]), "thread"),
         f"ONNX Runtime {runtime}" if runtime else "", machine.get("processor", "").split(",")[0],
     ]  # fmt: skip
     return " \N{MIDDLE DOT} ".join(filter(None, parts))
@@ -69,7 +69,7 @@ def comparison(report: OptimizationReport) -> Html:
         notes += "Time to load and memory of a process are those of one process that loads the model and runs it once."
     return _section(
         "Before and after", table(("", "before", "after"), rows, numbers=2), tag("p", notes, class_="note"),
-        _threads(report), _warnings(report),
+        _threads(report), _tradeoff(report), _warnings(report),
     )  # fmt: skip
 
 
@@ -94,6 +94,18 @@ def _threads(report: OptimizationReport) -> Html | None:
     ]  # fmt: skip
     head = ("measured with", "speed-up", "95% interval", "latency")
     return table(head, rows, numbers=3, caption="With other numbers of threads") if rows else None
+
+
+def _tradeoff(report: OptimizationReport) -> Html | None:
+    """Return how fast the model gets within several sizes."""
+    rows: list[tuple[object, ...]] = [
+        (f"{float(point['size']):g}{TIMES}", times(point["speedup"]), megabytes(point["weights"]))
+        for point in report.entry.get("tradeoff") or ()
+    ]
+    if report.is_original or len({point["speedup"] for point in report.entry.get("tradeoff") or ()}) < 2:
+        return None
+    caption = "Speed for size: the best graph of the search within each multiple of the weights, by quick measurements"
+    return table(("weights up to", "speed-up", "weights"), rows, numbers=2, caption=caption)
 
 
 def _warnings(report: OptimizationReport) -> Html | None:
@@ -132,7 +144,7 @@ def validation(report: OptimizationReport) -> Html:
     )
     return _section(
         "Validation", tag("p", tag("strong", verdict), class_="good" if entry["verified"] else "warning"),
-        tag("p", str(entry.get("message", ""))), table(("", "value"), rows, numbers=1), tag("p", how, class_="note"),
+        tag("p", str(entry.get("message", ""))), table((), rows, numbers=1), tag("p", how, class_="note"),
     )  # fmt: skip
 
 
@@ -201,7 +213,7 @@ def machine(report: OptimizationReport) -> Html | None:
     rows: list[tuple[object, ...]] = [(name, value) for name, value in report.machine.items()]
     refused = ", ".join(report.entry["deployment"].get("disabled_optimizers", ())) or "none"
     rows.append(("refused optimisers of ONNX Runtime", refused))
-    return _section("Machine and versions", table(("", "value"), rows))
+    return _section("Machine and versions", table((), rows))
 
 
 def _section(title: str, *contents: Html | None) -> Html:

@@ -30,7 +30,7 @@ code, pre, data { font-variant-numeric: tabular-nums; }
 code, pre { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
   font-size: 0.875em; }
 pre { background: var(--panel); border-radius: 8px; padding: 0.75rem 1rem; overflow-x: auto; margin: 0.5rem 0; }
-td code, .where code { overflow-wrap: anywhere; }
+td code { overflow-wrap: break-word; } .where code { overflow-wrap: anywhere; }
 .equation { white-space: pre-wrap; overflow-wrap: anywhere; }
 .deployment { color: var(--soft); font-size: 0.9rem; max-width: none; margin: 0 0 1.25rem; }
 .model { font-weight: 600; margin: 0; }
@@ -43,14 +43,14 @@ th, td { text-align: left; vertical-align: top; padding: 0.4rem 1rem 0.4rem 0; b
 th { font-weight: 500; } thead th { color: var(--soft); font-size: 0.85rem; }
 td.num, th.num { text-align: right; white-space: nowrap; padding-right: 0; padding-left: 1rem;
   font-variant-numeric: tabular-nums; }
-td .ci { white-space: nowrap; }
+td .ci { display: block; white-space: nowrap; }
 .rewrites { list-style: none; counter-reset: step; padding: 0; margin: 1rem 0; }
 .rewrites > li { counter-increment: step; border-top: 1px solid var(--line); padding: 0.25rem 0 1rem; }
 .rewrites > li > h3::before { content: counter(step) ". "; color: var(--soft); font-weight: 400; }
 .rewrites h3 { overflow-wrap: anywhere; margin-top: 0.9rem; }
 .facts { display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; align-items: center; }
-.saved { color: var(--good); display: inline-flex; gap: 0.5rem; align-items: center; } .saved data { margin-left: 0; }
-.saved.loss { color: var(--soft); }
+.saved { color: var(--good); display: inline-flex; gap: 0.5rem; align-items: center; }
+.saved.loss, .saved.unknown { color: var(--soft); }
 .bar { fill: var(--good); } .bar.loss { fill: var(--soft); } .bar-before { fill: var(--before); }
 .bar-after { fill: var(--accent); }
 .whisker { stroke: var(--ink); stroke-width: 1.6; fill: none; }
@@ -65,8 +65,8 @@ figure { margin: 1rem 0; }
 .op { stroke: var(--line); } .op-product { fill: var(--product); } .op-move { fill: var(--move); }
 .op-point { fill: var(--point); } .op-other { fill: var(--other); }
 .value { fill: var(--value); stroke: var(--before); }
-.chart { width: 100%; max-width: 40rem; height: auto; display: block; margin: 0.75rem 0 0; }
-.chart text { fill: var(--soft); font-size: 12px; } .chart .label { font-size: 13px; }
+.chart { width: 100%; max-width: 34rem; height: auto; display: block; margin: 0.75rem 0 0; }
+.chart text { fill: var(--soft); font-size: 13px; }
 .grid { stroke: var(--line); } .curve { fill: none; stroke: var(--accent); stroke-width: 2; }
 .point { fill: var(--accent); }
 footer { color: var(--soft); font-size: 0.85rem; padding: 3rem 1.25rem 2rem; }

@@ -58,14 +58,14 @@ def _item(rewrite: Mapping[str, Any], details: RewriteDetails, number: int, bigg
 def _saved(ms: float | None, biggest: float) -> Html:
     """Return what a rewrite saves, with a bar."""
     if ms is None:
-        return tag("span", "saving not known by itself", class_="saved")
+        return tag("span", "saving not known by itself", class_="saved unknown")
     width = 0.0 if biggest == 0.0 else 96.0 * abs(ms) / biggest
     bar = tag(
         "svg", tag("rect", width=f"{width:.1f}", height="10", rx="2", class_="bar" if ms >= 0 else "bar loss"),
         width="96", height="10", aria_hidden="true",
     )  # fmt: skip
-    words = ("saves ", milliseconds(ms)) if ms >= 0 else ("costs ", milliseconds(-ms))
-    return tag("span", bar, *words, class_="saved" if ms >= 0 else "saved loss")
+    words = tag("span", "saves " if ms >= 0 else "costs ", milliseconds(abs(ms)))
+    return tag("span", bar, words, class_="saved" if ms >= 0 else "saved loss")
 
 
 def _where(rewrite: Mapping[str, Any], details: RewriteDetails) -> Html:

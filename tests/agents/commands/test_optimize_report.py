@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import rewritegym.cli
 from agents.commands.optimize import main
 from agents.optimization import reports
 from agents.optimization.reports import check_report, reserved_seconds
@@ -32,6 +33,25 @@ def test_a_report_has_the_figures_of_the_json(tower: Path, capsys: pytest.Captur
         -figure for figure in page.figures
     }
     assert "tower.optimized.onnx" in page.text
+    Path("result.json").write_text(json.dumps(printed))
+    assert rewritegym.cli.main(["report", "result.json", "again.html"]) == 0
+    again = read(Path("again.html").read_text("utf-8"))
+    assert set(again.figures) <= set(page.figures)
+    assert {printed["baseline_ms"], printed["latency_ms"]} <= set(again.figures)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{}", "no field 'speedup'"), ("[]", "but a list"), ("not json", "this is no JSON"), (None, "cannot be read")],
+)
+def test_a_report_of_something_else_is_refused(
+    text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        (tmp_path / "result.json").write_text(text)
+    assert rewritegym.cli.main(["report", str(tmp_path / "result.json"), str(tmp_path / "r.html")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "r.html").exists()
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), ZeroDivisionError("a bug")])

@@ -40,9 +40,9 @@ def test_a_page_is_whole_and_needs_no_network_and_no_script() -> None:
 
 def test_the_first_line_is_the_deployment() -> None:
     page = read(html_report(full_report()))
-    body = page.text[page.text.index("Provider") :]
+    body = page.text[page.text.index("CPU provider") :]
     assert body.startswith(
-        "Provider cpu \N{MIDDLE DOT} 3 threads \N{MIDDLE DOT} ONNX Runtime 1.31.0 \N{MIDDLE DOT} A CPU"
+        "CPU provider \N{MIDDLE DOT} 3 threads \N{MIDDLE DOT} ONNX Runtime 1.31.0 \N{MIDDLE DOT} A CPU"
     )
     header = [tag for tag, _ in page.tags].index("header")
     assert page.tags[header + 1] == ("p", {"class": "deployment"})
@@ -133,6 +133,14 @@ def test_a_report_of_json_alone_leaves_out_what_only_graphs_tell() -> None:
     assert "Drawing" not in page.text
     assert "FuseA at a: X -> Y" in page.text
     assert 1.4375 in page.figures
+
+
+def test_recorded_actions_tell_the_sites_without_the_graphs() -> None:
+    steps = [{"at": [{"where": "relu<1>"}, {"where": "relu2"}]}, {"at": []}]
+    report = OptimizationReport.from_json(entry(actions={"steps": steps}))
+    assert report.details_of(0).where == ("relu<1>", "relu2")
+    assert report.details_of(2).where == ()
+    assert "at relu<1>, relu2" in read(html_report(report)).text
 
 
 @pytest.mark.parametrize("missing", ["speedup", "rewrites", "deployment"])
