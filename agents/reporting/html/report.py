@@ -15,7 +15,7 @@ _NEEDED = ("speedup", "speedup_ci95", "latency_ms", "verified", "deployment", "r
 
 @dataclass(frozen=True, slots=True)
 class RewriteDetails:
-    """What a rewrite is and where it was done; empty where the rewrite cannot be followed."""
+    """A rewrite: its rule, its sites and a drawing; empty where the rewrite cannot be followed."""
 
     equation: str = ""
     where: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What each rewrite saves, against costs that are known exactly."""
+"""Savings of each rewrite, against costs that are known exactly."""
 
 from __future__ import annotations
 
