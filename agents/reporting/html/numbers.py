@@ -10,12 +10,12 @@ UNKNOWN = html("unknown")
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-def milliseconds(value: float | None, *, sign: bool = False) -> Html:
+def milliseconds(value: float | None, *, unit: str = " ms") -> Html:
     """Return milliseconds with three digits that mean something."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
-    return figure(value, f"{value:{'+' if sign else ''}.{digits}f} ms")
+    return figure(value, f"{value:.{digits}f}{unit}")
 
 
 def megabytes(value: float | None) -> Html:

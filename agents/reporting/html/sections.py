@@ -79,8 +79,8 @@ def _latencies(report: OptimizationReport) -> tuple[Html, Html]:
     low, high = report.interval
     if report.is_original or report.baseline_ms is None or low <= 0.0:
         return before, after
-    ends = join(milliseconds(report.baseline_ms / high), " to ", milliseconds(report.baseline_ms / low))
-    return before, join(after, tag("span", " (", ends, ")", class_="ci"))
+    ends = join(milliseconds(report.baseline_ms / high, unit=""), " to ", milliseconds(report.baseline_ms / low))
+    return before, join(after, tag("span", ends, class_="ci"))
 
 
 def _threads(report: OptimizationReport) -> Html | None:

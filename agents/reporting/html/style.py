@@ -69,6 +69,11 @@ figure { margin: 1rem 0; }
 .chart text { fill: var(--soft); font-size: 13px; }
 .grid { stroke: var(--line); } .curve { fill: none; stroke: var(--accent); stroke-width: 2; }
 .point { fill: var(--accent); }
+@media (max-width: 30rem) {
+  main, footer { padding: 0 1rem; }
+  th, td { padding-right: 0.5rem; }
+  td.num, th.num { padding-left: 0.5rem; }
+}
 footer { color: var(--soft); font-size: 0.85rem; padding: 3rem 1.25rem 2rem; }
 @media print { details > * { display: revert; } .scroll { overflow: visible; } body { font-size: 11pt; } }
 """

@@ -47,12 +47,18 @@ def _together(report: OptimizationReport) -> Html | None:
 
 
 def _item(rewrite: Mapping[str, Any], details: RewriteDetails, number: int, biggest: float) -> Html:
-    sites = tag("span", counted(int(rewrite["sites"]), "site"), class_="sites")
+    where = "the whole model" if _is_setting(rewrite) else counted(int(rewrite["sites"]), "site")
+    sites = tag("span", where, class_="sites")
     equation = tag("pre", tag("code", details.equation), class_="equation") if details.equation else None
     return tag(
         "li", tag("h3", rewrite["rule"]), tag("p", sites, _saved(rewrite.get("saved_ms"), biggest), class_="facts"),
         equation, _where(rewrite, details), _drawings(rewrite, details, number < OPEN),
     )  # fmt: skip
+
+
+def _is_setting(rewrite: Mapping[str, Any]) -> bool:
+    """Return whether a rewrite is a deployment choice, which has nothing to be described by but its name."""
+    return str(rewrite.get("description") or rewrite.get("where")) == str(rewrite["rule"])
 
 
 def _saved(ms: float | None, biggest: float) -> Html:
@@ -71,8 +77,8 @@ def _saved(ms: float | None, biggest: float) -> Html:
 def _where(rewrite: Mapping[str, Any], details: RewriteDetails) -> Html:
     if not details.where:
         text = str(rewrite.get("description") or rewrite.get("where") or "")
-        if text == rewrite["rule"]:
-            text = "how ONNX Runtime runs the whole model"
+        if _is_setting(rewrite):
+            text = "how ONNX Runtime runs the model"
         return tag("p", text if len(text) <= LONGEST else f"{text[:LONGEST]}...", class_="where")
     names = [tag("code", name) for name in details.where[:MOST_NAMES]]
     parts = [part for name in names for part in (name, ", ")][:-1]

@@ -37,6 +37,8 @@ frame.onload = () => {
     drawings: page.querySelectorAll('svg.graph').length,
     drawn: [...page.querySelectorAll('svg.graph')].every(e => e.getBoundingClientRect().width > 20),
     size: parseFloat(style(page.body).fontSize),
+    tables: [...page.querySelectorAll('.scroll')].filter(e => e.querySelector('table')).map(
+      e => e.scrollWidth <= e.clientWidth),
   };
   document.body.textContent = 'FOUND' + JSON.stringify(found) + 'END';
 };
@@ -76,6 +78,10 @@ def test_nothing_is_wider_than_the_screen(tmp_path: Path, width: int) -> None:
     assert found["drawings"] == 4
     assert found["drawn"]
     assert found["headings"] >= 7
+
+
+def test_the_figures_before_and_after_fit_on_a_phone(tmp_path: Path) -> None:
+    assert look_at(html_report(full_report()), tmp_path, 390)["tables"][0]
 
 
 def test_nothing_runs_whatever_names_say(tmp_path: Path) -> None:
