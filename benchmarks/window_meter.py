@@ -28,8 +28,8 @@ from graph_rewrite.latency import OPTIMIZERS, Deployment, Effort
 from graph_rewrite.latency.windows import Difference, NotSeparable, WindowMeter, WindowPair, changed_windows
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
+from graph_rewrite.task.meters import ort_meter
 from graph_rewrite.task.models import Model, open_model
-from graph_rewrite.task.problem import ort_meter
 
 EFFECT = 0.002
 """Share of the model's latency that the window meter should resolve."""

@@ -105,7 +105,7 @@ def test_the_guide_makes_a_model_that_rules_apply_to(tmp_path: Path, monkeypatch
     from graph_rewrite.task.models import open_model
 
     monkeypatch.chdir(tmp_path)
-    code, _ = blocks("docs/guides/optimise.md", "python")
+    code, *_ = blocks("docs/guides/optimise.md", "python")
     exec(compile(code, "make_model.py", "exec"), {"__name__": "__main__"})
     candidates = Rewriter([find_rule("Winograd4x4Relu")], "class").candidates(open_model("file:model.onnx").graph)
     assert max(candidate.count for candidate in candidates) == 4
@@ -116,11 +116,23 @@ def test_the_guide_optimises_from_python(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_tower(tmp_path / "model.onnx", 2, 16)
-    _, code = blocks("docs/guides/optimise.md", "python")
+    *_, code = blocks("docs/guides/optimise.md", "python")
     assert "time_limit=40" in code
     exec(compile(code.replace("time_limit=40", "time_limit=4"), "from_python.py", "exec"), {"__name__": "__main__"})
     assert "verified: True" in capsys.readouterr().out
     assert (tmp_path / "fast.onnx").is_file()
+
+
+def test_the_guide_writes_inputs_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from graph_rewrite import load
+    from graph_rewrite.task.input_data import read_input_data
+    from tests.graph_rewrite.sample_models import parsed
+
+    monkeypatch.chdir(tmp_path)
+    _, code, _ = blocks("docs/guides/optimise.md", "python")
+    exec(compile(code, "data.py", "exec"), {"__name__": "__main__"})
+    model = load(parsed("(float[1,3,224,224] image) => (float[1,3,224,224] y) { y = Relu(image) }"))
+    assert len(read_input_data(["data.npz"], model)) == 8
 
 
 def test_the_guide_opens_a_result_without_rewritegym(

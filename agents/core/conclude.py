@@ -138,7 +138,7 @@ def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
     tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     return checked_model(
         graph, original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance,
-        rtol=problem.limits.rtol, atol=problem.limits.atol,
+        rtol=problem.limits.rtol, atol=problem.limits.atol, data=problem.data,
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def check_outputs(search: Search, visit: Visit) -> Equivalence:
     optimised = materialize(visit.graph, problem.workspace)
     return equivalent(
         original_file(problem), optimised, deployment, tolerance=tolerance, rtol=problem.limits.rtol,
-        atol=problem.limits.atol,
+        atol=problem.limits.atol, data=problem.data,
     )  # fmt: skip
 
 

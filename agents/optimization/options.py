@@ -61,6 +61,10 @@ class OptimizeOptions:
     """With --atol, a further limit for every element of an output, as in numpy.allclose."""
     atol: float | None = None
     """See --rtol; where one of the two is given alone, the other is 0."""
+    strict: bool = False
+    """Leave out rules that do not keep NaN, infinities, denormals or the sign of zero."""
+    input_data: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An .npz file (or a glob) with an array per input, to measure and to compare with; may be repeated."""
     cpu_clock: bool = False
     """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1."""
     memory: bool = True

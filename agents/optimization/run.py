@@ -230,6 +230,7 @@ def open_with_threads(path: Path, options: OptimizeOptions, threads: int) -> Pro
         f"file:{path}", provider=options.provider, threads=threads, rules=options.rule_names,
         deployment_choices=not options.fixed_deployment, shapes=options.shapes, cached=False, limits=options.limits,
         clock=options.clock, target_opset=options.target_opset, thread_choices=options.thread_choices,
+        strict=options.strict, input_data=options.input_data,
     )  # fmt: skip
 
 

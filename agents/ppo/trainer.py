@@ -34,8 +34,8 @@ from envs.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.latency import Deployment, MeasurementCache, OrtMeter, Plan
 from graph_rewrite.task.limits import ResultLimits
+from graph_rewrite.task.meters import ort_meter
 from graph_rewrite.task.models import Model
-from graph_rewrite.task.problem import ort_meter
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,7 +12,6 @@ from pathlib import Path
 from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import (
-    SCREEN,
     BaselineError,
     Clock,
     ComparingMeter,
@@ -23,21 +21,21 @@ from graph_rewrite.latency import (
     InspectingMeter,
     Latency,
     LatencyMeter,
-    Measurable,
-    MeasurementCache,
     MeasurementError,
-    OrtMeter,
     Plan,
     resolve_provider,
     unblocked_time,
 )
-from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
+from graph_rewrite.rules.strict import strict_rules
+from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.system.deadline import check_time
+from graph_rewrite.task.input_data import read_input_data
 from graph_rewrite.task.limits import ResultLimits
+from graph_rewrite.task.meters import shared_meter
 from graph_rewrite.task.models import Model, open_model
 from graph_rewrite.task.workspace import workspace
 
@@ -45,7 +43,6 @@ MeterFactory = Callable[[Model, Deployment, Path], LatencyMeter]
 MeterSource = LatencyMeter | MeterFactory
 """A meter, or a function that makes one for a model, a deployment and a folder for files."""
 
-_SHARED_METERS = 8
 _SHARED_REWRITERS = 16
 
 
@@ -64,6 +61,8 @@ class Problem:
     limits: ResultLimits = field(default_factory=ResultLimits)
     thread_choices: tuple[int, ...] = ()
     """Numbers of threads that a search may choose instead of the deployment's; none where that is fixed."""
+    data: tuple[FeedSpec, ...] = ()
+    """The user's inputs. Results are compared on them too, and measured with the first."""
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[tuple[str, Plan | None, int], Latency] = field(default_factory=dict, repr=False)
@@ -203,6 +202,8 @@ def open_problem(
     clock: Clock = "wall",
     thread_choices: tuple[int, ...] = (),
     target_opset: int | None = None,
+    strict: bool = False,
+    input_data: Sequence[str] = (),
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
 
@@ -223,6 +224,10 @@ def open_problem(
             the original on `threads`.
         target_opset: the operator set to convert the model to; by default the newest that rules are written for and
             that ONNX Runtime can run the model in.
+        strict: leave out rules that do not keep NaN, infinities, denormals or the sign of zero, or that overflow before
+            the operators which they replace.
+        input_data: .npz files or globs of them, with inputs to measure (the first) and to compare with
+            (`task.input_data`).
 
     Raises:
         UserError: unknown model, provider, granularity or rule set, less than one thread, the clock `cpu` for more
@@ -237,61 +242,22 @@ def open_problem(
     opened = open_model(model, shapes, target_opset)
     deployment = Deployment(resolve_provider(provider), threads)
     folder = workspace()
+    data = read_input_data(input_data, opened.original)
     measuring: LatencyMeter
     if meter is None:
-        measuring = _shared_meter(opened, deployment, folder, cached, clock)
+        measuring = shared_meter(opened, deployment, folder, cached, clock, data[0] if data else None)
     else:
         measuring = meter(opened, deployment, folder) if callable(meter) else meter
     kept = limits if limits is not None else ResultLimits()
     rewriter = _shared_rewriter(
-        granularity, deployment_choices, rules, kept.allowed_domains(opened.original, deployment.provider)
+        granularity, deployment_choices, rules, kept.allowed_domains(opened.original, deployment.provider), strict
     )
-    return Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices)
+    return Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data)
 
 
 @lru_cache(maxsize=_SHARED_REWRITERS)
 def _shared_rewriter(
-    granularity: Granularity, deployment_choices: bool, rules: str, domains: frozenset[str] | None
+    granularity: Granularity, deployment_choices: bool, rules: str, domains: frozenset[str] | None, strict: bool
 ) -> Rewriter:
-    return Rewriter(rule_set(rules), granularity, deployment_choices, domains, RuleFaults())
-
-
-_meters: OrderedDict[tuple[str, str, Path, bool, Clock], OrtMeter] = OrderedDict()
-
-
-def _shared_meter(model: Model, deployment: Deployment, folder: Path, cached: bool, clock: Clock) -> OrtMeter:
-    key = (model.original.hash, deployment.key, folder, cached, clock)
-    if key not in _meters:
-        _meters[key] = ort_meter(model, deployment, folder, MeasurementCache() if cached else None, clock=clock)
-    _meters.move_to_end(key)
-    while len(_meters) > _SHARED_METERS:
-        # A problem may still hold the meter: it works on, and starts its worker anew when it needs one.
-        _meters.popitem(last=False)[1].close()
-    return _meters[key]
-
-
-def ort_meter(
-    model: Model,
-    deployment: Deployment,
-    folder: Path,
-    cache: MeasurementCache | None = None,
-    screen: Plan = SCREEN,
-    clock: Clock = "wall",
-) -> OrtMeter:
-    """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`."""
-    return OrtMeter(
-        model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock
-    )
-
-
-def _write_candidate(graph: Measurable, folder: Path) -> Path:
-    if not isinstance(graph, Graph):
-        raise TypeError(f"only a Graph can be written as a model, not {type(graph).__name__}")
-    return materialize(graph, folder)
-
-
-@atexit.register
-def close_meters() -> None:
-    """End the worker processes of all shared meters; they start again when needed."""
-    for meter in _meters.values():
-        meter.close()
+    chosen = strict_rules(rule_set(rules)) if strict else rule_set(rules)
+    return Rewriter(chosen, granularity, deployment_choices, domains, RuleFaults())

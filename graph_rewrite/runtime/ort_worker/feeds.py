@@ -91,8 +91,11 @@ def make_feeds(inputs: Sequence[ModelInput], spec: FeedSpec) -> Feeds:
 
 
 def load_npz(path: str) -> Feeds:
-    """Return the arrays of an .npz file by name."""
-    with np.load(path, allow_pickle=False) as archive:
+    """Return the arrays of an .npz file by name. Raises ValueError for a file of another kind."""
+    archive = np.load(path, allow_pickle=False)
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise ValueError("it is a single array")
+    with archive:
         return {name: archive[name] for name in archive.files}
 
 

@@ -23,6 +23,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.evaluation import outputs_of
 from graph_rewrite.operators.standard_semantics import EvaluationError
 from graph_rewrite.rewriting.rule import SIGNED_ZERO
+from graph_rewrite.rules.strict import NO_KERNEL
 from graph_rewrite.soundness.floating.arrays import Comparison, compare_arrays, is_float
 from graph_rewrite.soundness.floating.graph_pair import GraphPair, ReferenceValues
 from graph_rewrite.soundness.floating.inputs import KINDS, InputKind, feeds
@@ -34,7 +35,6 @@ RUNTIME, REFERENCE = "ONNX Runtime", "float64 reference"
 NONFINITE = "NaN and infinities"
 OVERFLOW = "the range: the target overflows earlier"
 UNDERFLOW = "the range: the target underflows earlier"
-NO_KERNEL = "a run in ONNX Runtime where that has no kernel for the source"
 
 _LARGEST: dict[int, float] = {
     TensorProto.FLOAT: float(np.finfo(np.float32).max), TensorProto.FLOAT16: 65504.0, TensorProto.BFLOAT16: 3.38e38,

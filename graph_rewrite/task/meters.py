@@ -1,0 +1,61 @@
+"""Meters of problems: those of a process are shared, with their worker processes and baselines."""
+
+from __future__ import annotations
+
+import atexit
+from collections import OrderedDict
+from pathlib import Path
+
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import SCREEN, Clock, Deployment, Measurable, MeasurementCache, OrtMeter, Plan
+from graph_rewrite.onnx_files.saving import materialize
+from graph_rewrite.runtime import FeedSpec
+from graph_rewrite.task.models import Model
+
+_SHARED_METERS = 8
+
+_meters: OrderedDict[tuple[str, str, Path, bool, Clock, str], OrtMeter] = OrderedDict()
+
+
+def shared_meter(
+    model: Model, deployment: Deployment, folder: Path, cached: bool, clock: Clock, feeds: FeedSpec | None = None
+) -> OrtMeter:
+    """Return this process's meter for a model and a deployment; with `cached`, latencies are remembered on disk."""
+    key = (model.original.hash, deployment.key, folder, cached, clock, "" if feeds is None else feeds.key)
+    if key not in _meters:
+        cache = MeasurementCache() if cached else None
+        _meters[key] = ort_meter(model, deployment, folder, cache, clock=clock, feeds=feeds)
+    _meters.move_to_end(key)
+    while len(_meters) > _SHARED_METERS:
+        # A problem may still hold the meter: it works on, and starts its worker anew when it needs one.
+        _meters.popitem(last=False)[1].close()
+    return _meters[key]
+
+
+def ort_meter(
+    model: Model,
+    deployment: Deployment,
+    folder: Path,
+    cache: MeasurementCache | None = None,
+    screen: Plan = SCREEN,
+    clock: Clock = "wall",
+    feeds: FeedSpec | None = None,
+) -> OrtMeter:
+    """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`."""
+    return OrtMeter(
+        model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock,
+        feeds=feeds,
+    )  # fmt: skip
+
+
+def _write_candidate(graph: Measurable, folder: Path) -> Path:
+    if not isinstance(graph, Graph):
+        raise TypeError(f"only a Graph can be written as a model, not {type(graph).__name__}")
+    return materialize(graph, folder)
+
+
+@atexit.register
+def close_meters() -> None:
+    """End the worker processes of all shared meters; they start again when needed."""
+    for meter in _meters.values():
+        meter.close()
