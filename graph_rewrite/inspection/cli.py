@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,8 @@ from rich.console import Console
 from graph_rewrite.errors import UserError
 from graph_rewrite.inspection.display import show
 from graph_rewrite.inspection.inspect import inspect_model
+from graph_rewrite.runtime import Deployment
+from graph_rewrite.symbolic.bindings import bind
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.task.models import parse_shapes
@@ -29,7 +31,8 @@ class InspectArguments:
     model: tyro.conf.Positional[Path]
     """The ONNX file."""
     shape: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """The shape of an input with symbolic dimensions, as name:1,128; may be repeated."""
+    """The shape of an input with symbolic dimensions, as name:1,128; may be repeated. By default usual ones that the
+    model accepts."""
     threads: int | None = None
     """Threads per inference of the profile; by default all cores that this process may use."""
     profile: bool = True
@@ -49,10 +52,23 @@ def _inspect(arguments: InspectArguments) -> int:
     threads = cores if arguments.threads is None else arguments.threads
     if not 1 <= threads <= cores:
         raise UserError(f"--threads {threads}: from 1 to {cores}, the cores that this process may use")
-    shapes = parse_shapes(arguments.shape) or None
+    shapes = _shapes(arguments, Deployment("cpu", threads))
     found = inspect_model(arguments.model, shapes, threads=threads, profile=arguments.profile)
     if arguments.json:
         print(json.dumps(found.to_json(), indent=2))
     else:
         show(Console(), found)
     return 0
+
+
+def _shapes(arguments: InspectArguments, deployment: Deployment) -> Mapping[str, tuple[int, ...]]:
+    """Return the shapes given, completed by usual ones where the model may be run to try them."""
+    given = parse_shapes(arguments.shape)
+    if not arguments.profile:
+        return given
+    try:
+        return bind(arguments.model, arguments.shape, deployment).shapes
+    except UserError:
+        if given:
+            raise
+        return {}  # what can be told without shapes is told

@@ -28,7 +28,10 @@ def show(console: Console, found: Inspection) -> None:
         console.print(_verdict(found), soft_wrap=True, markup=False)
     if found.profile_error:
         console.print(f"No times: {found.profile_error}", soft_wrap=True, markup=False)
-    if found.facts.symbolic:
+    if found.shapes:
+        bound = " ".join(f"{name}:{','.join(map(str, shape))}" for name, shape in found.shapes.items())
+        console.print(f"Work, rules and times are for {bound}; --shape sets others.", soft_wrap=True, markup=False)
+    if found.rules is None:
         flags = " ".join(f"--shape {fact.name}:..." for fact in found.facts.symbolic)
         console.print(
             f"Rules and times depend on shapes, which the file leaves open: add {flags}", soft_wrap=True, markup=False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,8 @@ class Inspection:
     """Share of the time that each of `blocks` takes; empty without a profile."""
     profile_error: str = ""
     """The reason why the model could not be run, in words."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of inputs that the file leaves open, for which rules and times hold."""
 
     @property
     def least_ms(self) -> float | None:
@@ -94,6 +96,7 @@ class Inspection:
         ]
         return {
             "model": self.path,
+            "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "file_bytes": self.file_bytes,
             **asdict(self.facts),
             "blocks": blocks,
@@ -127,10 +130,16 @@ def inspect_model(
         ModelLoadError: no such file, or no readable ONNX model.
         MachineError: no worker process starts, or ONNX Runtime fails on a small model.
     """
-    graph = load(path, shapes)
-    facts, blocks = facts_of(graph), tuple(repeated_blocks(graph))
-    found = Inspection(str(path), path.stat().st_size, facts, blocks, None)
-    if facts.symbolic:
+    given = dict(shapes or {})
+    graph = load(path, given)
+    facts = facts_of(graph)
+    blocks = tuple(repeated_blocks(graph))
+    is_open = bool(facts.symbolic)
+    if given:  # inputs and outputs are told as the file has them
+        declared = facts_of(load(path))
+        facts = replace(facts, inputs=declared.inputs, outputs=declared.outputs)
+    found = Inspection(str(path), path.stat().st_size, facts, blocks, None, shapes=given)
+    if is_open:
         return found
     found = replace(found, rules=tuple(rule_sites(graph)))
     return _with_profile(found, graph, Deployment("cpu", threads)) if profile else found

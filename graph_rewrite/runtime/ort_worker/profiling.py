@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -14,13 +14,17 @@ from .feeds import FeedSpec, ModelInput, make_feeds
 
 _MOST_RUNS = 50
 _LEAST_RUNS = 3
+_OVERRUN = 5.0  # Times the budget after which even the fewest runs are not waited for.
 _KERNEL = "_kernel_time"
 
 Event = dict[str, Any]
 
 
-def profile(path: str, deployment: Deployment, feeds: FeedSpec, folder: str, budget_s: float) -> list[dict[str, Any]]:
-    """Run a model for about `budget_s` seconds, and at least three times, and return its kernels.
+def profile(
+    path: str, deployment: Deployment, feeds: FeedSpec, folder: str, budget_s: float, begin_run: Callable[[], None]
+) -> list[dict[str, Any]]:
+    """Run a model for about `budget_s` seconds, at least three times if that is no more than five times the budget, and
+    return its kernels. `begin_run` is called before every run.
 
     Returns:
         For every kernel, in the order of execution, its `name`, `op`, median time per run in microseconds `us`, and
@@ -34,11 +38,13 @@ def profile(path: str, deployment: Deployment, feeds: FeedSpec, folder: str, bud
     session = open_session(path, deployment, options=options)
     inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in session.get_inputs()]
     values = make_feeds(inputs, feeds)
+    begin_run()
     session.run(None, values)
-    started, runs = perf_counter(), 0
-    while runs < _LEAST_RUNS or (runs < _MOST_RUNS and perf_counter() - started < budget_s):
+    started, runs, elapsed = perf_counter(), 0, 0.0
+    while runs < 1 or (runs < _MOST_RUNS and elapsed < (budget_s if runs >= _LEAST_RUNS else _OVERRUN * budget_s)):
+        begin_run()
         session.run(None, values)
-        runs += 1
+        runs, elapsed = runs + 1, perf_counter() - started
     written = session.end_profiling()
     try:
         with open(written, encoding="utf-8") as file:

@@ -180,11 +180,13 @@ class Worker:
         return {}
 
     def _profile(self, request: Message) -> Message:
-        budget_s = float(request["budget_s"])
-        self._enter("candidate: time", expect_s=budget_s)
+        self._enter("candidate: open")
         side, feeds = request["candidate"], FeedSpec.from_json(request["feeds"])
-        deployment = Deployment.from_json(side["deployment"])
-        return {"kernels": profile(side["path"], deployment, feeds, request["folder"], budget_s)}
+        deployment, budget_s = Deployment.from_json(side["deployment"]), float(request["budget_s"])
+        found = profile(
+            side["path"], deployment, feeds, request["folder"], budget_s, lambda: self._enter("candidate: run")
+        )
+        return {"kernels": found}
 
     def _probe_cuda(self, request: Message) -> Message:
         """Multiply two matrices on the CUDA device and check the product."""

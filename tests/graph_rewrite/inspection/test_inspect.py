@@ -89,12 +89,29 @@ def test_table_names_the_block_and_the_verdict(stack: Path, capsys: pytest.Captu
 
 def test_open_shapes_are_told_and_can_be_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = dynamic(tmp_path)
-    assert main([str(path)]) == 0
+    assert main([str(path), "--no-profile"]) == 0
     assert "Rules and times depend on shapes, which the file leaves open: add --shape x:..." in capsys.readouterr().out
     found = printed(capsys, str(path), "--shape", "x:2,4", "--no-profile")
-    assert found["inputs"][0]["shape"] == [2, 4]
+    assert found["inputs"][0]["shape"] == ["batch", 4]
+    assert found["shapes"] == {"x": [2, 4]}
     assert found["gflop"] == pytest.approx(2 * 8 / 1e9)
     assert found["rules"] is not None
+
+
+def test_usual_shapes_are_taken_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = dynamic(tmp_path)
+    assert main([str(path), "--threads", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "x: float [batch, 4]" in text
+    assert "Work, rules and times are for x:1,4; --shape sets others." in text
+    assert "Time by operator" in text
+
+
+def test_wrong_shape_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(dynamic(tmp_path)), "--shape", "x:2,5"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
 
 
 def test_model_that_does_not_run_is_described_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,9 @@
 """Profiles, the roofline and the share of blocks, on kernels made by hand."""
 
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from graph_rewrite import load
@@ -10,7 +12,8 @@ from graph_rewrite.inspection.profile import Kernel
 from graph_rewrite.inspection.regions import block_shares
 from graph_rewrite.inspection.roofline import Peaks, kernel_bytes, kernel_flops, least_us
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.runtime.ort_worker.profiling import kernels
+from graph_rewrite.runtime import Deployment, FeedSpec
+from graph_rewrite.runtime.ort_worker.profiling import kernels, profile
 from tests.graph_rewrite.inspection.models import layers
 
 
@@ -23,6 +26,26 @@ def event(name: str, ts: int, dur: int, op: str = "") -> dict[str, Any]:
         return {"cat": "Session", "name": name, "ts": ts, "dur": dur, "args": {}}
     about = {"op_name": op, "node_index": name, "input_type_shape": [{"float": [2, 3]}], "output_type_shape": []}
     return {"cat": "Node", "name": f"{name}_kernel_time", "ts": ts, "dur": dur, "args": about}
+
+
+class TestProfile:
+    def test_every_run_is_told_and_no_file_is_left(self, tmp_path: Path) -> None:
+        onnx.save(layers(2), tmp_path / "model.onnx")
+        begun: list[int] = []
+        found = profile(
+            str(tmp_path / "model.onnx"), Deployment(), FeedSpec(), str(tmp_path), 0.0, lambda: begun.append(1)
+        )
+        # A warm-up and, as no time is left, one run.
+        assert len(begun) == 2
+        assert {entry["op"] for entry in found} >= {"Neg", "Exp"}
+        assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+    def test_short_model_runs_as_often_as_it_may(self, tmp_path: Path) -> None:
+        onnx.save(layers(2), tmp_path / "model.onnx")
+        begun: list[int] = []
+        path = str(tmp_path / "model.onnx")
+        profile(path, Deployment(), FeedSpec(), str(tmp_path), 60.0, lambda: begun.append(1))
+        assert len(begun) == 51
 
 
 class TestKernels:
