@@ -53,7 +53,7 @@ class RegionalOptions:
     noise refused there is missing in all of them. The end of the search goes over the choices again, with a smaller
     margin."""
 
-    session_share: float = 0.1
+    session_share: float = 0.2
     """Part of the seconds that the rounds leave for session settings; the climb goes on under them."""
 
     scan: Plan = SCAN

@@ -13,7 +13,7 @@ import onnxruntime as ort
 
 from .blocked_layout import block_size
 from .optimizers import OPTIMIZERS
-from .session_settings import DEFAULT_SETTINGS, SETTING_NAMES, SessionSettings, SettingValue
+from .session_settings import CUDA_NAMES, DEFAULT_SETTINGS, SETTING_NAMES, SessionSettings, SettingValue
 
 # ORT_ENABLE_LAYOUT is left out: it is newer than the oldest runtime that we support and is `all` less float16 passes.
 _LEVELS = {
@@ -100,8 +100,11 @@ class Deployment:
         return replace(self, threads=threads, settings=replace(self.settings, **changes))  # type: ignore[arg-type]
 
     def asked_by(self, graph: DeploymentRequest) -> Self:
-        """Return this deployment with the optimisers refused and the session settings made that a graph asks for."""
-        return self.with_disabled(graph.disabled_optimizers).with_settings(dict(graph.session_settings))
+        """Return this deployment with the optimisers refused and the session settings made that a graph asks for; on
+        another provider than CUDA without those of CUDA."""
+        cuda = self.provider == "cuda"
+        settings = {name: value for name, value in graph.session_settings if cuda or name not in CUDA_NAMES}
+        return self.with_disabled(graph.disabled_optimizers).with_settings(settings)
 
     def plain(self) -> Self:
         """Return the deployment of a user without this tool: the same provider and threads, every optimiser on, and

@@ -77,7 +77,7 @@ class SessionSettings:
 
     def for_cuda(self) -> list[str]:
         """Return the names of the settings made that belong to the CUDA provider."""
-        return [name for name in self.to_json() if name in _CUDA]
+        return [name for name in self.to_json() if name in CUDA_NAMES]
 
     def config_entries(self) -> dict[str, str]:
         """Return the entries of the session's configuration that say all settings with no option of their own."""
@@ -95,7 +95,7 @@ class SessionSettings:
 
     def cuda_options(self) -> dict[str, str]:
         """Return the options of the CUDA provider that differ from its defaults."""
-        return {name: _text(value) for name, value in self.to_json().items() if name in _CUDA}
+        return {name: _text(value) for name, value in self.to_json().items() if name in CUDA_NAMES}
 
     def apply_to(self, options: ort.SessionOptions) -> None:
         """Make the settings that are options of their own; others are `config_entries` and `cuda_options`."""
@@ -115,7 +115,8 @@ def _text(value: SettingValue) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-_CUDA = ("enable_cuda_graph", "use_tf32", "cudnn_conv_algo_search", "prefer_nhwc")
+CUDA_NAMES = ("enable_cuda_graph", "use_tf32", "cudnn_conv_algo_search", "prefer_nhwc")
+"""The names of the settings that belong to the CUDA provider."""
 SETTING_NAMES = frozenset(field.name for field in fields(SessionSettings))
 """The names of all session settings."""
 DEFAULT_SETTINGS = SessionSettings()

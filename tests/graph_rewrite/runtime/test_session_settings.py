@@ -121,6 +121,15 @@ def test_options_of_the_cuda_provider() -> None:
     ]
 
 
+def test_what_a_graph_asks_of_cuda_is_left_out_elsewhere() -> None:
+    class Asking:
+        disabled_optimizers = frozenset({"GeluFusionL1"})
+        session_settings = (("prefer_nhwc", True), ("threads", 2))
+
+    assert Deployment().asked_by(Asking()) == Deployment(threads=2).with_disabled(["GeluFusionL1"])
+    assert Deployment("cuda").asked_by(Asking()).settings.prefer_nhwc
+
+
 # `set_denormal_as_zero` is left out: it would hold for the whole process of the tests.
 @pytest.mark.parametrize("name", [*(set(CHANGES) - {"set_denormal_as_zero"}), "execution_mode"])
 def test_a_session_opens_and_computes_the_same(tmp_path: Path, name: str) -> None:
