@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 MODEL ?= bert
+SECONDS ?= 600
 ARGS ?=
 # Two test processes: each runs single-threaded, and the models in the tests are small.
 TEST_WORKERS ?= 2
@@ -14,7 +15,7 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup optimize train evaluate test lint types verify-rules format bench docs doctor clean
+.PHONY: help setup optimize train evaluate test fuzz lint types verify-rules format bench docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -44,6 +45,9 @@ evaluate: setup ## optimise MODEL with the trained agent and compare it with oth
 
 test: setup lint types ## check style, types and imports, then run the tests
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n $(TEST_WORKERS) --dist loadfile $(ARGS)
+
+fuzz: setup ## damage models for SECONDS and see that loading answers each clearly
+	@OMP_NUM_THREADS=1 $(PY) -m tests.fuzzing.loader --seconds $(SECONDS) $(ARGS)
 
 lint: setup ## check style, formatting and the direction of imports
 	@$(PY) -m ruff check --quiet .

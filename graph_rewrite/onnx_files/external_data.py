@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
 import onnx_ir
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs
@@ -23,13 +24,12 @@ def is_external(tensor: onnx.TensorProto) -> bool:
     return tensor.data_location == onnx.TensorProto.EXTERNAL
 
 
-def check_tensor(tensor: onnx.TensorProto, folder: Path, model: str) -> None:
+def check_tensor(tensor: onnx.TensorProto, folder: Path, label: str) -> None:
     """Check that a tensor has as many bytes as its shape and type need; external ones are looked at, not read.
 
     Raises:
-        ModelLoadError: naming `model`, the tensor and what to do.
+        ModelLoadError: beginning with `label`, which names the file and the tensor, and saying what to do.
     """
-    label = f"{model}: initializer {tensor.name!r}"
     try:
         dtype = onnx_ir.DataType(tensor.data_type)
     except ValueError as error:
@@ -37,6 +37,8 @@ def check_tensor(tensor: onnx.TensorProto, folder: Path, model: str) -> None:
         raise ModelLoadError(message) from error
     if dtype == onnx_ir.DataType.UNDEFINED or any(dim < 0 for dim in tensor.dims):
         raise ModelLoadError(f"{label} has no valid type ({dtype}{list(tensor.dims)}); is the file damaged?")
+    if is_absurd(tensor.dims):
+        raise ModelLoadError(f"{label} is too large for any machine ({dtype}{list(tensor.dims)}); is the file damaged?")
     if is_external(tensor) and dtype == onnx_ir.DataType.STRING:
         raise ModelLoadError(f"{label} holds strings in another file, which ONNX does not allow; save the model again")
     if is_external(tensor):
@@ -45,23 +47,60 @@ def check_tensor(tensor: onnx.TensorProto, folder: Path, model: str) -> None:
         _check_inline(tensor, dtype, label)
 
 
+MOST_ELEMENTS = 2**45
+"""No tensor of more elements is read, written or computed: they take at least 4 TiB."""
+
+
+def is_absurd(dims: Iterable[int]) -> bool:
+    """Tell whether a shape is too large for any machine. Dimensions of 0 do not make it smaller, since other shapes are
+    computed from it."""
+    return math.prod(dim for dim in dims if dim) > MOST_ELEMENTS
+
+
 _DATA_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+_FIELD_OF = {
+    onnx_ir.DataType.FLOAT: "float_data", onnx_ir.DataType.COMPLEX64: "float_data",
+    onnx_ir.DataType.DOUBLE: "double_data", onnx_ir.DataType.COMPLEX128: "double_data",
+    onnx_ir.DataType.INT64: "int64_data", onnx_ir.DataType.UINT64: "uint64_data",
+    onnx_ir.DataType.UINT32: "uint64_data", onnx_ir.DataType.STRING: "string_data",
+}  # fmt: skip
 
 
 def _check_inline(tensor: onnx.TensorProto, dtype: onnx_ir.DataType, label: str) -> None:
     count = math.prod(tensor.dims)
     described = f"{dtype}{list(tensor.dims)}"
     if tensor.HasField("raw_data"):
-        # ByteSize does not copy the data, len(raw_data) would.
-        if dtype != onnx_ir.DataType.STRING and tensor.ByteSize() < _size(tensor):
-            raise ModelLoadError(f"{label} has fewer bytes than {described} needs; is the file damaged?")
+        if dtype == onnx_ir.DataType.STRING:
+            raise ModelLoadError(f"{label} holds strings as bytes, which ONNX does not allow; save the model again")
+        stored, needed = _raw_bytes(tensor, _size(tensor)), _size(tensor)
+        if stored != needed:
+            kind = "fewer" if stored < needed else "more"
+            raise ModelLoadError(
+                f"{label} has {kind} bytes than {described} needs ({stored} instead of {needed}); is the file damaged?"
+            )
         return
-    stored = max(len(getattr(tensor, field)) for field in _DATA_FIELDS)
+    field = _FIELD_OF.get(dtype, "int32_data")
     if dtype in (onnx_ir.DataType.COMPLEX64, onnx_ir.DataType.COMPLEX128):
         count *= 2
-    packed = dtype != onnx_ir.DataType.STRING and dtype.bitwidth < 8
-    if (count > 0 and stored == 0) or (not packed and stored != count):
+    elif dtype != onnx_ir.DataType.STRING and dtype.bitwidth < 8:
+        count = _size(tensor)
+    others = [name for name in _DATA_FIELDS if name != field and len(getattr(tensor, name))]
+    stored = len(getattr(tensor, field))
+    if stored != count:
         raise ModelLoadError(f"{label} holds {stored} numbers, {described} needs {count}; is the file damaged?")
+    if others:
+        raise ModelLoadError(f"{label} is {described} but has data in {', '.join(others)}; is the file damaged?")
+
+
+def _raw_bytes(tensor: onnx.TensorProto, expected: int) -> int:
+    """Return the number of bytes in `raw_data`; where it is the expected one, as it nearly always is, without the copy
+    of all elements that reading the field makes."""
+    bare = onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=b"")
+    length_prefix = max(1, -(-expected.bit_length() // 7))
+    as_expected = tensor.ByteSize() == bare.ByteSize() - 1 + length_prefix + expected
+    if as_expected and not len(UnknownFieldSet(tensor)):
+        return expected
+    return len(tensor.raw_data)
 
 
 def _size(tensor: onnx.TensorProto) -> int:
@@ -84,7 +123,7 @@ def _check_external(tensor: onnx.TensorProto, folder: Path, label: str) -> None:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", _size(tensor)))
     except ValueError as error:
         raise ModelLoadError(f"{label} has no valid offset and length ({error}); is the file damaged?") from error
-    if offset < 0 or length < _size(tensor):
+    if offset < 0 or length != _size(tensor):
         raise ModelLoadError(
             f"{label} needs {_size(tensor)} bytes, the model gives it {length} at offset {offset} of {file};"
             " is the file damaged?"
@@ -108,30 +147,43 @@ def _check_links(file: Path, folder: Path, label: str) -> None:
         raise ModelLoadError(f"{label}: {file} has several hard links, which onnx-ir refuses; make a copy of it (cp)")
 
 
-def inline_nested(model: onnx.ModelProto, folder: Path, label: str) -> None:
-    """Read external tensors inside attributes, subgraphs and functions into `model`, since they would be
-    lost elsewhere."""
-    for tensor in _nested_tensors(model):
+def check_tensors(model: onnx.ModelProto, folder: Path, label: str) -> None:
+    """Check all tensors of a model as `check_tensor` does, and read external ones inside attributes, subgraphs and
+    functions into `model`, since they would be lost elsewhere.
+
+    Raises:
+        ModelLoadError: naming the model by `label`, and the tensor.
+    """
+    for tensor in model.graph.initializer:
+        check_tensor(tensor, folder, f"{label}: initializer {tensor.name!r}")
+    for sparse in model.graph.sparse_initializer:
+        for tensor in (sparse.values, sparse.indices):
+            check_tensor(tensor, folder, f"{label}: sparse initializer {sparse.values.name!r}")
+    for tensor, where in _nested_tensors(model):
+        named = f"{label}: {where}" + (f" {tensor.name!r}" if tensor.name else "")
+        check_tensor(tensor, folder, named)
         if is_external(tensor):
-            check_tensor(tensor, folder, label)
             loaded = onnx_ir.serde.deserialize_tensor(tensor, folder)
             tensor.ClearField("external_data")
             tensor.data_location = onnx.TensorProto.DEFAULT
             tensor.raw_data = loaded.tobytes()
 
 
-def _nested_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+def _nested_tensors(model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, str]]:
     for body in (model.graph.node, *(function.node for function in model.functions)):
         for node in body:
             yield from _attribute_tensors(node)
 
 
-def _attribute_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+def _attribute_tensors(node: onnx.NodeProto) -> Iterator[tuple[onnx.TensorProto, str]]:
+    where = f"of {node.op_type} {node.name!r}" if node.name else f"of {node.op_type}"
     for attribute in node.attribute:
         if attribute.HasField("t"):
-            yield attribute.t
-        yield from attribute.tensors
+            yield attribute.t, f"attribute {attribute.name!r} {where}"
+        for tensor in attribute.tensors:
+            yield tensor, f"attribute {attribute.name!r} {where}"
     for graph in attribute_graphs(node):
-        yield from graph.initializer
+        for tensor in graph.initializer:
+            yield tensor, f"initializer in a subgraph {where}"
         for inner in graph.node:
             yield from _attribute_tensors(inner)

@@ -23,9 +23,11 @@ from graph_rewrite.ir.hashing import digest
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.ordering import topological_ranks
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensor, inline_nested, is_external
+from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensors, is_absurd, is_external
 from graph_rewrite.onnx_files.subgraphs import captured_names, opaque_signature
+from graph_rewrite.onnx_files.validation import check_model, check_shapes
 from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.known import is_known
 from graph_rewrite.operators.standard_types import TypeInferenceError
 
 __all__ = ["ModelLoadError", "infer_types", "load", "static_type"]
@@ -56,18 +58,16 @@ def load(
         model.CopyFrom(source)
     else:
         model, folder, label = _read(Path(source)), Path(os.path.abspath(source)).parent, os.fspath(source)
-    if not model.HasField("graph"):
-        raise ModelLoadError(f"{label}: holds no graph; is it an ONNX model, and complete?")
-    if not model.opset_import and model.ir_version >= 3:
-        raise ModelLoadError(f"{label}: names no operator set (opset_import); is the file complete?")
-    for tensor in model.graph.initializer:
-        check_tensor(tensor, folder, label)
-    inline_nested(model, folder, label)
+    check_model(model, label)
+    check_tensors(model, folder, label)
     return _Loader(model, folder, shapes or {}, label).graph()
 
 
 def _read(path: Path) -> onnx.ModelProto:
     try:
+        # A pipe or a device has no end.
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise ModelLoadError(f"{path}: is no file, but a device or a pipe; copy the model to a file")
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise ModelLoadError(f"{path}: no such file") from error
@@ -100,9 +100,8 @@ class _Loader:
 
     def graph(self) -> Graph:
         proto = self._model.graph
-        self._check_element_types()
         declared = {info.name for info in proto.input}
-        self._check_shapes({info.name: info for info in proto.input})
+        check_shapes(self._shapes, {info.name: info for info in proto.input}, self._label)
         inputs = tuple(self._value(info.name, self._input_type(info)) for info in proto.input)
         self._initializers(declared)
         nodes = {i: self._node(i, node) for i, node in enumerate(proto.node)}
@@ -123,7 +122,7 @@ class _Loader:
             graph.ranks = topological_ranks(graph)
         except InvalidRewriteError as error:
             raise self._invalid(error) from error
-        infer_types(graph, {} if self._shapes else self._declared_types())
+        infer_types(graph, {} if self._shapes else self._declared_types(), self._label)
         return graph
 
     def _invalid(self, error: Exception) -> ModelLoadError:
@@ -136,33 +135,6 @@ class _Loader:
             yield
         except (ValueError, KeyError, TypeError) as error:
             raise self._invalid(error) from error
-
-    def _check_element_types(self) -> None:
-        proto = self._model.graph
-        known = set(onnx.TensorProto.DataType.values())
-        for info in (*proto.input, *proto.output, *proto.value_info):
-            found = info.type.tensor_type.elem_type
-            if found not in known:
-                raise ModelLoadError(
-                    f"{self._label}: {info.name!r} has the unknown element type {found}; is the file damaged?"
-                )
-
-    def _check_shapes(self, inputs: Mapping[str, onnx.ValueInfoProto]) -> None:
-        for name, shape in self._shapes.items():
-            if name not in inputs:
-                raise ModelLoadError(f"{self._label}: there is no input {name!r}; the inputs are {', '.join(inputs)}")
-            tensor = inputs[name].type.tensor_type
-            if not inputs[name].type.HasField("tensor_type") or any(dim < 0 for dim in shape):
-                raise ModelLoadError(f"{self._label}: input {name!r} cannot be given the shape {list(shape)}")
-            declared = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
-            fits = len(declared) == len(shape) and all(
-                isinstance(old, str) or old == new for old, new in zip(declared, shape, strict=True)
-            )
-            if tensor.HasField("shape") and not fits:
-                raise ModelLoadError(
-                    f"{self._label}: input {name!r} is declared as [{', '.join(map(str, declared))}], which the shape"
-                    f" {list(shape)} contradicts; only symbolic dimensions can be set"
-                )
 
     def _initializers(self, inputs: set[str]) -> None:
         """Collect the constants. Those that a caller may override, and sparse ones, are only remembered: the header
@@ -269,6 +241,8 @@ def attribute_value(attribute: AttributeProto) -> AttrValue:
             return tuple(v.decode("utf-8", "surrogateescape") if isinstance(v, bytes) else v for v in value)
         return value
     if attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name:
+        if not attribute.HasField("t"):
+            raise ValueError(f"the attribute {attribute.name!r} holds no tensor")
         return from_tensor(onnx_ir.serde.deserialize_tensor(attribute.t))
     return RawAttr(attribute.SerializeToString(deterministic=True))
 
@@ -278,20 +252,29 @@ def static_type(proto: onnx.TypeProto) -> TensorType | None:
     if not proto.HasField("tensor_type") or not proto.tensor_type.HasField("shape"):
         return None
     dims = proto.tensor_type.shape.dim
-    if any(not d.HasField("dim_value") or d.dim_value < 0 for d in dims):
+    if not proto.tensor_type.elem_type or any(not d.HasField("dim_value") or d.dim_value < 0 for d in dims):
         return None
     return TensorType(proto.tensor_type.elem_type, tuple(d.dim_value for d in dims))
 
 
-def infer_types(graph: Graph, declared: Mapping[int, TensorType | None]) -> None:
-    """Fill in the types that inference can tell, in place, while the graph is being built; what it can't tell, such
-    as results of opaque nodes, has its `declared` type."""
+def infer_types(graph: Graph, declared: Mapping[int, TensorType | None], label: str = "the model") -> None:
+    """Fill in the types that inference can tell, in place, while the graph is being built. Results of which it knows
+    nothing, such as those of opaque nodes, have their `declared` types. Results of operators that refuse their operands
+    have no type, so that no rule touches them: that they make no sense is for ONNX Runtime to report.
+
+    Raises:
+        ModelLoadError: a result is too large for any machine.
+    """
     for node in graph.order():
         inputs = [None if v is None else (graph.types.get(v), graph.constants.get(v)) for v in node.inputs]
         found: tuple[TensorType | None, ...] = (None,) * len(node.outputs)
+        told = declared
         if not node.opaque:
-            # Errors are not ours to report: what can't be inferred stays without a type, and no rule touches it.
-            with contextlib.suppress(TypeInferenceError):
+            try:
                 found = infer(node.op, node.domain, node.attrs, inputs, len(node.outputs), graph.opset, node.signature)
+            except TypeInferenceError:
+                told = {} if is_known(node) and onnx.defs.has(node.op, graph.opset) else declared
         for value, type in zip(node.outputs, found, strict=True):
-            graph.types[value] = type or declared.get(value)
+            if type is not None and is_absurd(type.shape):
+                raise ModelLoadError(f"{label}: the result {type} of {node.op} is too large for any machine")
+            graph.types[value] = type or told.get(value)

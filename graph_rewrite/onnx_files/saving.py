@@ -12,6 +12,7 @@ from typing import BinaryIO
 import onnx
 from google.protobuf.message import DecodeError
 
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.constants import Constant, chunks, nbytes, tensor_proto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
@@ -61,9 +62,13 @@ def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str]
     `<name>.1.data` where that exists already, so that model and weights fit together at every moment).
 
     Refused runtime optimisers are recorded in `metadata_props` by whoever deploys; see `Deployment`.
+
+    Raises:
+        UserError: the folder of `path` does not exist.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.is_dir():
+        raise UserError(f"{path} cannot be written: there is no folder {path.parent}; create it first")
     data, outdated = free_data_file(path), _data_files_of(path)
     total = sum(nbytes(constant) for constant in (*graph.constants.values(), *graph.stored.values()))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
@@ -183,7 +188,7 @@ def _declare_operator_sets(model: onnx.ModelProto, opset: int) -> None:
     for entry in model.opset_import:
         if entry.domain in ("", "ai.onnx") and entry.version != opset:
             entry.version = opset
-            least = onnx.helper.find_min_ir_version_for([entry])
+            least = onnx.helper.find_min_ir_version_for([entry], ignore_unknown=True)
             model.ir_version = max(model.ir_version, least)
 
 

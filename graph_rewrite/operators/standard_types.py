@@ -13,9 +13,17 @@ from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant, tensor_proto
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.plausibility import is_possible
 
 DATA_LIMIT = 256
 """Constant inputs up to this many elements are shown to the inference: shapes, axes, indices."""
+
+# Its own errors, and those that its code in C++ lets through when attributes are absurd.
+_REFUSALS = (
+    onnx.shape_inference.InferenceError, onnx.checker.ValidationError,
+    ValueError, IndexError, MemoryError, RuntimeError,
+)  # fmt: skip
+_ELEMENT_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
 
 Operand = tuple[TensorType | None, Constant | None] | None
 """Type of an input, None where it is not known, and its elements where it is a constant; None for an input left out."""
@@ -40,6 +48,9 @@ def infer_standard(
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError as error:
         raise TypeInferenceError(f"{domain or 'ai.onnx'}.{op} does not exist in opset {opset}") from error
+    if op == "Split" and attrs.get("num_outputs", outputs) != outputs:
+        # onnx makes a list of them all, and reads beyond its end.
+        raise TypeInferenceError(f"Split has {outputs} outputs and is to give {attrs['num_outputs']}")
     node = make_node(op, domain, attrs, [None if i is None else f"i{k}" for k, i in enumerate(inputs)], outputs)
     types, data = {}, {}
     for k, entry in enumerate(inputs):
@@ -52,10 +63,13 @@ def infer_standard(
         found = onnx.shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=[helper.make_opsetid("", opset)]
         )
-    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:
-        reason = str(error).strip().splitlines()[-1]
+    except _REFUSALS as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise TypeInferenceError(f"{op} cannot take {_describe(inputs)}: {reason}") from error
-    return tuple(_from_proto(found.get(f"o{k}")) for k in range(outputs))
+    results = tuple(_from_proto(found.get(f"o{k}")) for k in range(outputs))
+    if not domain and not is_possible(op, attrs, [None if i is None else i[0] for i in inputs], results):
+        raise TypeInferenceError(f"{op} cannot take {_describe(inputs)}")
+    return results
 
 
 def is_shown(constant: Constant | None) -> TypeGuard[Constant]:
@@ -98,6 +112,6 @@ def _from_proto(proto: onnx.TypeProto | None) -> TensorType | None:
     if proto is None or not proto.HasField("tensor_type") or not proto.tensor_type.HasField("shape"):
         return None
     dims = proto.tensor_type.shape.dim
-    if any(not dim.HasField("dim_value") for dim in dims):
+    if proto.tensor_type.elem_type not in _ELEMENT_TYPES or any(not dim.HasField("dim_value") for dim in dims):
         return None
     return TensorType(proto.tensor_type.elem_type, tuple(dim.dim_value for dim in dims))

@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from graph_rewrite import ModelLoadError, load
+from graph_rewrite import ModelLoadError, load, save
+from graph_rewrite.errors import UserError
+from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.onnx_files.saving import to_proto
+from graph_rewrite.rules import Rewriter, rule_set
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.sample_models import parsed, weights
 
@@ -111,6 +114,13 @@ class TestFaults:
         ("tensor", "reason"),
         [
             (TensorProto(name="w", data_type=1, dims=[8], raw_data=bytes(8)), "fewer bytes than .* needs"),
+            (TensorProto(name="w", data_type=1, dims=[8], raw_data=bytes(33)), "more bytes than .*33 instead of 32"),
+            (TensorProto(name="w", data_type=1, dims=[8], raw_data=bytes(32000)), "more bytes than .*32000 instead"),
+            (TensorProto(name="w", data_type=1, dims=[8], float_data=[1.0] * 9), "holds 9 numbers, .* needs 8"),
+            (TensorProto(name="w", data_type=3, dims=[8], float_data=[1.0] * 8), "holds 0 numbers"),
+            (TensorProto(name="w", data_type=1, dims=[2**40, 2**62]), "too large for any machine"),
+            (TensorProto(name="w", data_type=1, dims=[0, 2**62]), "too large for any machine"),
+            (TensorProto(name="w", data_type=8, dims=[1], raw_data=b"x"), "strings as bytes"),
             (TensorProto(name="w", data_type=1, dims=[8], float_data=[1.0] * 7), "holds 7 numbers, .* needs 8"),
             (TensorProto(name="w", data_type=1, dims=[8]), "holds 0 numbers"),
             (TensorProto(name="w", data_type=1, dims=[-8]), "no valid type"),
@@ -135,6 +145,77 @@ class TestFaults:
     def test_broken_graphs(self, text: str, reason: str) -> None:
         with pytest.raises(ModelLoadError, match=reason):
             load(parsed(text))
+
+
+class TestHostile:
+    def test_absurd_declarations(self) -> None:
+        model = parsed("(float[2] x) => (float[2] y) { y = Relu(x) }")
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2**62
+        with pytest.raises(ModelLoadError, match=r"'x' has the shape \[4611686018427387904\], too large"):
+            load(model)
+
+    def test_absurd_results(self) -> None:
+        text = "(float[2,2] x) => (float[n,m] y) <int64[2] r = {1099511627776, 1099511627776}> { y = Tile(x, r) }"
+        with pytest.raises(ModelLoadError, match="of Tile is too large for any machine"):
+            load(parsed(text))
+
+    @pytest.mark.parametrize(
+        ("node", "reason"),
+        [
+            ("y = Relu<group = 1>(x)", "Unrecognized attribute: group"),
+            ("y = Conv<group = 1.5>(x, x)", "Mismatched attribute type"),
+            ("y = Relu(x, x)", "input size 2"),
+            ("y = MaxPool(x)", "Required attribute 'kernel_shape' is missing"),
+            ("y = Constant()", "0 attributes instead of a value"),
+        ],
+    )
+    def test_operators_that_break_their_schema(self, node: str, reason: str) -> None:
+        with pytest.raises(ModelLoadError, match=f"gives 'y'.*{reason}"):
+            load(parsed(f"(float[1,2,4,4] x) => (float[1,2,4,4] y) {{ {node} }}"))
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "t = Reshape(x, to)  u = Reshape(t, flat)  y = Relu(u)",
+            "t = Conv<kernel_shape = [1]>(x, flat)  y = Relu(t)",
+            "t = Transpose<perm = [0, 7]>(x)  u = Transpose<perm = [1, 0]>(t)  y = Relu(u)",
+            "s, t = Split<axis = 1, num_outputs = 2147483647>(x)  y = Concat<axis = 1>(s, t)",
+            "s, t = Split<axis = 1, num_outputs = 1>(x)  y = Concat<axis = 1>(s, t)",
+            "t = Slice(x, flat, to)  y = Concat<axis = 0>(t, t)",
+        ],
+    )
+    def test_no_rule_touches_operators_that_cannot_take_their_operands(self, text: str) -> None:
+        model = parsed(
+            f"(float[2,3] x) => (float[2,3] y) <int64[2] to = {{5, 5}}, int64[1] flat = {{7}}> {{ {text} }}", opset=18
+        )
+        for name in "stu":
+            model.graph.value_info.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 2]))
+        normal, _ = normalise(load(model))
+        for candidate in Rewriter(rule_set("default")).candidates(normal):
+            candidate.apply()
+
+    def test_a_name_that_is_no_text(self) -> None:
+        data = parsed("(float[2] x) => (float[2] y) { y = Relu(x) }").SerializeToString()
+        with pytest.raises(ModelLoadError, match="not valid UTF-8"):
+            load(onnx.ModelProto.FromString(data.replace(b"Relu", b"Rel\xff")))
+
+    @pytest.mark.parametrize("version", [0, -1, 2**40])
+    def test_impossible_operator_sets(self, version: int) -> None:
+        model = parsed("(float[2] x) => (float[2] y) { y = Relu(x) }")
+        model.opset_import[0].version = version
+        with pytest.raises(ModelLoadError, match=f"imports version {version} of 'ai.onnx'"):
+            load(model)
+
+    def test_a_device_is_not_read(self) -> None:
+        with pytest.raises(ModelLoadError, match="is no file"):
+            load("/dev/zero")
+
+
+def test_saving_creates_no_folders(tmp_path: Path) -> None:
+    graph = load(parsed("(float[2] x) => (float[2] y) { y = Relu(x) }"))
+    with pytest.raises(UserError, match=f"there is no folder {tmp_path}/nope; create it first"):
+        save(graph, tmp_path / "nope" / "m.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 class TestShapes:

@@ -1,0 +1,45 @@
+"""Shapes that onnx's inference lets pass and that no runtime takes.
+
+Rules rely on them: that a Reshape keeps the number of elements, and that a convolution has weights of its input's rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graph_rewrite.ir.attributes import AttrValue
+from graph_rewrite.ir.tensor_type import TensorType
+
+_KEEP_ELEMENTS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv"})
+_OVER_AXES = frozenset({"LayerNormalization", "RMSNormalization"})
+_WEIGHTS = {"QLinearConv": 3}
+
+
+def is_possible(
+    op: str,
+    attrs: Mapping[str, AttrValue],
+    inputs: Sequence[TensorType | None],
+    outputs: Sequence[TensorType | None],
+) -> bool:
+    """Tell whether a standard operator can take operands of these types and give these results."""
+    if op in _KEEP_ELEMENTS:
+        x, y = next(iter(inputs), None), next(iter(outputs), None)
+        return x is None or y is None or x.size == y.size
+    if op in _CONVOLUTIONS:
+        return _is_convolution(op, attrs, inputs)
+    if op == "Slice":
+        return len({bounds.shape for bounds in inputs[1:] if bounds is not None}) <= 1
+    return op not in _OVER_AXES or inputs[0] is None or inputs[0].rank > 0
+
+
+def _is_convolution(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None]) -> bool:
+    place = _WEIGHTS.get(op, 1)
+    x, w = inputs[0], inputs[place] if place < len(inputs) else None
+    if x is None or w is None:
+        return True
+    group = attrs.get("group", 1)
+    if x.rank != w.rank or x.rank < 3 or group < 1:
+        return False
+    into, out = (w.shape[0], w.shape[1] * group) if op == "ConvTranspose" else (w.shape[1] * group, w.shape[0])
+    return into == x.shape[1] and out % group == 0
