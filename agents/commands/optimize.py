@@ -21,6 +21,7 @@ from agents.optimization.reports import check_report, reserved_seconds, try_repo
 from agents.optimization.run import optimize_model
 from agents.reporting.progress import (
     deployment_table,
+    dynamic_lines,
     improvement_log,
     print_json,
     print_warnings,
@@ -121,6 +122,8 @@ def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
         console.print(rewrites_table(entry))
     if entry["rewrites"] and entry["agent"] == MEMORY:
         console.print(entry["message"], **_AS_IT_IS)
+    for line in dynamic_lines(entry["dynamic"]):
+        console.print(line, **_AS_IT_IS)
     if entry["onnx_path"] is None:
         console.print("no file was written")
     else:

@@ -79,7 +79,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
             if checked.outcome.ok:
                 return result(visit.graph, latency, visit.actions, checked, checked.outcome.message)
             rejected.append(checked.outcome.message)
-        ms, checked = _original_ms(measured, search), _own_file(problem, problem.model.original)
+        ms, checked = _original_ms(measured, search), original_kept(problem)
     message = f"the original is kept: {_reason(search, rejected)}"
     if not checked.outcome.ok:
         message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
@@ -140,6 +140,11 @@ def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
         graph, original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance,
         rtol=problem.limits.rtol, atol=problem.limits.atol, data=problem.data,
     )  # fmt: skip
+
+
+def original_kept(problem: Problem) -> CheckedModel:
+    """Return the user's own file, to be run as usual."""
+    return _own_file(problem, problem.model.original)
 
 
 def _own_file(problem: Problem, original: Graph, unrun: bool = True) -> CheckedModel:

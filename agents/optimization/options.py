@@ -14,7 +14,6 @@ from graph_rewrite.latency import Clock
 from graph_rewrite.rewriting.session_choices import thread_choices
 from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
-from graph_rewrite.task.models import parse_shapes
 
 AUTO = "regional"
 """The agent that `auto` stands for: it finds most in a minute or two, on models that nobody prepared."""
@@ -29,7 +28,10 @@ class OptimizeOptions:
     mistake."""
 
     shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """The shape of an input with symbolic dimensions, as name:1,128; may be repeated."""
+    """The shape of an input with symbolic dimensions, as name:1,128, or auto, which is the default; may be repeated,
+    for further inputs and for further shapes of one. The search is for the first shape of each input."""
+    static: bool = False
+    """Write a model with the shapes that the search was for, instead of one that keeps its symbolic dimensions."""
     time_limit: str = "120s"
     """Time for everything from loading to writing, such as 90, 120s or 10m."""
     threads: str = ""
@@ -93,11 +95,6 @@ class OptimizeOptions:
         if self.fixed_deployment:
             raise UserError("--threads auto chooses the number of threads, and --fixed-deployment forbids it")
         return thread_choices()
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]] | None:
-        """Shapes of inputs by name."""
-        return parse_shapes(self.shape) or None
 
     @property
     def rule_names(self) -> str:

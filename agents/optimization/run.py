@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from agents.core.recordings import recording_or_none, write_recording
 from agents.core.registry import make_agent
 from agents.core.starts import StartingAgent
 from agents.core.telling import judging_plan
+from agents.optimization.dynamic import for_all_shapes, measure_at, seconds_for_all_shapes
 from agents.optimization.options import AUTO, OptimizeOptions
 from agents.optimization.remembering import ResultRecall
 from agents.reporting.progress import baseline_ms
@@ -21,6 +22,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import open_session
+from graph_rewrite.symbolic.bindings import Bindings, bind
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import Problem, open_problem
 
@@ -40,7 +42,7 @@ THREADS_SHARE = 0.1
 SUMMARY = (
     "model", "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "deployment",
     "threads", "seconds", "measurements", "onnx_path", "message", "warnings", "memory", "rule_faults",
-    "failed_measurements", "first_error", "tradeoff", "savings", "actions", "improvements",
+    "failed_measurements", "first_error", "tradeoff", "savings", "actions", "improvements", "dynamic",
 )  # fmt: skip
 """Fields of a result's entry that `--json` prints."""
 
@@ -60,6 +62,8 @@ class Optimization:
     """The result's latency with each number of threads that was asked for; empty where only one was."""
     recording: Recording | None = None
     """The rewrites, as `rewritegym apply` takes them; None where they lead to the result by something else."""
+    dynamic: Mapping[str, Any] = field(default_factory=dict)
+    """What became of the model's symbolic dimensions; empty for static models."""
     kept: Any = None
     """Whatever must live as long as the outcome, such as the folder of a model that came without a file."""
 
@@ -129,6 +133,7 @@ class Optimization:
         ]
         entry["warnings"] = list(self.warnings)
         entry["actions"] = None if self.recording is None else self.recording.to_json()
+        entry["dynamic"] = dict(self.dynamic)
         return entry
 
     def summary(self, written: Path | None, entry: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -169,18 +174,27 @@ def optimize_model(
     make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
     try:
         with ending_at(began + limit):
-            problem = open_with_threads(path, options, first)
+            bindings = bind(path, options.shape)
+            problem = open_with_threads(path, options, first, bindings)
     except OutOfTime:
         raise UserError(f"--time-limit {options.time_limit} is over before the model is open: give more") from None
     if opened is not None:
         opened(problem)
     further = THREADS_SHARE * limit * len(others)
-    result, recording = searched(problem, options, began + limit - further - WRITING_S, progress)
+    general = seconds_for_all_shapes(bindings, options.static, limit)
+    ends = began + limit - further - general - WRITING_S
+    result, recording = searched(problem, options, ends, progress)
+    made = for_all_shapes(
+        problem, result, bindings, static=options.static, deadline=ends + general, plan=judging_plan(general)
+    )
+    if made.result.is_original and not result.is_original:
+        recording = None
+    result = made.result
     found = [(first, result.latency)] if others else []
     for count in others:
         with ending_at(began + limit):
-            found.append((count, _with_threads(path, options, count, result, THREADS_SHARE * limit)))
-    return Optimization(options, problem, result, began, tuple(found), recording, keep)
+            found.append((count, _with_threads(path, options, count, result, bindings, THREADS_SHARE * limit)))
+    return Optimization(options, problem, result, began, tuple(found), recording, made.dynamic, keep)
 
 
 def searched(
@@ -224,25 +238,27 @@ def _budget(options: OptimizeOptions, ends: float) -> Budget:
     return Budget(10**9, seconds, conclusion_s=conclusion, deadline=ends, telling_s=telling)
 
 
-def open_with_threads(path: Path, options: OptimizeOptions, threads: int) -> Problem:
+def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindings: Bindings) -> Problem:
     """Open a model file as the problem that the options describe, for a number of threads."""
     return open_problem(
         f"file:{path}", provider=options.provider, threads=threads, rules=options.rule_names,
-        deployment_choices=not options.fixed_deployment, shapes=options.shapes, cached=False, limits=options.limits,
-        clock=options.clock, target_opset=options.target_opset, thread_choices=options.thread_choices,
-        strict=options.strict, input_data=options.input_data,
+        deployment_choices=not options.fixed_deployment, shapes=bindings.shapes or None, cached=False,
+        limits=options.limits, clock=options.clock, target_opset=options.target_opset,
+        thread_choices=options.thread_choices, strict=options.strict, input_data=options.input_data,
     )  # fmt: skip
 
 
 def _with_threads(
-    path: Path, options: OptimizeOptions, threads: int, result: OptimizationResult, seconds: float
+    path: Path, options: OptimizeOptions, threads: int, result: OptimizationResult, bindings: Bindings, seconds: float
 ) -> Latency:
     """Measure a result against the original with another number of threads, as far as the time goes."""
     try:
-        problem = open_with_threads(path, options, threads)
+        problem = open_with_threads(path, options, threads, bindings)
         if result.is_original:
             ms = problem.measure(problem.model.original, "full").ms
             return Latency(ms, 1.0, (1.0, 1.0), 1, ms)
+        if not bindings.inputs.is_static and not options.static:
+            return measure_at(problem, result.graph, bindings, judging_plan(2 * seconds))[0]
         return problem.confirm(result.graph, judging_plan(2 * seconds))
     except OutOfTime:
         return Latency.failed("error", "no time was left")

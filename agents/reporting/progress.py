@@ -245,6 +245,32 @@ def print_warnings(console: Console, entry: Mapping[str, Any]) -> None:
         console.print(line, style="yellow", soft_wrap=True, markup=False)
 
 
+def dynamic_lines(dynamic: Mapping[str, Any]) -> list[str]:
+    """Return what became of a model's symbolic dimensions, in sentences; nothing for a static model."""
+    if not dynamic:
+        return []
+    bound = _binding(dynamic["bound"])
+    lines = [dynamic["note"]] if dynamic.get("note") else []
+    if dynamic["verified_at"] and dynamic["symbolic"]:
+        lines.append(
+            f"the model keeps its symbolic dimensions: searched at {bound}, compared at"
+            f" {len(dynamic['verified_at'])} other shapes"
+        )
+    elif not dynamic["symbolic"]:
+        lines.append(f"the model has fixed shapes: {bound}")
+    for one in dynamic.get("speedup_at", ())[1:]:
+        low, high = one["speedup_ci95"]
+        lines.append(f"at {_binding(one['at'])}: x{one['speedup']:.3f} ({low:.3f} to {high:.3f})")
+    for one in dynamic["left_out"]:
+        saved = f", which saved {one['saved_ms']:.3g} ms at {bound}" if one.get("saved_ms") else ""
+        lines.append(f"left out: {one['rule']} at {one['sites']} site(s){saved}: {one['reason']}")
+    return lines
+
+
+def _binding(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{symbol}={value}" for symbol, value in values.items())
+
+
 def print_json(values: object) -> None:
     """Print one JSON document on standard output."""
     print(json.dumps(values))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onnx import TensorProto
 
 from graph_rewrite.ir.graph import Graph
@@ -16,9 +18,11 @@ _INTEGERS = frozenset({
 })  # fmt: skip
 
 
-def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | None) -> list[FeedSpec]:
+def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | Sequence[FeedSpec] | None) -> list[FeedSpec]:
     """Return recipes for random inputs: masks are all ones for the first one and random for the others. A file of
-    inputs is the only one."""
+    inputs is the only one, and several recipes are taken as they are."""
+    if given is not None and not isinstance(given, FeedSpec):
+        return list(given)
     if given is not None and given.npz is not None:
         return [given]
     ranges = _ranges(graph, given)
@@ -27,10 +31,10 @@ def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | None) -> list[Feed
     return [FeedSpec(first + i, ranges if i == 0 else {**masks, **ranges}) for i in range(seeds)]
 
 
-def extreme_inputs(graph: Graph, given: FeedSpec | None) -> list[FeedSpec]:
+def extreme_inputs(graph: Graph, given: FeedSpec | Sequence[FeedSpec] | None) -> list[FeedSpec]:
     """Return recipes for inputs of the patterns that the types of a model's inputs admit; masks are all ones. None
-    where the inputs come from a file."""
-    if given is not None and given.npz is not None:
+    where the inputs come from a file or from several recipes."""
+    if given is not None and (not isinstance(given, FeedSpec) or given.npz is not None):
         return []
     types = {type.dtype for value in graph.inputs if (type := graph.types.get(value)) is not None}
     patterns = [*(FLOAT_PATTERNS if types & _FLOATS else ()), *(INDEX_PATTERNS if types & _INTEGERS else ())]

@@ -54,7 +54,7 @@ def equivalent(
     tolerance: float | None = None,
     rtol: float | None = None,
     atol: float | None = None,
-    feeds: FeedSpec | None = None,
+    feeds: FeedSpec | Sequence[FeedSpec] | None = None,
     data: Sequence[FeedSpec] = (),
     extremes: bool = True,
 ) -> Equivalence:
@@ -74,8 +74,9 @@ def equivalent(
         rtol: with `atol`, a further limit for every element, as in `numpy.allclose`: differences of at most
             `atol + rtol * |original|`. Where one alone is given, the other is 0. Extreme inputs are exempt.
         feeds: how to make the random inputs; by default floats are standard normal, indices of Gather lie in range, and
-            masks are all ones for the first input and random for the others. A file of feeds gives one input, and no
-            other is run but `data`.
+            masks are all ones for the first input and random for the others. A file of feeds gives one input, and
+            several recipes one each, which may have different shapes where the model has symbolic dimensions; no other
+            input is run but `data`.
         data: the user's inputs.
         extremes: run extreme inputs too: magnitudes of 1e-4 and 1e4, zeros, equal and one-hot values, the lowest and
             the highest index.

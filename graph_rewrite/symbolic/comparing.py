@@ -17,6 +17,9 @@ LEAST_UNSEEN = 5
 """Bindings at which a result is compared and that no step before has seen."""
 _SEEN_SINGLE, _SEEN_JOINT, _UNSEEN_JOINT = 3, 3, 9
 
+_LARGEST_S = 30.0
+"""Most seconds for trying the largest sizes."""
+
 Values = Mapping[str, int]
 
 
@@ -81,6 +84,25 @@ def choose_bindings(
     seen += [values for values, _ in good if values in seen_joint][:_SEEN_JOINT]
     rest = [(values, spec) for values, spec in good if values not in seen and values not in seen_joint]
     return Comparison(tuple(seen), tuple(rest[: _UNSEEN_JOINT + len(asked)]), feeds(bound), fixed)
+
+
+def largest_sizes(
+    path: Path,
+    graph: Graph,
+    inputs: SymbolicInputs,
+    bound: Values,
+    limits: Mapping[str, int],
+    deployment: Deployment,
+    folder: Path,
+) -> dict[str, int]:
+    """Return those of some limits that hold: the model runs with all of them at once, and with none of them exceeded by
+    one."""
+    offered = [{**bound, **limits}, *({**bound, symbol: limit + 1} for symbol, limit in limits.items())]
+    feeds = [write_feeds(graph, inputs, inputs.shapes(values), folder, 1000 + i) for i, values in enumerate(offered)]
+    together, *beyond = refusals(path, feeds, deployment, folder, _LARGEST_S)
+    if together:
+        return {}
+    return {symbol: limit for (symbol, limit), refused in zip(limits.items(), beyond, strict=True) if refused}
 
 
 def _single_variations(inputs: SymbolicInputs, bound: Values) -> tuple[list[tuple[str, int]], list[dict[str, int]]]:

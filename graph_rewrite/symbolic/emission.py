@@ -15,7 +15,7 @@ from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.ordering import topological_ranks
 from graph_rewrite.symbolic.integers import Formula, Term
 from graph_rewrite.symbolic.lanes import Lane, NotGeneralError
-from graph_rewrite.symbolic.plans import Computed, Fixed, Integers, Plan, Planner, Runtime, reshape_target
+from graph_rewrite.symbolic.plans import Computed, Fixed, Integers, Plan, Planner, Rows, Runtime, reshape_target
 
 
 class NotEmittedError(NotGeneralError):
@@ -28,7 +28,8 @@ class NotEmittedError(NotGeneralError):
 
 def emit(lanes: Sequence[Lane], sources: Mapping[str, tuple[int, int]]) -> Graph:
     """Return the graph of the first lane with every constant that differs between the lanes computed from the shapes of
-    the inputs. Its values have no static types, so that a saved model declares what the original declares.
+    the inputs. Inputs and outputs have no static types, so that a saved model declares what the original declares; the
+    types of other values are those of the first lane.
 
     Args:
         lanes: graphs of the same structure, from `carry`.
@@ -71,7 +72,8 @@ class _Emitter:
         unread = first.constants.keys() - {v for v in first.constants if first.consumers.get(v)}
         constants = {v: c for v, c in {**first.constants, **self.constants}.items() if v in read or v in unread}
         producer = {value: node.id for node in nodes.values() for value in node.outputs}
-        types = dict.fromkeys((*first.inputs, *first.stored, *producer))
+        open_ones = {*first.inputs, *first.stored, *outputs}
+        types = {value: None if value in open_ones else first.types.get(value) for value in (*open_ones, *producer)}
         graph = replace(
             first, nodes=nodes, constants=constants, producer=producer, consumers=consumers_of(nodes.values()),
             types={**types, **{value: constant.type for value, constant in constants.items()}},
@@ -135,6 +137,8 @@ class _Emitter:
             return plan.value
         if isinstance(plan, Integers):
             return self._integers(plan)
+        if isinstance(plan, Rows):
+            return self._rows(plan)
         return self._computed(plan, reader)
 
     def _computed(self, plan: Computed, reader: Node | None) -> int:
@@ -143,6 +147,14 @@ class _Emitter:
             inputs = [None if source is None else self._value(source, reader) for source in plan.inputs]
             outputs = self._insert(plan.op, inputs, plan.outputs, plan.domain, plan.attrs)
             self._made.update(((plan.key, i), value) for i, value in enumerate(outputs))
+        return self._made[key]
+
+    def _rows(self, plan: Rows) -> int:
+        key = ("rows", plan.constant.digest, plan.axes, plan.sizes)
+        if key not in self._made:
+            starts, axes = (self._constant(from_ints(i)) for i in ((0,) * len(plan.axes), plan.axes))
+            ends = self._integers(Integers(plan.sizes, (len(plan.sizes),), onnx.TensorProto.INT64))
+            self._made[key] = self._insert("Slice", [self._constant(plan.constant), starts, ends, axes])[0]
         return self._made[key]
 
     def _integers(self, plan: Integers) -> int:

@@ -9,19 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from graph_rewrite.delivery.equivalence import Equivalence, equivalent
-from graph_rewrite.delivery.ship import CheckedModel, checked_model
+from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.rewriting.session_choices import session_candidate
-from graph_rewrite.runtime import Deployment, FeedSpec
+from graph_rewrite.symbolic.attempts import Attempts
 from graph_rewrite.symbolic.bindings import Bindings
-from graph_rewrite.symbolic.carrying import Carried, LeftOut, carry
+from graph_rewrite.symbolic.carrying import LeftOut
 from graph_rewrite.symbolic.comparing import LEAST_UNSEEN, Comparison, Values, choose_bindings
-from graph_rewrite.symbolic.emission import NotEmittedError, emit
-from graph_rewrite.symbolic.lanes import Lane, NotGeneralError, open_lane
-from graph_rewrite.system.deadline import OutOfTime, check_time, seconds_left
+from graph_rewrite.symbolic.lanes import NotGeneralError
+from graph_rewrite.system.deadline import OutOfTime, seconds_left
 from graph_rewrite.task.problem import Problem
 
 TRIAL_S, TRIAL_SHARE = 60.0, 0.3
@@ -77,6 +75,7 @@ class SymbolicResult:
             ],
             "fixed": dict(self.fixed),
             "symbolic": self.ok,
+            "note": self.bindings.note,
             "message": self.message,
         }
 
@@ -106,7 +105,11 @@ def generalise(problem: Problem, actions: Sequence[Recorded], bindings: Bindings
             )  # fmt: skip
             if len(chosen.unseen) < LEAST_UNSEEN:
                 raise NotGeneralError(_too_few(chosen))
-            return _Generaliser(problem, candidates, bindings, chosen).run()
+            made = Attempts(problem, candidates, bindings, chosen, Path(folder)).run()
+            return SymbolicResult(
+                bindings, made.graph, made.checked, made.carried.sites, made.carried.left_out, made.verified_at,
+                chosen.fixed, made.checked.outcome.message,
+            )  # fmt: skip
         except NotGeneralError as error:
             return SymbolicResult(bindings, message=str(error))
         except OutOfTime:
@@ -152,129 +155,3 @@ def _too_few(chosen: Comparison) -> str:
     return f"the original runs at too few other shapes ({len(chosen.unseen)}) to compare a result at {LEAST_UNSEEN}" + (
         f" ({said})" if said else ""
     )
-
-
-@dataclass
-class _Generaliser:
-    problem: Problem
-    candidates: Sequence[Candidate]
-    bindings: Bindings
-    chosen: Comparison
-    excluded: set[int] = field(default_factory=set)
-    extra: list[Values] = field(default_factory=list)
-    """Bindings at which a result differed: they are lanes now."""
-
-    def run(self) -> SymbolicResult:
-        for _ in range(ATTEMPTS):
-            check_time()
-            made = self._carried(self.excluded)
-            if made is None:
-                continue
-            graph, carried = made
-            if not any(carried.sites):
-                reasons = "; ".join(dict.fromkeys(one.reason for one in carried.left_out))
-                raise NotGeneralError(f"no rewrite holds at other shapes ({reasons})")
-            failed: list[Values] = []
-            checked = self._checked(graph, failed)
-            if not failed:
-                return self._result(graph, carried, checked)
-            self._learn(failed[0], checked.outcome.message)
-        raise NotGeneralError(f"after {ATTEMPTS} attempts the outputs still differ at other shapes")
-
-    def _carried(self, excluded: set[int]) -> tuple[Graph, Carried] | None:
-        """Return the graph for all shapes; None where a rewrite had to be excluded first."""
-        lanes = [self._lane(values) for values in (*self.chosen.seen, *self.extra)]
-        carried = carry(self.candidates, lanes, excluded)
-        try:
-            return emit(lanes, self._sources()), carried
-        except NotEmittedError as error:
-            if error.node not in carried.makers:
-                raise
-            self.excluded.add(carried.makers[error.node])
-            return None
-
-    def _lane(self, values: Values) -> Lane:
-        model = self.problem.model
-        return open_lane(model.original, model.graph, values, self.bindings.inputs.shapes(values))
-
-    def _sources(self) -> dict[str, tuple[int, int]]:
-        graph = self.problem.model.graph
-        by_name = {graph.names[value]: value for value in graph.inputs}
-        return {s: (by_name[place.input], place.axis) for s, place in self.bindings.inputs.symbols.items()}
-
-    def _checked(self, graph: Graph, failed: list[Values]) -> CheckedModel:
-        """Save a graph and compare the file at the bound shape and at all unseen ones; add those at which it differs to
-        `failed`."""
-        problem = self.problem
-        limit = problem.limits.tolerance(problem.model.original, problem.deployment)
-        at = [(self.chosen.seen[0], self.chosen.bound), *self._unseen()]
-
-        def compare(path: Path, deployment: Deployment) -> Equivalence:
-            worst = Equivalence(True, 0.0, limit, "")
-            for values, feeds in at:
-                outcome = equivalent(problem.model.path, path, deployment, tolerance=limit, feeds=feeds)
-                if not outcome.ok:
-                    failed.append(values)
-                    return Equivalence(False, outcome.max_rel_error, limit, f"at {_text(values)}: {outcome.message}")
-                if outcome.max_rel_error >= worst.max_rel_error:
-                    worst = outcome
-            message = f"outputs agree at {len(at)} shapes within {worst.max_rel_error:.2g} of their scale"
-            return Equivalence(True, worst.max_rel_error, limit, f"{message} (tolerance {limit:.2g})")
-
-        return checked_model(
-            graph, problem.model.path, problem.deployment, workspace=problem.workspace, compare=compare
-        )
-
-    def _unseen(self) -> list[tuple[Values, FeedSpec]]:
-        """Return the bindings to compare at, but for those that are lanes now; the others are in reserve."""
-        return [(values, feeds) for values, feeds in self.chosen.unseen if values not in self.extra][:COMPARED]
-
-    def _learn(self, values: Values, message: str) -> None:
-        """Let the next attempt know a binding at which the outputs differed, or leave out the rewrite to blame."""
-        if values not in self.extra and values not in self.chosen.seen:
-            self.extra.append(values)
-            if len(self._unseen()) < LEAST_UNSEEN:
-                raise NotGeneralError(f"the outputs differ at too many shapes ({message})")
-            return
-        self.excluded.add(self._culprit(values, message))
-
-    def _culprit(self, values: Values, message: str) -> int:
-        """Return the first rewrite with which the outputs differ at a binding, by bisection.
-
-        Raises:
-            NotGeneralError: they differ without any rewrite.
-            OutOfTime: the time limit of the run is reached.
-        """
-        last = len(self.candidates)
-        low, high = 0, last  # the outputs agree with `low` rewrites (unless low is 0) and differ with `high`
-        if self._differs(values, last, 0):
-            raise NotGeneralError(f"the model differs from itself at other shapes ({message})")
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._differs(values, last, middle) else (middle, high)
-        return high - 1
-
-    def _differs(self, values: Values, last: int, kept: int) -> bool:
-        check_time()
-        made = self._carried(self.excluded | set(range(kept, last)))
-        if made is None:
-            return True
-        problem, model = self.problem, self.problem.model
-        feeds = next((f for v, f in self.chosen.unseen if v == values), self.chosen.bound)
-        limit = problem.limits.tolerance(model.original, problem.deployment)
-
-        def compare(path: Path, deployment: Deployment) -> Equivalence:
-            return equivalent(model.path, path, deployment, tolerance=limit, feeds=feeds)
-
-        checked = checked_model(made[0], model.path, problem.deployment, workspace=problem.workspace, compare=compare)
-        return not checked.outcome.ok
-
-    def _result(self, graph: Graph, carried: Carried, checked: CheckedModel) -> SymbolicResult:
-        return SymbolicResult(
-            self.bindings, graph, checked, carried.sites, carried.left_out,
-            tuple(values for values, _ in self._unseen()), self.chosen.fixed, checked.outcome.message,
-        )  # fmt: skip
-
-
-def _text(values: Values) -> str:
-    return ", ".join(f"{symbol}={value}" for symbol, value in values.items())

@@ -11,6 +11,7 @@ from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import infer_types
 from graph_rewrite.onnx_files.normalisation.constant_folding import FoldConstants
+from graph_rewrite.onnx_files.normalisation.operator_set import OperatorSet
 from graph_rewrite.onnx_files.normalisation.pipeline import PASSES
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -31,6 +32,9 @@ class Lane:
     """The graph before constants were folded: it computes what depends on shapes."""
     known: Mapping[int, Constant]
     """The constants, and the values of `unfolded` that are known at this binding, by id."""
+    limited: frozenset[str] = frozenset()
+    """Symbols that have the largest value that the model accepts; where there are some, constants of this lane hold
+    those of all others."""
     nodes: dict[int, int] = field(default_factory=dict)
     values: dict[int, int] = field(default_factory=dict)
 
@@ -39,7 +43,9 @@ class Lane:
         return ", ".join(f"{symbol}={value}" for symbol, value in self.symbols.items())
 
 
-def open_lane(original: Graph, start: Graph, symbols: Mapping[str, int], shapes: Shapes) -> Lane:
+def open_lane(
+    original: Graph, start: Graph, symbols: Mapping[str, int], shapes: Shapes, limited: frozenset[str] = frozenset()
+) -> Lane:
     """Return a model at other shapes of its inputs.
 
     Args:
@@ -47,19 +53,20 @@ def open_lane(original: Graph, start: Graph, symbols: Mapping[str, int], shapes:
         start: its normalised graph.
         symbols: values of the symbolic dimensions.
         shapes: the shapes of the inputs that follow.
+        limited: symbols that cannot have larger values.
 
     Raises:
         NotGeneralError: the normalised graph has another structure there.
     """
     result, unfolded = _rebound(original, shapes), original
     known: Mapping[int, Constant] = {}
-    for step in PASSES:
+    for step in (OperatorSet(start.opset) if step.name == OperatorSet.name else step for step in PASSES):
         if step.name == FoldConstants.name:
             unfolded = result
         result = step.run(result).graph
         if step.name == FoldConstants.name:
             known = dict(result.constants)
-    lane = Lane(symbols, shapes, result, unfolded, known)
+    lane = Lane(symbols, shapes, result, unfolded, known, limited)
     _align(start, lane)
     return lane
 
@@ -82,6 +89,8 @@ def _align(start: Graph, lane: Lane) -> None:
     """Record which nodes and values of a lane are those of the graph that was searched: the same ones, by id."""
     graph = lane.graph
     where = f"at {lane.describe()}"
+    if start.opset != graph.opset:
+        raise NotGeneralError(f"{where} the model stays in opset {graph.opset} instead of {start.opset}")
     if start.nodes.keys() != graph.nodes.keys():
         other = min(start.nodes.keys() ^ graph.nodes.keys())
         node = start.nodes.get(other) or graph.nodes[other]

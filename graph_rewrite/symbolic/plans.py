@@ -9,13 +9,20 @@ from typing import Any
 import numpy as np
 import onnx
 
-from graph_rewrite.ir.constants import Constant, ConstantExpression
+from graph_rewrite.ir.constants import Constant, ConstantExpression, nbytes
 from graph_rewrite.ir.node import Node
 from graph_rewrite.symbolic.integers import Formula, fit
 from graph_rewrite.symbolic.lanes import Lane
 
 MOST_INTEGERS = 64
 """Longest vector of integers that is written as formulas: shapes, axes, paddings."""
+MOST_BYTES = 16 << 20
+"""Largest constant that is kept whole for parts of it."""
+_ROUNDING = 1e-6
+"""Difference, relative to the scale, between a constant and that part of a larger one: products of matrices round
+differently by size."""
+_SLICE_BY_INPUTS = 10
+"""The first opset in which Slice reads its ends from an input."""
 _INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
 
 
@@ -33,6 +40,15 @@ class Integers:
     formulas: tuple[Formula, ...]
     shape: tuple[int, ...]
     dtype: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The first elements of a constant along some axes."""
+
+    constant: Constant
+    axes: tuple[int, ...]
+    sizes: tuple[Formula, ...]
 
 
 @dataclass(frozen=True)
@@ -56,14 +72,15 @@ class Computed:
     key: Any
 
 
-Plan = Fixed | Integers | Runtime | Computed
+Plan = Fixed | Integers | Rows | Runtime | Computed
 
 
 class Planner:
     """Finds plans for constants that the lanes hold in the same place.
 
     In order of preference: one constant, where all are equal; formulas of the symbols, for small vectors of integers;
-    what the original model computes the constant by; what a rewrite computed it by.
+    part of the constant at the largest size, where there is one; what the original model computes the constant by; what
+    a rewrite computed it by.
     """
 
     def __init__(self, lanes: Sequence[Lane]) -> None:
@@ -93,7 +110,23 @@ class Planner:
     def _made(self, constants: Sequence[Constant], key: tuple[str, ...]) -> Plan | None:
         if len(set(key)) == 1:
             return Fixed(constants[0])
-        return self._integers(constants) or self._original(key) or self._rewritten(constants)
+        return self._integers(constants) or self._rows(constants) or self._original(key) or self._rewritten(constants)
+
+    def _rows(self, constants: Sequence[Constant]) -> Plan | None:
+        """Return the part of the constant at the largest size that the others are."""
+        pairs = zip(constants, self._lanes, strict=True)
+        full, limited = next(((c, lane.limited) for c, lane in pairs if lane.limited), (None, frozenset[str]()))
+        if full is None or nbytes(full) > MOST_BYTES or self._lanes[0].graph.opset < _SLICE_BY_INPUTS:
+            return None
+        shapes = [constant.type.shape for constant in constants]
+        if any(len(shape) != full.type.rank for shape in shapes):
+            return None
+        axes = tuple(axis for axis in range(full.type.rank) if len({shape[axis] for shape in shapes}) > 1)
+        sizes = self.formulas([[shape[axis] for axis in axes] for shape in shapes])
+        if not axes or sizes is None or any(not limited.issuperset(t.symbols) for size in sizes for t in size.terms):
+            return None
+        same = all(_is_part(constant, full) for constant in constants)
+        return Rows(full, axes, sizes) if same else None
 
     def _integers(self, constants: Sequence[Constant]) -> Plan | None:
         type = constants[0].type
@@ -157,6 +190,17 @@ class Planner:
             inputs.append(plan)
         key = tuple(constant.digest for constant in constants)
         return Computed(first.op, first.domain, first.attrs, tuple(inputs), first.index, first.outputs, key)
+
+
+def _is_part(constant: Constant, full: Constant) -> bool:
+    """Tell whether a constant is the first part of another along every axis, as far as rounding goes."""
+    if any(size > most for size, most in zip(constant.type.shape, full.type.shape, strict=True)):
+        return False
+    part, array = full.numpy()[tuple(slice(size) for size in constant.type.shape)], constant.numpy()
+    if array.dtype.kind not in "fV":
+        return np.array_equal(part, array)
+    wide, scale = array.astype(np.float64), np.abs(array.astype(np.float64)).max(initial=0.0)
+    return np.allclose(part.astype(np.float64), wide, rtol=0.0, atol=_ROUNDING * scale, equal_nan=True)
 
 
 def _same_operator(origins: Sequence[ConstantExpression]) -> bool:

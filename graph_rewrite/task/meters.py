@@ -9,10 +9,13 @@ from pathlib import Path
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import SCREEN, Clock, Deployment, Measurable, MeasurementCache, OrtMeter, Plan
 from graph_rewrite.onnx_files.saving import materialize
+from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.task.models import Model
 
 _SHARED_METERS = 8
+SMALL_TABLE = 1000
+"""Token ids are drawn below this number, unless the model's table is smaller."""
 
 _meters: OrderedDict[tuple[str, str, Path, bool, Clock, str], OrtMeter] = OrderedDict()
 
@@ -41,7 +44,11 @@ def ort_meter(
     clock: Clock = "wall",
     feeds: FeedSpec | None = None,
 ) -> OrtMeter:
-    """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`."""
+    """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`, on given inputs; by
+    default on random ones, with token ids that lie within the model's tables."""
+    if feeds is None:
+        small = {name: limits for name, limits in index_ranges(model.graph).items() if limits[1] < SMALL_TABLE}
+        feeds = FeedSpec(input_ranges=small)
     return OrtMeter(
         model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock,
         feeds=feeds,

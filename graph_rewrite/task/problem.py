@@ -18,6 +18,7 @@ from graph_rewrite.latency import (
     ConfirmingMeter,
     Deployment,
     Effort,
+    FeedSpec,
     InspectingMeter,
     Latency,
     LatencyMeter,

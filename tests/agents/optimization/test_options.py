@@ -5,6 +5,7 @@ import pytest
 from agents.optimization.options import OptimizeOptions, parse_seconds, parse_threads, shape_texts, threads_text
 from graph_rewrite.errors import UserError
 from graph_rewrite.rules import rule_set
+from graph_rewrite.symbolic.bindings import parse_bindings
 from graph_rewrite.system.cpu_count import available_cores
 
 
@@ -58,7 +59,7 @@ def test_the_cpu_clock_is_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_shapes_by_name_are_read_as_they_are_written() -> None:
     shapes = {"ids": (1, 128), "a:b": (2,)}
-    assert OptimizeOptions(shape=shape_texts(shapes)).shapes == shapes
+    assert parse_bindings(OptimizeOptions(shape=shape_texts(shapes)).shape) == [shapes]
 
 
 def test_skipped_rules_are_not_in_the_set() -> None:

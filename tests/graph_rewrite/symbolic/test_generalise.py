@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rewriting.session_choices import session_candidates
@@ -51,6 +53,19 @@ class FlatRelu(Rule):
     def target(self, op: Any, m: Any, x: Any) -> Any:
         flat = op.Reshape(x, op.ints(x.type.size))
         return op.Reshape(op.Relu(flat), op.ints(*x.shape))
+
+
+class SqueezedRelu(Rule):
+    """Relu(x) = Unsqueeze(Relu(Squeeze(x, 0)), 0) for a batch of 1"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Relu(x)
+
+    def check(self, m: Any, x: Any) -> Any:
+        return None if x.shape[0] == 1 and x.rank == 3 else Refusal("the batch is not 1")
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Unsqueeze(op.Relu(op.Squeeze(x, op.ints(0))), op.ints(0))
 
 
 class ScaledRelu(Rule):
@@ -128,6 +143,11 @@ def test_targets_tables_and_products_of_symbols_follow_the_shape(tmp_path: Path)
     result = generalise(problem, [first, second], bindings)
     assert result.left_out == (), result.left_out
     assert_right_everywhere(result, path)
+    assert result.graph is not None
+    assert "Neg" not in {node.op for node in result.graph.nodes.values()}, "the whole table is negated once"
+    assert result.checked is not None
+    with pytest.raises(Fail, match="48 by 49"):  # as the original does
+        run(result.checked.path, np.zeros((1, 49), np.int64))
 
 
 def test_random_rewrites_are_carried_over_or_left_out_with_a_reason(tmp_path: Path) -> None:
@@ -143,15 +163,16 @@ def test_random_rewrites_are_carried_over_or_left_out_with_a_reason(tmp_path: Pa
 
 
 def test_a_rewrite_for_one_batch_is_named_with_its_reason(tmp_path: Path) -> None:
-    problem, bindings = open_dynamic(transformer(tmp_path / "t.onnx", layers=1), "ids:1,24")
-    graph, first = take(problem, problem.model.graph, "FuseDividedMatMul")
-    _, second = take(problem, graph, "TransposeAfterReshape")
+    path = transformer(tmp_path / "t.onnx", layers=1)
+    problem, bindings = open_dynamic(path, "ids:1,24", rules=(AddAsSub(), SqueezedRelu()))
+    graph, first = take(problem, problem.model.graph, "AddAsSub")
+    _, second = take(problem, graph, "SqueezedRelu")
     result = generalise(problem, [first, second], bindings)
-    assert result.ok
-    assert result.sites[1] == 0
-    (left,) = [one for one in result.to_json()["left_out"] if one["rule"] == "TransposeAfterReshape"]
-    assert "at batch=2" in left["reason"]
-    assert "Transpose" in left["where"]
+    assert_right_everywhere(result, path)
+    (left,) = result.to_json()["left_out"]
+    assert (left["rule"], left["sites"]) == ("SqueezedRelu", 1)
+    assert "SqueezedRelu at g0: Relu" in left["where"]
+    assert left["reason"] == "at batch=2, sequence=24: the batch is not 1"
 
 
 def test_a_rewrite_whose_constants_no_shape_gives_is_left_out(tmp_path: Path) -> None:

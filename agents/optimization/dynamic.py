@@ -1,0 +1,167 @@
+"""Dynamic shapes in an optimisation: what a search found at one shape becomes a result for all shapes of the model."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agents.core.base import Action, OptimizationResult
+from agents.core.conclude import original_kept
+from agents.core.savings import saved_ms
+from agents.core.telling import MARGIN, surely_faster
+from graph_rewrite.delivery.ship import OriginalModel
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency, OrtMeter, Plan
+from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.symbolic.bindings import Bindings
+from graph_rewrite.symbolic.feeds import write_feeds
+from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
+from graph_rewrite.system.deadline import OutOfTime, ending_at
+from graph_rewrite.task.meters import ort_meter
+from graph_rewrite.task.problem import Problem
+
+GENERAL_SHARE = 0.2
+"""Share of the time limit for carrying rewrites over to all shapes, comparing and measuring what comes out."""
+GENERAL_S = 120.0
+"""Most seconds of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicResult:
+    """A result whose file keeps the model's symbolic dimensions, and what is said of them in its JSON."""
+
+    result: OptimizationResult
+    dynamic: Mapping[str, Any] = field(default_factory=dict)
+
+
+def seconds_for_all_shapes(bindings: Bindings, static: bool, limit: float) -> float:
+    """Return the seconds of a time limit that a result for all shapes takes after the search: none for static models
+    and fixed shapes."""
+    return 0.0 if static or bindings.inputs.is_static else min(GENERAL_S, GENERAL_SHARE * limit)
+
+
+def for_all_shapes(
+    problem: Problem, result: OptimizationResult, bindings: Bindings, *, static: bool, deadline: float, plan: Plan
+) -> DynamicResult:
+    """Carry the rewrites of a result over to all shapes of the model, and measure the outcome against the original,
+    both with symbolic dimensions, at every binding that was asked for.
+
+    Where the rewrites do not generalise, or are not surely faster at the first binding or slower at another, the
+    original is kept.
+
+    Args:
+        static: leave the result as it is, with the shapes that the search was for.
+        deadline: the moment of `time.monotonic` at which this has to end.
+        plan: the plan of the measurement.
+    """
+    if bindings.inputs.is_static:
+        return DynamicResult(result)
+    if static or result.is_original or isinstance(result.checked, OriginalModel):
+        kept = isinstance(result.checked, OriginalModel)
+        message = "" if kept else "the shapes are fixed, as asked (--static)"
+        known = SymbolicResult(bindings, message=message).to_json()
+        return DynamicResult(result, {**known, "symbolic": kept})
+    with ending_at(deadline):
+        made = generalise(problem, result.actions, bindings)
+        measured: tuple[Latency, ...] = ()
+        reason = made.message
+        if made.ok and made.graph is not None:
+            try:
+                measured = measure_at(problem, made.graph, bindings, plan)
+                reason = _objection(bindings, measured)
+            except OutOfTime:
+                reason = "no time was left to measure the result with symbolic dimensions"
+    dynamic = {**made.to_json(), **_gains(result, made, bindings, measured)}
+    if reason:
+        message = f"the original is kept: the rewrites do not give a surely faster model for all shapes: {reason}"
+        return DynamicResult(_original(problem, result, measured, message), {**dynamic, "symbolic": True})
+    return DynamicResult(_carried(result, made, measured[0]), dynamic)
+
+
+def measure_at(problem: Problem, graph: Graph, bindings: Bindings, plan: Plan) -> tuple[Latency, ...]:
+    """Measure a graph with symbolic dimensions against the original at every binding that was asked for. A planted
+    meter of a problem is asked itself, without shapes.
+
+    Raises:
+        OutOfTime: the time limit of the run is reached.
+    """
+    if not isinstance(problem.meter, OrtMeter):
+        return tuple(problem.confirm(graph, plan) for _ in bindings.values)
+    model = replace(problem.model, original=load(problem.model.path))
+    found = []
+    with tempfile.TemporaryDirectory(prefix="dynamic-", dir=problem.workspace) as folder:
+        for number, values in enumerate(bindings.values):
+            shapes = bindings.inputs.shapes(values)
+            feeds = write_feeds(problem.model.graph, bindings.inputs, shapes, Path(folder), 2 * number)
+            with ort_meter(
+                model, problem.deployment, problem.workspace, clock=problem.meter.clock, feeds=feeds
+            ) as meter:
+                found.append(meter.confirm(graph, plan))
+    return tuple(found)
+
+
+def _objection(bindings: Bindings, measured: Sequence[Latency]) -> str:
+    """Return why a measured graph is not to be handed over; empty where it is."""
+    first, *others = measured
+    if not first.ok:
+        return f"it cannot be measured: {first.message}"
+    if not surely_faster(first):
+        return f"x{first.speedup:.3f} ({first.ci95[0]:.3f} to {first.ci95[1]:.3f})"
+    for values, latency in zip(bindings.values[1:], others, strict=True):
+        where = ", ".join(f"{symbol}={value}" for symbol, value in values.items())
+        if not latency.ok:
+            return f"at {where} it cannot be measured: {latency.message}"
+        if latency.ci95[1] < 1.0 - MARGIN:
+            return f"at {where} it is slower: x{latency.speedup:.3f}"
+    return ""
+
+
+def _gains(
+    result: OptimizationResult, made: SymbolicResult, bindings: Bindings, measured: Sequence[Latency]
+) -> dict[str, Any]:
+    """Return what the result gains at each binding, what it gained with fixed shapes, and what was left out."""
+    saved = saved_ms(result)
+    shown = made.to_json()["left_out"]
+    left_out = [{**entry, "saved_ms": saved[one.action]} for entry, one in zip(shown, made.left_out, strict=True)]
+    gains = [
+        {"at": dict(values), "speedup": latency.speedup, "speedup_ci95": list(latency.ci95), "latency_ms": latency.ms}
+        for values, latency in zip(bindings.values, measured, strict=False)
+        if latency.ok
+    ]
+    return {"left_out": left_out, "speedup_at": gains, "fixed_speedup": result.latency.speedup}
+
+
+def _carried(result: OptimizationResult, made: SymbolicResult, latency: Latency) -> OptimizationResult:
+    """Return the result for all shapes: the actions that hold, at the sites where they hold."""
+    assert made.graph is not None
+    assert made.checked is not None
+    actions = tuple(
+        replace(action, count=sites) for action, sites in zip(result.actions, made.sites, strict=True) if sites
+    )
+    # What the search measured on the way says what rewrites save as long as none of them is missing.
+    path = result.path if not made.left_out else ()
+    return replace(
+        result,
+        graph=made.graph,
+        latency=latency,
+        actions=actions,
+        checked=made.checked,
+        message=made.message,
+        path=path,
+    )
+
+
+def _original(
+    problem: Problem, result: OptimizationResult, measured: Sequence[Latency], message: str
+) -> OptimizationResult:
+    known = [latency.baseline_ms for latency in measured if latency.ok] or [result.latency.baseline_ms]
+    ms = known[0] if math.isfinite(known[0]) else math.nan
+    no_actions: tuple[Action, ...] = ()
+    return replace(
+        result, graph=problem.model.original, latency=Latency(ms, 1.0, (1.0, 1.0), 1, ms), actions=no_actions, path=(),
+        checked=original_kept(problem), message=message,
+    )  # fmt: skip

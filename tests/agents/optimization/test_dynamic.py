@@ -1,0 +1,154 @@
+"""Models with symbolic dimensions: planted meters decide what is faster, ONNX Runtime what is right."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import rewritegym
+from agents.core.base import Action, Budget, OptimizationResult
+from agents.greedy import GreedyAgent
+from agents.optimization import dynamic
+from agents.optimization.dynamic import DynamicResult, for_all_shapes, seconds_for_all_shapes
+from agents.optimization.options import OptimizeOptions
+from agents.optimization.run import optimize_model
+from agents.reporting.progress import dynamic_lines
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import JUDGE, Latency
+from graph_rewrite.symbolic.bindings import Bindings
+from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
+from graph_rewrite.task.problem import Problem
+from tests.graph_rewrite.symbolic.dynamic_models import VOCABULARY, transformer
+from tests.graph_rewrite.symbolic.walks import open_dynamic
+
+SHAPE = "ids:1,24"
+
+
+def searched(problem: Problem) -> OptimizationResult:
+    return GreedyAgent().optimize(problem, Budget(measurements=40, seconds=20.0))
+
+
+def generalised(problem: Problem, result: OptimizationResult, bindings: Bindings, **options: Any) -> DynamicResult:
+    given = {"static": False, "deadline": time.monotonic() + 60.0, "plan": JUDGE, **options}
+    return for_all_shapes(problem, result, bindings, **given)
+
+
+def run(path: Path, batch: int, length: int) -> np.ndarray[Any, Any]:
+    ids = np.random.default_rng(batch).integers(0, VOCABULARY, (batch, length))
+    return np.asarray(rewritegym.session(path).run(None, {"ids": ids})[0])
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Problem, OptimizationResult, Bindings]:
+    """A search of a transformer at one shape, that found something."""
+    problem, bindings = open_dynamic(transformer(tmp_path_factory.mktemp("t") / "t.onnx", layers=1), SHAPE, "ids:2,40")
+    result = searched(problem)
+    assert not result.is_original
+    return problem, result, bindings
+
+
+@pytest.fixture(scope="module")
+def general(found: tuple[Problem, OptimizationResult, Bindings]) -> SymbolicResult:
+    problem, result, bindings = found
+    return generalise(problem, result.actions, bindings)
+
+
+def test_what_is_written_has_symbolic_dimensions_and_was_compared(
+    found: tuple[Problem, OptimizationResult, Bindings], tmp_path: Path
+) -> None:
+    problem, result, bindings = found
+    made = generalised(problem, result, bindings)
+    assert made.result.verified
+    assert made.result.graph is not result.graph
+    written = made.result.checked.write_to(tmp_path / "out.onnx")
+    info = onnx.load(written).graph.input[0]
+    assert [d.dim_param for d in info.type.tensor_type.shape.dim] == ["batch", "sequence"]
+    for batch, length in ((1, 24), (3, 7), (8, 48)):
+        assert run(written, batch, length).shape == (batch, length, 16)
+    assert made.dynamic["symbolic"]
+    assert len(made.dynamic["verified_at"]) >= 5
+    assert [one["at"]["sequence"] for one in made.dynamic["speedup_at"]] == [24, 40]
+    kept = sum(action.count for action in made.result.actions)
+    assert kept >= 0.8 * sum(action.count for action in result.actions)
+
+
+def test_a_file_with_fixed_shapes_is_written_on_demand(
+    found: tuple[Problem, OptimizationResult, Bindings],
+) -> None:
+    problem, result, bindings = found
+    made = generalised(problem, result, bindings, static=True)
+    assert made.result is result
+    assert not made.dynamic["symbolic"]
+    assert "--static" in made.dynamic["message"]
+    assert "fixed shapes: batch=1, sequence=24" in " ".join(dynamic_lines(made.dynamic))
+    assert seconds_for_all_shapes(bindings, True, 100.0) == 0.0
+    assert seconds_for_all_shapes(bindings, False, 100.0) > 0.0
+
+
+def original_kept(made: DynamicResult, problem: Problem, folder: Path) -> str:
+    """The message of an original that is kept byte by byte."""
+    assert made.result.is_original
+    assert made.result.latency.speedup == 1.0
+    assert made.dynamic["symbolic"]
+    written = made.result.checked.write_to(folder / "kept.onnx")
+    assert written.read_bytes() == problem.model.path.read_bytes()
+    return made.result.message
+
+
+def test_where_nothing_generalises_the_original_is_kept(
+    found: tuple[Problem, OptimizationResult, Bindings], tmp_path: Path
+) -> None:
+    problem, result, bindings = found
+    strange = replace(result, actions=(Action("extract", "Extraction", "", 1),), path=())
+    message = original_kept(generalised(problem, strange, bindings), problem, tmp_path)
+    assert "Extraction was not found by single rewrites" in message
+    late = generalised(problem, result, bindings, deadline=time.monotonic() - 1.0)
+    assert "no time was left" in original_kept(late, problem, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [(1.002, 1.3, "x1.002"), (1.3, 0.9, "at batch=2, sequence=40 it is slower: x0.900"), (1.3, math.nan, "cannot be")],
+)
+def test_what_is_slower_at_a_shape_that_was_asked_for_is_not_kept(
+    found: tuple[Problem, OptimizationResult, Bindings],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first: float,
+    second: float,
+    message: str,
+    general: SymbolicResult,
+) -> None:
+    problem, result, bindings = found
+
+    def measured(problem: Problem, graph: Graph, bindings: Bindings, plan: Any) -> tuple[Latency, ...]:
+        return tuple(
+            Latency.failed("error", "out of memory") if math.isnan(s) else Latency(1.0, s, (s, s), 9, s)
+            for s in (first, second)
+        )
+
+    monkeypatch.setattr(dynamic, "measure_at", measured)
+    monkeypatch.setattr(dynamic, "generalise", lambda *_: general)
+    assert message in original_kept(generalised(problem, result, bindings), problem, tmp_path)
+
+
+def test_the_whole_run_keeps_the_symbolic_dimensions(tmp_path: Path) -> None:
+    path = transformer(tmp_path / "t.onnx", layers=2)
+    options = OptimizeOptions(shape=("auto",), time_limit="12s", threads="1", agent="greedy")
+    done = optimize_model(path, options)
+    summary = done.summary(done.save(tmp_path / "out.onnx"))
+    assert summary["verified"]
+    assert summary["dynamic"]["bound"] == {"batch": 1, "sequence": 32}
+    assert "since no --shape says otherwise" in summary["dynamic"]["note"]
+    assert run(tmp_path / "out.onnx", 3, 9).shape == (3, 9, 16)
+    info = onnx.load(tmp_path / "out.onnx").graph.input[0]
+    assert [d.dim_param for d in info.type.tensor_type.shape.dim] == ["batch", "sequence"]
+    if done.speedup == 1.0:
+        assert (tmp_path / "out.onnx").read_bytes() == path.read_bytes()
