@@ -32,7 +32,6 @@ from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.rules.strict import strict_rules
-from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.system.deadline import check_time
 from graph_rewrite.task.input_data import read_input_data
 from graph_rewrite.task.limits import ResultLimits
