@@ -47,10 +47,20 @@ def test_hook_refuses_what_is_installed(bare: dict[str, str]) -> None:
 
 def test_optimize_writes_a_checked_model(bare: dict[str, str], tmp_path: Path) -> None:
     model = write_tower(tmp_path / "tower.onnx", 2, 16)
-    done = run_python("optimize.py", str(model), "--time-limit", "6s", "--threads", "1", "--json", **bare)
+    report = tmp_path / "report.html"
+    limits = ["--time-limit", "6s", "--threads", "1"]
+    done = run_python("optimize.py", str(model), *limits, "--report", str(report), "--json", **bare)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verified"]
     assert (tmp_path / "tower.optimized.onnx").is_file()
+    assert report.is_file()
+
+
+def test_inspect_profiles_a_model(bare: dict[str, str], tmp_path: Path) -> None:
+    model = write_tower(tmp_path / "tower.onnx", 2, 16)
+    done = run_python("-m", "rewritegym", "inspect", str(model), "--threads", "1", "--json", **bare)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["profile"]["ms"] > 0.0
 
 
 def test_rules_are_explained(bare: dict[str, str], tmp_path: Path) -> None:

@@ -35,6 +35,16 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert versions.keys() > set(doctor.LIBRARIES)
 
 
+def test_library_that_is_missing_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "LIBRARIES", ("numpy", "no-such-distribution"))
+    assert doctor.main(["--json"]) == 0
+    versions = json.loads(capsys.readouterr().out)["versions"]
+    assert versions["no-such-distribution"] == "not installed"
+    assert versions["numpy"] != "not installed"
+
+
 def test_table_shows_every_entry_with_its_unit() -> None:
     console = Console(width=100)
     with console.capture() as capture:
