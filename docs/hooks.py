@@ -44,6 +44,7 @@ COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("optimize.py, rewritegym optimize", "agents.commands.optimize", ()),
     ("rewritegym apply", "agents.commands.apply", ()),
     ("rewritegym check", "agents.commands.check", ()),
+    ("rewritegym report", "agents.commands.report", ()),
     ("rewritegym inspect", "graph_rewrite.inspection.cli", ()),
     ("train.py, rewritegym train", "agents.commands.train", ()),
     ("evaluate.py, rewritegym evaluate", "agents.commands.evaluate", ()),

@@ -14,6 +14,8 @@ from graph_rewrite.rulebook.values import escaped
 
 MOST_STEPS = 32
 """The most operators that are drawn; of more, the first ones."""
+LEAST_SCALE = 0.72
+"""The scale below which a drawing is not made smaller to fit: it scrolls then."""
 _MOST_LINES = 6
 _LONGEST = 30
 _BOLD, _SMALL = 8.0, 6.1
@@ -43,7 +45,9 @@ def draw_svg(diagram: Diagram, title: str, most: int = MOST_STEPS) -> str:
     if note:
         body.append(_text(width / 2 - _PAD, height - 2 * _PAD - 4, note, "small"))
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="{-_PAD:.0f} {-_PAD:.0f} {width:.0f} {height:.0f}"'
-    return f'<svg class="graph" role="img" {size}><title>{escaped(title)}</title>{"".join(body)}</svg>'
+    # A page may make it smaller, as long as its text can be read.
+    least = f'style="min-width:{LEAST_SCALE * width:.0f}px"'
+    return f'<svg class="graph" role="img" {size} {least}><title>{escaped(title)}</title>{"".join(body)}</svg>'
 
 
 class _Drawing:

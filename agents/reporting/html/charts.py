@@ -8,7 +8,7 @@ from agents.reporting.html.markup import Html, tag
 from agents.reporting.html.numbers import TIMES
 
 _WIDTH, _HEIGHT = 480.0, 210.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 12.0, 34.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 12.0, 34.0
 
 
 def latency_bars(before_ms: float, after_ms: float, interval: tuple[float, float]) -> Html:

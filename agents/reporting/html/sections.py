@@ -44,7 +44,7 @@ def headline(report: OptimizationReport) -> Html:
 
 def _bars(report: OptimizationReport) -> Html | None:
     before, after = report.baseline_ms, report.latency_ms
-    if before is None or after is None or min(before, after, *report.interval) <= 0.0:
+    if report.is_original or before is None or after is None or min(before, after, *report.interval) <= 0.0:
         return None
     return latency_bars(before, after, report.interval)
 
@@ -67,10 +67,13 @@ def comparison(report: OptimizationReport) -> Html:
     notes = "The estimate of memory counts weights and live activations, without what ONNX Runtime adds for itself. "
     if report.footprints is not None:
         notes += "Time to load and memory of a process are those of one process that loads the model and runs it once."
+    if report.is_original:
+        title, figures = "The model", table((), [row[:2] for row in rows], numbers=1)
+    else:
+        title, figures = "Before and after", table(("", "before", "after"), rows, numbers=2)
     return _section(
-        "Before and after", table(("", "before", "after"), rows, numbers=2), tag("p", notes, class_="note"),
-        _threads(report), _tradeoff(report), _warnings(report),
-    )  # fmt: skip
+        title, figures, tag("p", notes, class_="note"), _threads(report), _tradeoff(report), _warnings(report)
+    )
 
 
 def _latencies(report: OptimizationReport) -> tuple[Html, Html]:

@@ -58,7 +58,7 @@ summary { cursor: pointer; color: var(--accent); font-size: 0.9rem; padding: 0.3
 .sides { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
 .sides figure { background: var(--panel); border-radius: 8px; padding: 0.5rem 0.75rem; margin: 0; max-width: 100%; }
 figure { margin: 1rem 0; }
-.graph { display: block; max-width: none; }
+.graph { display: block; max-width: 100%; height: auto; }
 .graph text { fill: var(--ink); } .graph .name { font-size: 13px; font-weight: 600; }
 .graph .small { font-size: 10px; font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 .graph .edge { fill: none; stroke: var(--soft); stroke-width: 1.2; }
@@ -69,6 +69,7 @@ figure { margin: 1rem 0; }
 .chart text { fill: var(--soft); font-size: 13px; }
 .grid { stroke: var(--line); } .curve { fill: none; stroke: var(--accent); stroke-width: 2; }
 .point { fill: var(--accent); }
+@media (min-width: 48rem) { .sides { flex-wrap: nowrap; } .sides figure { min-width: 0; } }
 @media (max-width: 30rem) {
   main, footer { padding: 0 1rem; }
   th, td { padding-right: 0.5rem; }

@@ -157,6 +157,8 @@ def test_an_original_that_is_kept_says_why() -> None:
     assert "The original is kept" in page.text
     assert "nothing was faster" in page.text
     assert "Substitutions" not in page.text
+    assert page.figures.count(8.0) == 0  # there is no after
+    assert 11.5 in page.figures
 
 
 def test_a_latency_that_nobody_measured_is_unknown() -> None:
