@@ -124,17 +124,18 @@ def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
         console.print(entry["message"], **_AS_IT_IS)
     for line in dynamic_lines(entry["dynamic"]):
         console.print(line, **_AS_IT_IS)
-    if entry["onnx_path"] is None:
-        console.print("no file was written")
-    else:
-        _tell_file(console, entry)
     if entry.get("report"):
         console.print(f"report: {entry['report']}", **_AS_IT_IS)
     else:
         console.print("--report report.html writes all this as a page with drawings", **_AS_IT_IS)
+    if entry["onnx_path"] is None:
+        console.print("no file was written")
+    else:
+        _tell_file(console, entry)
 
 
 def _tell_file(console: Console, entry: dict[str, Any]) -> None:
+    """Print the file and the code that opens it, which comes last, to be copied."""
     console.print(f"written: {entry['onnx_path']}", **_AS_IT_IS)
     console.print(f'open it with rewritegym.session("{entry["onnx_path"]}"), or without RewriteGym:\n', **_AS_IT_IS)
     code = deployment_code(Deployment.from_json(entry["deployment"]), entry["onnx_path"])["python"]
