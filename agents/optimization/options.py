@@ -10,9 +10,9 @@ from typing import Literal
 import tyro
 
 from graph_rewrite.errors import UserError
-from graph_rewrite.latency import Clock
+from graph_rewrite.latency import Clock, resolve_provider
 from graph_rewrite.rewriting.session_choices import thread_choices
-from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.system.cpu_count import available_cores, is_busy
 from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
 
 AUTO = "regional"
@@ -68,7 +68,8 @@ class OptimizeOptions:
     input_data: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An .npz file (or a glob) with an array per input, to measure and to compare with; may be repeated."""
     cpu_clock: bool = False
-    """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1."""
+    """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1, where it is
+    done by itself once all cores are busy."""
     memory: bool = True
     """With --agent auto: try first what an earlier search found for a model of the same structure, and remember what
     this one finds."""
@@ -112,8 +113,14 @@ class OptimizeOptions:
 
     @property
     def clock(self) -> Clock:
-        """The clock of all measurements."""
+        """The clock of all measurements, as far as it was asked for."""
         return "cpu" if self.cpu_clock else "wall"
+
+    def clock_of(self, threads: int) -> Clock:
+        """The clock of measurements with a number of threads: the thread's own also for one thread of the CPU on a
+        machine whose cores are all busy, where the time that passes tells little."""
+        may_be_own = threads == 1 and not self.thread_choices and resolve_provider(self.provider) == "cpu"
+        return "cpu" if may_be_own and is_busy() else self.clock
 
     @property
     def limits(self) -> ResultLimits:

@@ -46,6 +46,12 @@ SUMMARY = (
 )  # fmt: skip
 """Fields of a result's entry that `--json` prints."""
 
+BUSY = (
+    "the machine is busy with other things, so times are those that the thread itself computes; on a quiet machine the"
+    " time that passes is measured"
+)
+"""Said where the clock was changed for that reason."""
+
 Progress = Callable[[Search], None]
 
 
@@ -98,7 +104,7 @@ class Optimization:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what a user should know before deploying the result."""
-        return tuple(
+        slower = tuple(
             f"with {threads} thread(s) the result is slower than the original: "
             f"x{latency.speedup:.3f} ({latency.ci95[0]:.3f} to {latency.ci95[1]:.3f})"
             if latency.ok
@@ -106,6 +112,8 @@ class Optimization:
             for threads, latency in self.by_threads
             if not latency.ok or latency.ci95[1] < 1.0
         )
+        own = getattr(self.problem.meter, "clock", self.options.clock) != self.options.clock
+        return (*slower, BUSY) if own else slower
 
     def save(self, output: Path | str) -> Path | None:
         """Write the checked file, and its recorded actions beside it; None where the check failed. An original that is
@@ -243,7 +251,7 @@ def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindin
     return open_problem(
         f"file:{path}", provider=options.provider, threads=threads, rules=options.rule_names,
         deployment_choices=not options.fixed_deployment, shapes=bindings.shapes or None, cached=False,
-        limits=options.limits, clock=options.clock, target_opset=options.target_opset,
+        limits=options.limits, clock=options.clock_of(threads), target_opset=options.target_opset,
         thread_choices=options.thread_choices, strict=options.strict, input_data=options.input_data,
     )  # fmt: skip
 

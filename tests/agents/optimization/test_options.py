@@ -1,5 +1,7 @@
 """Options of an optimisation, read from texts."""
 
+from typing import Any
+
 import pytest
 
 from agents.optimization.options import OptimizeOptions, parse_seconds, parse_threads, shape_texts, threads_text
@@ -92,3 +94,21 @@ def test_a_checkpoint_is_for_the_learned_agent() -> None:
     assert OptimizeOptions(checkpoint="runs/a").agent_spec == "ppo:checkpoint=runs/a"
     with pytest.raises(UserError, match="not for greedy"):
         _ = OptimizeOptions(agent="greedy", checkpoint="runs/a").agent_spec
+
+
+@pytest.mark.parametrize(
+    ("load", "given", "threads", "clock"),
+    [
+        (0.5, {}, 1, "wall"),
+        (9.0, {}, 1, "cpu"),
+        (9.0, {}, 2, "wall"),
+        (9.0, {"threads": "auto"}, 1, "wall"),
+        (0.5, {"cpu_clock": True, "threads": "1"}, 1, "cpu"),
+    ],
+)
+def test_one_thread_on_a_busy_machine_is_timed_by_its_own_clock(
+    monkeypatch: pytest.MonkeyPatch, load: float, given: dict[str, Any], threads: int, clock: str
+) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert OptimizeOptions(provider="cpu", **given).clock_of(threads) == clock
