@@ -15,7 +15,7 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup optimize train evaluate test fuzz lint types verify-rules format bench docs doctor clean
+.PHONY: help setup optimize train evaluate test fuzz lint types verify-rules format bench replay docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -66,6 +66,9 @@ format: setup ## format the code and mend what ruff can mend
 
 bench: setup ## measure what README and docs quote
 	@$(PY) -m benchmarks.env_speed --model $(MODEL) $(ARGS)
+
+replay: setup ## replay the recorded results of benchmarks/results, and say which are lost
+	@$(PY) -m benchmarks.replay $(ARGS)
 
 # The catalogue of rules is drawn once (a minute) and kept in build/docs until rules, certificates or results change.
 docs: $(DOCS_STAMP) ## build the documentation into build/site

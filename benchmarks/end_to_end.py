@@ -24,6 +24,7 @@ from rich.table import Table
 from agents.commands.common import stderr_console
 from agents.core.base import Budget
 from agents.core.config import load_config, model_uri
+from agents.core.recordings import recording_or_none
 from agents.core.registry import make_agent
 from agents.reporting.progress import search_display
 from agents.reporting.runs import result_entry, write_json
@@ -31,10 +32,11 @@ from graph_rewrite import zoo
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency import JUDGE, Clock
 from graph_rewrite.latency.device import device_name
+from graph_rewrite.replay import Recording, replay
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.problem import Problem, open_problem
-from graph_rewrite.task.replay import ReplayError, replay
+from graph_rewrite.task.replay import ReplayError
 
 RESULTS = Path(__file__).parent / "results"
 AGAIN = replace(JUDGE, min_instances=10)
@@ -118,12 +120,14 @@ def row_of(model: str, arguments: Arguments, console: Console) -> dict[str, Any]
     if not math.isfinite(result.latency.baseline_ms):
         raise MachineError("the original was not measured: its worker ran out of time or memory")
     entry = result_entry(result, problem, None)
+    recording = recording_or_none(problem, result.actions, result.graph, load_config(model).env.rules)
     return {
         "model": model,
         "baseline_ms": result.latency.baseline_ms,
         "budget_seconds": arguments.seconds,
         "wall_seconds": round(time.monotonic() - started, 1),
         **{name: value for name, value in entry.items() if name not in ("onnx_path", "trajectory")},
+        "actions": None if recording is None else replace(recording, model="").to_json(),
     }
 
 
@@ -135,8 +139,10 @@ def measured_again(row: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
         RuntimeError: the rewritten model could not be measured.
     """
     problem = problem_of(row["model"], arguments)
-    graph = replay(problem, (rewrite["key"] for rewrite in row["rewrites"]))
-    latency = problem.confirm(graph, AGAIN)
+    found = replay(Recording.from_json(row), problem.model.graph, problem.rewriter)
+    if not found.complete:
+        raise ReplayError(str(found.first_difference))
+    latency = problem.confirm(found.graph, AGAIN)
     problem.meter.close()
     if not latency.ok:
         raise MachineError(latency.message)

@@ -1,0 +1,69 @@
+"""The replay of recorded results: which are found again, and which are lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from agents.core.base import action_of
+from agents.core.recordings import recording_of
+from benchmarks import replay
+from graph_rewrite.errors import UserError
+from graph_rewrite.task.problem import open_problem
+from tests.graph_rewrite.replay.models import write_network
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A recorded result, one by key alone, one of a rule that is gone, one of an e-graph, and an original."""
+    model = f"file:{write_network(tmp_path / 'network.onnx')}"
+    problem = open_problem(model, provider="cpu", cached=False)
+    candidate = next(c for c in problem.rewriter.candidates(problem.model.graph) if c.rule == "ComposeTransposes")
+    recording = recording_of(problem, [action_of(candidate)], candidate.apply())
+    keyed = {"rule": candidate.rule, "description": candidate.description, "sites": candidate.count}
+
+    def row(*rewrites: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"model": model, "agent": "greedy", "speedup": 1.5, "rewrites": list(rewrites), **more}
+
+    rows = [
+        row({**keyed, "key": candidate.key}, actions=recording.to_json()),
+        row({**keyed, "key": "of earlier code"}),
+        row({"rule": "ComposeTranspose", "description": "ComposeTranspose at x", "sites": 1, "key": "k"}),
+        row({"rule": "Extraction", "description": "tree extraction", "sites": 1, "key": "extract"}),
+        row(),
+    ]
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"setting": {}, "results": rows}))
+    return path
+
+
+def test_says_which_results_replay(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = replay.run(replay.Arguments(files=(results,)), QUIET)
+    assert [one.complete for one in found] == [True, True, False]
+    assert [one.is_lost for one in found] == [False, False, True]
+    assert "there is no rule ComposeTranspose" in found[2].difference
+    assert "nearest: ComposeTransposes" in found[2].difference
+    assert replay.table(found).row_count == 3
+    monkeypatch.setattr(replay, "LOST", frozenset({(results.name, found[2].model)}))
+    assert not found[2].is_lost
+
+
+def test_the_command_fails_where_a_result_is_lost(
+    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["replay", str(results), "--json"])
+    assert replay.main() == 1
+    assert [one["applied"] for one in json.loads(capsys.readouterr().out)] == [1, 1, 0]
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"a": 1}')
+    for name in ("other.json", "gone.json"):
+        with pytest.raises(UserError, match=name):
+            replay.run(replay.Arguments(files=(tmp_path / name,)), QUIET)
