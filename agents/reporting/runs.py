@@ -90,14 +90,14 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
             {"rule": a.rule, "description": a.description, "sites": a.count, "key": a.key, "saved_ms": ms}
             for a, ms in zip(result.actions, saved_ms(result), strict=True)
         ],
-        "savings": [asdict(saving) for saving in savings(result)],
+        "savings": _plain([asdict(saving) for saving in savings(result)]),
         "deployment": result.checked.deployment.to_json(),
         "onnx_path": None if onnx_path is None else str(onnx_path),
         "message": result.message,
         "failed_measurements": result.trials.failed,
         "first_error": result.trials.first_error or None,
         "tried_measurements": result.trials.count,
-        "tradeoff": [asdict(point) for point in result.tradeoff],
+        "tradeoff": _plain([asdict(point) for point in result.tradeoff]),
         "trajectory": [list(point) for point in result.trajectory],
         "applications": result.applications,
         "improvements": [asdict(point) for point in result.improvements],

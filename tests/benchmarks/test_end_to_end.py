@@ -63,7 +63,7 @@ def test_results_are_measured_again_without_a_search(arguments: Arguments, quiet
     first = run(arguments, quiet)
     stored = json.loads(arguments.path.read_text())
     stored["results"][0] |= {"speedup": 1.01, "speedup_ci95": [0.9, 1.1]}
-    stored["results"][1]["rewrites"][0]["key"] = "no such rewrite"
+    stored["results"][1]["actions"]["steps"][0]["rule"] = "NoSuchRule"
     arguments.path.write_text(json.dumps(stored))
     found = again(replace(arguments, models=()), quiet)
     assert json.loads(arguments.path.read_text()) == found
