@@ -57,7 +57,7 @@ COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("python -m graph_rewrite egraph extract", "graph_rewrite.egraph.cli", ("extract",)),
     *(
         (f"python -m benchmarks.{name}", f"benchmarks.{name}", ())
-        for name in ("end_to_end", "env_speed", "report", "rule_lists", "soak", "window_meter")
+        for name in ("end_to_end", "env_speed", "replay", "report", "rule_lists", "soak", "window_meter")
     ),
 )
 """Title, module with `main(argv)`, and subcommand of every command whose help is shown."""
