@@ -136,15 +136,40 @@ def _check_external(tensor: onnx.TensorProto, folder: Path, label: str) -> None:
 
 
 def _check_links(file: Path, folder: Path, label: str) -> None:
-    """Refuse links that onnx-ir refuses when the data is read, or that ONNX Runtime refuses outside the folder."""
+    """Refuse links that lead out of the model's folder, or that onnx-ir refuses when the data is read."""
     real = Path(os.path.realpath(file))
-    if not real.is_relative_to(os.path.realpath(folder)):
+    if not any(real.is_relative_to(os.path.realpath(home)) for home in (folder, *_blobs(folder))):
         raise ModelLoadError(
-            f"{label}: {file} is a symbolic link to {real}, outside the model's folder, which neither onnx-ir nor"
-            f" ONNX Runtime follows; copy model and weights to a folder of their own (cp -L)"
+            f"{label}: {file} is a symbolic link to {real}, outside the model's folder; links are followed there and in"
+            " the blobs of a Hugging Face cache; copy model and weights to a folder of their own (cp -L)"
         )
     if real.stat().st_nlink > 1:
         raise ModelLoadError(f"{label}: {file} has several hard links, which onnx-ir refuses; make a copy of it (cp)")
+
+
+def _blobs(folder: Path) -> Iterator[Path]:
+    """Yield the folder in which a Hugging Face cache keeps the files of the repository that a model belongs to:
+    `REPOSITORY/blobs` for a model in `REPOSITORY/snapshots/REVISION` or below."""
+    absolute = Path(os.path.abspath(folder))
+    for revision in (absolute, *absolute.parents):
+        if revision.parent.name == "snapshots":
+            yield revision.parent.with_name("blobs")
+            return
+
+
+def read_tensor(tensor: onnx.TensorProto, folder: Path) -> onnx_ir.TensorProtocol:
+    """Return a tensor that `check_tensor` accepted; external data is opened where it really lies, since onnx-ir follows
+    no link out of the folder."""
+    if not is_external(tensor):
+        return onnx_ir.serde.deserialize_tensor(tensor)
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    real = Path(os.path.realpath(folder / entries["location"]))
+    located = onnx.TensorProto()
+    located.CopyFrom(tensor)
+    for entry in located.external_data:
+        if entry.key == "location":
+            entry.value = real.name
+    return onnx_ir.serde.deserialize_tensor(located, real.parent)
 
 
 def check_tensors(model: onnx.ModelProto, folder: Path, label: str) -> None:
@@ -163,7 +188,7 @@ def check_tensors(model: onnx.ModelProto, folder: Path, label: str) -> None:
         named = f"{label}: {where}" + (f" {tensor.name!r}" if tensor.name else "")
         check_tensor(tensor, folder, named)
         if is_external(tensor):
-            loaded = onnx_ir.serde.deserialize_tensor(tensor, folder)
+            loaded = read_tensor(tensor, folder)
             tensor.ClearField("external_data")
             tensor.data_location = onnx.TensorProto.DEFAULT
             tensor.raw_data = loaded.tobytes()

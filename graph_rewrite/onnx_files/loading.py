@@ -23,7 +23,7 @@ from graph_rewrite.ir.hashing import digest
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.ordering import topological_ranks
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensors, is_absurd, is_external
+from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensors, is_absurd, is_external, read_tensor
 from graph_rewrite.onnx_files.subgraphs import captured_names, opaque_signature
 from graph_rewrite.onnx_files.validation import check_model, check_shapes
 from graph_rewrite.operators.inference import infer
@@ -141,7 +141,7 @@ class _Loader:
         keeps them."""
         for tensor in self._model.graph.initializer:
             with self._reading():
-                constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor, self._folder))
+                constant = from_tensor(read_tensor(tensor, self._folder))
             if is_external(tensor):
                 _map(constant)
             value = self._value(tensor.name, constant.type)

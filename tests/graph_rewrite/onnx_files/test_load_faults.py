@@ -84,6 +84,27 @@ class TestFaults:
         data.symlink_to(external.parent / "blob")
         load(external)
 
+    def cached(self, external: Path, repository: Path, target: str = "blobs") -> Path:
+        """Lay out a model as the Hugging Face cache does, with its files linked into `target`."""
+        snapshot = repository / "snapshots" / "rev" / "onnx"
+        for folder in (snapshot, repository / "blobs", repository / target):
+            folder.mkdir(parents=True, exist_ok=True)
+        for number, name in enumerate(("m.onnx", "w.data")):
+            blob = external.with_name(name).rename(repository / target / f"sha{number}")
+            (snapshot / name).symlink_to(os.path.relpath(blob, snapshot))
+        return snapshot / "m.onnx"
+
+    def test_the_links_of_a_hugging_face_cache(self, external: Path, tmp_path: Path) -> None:
+        expected = load(external).hash
+        graph = load(self.cached(external, tmp_path / "models--a--b"))
+        assert graph.hash == expected
+        assert load(save(graph, tmp_path / "copy.onnx")).hash == expected
+
+    @pytest.mark.parametrize("target", ["elsewhere", "../outside", "../models--c--d/blobs"])
+    def test_links_to_other_places_in_such_a_cache(self, external: Path, tmp_path: Path, target: str) -> None:
+        with pytest.raises(ModelLoadError, match=r"outside the model's folder.*cp -L"):
+            load(self.cached(external, tmp_path / "models--a--b", target))
+
     def test_the_model_itself_may_be_a_symbolic_link(self, external: Path) -> None:
         link = external.with_name("link.onnx")
         link.symlink_to(external)

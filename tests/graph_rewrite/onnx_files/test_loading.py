@@ -166,6 +166,7 @@ class TestExternalData:
     def test_weights_are_mapped_and_written(self, model: Path, tmp_path: Path) -> None:
         inputs = feeds(onnx.load(model))
         expected = bits(run(model, inputs))
+        (tmp_path / "elsewhere").mkdir()
         saved = save(load(model), tmp_path / "elsewhere" / "n.onnx")
         assert [file.name for file in saved.parent.iterdir()] == ["n.onnx"], "small models are one file"
         assert bits(run(saved, inputs)) == expected
@@ -231,6 +232,7 @@ class TestExternalData:
         inner.external_data.add(key="location", value="k.data")
         (tmp_path / "k.data").write_bytes(np.array([1.5, 2.5], np.float32).tobytes())
         onnx.save(model, tmp_path / "m.onnx")
+        (tmp_path / "other").mkdir()
         saved = onnx.load(save(load(tmp_path / "m.onnx"), tmp_path / "other" / "m.onnx"))
         found = saved.graph.node[1].attribute[0].g.initializer[0]
         assert numpy_helper.to_array(found).tolist() == [1.5, 2.5]
