@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from agents.core.as_deployed import slower_as_deployed
 from agents.core.base import Action, OptimizationResult, Search, Visit
 from agents.core.own_file import in_own_file
 from agents.core.savings import measured_path
@@ -15,7 +16,7 @@ from agents.core.telling import MARGIN, chosen_again, confirmed, share_of_time, 
 from agents.core.tradeoff import tradeoff
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
-from graph_rewrite.delivery.ship import CheckedModel, checked_model, kept_original
+from graph_rewrite.delivery.ship import CheckedModel, OriginalModel, checked_model, kept_original
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
@@ -41,9 +42,10 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
 
     What is reported of the winner is measured anew: its lead among many is partly luck. Where other load blurs the
     first measurements so much that none is surely faster, that second and longer one of the best decides. The winner is
-    saved, and that file is compared with the original. Where nothing wins, the result is the original's own file, and
-    likewise where the winner has no rewrites and only its deployment gains. Where the budget has a deadline, each part
-    has its share of the time that is left; what is not sure by then is not kept.
+    saved, and that file is compared with the original: its outputs, and its latency in a fresh process. The next best
+    follows where it fails. Where nothing wins, the result is the original's own file, and likewise where the winner has
+    no rewrites and only its deployment gains. Where the budget has a deadline, each part has its share of the time that
+    is left; what is not sure by then is not kept.
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.elapsed
@@ -76,14 +78,23 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
             except OutOfTime:
                 rejected.append("no time was left to confirm and check the fastest")
                 break
-            if checked.outcome.ok:
+            wrong = _objection(problem, checked)
+            if not wrong:
                 return result(visit.graph, latency, visit.actions, checked, checked.outcome.message)
-            rejected.append(checked.outcome.message)
+            rejected.append(wrong)
         ms, checked = _original_ms(measured, search), original_kept(problem)
     message = f"the original is kept: {_reason(search, rejected)}"
     if not checked.outcome.ok:
         message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
     return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
+
+
+def _objection(problem: Problem, checked: CheckedModel) -> str:
+    """Return why a saved winner is not handed over; empty where it is."""
+    if not checked.outcome.ok:
+        return checked.outcome.message
+    # The user's own file under another deployment is what was measured.
+    return "" if isinstance(checked, OriginalModel) else slower_as_deployed(problem, checked, original_file(problem))
 
 
 def _reason(search: Search, rejected: list[str]) -> str:

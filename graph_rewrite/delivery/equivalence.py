@@ -24,6 +24,8 @@ from graph_rewrite.system.deadline import seconds_left
 TIMEOUT_S = 900.0
 """For opening both models and running each on all inputs."""
 
+_TIME_SHARE = 0.6
+"""Part of the time that is left which a comparison may take, if the inputs that it must have take no longer."""
 _NOISES = 4.0
 """Times what rounding changes in the original on an extreme input, by which a right rewrite may differ there."""
 
@@ -103,22 +105,33 @@ def equivalent(
         "tolerance": limit,
         "rtol": rtol,
         "atol": atol,
-        "within_s": left if math.isfinite(left) else None,
+        "within_s": _TIME_SHARE * left if math.isfinite(left) else None,
     }
     try:
         reply = _reply(request)
     except ComparisonError as error:
         return Equivalence(False, math.inf, limit, str(error))
     outcome = _judge([Finding(**finding) for finding in reply["findings"]], limit)
-    if not outcome.ok and reply["random"]:
-        return _random_outcome(graph, Path(optimised), reply["random"], outcome)
     if not outcome.ok:
-        return outcome
+        return _random_outcome(graph, Path(optimised), reply["random"], outcome) if reply["random"] else outcome
     outcome = replace(outcome, message=outcome.message + _extra_text(len(extra), reply["extra"], reply["refused"]))
     if not reply["constant"]:
         return outcome
-    sides = Side(Path(original), graph), Side(Path(optimised), load(optimised))
-    hidden = examine(*sides, reply["constant"], deployment, specs, limit, TIMEOUT_S)
+    side = Side(Path(original), graph)
+    return _with_hidden_values(outcome, side, Path(optimised), reply["constant"], deployment, specs)
+
+
+def _with_hidden_values(
+    outcome: Equivalence,
+    original: Side,
+    optimised: Path,
+    constant: Sequence[str],
+    deployment: Deployment,
+    feeds: Sequence[FeedSpec],
+) -> Equivalence:
+    """Return an outcome with what the values before constant outputs tell."""
+    side = Side(optimised, load(optimised))
+    hidden = examine(original, side, constant, deployment, feeds, outcome.tolerance, TIMEOUT_S)
     untold = [found for found in hidden if found.reason]
     if untold:
         vacuous = tuple(found.output for found in untold)

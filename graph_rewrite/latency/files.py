@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graph_rewrite.latency.meter import Latency, Measurable
-from graph_rewrite.latency.ort_meter import OrtMeter
-from graph_rewrite.runtime import JUDGE, Deployment, Plan
+from graph_rewrite.latency.meter import FileMeter, Latency, LatencyMeter, Measurable
+from graph_rewrite.latency.ort_meter import Clock, OrtMeter
+from graph_rewrite.runtime import JUDGE, Deployment, FeedSpec, Plan
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,56 @@ class _File:
 
 
 def compare_files(
-    original: Path, optimised: Path, deployment: Deployment, *, workspace: Path, plan: Plan = JUDGE
+    original: Path,
+    optimised: Path,
+    deployment: Deployment,
+    *,
+    workspace: Path,
+    plan: Plan = JUDGE,
+    feeds: FeedSpec | None = None,
+    threads: int | None = None,
+    clock: Clock = "wall",
 ) -> Latency:
     """Return the latency of a model file opened with `deployment`, and its speed-up over `original`, opened as anybody
-    would: with the same provider and threads.
+    would: with the same provider and threads. Both run in a worker of their own.
+
+    Args:
+        feeds: inputs to run with.
+        threads: threads of the original, where they differ.
+        clock: as in `OrtMeter`.
 
     Raises:
         BaselineError: the original cannot be measured.
     """
-    asked = _File(optimised, deployment.disabled_optimizers, tuple(sorted(deployment.settings.to_json().items())))
-    with OrtMeter(_File(original), _in_place, deployment, workspace=workspace, keep_files=True) as meter:
+    plain = deployment if threads is None else replace(deployment, threads=threads)
+    settings = dict(deployment.settings.to_json())
+    if plain.threads != deployment.threads:
+        settings["threads"] = deployment.threads
+    asked = _File(optimised, deployment.disabled_optimizers, tuple(sorted(settings.items())))
+    with OrtMeter(
+        _File(original), _in_place, plain, workspace=workspace, feeds=feeds, keep_files=True, clock=clock
+    ) as meter:
         return meter.confirm(asked, plan)
+
+
+def deployed_latency(
+    meter: LatencyMeter, original: Path, optimised: Path, deployment: Deployment, *, workspace: Path, plan: Plan
+) -> Latency | None:
+    """Return the latency of a saved file as it will be deployed, against the original, with what `meter` measures by;
+    None for a meter that times no files.
+
+    Raises:
+        BaselineError: the original cannot be measured.
+        OutOfTime: the time limit is reached.
+    """
+    if isinstance(meter, FileMeter):
+        return meter.compare_files(original, optimised, deployment, plan)
+    if not isinstance(meter, OrtMeter):
+        return None
+    return compare_files(
+        original, optimised, deployment, workspace=workspace, plan=plan, feeds=meter.feeds,
+        threads=meter.deployment.threads, clock=meter.clock,
+    )  # fmt: skip
 
 
 def _in_place(graph: Measurable, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from graph_rewrite.errors import MachineError
-from graph_rewrite.runtime import Plan, Status
+from graph_rewrite.runtime import Deployment, Plan, Status
 
 Effort = Literal["screen", "full"]
 
@@ -160,4 +160,14 @@ class InspectingMeter(Protocol):
         Raises:
             MeasurementError: the graph cannot be written or opened.
         """
+        ...
+
+
+@runtime_checkable
+class FileMeter(Protocol):
+    """A meter that times model files itself. Of an `OrtMeter` the files are timed in a fresh worker
+    (`latency.files.deployed_latency`)."""
+
+    def compare_files(self, original: Path, optimised: Path, deployment: Deployment, plan: Plan) -> Latency:
+        """Return the speed-up of a file, opened with `deployment`, over the original, opened as anybody would."""
         ...
