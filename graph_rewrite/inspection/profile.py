@@ -31,7 +31,7 @@ class CannotRunError(MachineError):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class TimedKernel:
     """One kernel as ONNX Runtime runs it, after its own optimisers; `us` is its median time per run in microseconds.
 
     `inputs` lacks the weights that ONNX Runtime keeps in a layout of its own; a type is None where it is no tensor of
@@ -54,7 +54,7 @@ class Profile:
 
     deployment: Deployment
     ms: float
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[TimedKernel, ...]
 
     @property
     def us(self) -> float:
@@ -85,8 +85,8 @@ def _ask(worker: WorkerClient, request: dict[str, Any]) -> dict[str, Any]:
     return reply
 
 
-def _kernel(told: Mapping[str, Any]) -> Kernel:
-    return Kernel(told["name"], told["op"], told["us"], _types(told["inputs"]), _types(told["outputs"]))
+def _kernel(told: Mapping[str, Any]) -> TimedKernel:
+    return TimedKernel(told["name"], told["op"], told["us"], _types(told["inputs"]), _types(told["outputs"]))
 
 
 def _types(listed: Sequence[tuple[str, Sequence[int]]]) -> tuple[TensorType | None, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graph_rewrite.inspection.blocks import RepeatedBlock
-from graph_rewrite.inspection.profile import Kernel
+from graph_rewrite.inspection.profile import TimedKernel
 from graph_rewrite.ir.graph import Graph
 
 _SEPARATORS = "/_"
@@ -13,7 +13,7 @@ _PREFIX = "fused "
 """ONNX Runtime puts this before the name of a node that it has fused with an activation."""
 
 
-def block_shares(graph: Graph, blocks: Sequence[RepeatedBlock], kernels: Sequence[Kernel]) -> list[float]:
+def block_shares(graph: Graph, blocks: Sequence[RepeatedBlock], kernels: Sequence[TimedKernel]) -> list[float]:
     """Return the share of the kernels' time that every block takes, 0 to 1.
 
     A kernel belongs to the node whose name, or the name of whose first result, its own name begins with. Kernels that

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graph_rewrite.inspection.profile import Kernel
+from graph_rewrite.inspection.profile import TimedKernel
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.latency.peaks import peak_gflops, peak_gigabytes
 from graph_rewrite.operators.work import estimate_flops, tensor_bytes, touched
@@ -37,13 +37,13 @@ def measure_peaks(deployment: Deployment, worker: WorkerClient, folder: Path) ->
     return Peaks(peak_gflops(worker, folder, deployment), peak_gigabytes(worker, folder, deployment))
 
 
-def kernel_flops(kernel: Kernel) -> float:
+def kernel_flops(kernel: TimedKernel) -> float:
     """Return the floating-point operations of a kernel; 0 where the shapes of its results are unknown."""
     whole = _with_weight(kernel)
     return estimate_flops(whole, whole.inputs, whole.outputs)
 
 
-def kernel_bytes(kernel: Kernel) -> int:
+def kernel_bytes(kernel: TimedKernel) -> int:
     """Return the bytes that a kernel reads and writes, each operand and result once; 0 for one that moves nothing."""
     if kernel.op in _VIEWS:
         return 0
@@ -51,7 +51,7 @@ def kernel_bytes(kernel: Kernel) -> int:
     return sum(map(tensor_bytes, touched(whole, whole.inputs, whole.outputs)))
 
 
-def least_us(kernel: Kernel, peaks: Peaks) -> float:
+def least_us(kernel: TimedKernel, peaks: Peaks) -> float:
     """Return the microseconds that a kernel needs at least: for its operations or for its bytes, whichever is more.
 
     It is never more than the kernel took: where it was faster than the peaks, those were measured too low.
@@ -60,7 +60,7 @@ def least_us(kernel: Kernel, peaks: Peaks) -> float:
     return min(roof, kernel.us)
 
 
-def _with_weight(kernel: Kernel) -> Kernel:
+def _with_weight(kernel: TimedKernel) -> TimedKernel:
     """Return a matrix product with the weight that ONNX Runtime has packed, and does not list."""
     first, second = (*kernel.inputs, None, None)[:2]
     if kernel.op not in _PRODUCTS or first is None or (second is not None and second.rank > 1) or not first.rank:

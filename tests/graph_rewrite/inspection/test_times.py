@@ -8,7 +8,7 @@ import pytest
 
 from graph_rewrite import load
 from graph_rewrite.inspection.blocks import repeated_blocks
-from graph_rewrite.inspection.profile import Kernel
+from graph_rewrite.inspection.profile import TimedKernel
 from graph_rewrite.inspection.regions import block_shares
 from graph_rewrite.inspection.roofline import Peaks, kernel_bytes, kernel_flops, least_us
 from graph_rewrite.ir.tensor_type import TensorType
@@ -73,39 +73,39 @@ class TestKernels:
 
 class TestRoofline:
     def test_product_by_hand(self) -> None:
-        kernel = Kernel("k", "MatMul", 1e6, (floats(4, 8), floats(8, 16)), (floats(4, 16),))
+        kernel = TimedKernel("k", "MatMul", 1e6, (floats(4, 8), floats(8, 16)), (floats(4, 16),))
         assert kernel_flops(kernel) == 2 * 4 * 8 * 16
         assert kernel_bytes(kernel) == 4 * (4 * 8 + 8 * 16 + 4 * 16)
 
     @pytest.mark.parametrize("inputs", [(floats(4, 8),), (floats(4, 8), floats(16))], ids=["no bias", "bias"])
     def test_packed_weight_counts_though_it_is_not_listed(self, inputs: tuple[TensorType, ...]) -> None:
-        kernel = Kernel("k", "Gemm", 1e6, inputs, (floats(4, 16),))
+        kernel = TimedKernel("k", "Gemm", 1e6, inputs, (floats(4, 16),))
         assert kernel_flops(kernel) == 2 * 4 * 8 * 16
         bias = 4 * 16 * (len(inputs) - 1)
         assert kernel_bytes(kernel) == 4 * (4 * 8 + 8 * 16 + 4 * 16) + bias
 
     def test_table_counts_what_is_picked_and_a_view_nothing(self) -> None:
-        picked = Kernel("k", "Gather", 1e6, (floats(1000, 8), TensorType(7, (4,))), (floats(4, 8),))
+        picked = TimedKernel("k", "Gather", 1e6, (floats(1000, 8), TensorType(7, (4,))), (floats(4, 8),))
         assert kernel_bytes(picked) == 4 * 32 + 8 * 4 + 4 * 32
-        assert kernel_bytes(Kernel("k", "Reshape", 1e6, (floats(4, 8),), (floats(32),))) == 0
+        assert kernel_bytes(TimedKernel("k", "Reshape", 1e6, (floats(4, 8),), (floats(32),))) == 0
 
     def test_time_at_least_is_the_greater_of_both_and_not_more_than_taken(self) -> None:
-        kernel = Kernel("k", "Relu", 1e6, (floats(1000),), (floats(1000),))
+        kernel = TimedKernel("k", "Relu", 1e6, (floats(1000),), (floats(1000),))
         assert least_us(kernel, Peaks(gflops=1.0, gigabytes=1.0)) == pytest.approx(8.0)
         assert least_us(kernel, Peaks(gflops=0.01, gigabytes=1.0)) == pytest.approx(100.0)
-        assert least_us(Kernel("k", "Relu", 3.0, kernel.inputs, kernel.outputs), Peaks(0.01, 1.0)) == 3.0
+        assert least_us(TimedKernel("k", "Relu", 3.0, kernel.inputs, kernel.outputs), Peaks(0.01, 1.0)) == 3.0
 
 
 class TestBlockShares:
     def test_kernels_belong_to_the_nodes_whose_names_they_bear(self) -> None:
         graph = load(layers(4))
         listed = [
-            Kernel("first", "Neg", 5.0),
-            Kernel("fused /layer0/matmul/MatMulAddFusion", "FusedGemm", 10.0),
-            Kernel("a1_nchwc", "Conv", 20.0),  # named after the result of /layer1/add
-            Kernel("FusedThing", "FusedThing", 30.0),  # nameless, after a kernel of the block
-            Kernel("last", "Exp", 35.0),
-            Kernel("FusedThing_1", "FusedThing", 100.0),  # nameless, outside
+            TimedKernel("first", "Neg", 5.0),
+            TimedKernel("fused /layer0/matmul/MatMulAddFusion", "FusedGemm", 10.0),
+            TimedKernel("a1_nchwc", "Conv", 20.0),  # named after the result of /layer1/add
+            TimedKernel("FusedThing", "FusedThing", 30.0),  # nameless, after a kernel of the block
+            TimedKernel("last", "Exp", 35.0),
+            TimedKernel("FusedThing_1", "FusedThing", 100.0),  # nameless, outside
         ]
         [share] = block_shares(graph, repeated_blocks(graph), listed)
         assert share == pytest.approx(60 / 200)
