@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from agents.optimization.options import OptimizeOptions, shape_texts, threads_text
 from agents.optimization.output import check_output
+from agents.optimization.reports import check_report, reserved_seconds, write_report_of
 from agents.optimization.run import Optimization, Progress, optimize_model
 from agents.optimization.sources import as_file
 
@@ -24,6 +25,7 @@ def optimize(
     time_limit: float | str = 120.0,
     threads: int | Iterable[int] | Literal["auto"] | None = None,
     overwrite: bool = False,
+    report: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Optimization:
@@ -37,7 +39,8 @@ def optimize(
         time_limit: seconds for everything, or a text such as "10m".
         threads: threads per inference as deployed; by default all cores that this process may use. Of several, the
             search is for the first, and the result is measured with each. With "auto", the search chooses it.
-        overwrite: replace `output` if there is such a file.
+        overwrite: replace `output` and `report` if there are such files.
+        report: an HTML file to write a report to.
         progress: called with the search as it goes on; `search.end()` ends it.
         options: further fields of `OptimizeOptions`, such as `agent="greedy"` or `standard_ops_only=True`.
 
@@ -57,7 +60,12 @@ def optimize(
     folder = tempfile.TemporaryDirectory(prefix="rewritegym-model-")
     path = as_file(model, Path(folder.name), example_inputs)
     target = None if output is None else check_output(path, Path(output), overwrite=overwrite)
-    outcome = optimize_model(path, given, began=began, progress=progress, keep=folder)
-    if target is not None:
-        outcome.save(target)
+    page = None if report is None else Path(report)
+    if page is not None:
+        check_report(page, path, target, overwrite=overwrite)
+    reserved = reserved_seconds(given.seconds, page)
+    outcome = optimize_model(path, given, began=began, reserved=reserved, progress=progress, keep=folder)
+    written = None if target is None else outcome.save(target)
+    if page is not None:
+        write_report_of(outcome, outcome.entry(written), page)
     return outcome

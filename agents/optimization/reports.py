@@ -26,13 +26,13 @@ def reserved_seconds(limit: float, report: Path | None) -> float:
     return 0.0 if report is None else min(REPORT_S, REPORT_SHARE * limit)
 
 
-def check_report(report: Path, model: Path, output: Path, *, overwrite: bool) -> None:
+def check_report(report: Path, model: Path, output: Path | None, *, overwrite: bool) -> None:
     """Check that a report may be written, before any time is spent.
 
     Raises:
         UserError: the model or the output itself, a folder that does not exist, or a file that must not be replaced.
     """
-    if report.resolve() in (model.resolve(), output.resolve()):
+    if report.resolve() in [path.resolve() for path in (model, output) if path is not None]:
         raise UserError(f"--report {report} is the model: name another file for the report")
     if not report.parent.is_dir():
         raise UserError(f"--report {report}: there is no folder {report.parent}; make it first")
@@ -42,17 +42,25 @@ def check_report(report: Path, model: Path, output: Path, *, overwrite: bool) ->
         raise UserError(f"--report {report} exists: name another file, or replace it with --overwrite")
 
 
-def try_report(outcome: Optimization, entry: Mapping[str, Any], report: Path, console: Console) -> str | None:
-    """Write the report of an outcome whose model is written already. Return its path; None where it failed, which is
-    said on the console and changes nothing about the model.
+def write_report_of(outcome: Optimization, entry: Mapping[str, Any], report: Path) -> Path:
+    """Write the report of an outcome.
 
     Args:
         entry: everything that is known of the result (`Optimization.entry`).
+
+    Raises:
+        OSError: the file cannot be written.
     """
     left = outcome.began + outcome.options.seconds - time.monotonic()
+    found = report_of(outcome.result, outcome.problem, entry, timeout_s=max(0.0, left / 2))
+    return write_report(found, report)
+
+
+def try_report(outcome: Optimization, entry: Mapping[str, Any], report: Path, console: Console) -> str | None:
+    """Write the report of an outcome whose model is written already. Return its path; None where it failed, which is
+    said on the console and changes nothing about the model."""
     try:
-        found = report_of(outcome.result, outcome.problem, entry, timeout_s=max(0.0, left / 2))
-        return str(write_report(found, report))
+        return str(write_report_of(outcome, entry, report))
     except OSError as error:
         console.print(f"the report is not written: {error}", style="yellow", soft_wrap=True, markup=False)
     except Exception:  # a bug here must be seen, but not take the end of the command with it

@@ -104,3 +104,12 @@ def test_a_report_has_its_share_of_the_time_limit() -> None:
     assert reserved_seconds(120.0, None) == 0.0
     assert reserved_seconds(120.0, Path("r.html")) == 6.0
     assert reserved_seconds(10.0, Path("r.html")) == 1.0
+
+
+def test_the_python_call_writes_one_too(tower: Path) -> None:
+    found = rewritegym.optimize(tower, time_limit=5, threads=1, agent="greedy", report="page.html")
+    page = read(Path("page.html").read_text("utf-8"))
+    assert page.balanced
+    assert found.result.latency.ms in page.figures or found.result.is_original
+    with pytest.raises(UserError, match="exists"):
+        rewritegym.optimize(tower, time_limit=5, threads=1, agent="greedy", report="page.html")
