@@ -102,7 +102,9 @@ def check_threads(threads: int) -> None:
 
 def parse(kind: Any, argv: Iterable[str] | None, program: str) -> Any:
     """Command line to dataclass; a wrong one ends the program with code 2 and says what is wrong."""
-    return tyro.cli(kind, args=None if argv is None else list(argv), prog=program)
+    # A switch has one form: the one that changes its default.
+    config = (tyro.conf.FlagCreatePairsOff,)
+    return tyro.cli(kind, args=None if argv is None else list(argv), prog=program, config=config)
 
 
 def stderr_console() -> Console:

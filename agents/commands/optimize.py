@@ -46,11 +46,11 @@ class OptimizeArguments:
     for a mistake in the arguments or the model, 130 when interrupted twice or while the model is opened.
     """
 
-    input: tyro.conf.Positional[Path]
+    input: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """The ONNX file."""
-    output: tyro.conf.Positional[Path | None] = None
+    output: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[OUTPUT]")] = None
     """The file to write; by default <input>.optimized.onnx beside the input."""
-    options: tyro.conf.OmitArgPrefixes[OptimizeOptions] = field(default_factory=OptimizeOptions)
+    search: tyro.conf.OmitArgPrefixes[OptimizeOptions] = field(default_factory=OptimizeOptions)
     overwrite: bool = False
     """Replace the output file if there is one."""
     report: Path | None = None
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def optimize(arguments: OptimizeArguments, console: Console, began: float) -> int:
     """Search, check and write; `began` is when the time limit began, by `time.monotonic`."""
-    path, options = arguments.input, arguments.options
+    path, options = arguments.input, arguments.search
     output = check_output(
         path, arguments.output or default_output(path), overwrite=arguments.overwrite or arguments.dry_run
     )

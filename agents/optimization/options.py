@@ -24,8 +24,9 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True, slots=True)
 class OptimizeOptions:
-    """Options of an optimisation. Those that are texts are read by the methods below, which raise UserError for a
-    mistake."""
+    """Options of the search, its measurements and its result."""
+
+    # Properties read the options that are texts, and raise UserError for a mistake in one.
 
     shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """The shape of an input with symbolic dimensions, as name:1,128, or auto, which is the default; may be repeated,
@@ -71,8 +72,8 @@ class OptimizeOptions:
     """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1, where it is
     done by itself once all cores are busy."""
     memory: bool = True
-    """With --agent auto: try first what an earlier search found for a model of the same structure, and remember what
-    this one finds."""
+    """Results are remembered: with --agent auto, the one that an earlier search found for a model of the same structure
+    is tried first. --no-memory switches this off."""
     search_again: bool = False
     """Search anew although a result is remembered, beginning with that."""
     seed: int = 0
