@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.onnx_files.loading import ModelLoadError, load
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.choices import Role, default_values, role_of
-from graph_rewrite.symbolic.feeds import refusals, write_feeds
+from graph_rewrite.symbolic.feeds import NoFeedsError, refusals, write_feeds
 from graph_rewrite.symbolic.inputs import SymbolicInputs, symbolic_inputs
 from graph_rewrite.task.models import parse_shapes
 
@@ -31,11 +31,13 @@ class Bindings:
     """Values of all symbols per binding; the search is for the first. One empty mapping for a static model."""
     note: str = ""
     """A sentence about what was chosen; empty where nothing was."""
+    given: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of inputs whose number of dimensions is open."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes that the search is for, of the inputs with symbolic dimensions."""
-        return self.inputs.shapes(self.values[0])
+        return {**self.inputs.shapes(self.values[0]), **self.given}
 
 
 def parse_bindings(texts: Iterable[str]) -> list[dict[str, tuple[int, ...]]]:
@@ -66,27 +68,41 @@ def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = 
         UserError: shapes that contradict the model, or no usual shape that it accepts.
         ModelLoadError: not a readable ONNX model.
     """
-    given = parse_bindings(texts)
+    try:
+        path.stat()
+    except OSError as error:
+        raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}") from error
     graph = load(path)
     inputs = symbolic_inputs(graph)
-    first = inputs.values(
-        {name: shape for name, shape in (given[0] if given else {}).items() if _is_known(inputs, name)}
-    )
-    if inputs.is_static:
-        return Bindings(inputs, ({},))
-    values: Mapping[str, int] = first
+    texts_read = [_known(inputs, binding) for binding in parse_bindings(texts)]
+    if inputs.open and texts_read:
+        opened = {name: shape for name, shape in texts_read[0].items() if name in inputs.open}
+        return Bindings(inputs, (_first(inputs, texts_read),), given=opened)
+    values = _first(inputs, texts_read)
+    if inputs.is_static or inputs.open:
+        return Bindings(inputs, (values,))
     note = ""
-    if left := [symbol for symbol in inputs.symbols if symbol not in first]:
-        values = _accepted(path, graph, inputs, first, deployment or Deployment())
+    if left := [symbol for symbol in inputs.symbols if symbol not in values]:
+        values = _accepted(path, graph, inputs, values, deployment or Deployment())
         note = _sentence(inputs, values, left)
-    others = [{**values, **inputs.values(binding)} for binding in given[1:]]
+    others = [{**values, **inputs.values(binding)} for binding in texts_read[1:]]
     return Bindings(inputs, (values, *others), note)
 
 
-def _is_known(inputs: SymbolicInputs, name: str) -> bool:
-    if name not in inputs.dims:
-        raise UserError(f"--shape {name}: there is no such input; the inputs are {', '.join(inputs.dims)}")
-    return True
+def _known(inputs: SymbolicInputs, binding: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
+    for name in binding:
+        if name not in inputs.dims and name not in inputs.open:
+            names = ", ".join((*inputs.dims, *sorted(inputs.open)))
+            raise UserError(f"--shape {name}: there is no such input; the inputs are {names}")
+    return binding
+
+
+def _first(inputs: SymbolicInputs, given: Sequence[Mapping[str, tuple[int, ...]]]) -> Mapping[str, int]:
+    """Return the values of symbols that the first binding gives; those of models with open inputs are usual ones where
+    it does not."""
+    shapes = {name: shape for name, shape in (given[0] if given else {}).items() if name in inputs.dims}
+    values = inputs.values(shapes)
+    return default_values(inputs, values)[0] if inputs.open and inputs.symbols else values
 
 
 def _accepted(
@@ -98,7 +114,7 @@ def _accepted(
         folder = Path(name)
         try:
             feeds = [write_feeds(graph, inputs, inputs.shapes(values), folder, 0) for values in tried]
-        except ValueError as error:
+        except NoFeedsError as error:
             raise UserError(f"{path}: {error}; give the shapes by --shape NAME:1,128") from error
         reasons = refusals(path, feeds, deployment, folder, TRIAL_S)
     for values, refused in zip(tried, reasons, strict=True):

@@ -16,8 +16,13 @@ from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
 from graph_rewrite.runtime.ort_worker.feeds import ModelInput, make_feeds
 from graph_rewrite.symbolic.inputs import Shapes, SymbolicInputs
+from graph_rewrite.symbolic.lanes import NotGeneralError
 
 _ELEMENTS = {"float32": "float", "float64": "double"}
+
+
+class NoFeedsError(NotGeneralError):
+    """No inputs can be made for the model; the message says for which one and why."""
 
 
 def write_feeds(graph: Graph, inputs: SymbolicInputs, shapes: Shapes, folder: Path, seed: int) -> FeedSpec:
@@ -26,7 +31,7 @@ def write_feeds(graph: Graph, inputs: SymbolicInputs, shapes: Shapes, folder: Pa
     Token ids lie within the model's tables; masks are all ones for an even seed, and random for an odd one.
 
     Raises:
-        ValueError: an input of a type that no random values can be made for.
+        NoFeedsError: an input of a type that no random values can be made for.
     """
     names = [graph.names[value] for value in graph.inputs if graph.names[value] in inputs.dims]
     masks = {name: (0, 2) for name in names if seed % 2 and "mask" in name.lower()}
@@ -37,7 +42,10 @@ def write_feeds(graph: Graph, inputs: SymbolicInputs, shapes: Shapes, folder: Pa
         dims = shapes.get(info.name) or tuple(int(dim) for dim in inputs.dims[info.name])
         kind = onnx_ir.DataType(info.type.tensor_type.elem_type).numpy().name
         wanted.append(ModelInput(info.name, f"tensor({_ELEMENTS.get(kind, kind)})", dims))
-    arrays = make_feeds(wanted, FeedSpec(seed, {**masks, **index_ranges(graph)}))
+    try:
+        arrays = make_feeds(wanted, FeedSpec(seed, {**masks, **index_ranges(graph)}))
+    except ValueError as error:
+        raise NoFeedsError(str(error)) from error
     text = "-".join(f"{name}{'x'.join(map(str, shape))}" for name, shape in shapes.items())
     path = folder / f"feeds-{seed}-{abs(hash(text)) % 10**10}.npz"
     np.savez(path, **arrays)  # type: ignore[arg-type]

@@ -97,6 +97,8 @@ def generalise(problem: Problem, actions: Sequence[Recorded], bindings: Bindings
     """
     with tempfile.TemporaryDirectory(prefix="symbolic-", dir=_made(problem.workspace)) as folder:
         try:
+            if names := sorted(bindings.inputs.open):
+                raise NotGeneralError(f"the number of dimensions of the input {names[0]} is not known")
             candidates = recorded_candidates(problem, actions)
             model = problem.model
             chosen = choose_bindings(

@@ -30,6 +30,8 @@ class SymbolicInputs:
     after its input and axis. A sum of symbols and numbers, such as `past + 1`, is no symbol of its own."""
 
     dims: Mapping[str, tuple[int | str, ...]]
+    open: frozenset[str] = frozenset()
+    """Inputs whose number of dimensions is open."""
 
     @cached_property
     def symbols(self) -> dict[str, Place]:
@@ -44,7 +46,7 @@ class SymbolicInputs:
     @property
     def is_static(self) -> bool:
         """True where no input has a symbolic dimension."""
-        return not self.symbols
+        return not self.symbols and not self.open
 
     def shapes(self, values: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the inputs with symbolic dimensions, for values of all symbols."""
@@ -88,15 +90,19 @@ class SymbolicInputs:
 
 
 def symbolic_inputs(graph: Graph) -> SymbolicInputs:
-    """Return the declared dimensions of a loaded model's tensor inputs. Those whose number of dimensions is open, and
-    those that have a default value, are left out."""
+    """Return the declared dimensions of a loaded model's tensor inputs. Those that have a default value are left
+    out."""
     found: dict[str, tuple[int | str, ...]] = {}
+    unranked: set[str] = set()
     for info, value in zip(graph.header.graph.input, graph.inputs, strict=True):
-        if value in graph.stored or not info.type.tensor_type.HasField("shape"):
+        if value in graph.stored or not info.type.HasField("tensor_type"):
+            continue
+        if not info.type.tensor_type.HasField("shape"):
+            unranked.add(info.name)
             continue
         dims = info.type.tensor_type.shape.dim
         found[info.name] = tuple(_dim(info.name, axis, dim) for axis, dim in enumerate(dims))
-    return SymbolicInputs(found)
+    return SymbolicInputs(found, frozenset(unranked))
 
 
 def _dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:

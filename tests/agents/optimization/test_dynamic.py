@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 import rewritegym
+from agents.core import conclude
 from agents.core.base import Action, Budget, OptimizationResult
 from agents.greedy import GreedyAgent
 from agents.optimization import dynamic
@@ -90,6 +91,16 @@ def test_a_file_with_fixed_shapes_is_written_on_demand(
     assert "fixed shapes: batch=1, sequence=24" in " ".join(dynamic_lines(made.dynamic))
     assert seconds_for_all_shapes(bindings, True, 100.0) == 0.0
     assert seconds_for_all_shapes(bindings, False, 100.0) > 0.0
+
+
+def test_the_own_file_under_another_deployment_stays_as_it_is(
+    found: tuple[Problem, OptimizationResult, Bindings],
+) -> None:
+    problem, result, bindings = found
+    own = replace(result, checked=conclude.original_kept(problem))
+    made = generalised(problem, own, bindings)
+    assert made.result is own
+    assert made.dynamic["symbolic"]
 
 
 def original_kept(made: DynamicResult, problem: Problem, folder: Path) -> str:

@@ -11,8 +11,10 @@ import pytest
 from graph_rewrite.errors import UserError
 from graph_rewrite.symbolic.bindings import bind, parse_bindings
 from graph_rewrite.symbolic.choices import Role, role_of
+from graph_rewrite.symbolic.generalise import generalise
 from graph_rewrite.symbolic.inputs import Place
 from tests.graph_rewrite.symbolic.dynamic_models import transformer
+from tests.graph_rewrite.symbolic.walks import open_dynamic
 
 
 def write(path: Path, text: str) -> Path:
@@ -100,3 +102,17 @@ def test_a_model_that_runs_with_no_usual_shape_asks_for_one(tmp_path: Path) -> N
 )
 def test_roles_follow_names_then_places(symbol: str, place: Place, role: Role) -> None:
     assert role_of(symbol, place) is role
+
+
+def test_an_input_whose_rank_is_open_takes_the_shape_that_is_given(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 18]> g (float[n, 2] x, float[2] z) => (float[n, 2] y) { y = Add(x, z) }'
+    )
+    model.graph.input[1].type.tensor_type.ClearField("shape")
+    onnx.save(model, tmp_path / "open.onnx")
+    found = bind(tmp_path / "open.onnx", ["z:1,2", "x:4,2"])
+    assert found.shapes == {"x": (4, 2), "z": (1, 2)}
+    assert not found.inputs.is_static
+    assert bind(tmp_path / "open.onnx").shapes == {"x": (1, 2)}, "what is missing is asked for when it is opened"
+    problem, bindings = open_dynamic(tmp_path / "open.onnx", "z:1,2", "x:4,2")
+    assert "number of dimensions of the input z" in generalise(problem, [], bindings).message
