@@ -62,13 +62,17 @@ def refusals(model: Path, feeds: Sequence[FeedSpec], deployment: Deployment, fol
     report = folder / "acceptance.jsonl"
     report.unlink(missing_ok=True)
     plain = Deployment(deployment.provider, deployment.threads, "none")
-    request = {"model": str(model), "deployment": plain.to_json(), "feeds": [spec.to_json() for spec in feeds]}
-    command = leaf_command("ort_worker.acceptance", [json.dumps(request), str(report)])
+    asked = folder / "acceptance.json"
+    specs = [spec.to_json() for spec in feeds]
+    asked.write_text(
+        json.dumps({"kind": "accept", "original": str(model), "deployment": plain.to_json(), "feeds": specs}), "utf-8"
+    )
+    command = leaf_command("ort_worker.comparison", [str(asked), str(report)])
     reason = "ONNX Runtime crashed, or cannot open the model"
     try:
         subprocess.run(command, capture_output=True, env=leaf_environment(), timeout=seconds)
     except subprocess.TimeoutExpired:
         reason = f"not tried within {seconds:.0f} s"
     lines = report.read_text().splitlines() if report.exists() else []
-    found = [str(json.loads(line)["refused"]) for line in lines if line.endswith("}")]
+    found = [str(json.loads(line).get("refused", reason)) for line in lines if line.endswith("}")]
     return found + [reason] * (len(feeds) - len(found))

@@ -2,7 +2,8 @@
 started by `graph_rewrite.delivery.comparison_process` as a process of its own, because a model may crash ONNX Runtime.
 
 Arguments: a request (JSON) and a file for the findings, one JSON object per line: `{"stage": ...}` as each begins,
-then `{"findings": [...], ...}` or `{"error": ...}`.
+then `{"findings": [...], ...}` or `{"error": ...}`. A request of the kind `accept` runs one model alone, and gives
+`{"refused": ...}` per input, an empty text where it runs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .deployment import Deployment, open_session
 from .extra_inputs import ExtraInputs, Noise, Runs, Stopwatch, compare_with_noise, judge_all
 from .feeds import FeedSpec
 from .probing import probe
-from .session_runs import Report, Values, feeds_of, run_model
+from .session_runs import Report, Values, feeds_of, refusal, run_model
 from .values import beyond_tolerances, compare_values, is_constant, tells_nothing
 
 _SHARES = (0.3, 0.55, 0.75, 0.95)
@@ -186,6 +187,11 @@ def main(arguments: list[str]) -> int:
             write({"stage": stage})
 
         try:
+            if request["kind"] == "accept":
+                session = open_session(request["original"], Deployment.from_json(request["deployment"]))
+                for spec in request["feeds"]:
+                    write({"refused": refusal(session, spec)})
+                return 0
             if request["kind"] == "probe":
                 reply: dict[str, Any] = {"probes": [asdict(found) for found in probe(request, report)]}
             else:

@@ -1,4 +1,4 @@
-"""Runs of a session for a comparison: inputs for it, and its outputs by name."""
+"""Runs of a session for a comparison: inputs for it, its outputs by name, and inputs that it refuses."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ def run_model(session: ort.InferenceSession, feed: Feeds, names: Sequence[str] |
     known = {item.name for item in session.get_inputs()}
     values = session.run(wanted, {name: array for name, array in feed.items() if name in known}) if wanted else []
     return dict(zip(wanted, values, strict=True))
+
+
+def refusal(session: ort.InferenceSession, spec: Mapping[str, Any]) -> str:
+    """Return why a model does not run on the inputs of a recipe; empty where it does."""
+    try:
+        run_model(session, feeds_of(session, [spec])[0])
+    except Exception as error:  # whatever ONNX Runtime says about a shape is a refusal
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+    return ""
