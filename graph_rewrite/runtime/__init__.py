@@ -5,12 +5,12 @@ modules only, and is started as a top-level package, so a worker starts without 
 """
 
 from graph_rewrite.runtime.client import Status, WorkerClient, WorkerFailure, WorkerStartError
-from graph_rewrite.runtime.ort_worker.blocked_layout import block_size
 from graph_rewrite.runtime.ort_worker.deployment import Deployment, open_session
 from graph_rewrite.runtime.ort_worker.feeds import FeedSpec
-from graph_rewrite.runtime.ort_worker.optimizers import OPTIMIZERS
+from graph_rewrite.runtime.ort_worker.options.blocked_layout import block_size
+from graph_rewrite.runtime.ort_worker.options.optimizers import OPTIMIZERS
+from graph_rewrite.runtime.ort_worker.options.session_settings import SETTING_NAMES, SessionSettings
 from graph_rewrite.runtime.ort_worker.plan import FULL, JUDGE, SCREEN, Plan
-from graph_rewrite.runtime.ort_worker.session_settings import SETTING_NAMES, SessionSettings
 from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
 from graph_rewrite.runtime.ort_worker.timing import Runner, repeats_for, time_block
 

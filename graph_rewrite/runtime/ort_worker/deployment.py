@@ -11,9 +11,9 @@ from typing import Any, Protocol, Self
 
 import onnxruntime as ort
 
-from .blocked_layout import block_size
-from .optimizers import OPTIMIZERS
-from .session_settings import CUDA_NAMES, DEFAULT_SETTINGS, SETTING_NAMES, SessionSettings, SettingValue
+from .options.blocked_layout import block_size
+from .options.optimizers import OPTIMIZERS
+from .options.session_settings import CUDA_NAMES, DEFAULT_SETTINGS, SETTING_NAMES, SessionSettings, SettingValue
 
 # ORT_ENABLE_LAYOUT is left out: it is newer than the oldest runtime that we support and is `all` less float16 passes.
 _LEVELS = {

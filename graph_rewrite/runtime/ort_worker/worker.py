@@ -34,7 +34,7 @@ import onnxruntime as ort
 
 from .deployment import Deployment, open_session
 from .feeds import FeedSpec
-from .optimizers import active_in_log, registered_in_log
+from .options.optimizers import active_in_log, registered_in_log
 from .plan import Plan
 from .profiling import profile
 from .statistics import Block, is_enough

@@ -36,7 +36,9 @@ def test_each_side_runs_as_it_asks(make_meter: Callable[..., OrtMeter]) -> None:
     sides = [(request["baseline"]["deployment"], request["candidate"]["deployment"]) for request in asked]
     usual = meter.deployment.to_json()
     own = {**usual, "threads": 2, "enable_mem_pattern": False}
-    assert sides == [(usual, own), (usual, own), (usual, own)]
+    # A measurement that other load disturbed is taken again.
+    assert len(sides) >= 3
+    assert all(side == (usual, own) for side in sides)
 
 
 def test_the_cache_tells_settings_apart(make_meter: Callable[..., OrtMeter], tmp_path: Any) -> None:

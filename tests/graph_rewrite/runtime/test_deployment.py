@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graph_rewrite.latency import OPTIMIZERS, Deployment, ProviderError, open_session, resolve_provider
 from graph_rewrite.latency.models import matmul_model
-from graph_rewrite.runtime.ort_worker.optimizers import active_in_log, registered_in_log
+from graph_rewrite.runtime.ort_worker.options.optimizers import active_in_log, registered_in_log
 
 deployments = st.builds(
     Deployment,

@@ -15,7 +15,7 @@ import pytest
 from graph_rewrite.latency import Deployment, FeedSpec, Plan, WorkerStartError
 from graph_rewrite.runtime import WorkerClient, WorkerFailure
 from graph_rewrite.runtime.leaf_process import leaf_environment
-from graph_rewrite.runtime.ort_worker.optimizers import TRANSFORMERS
+from graph_rewrite.runtime.ort_worker.options.optimizers import TRANSFORMERS
 
 ROOT = Path(__file__).resolve().parents[3]
 HELLO = {"kind": "hello"}
