@@ -7,23 +7,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import tyro
 from rich.console import Console
 
 from agents.commands.common import parse, stderr_console
 from agents.core.conclude import saved_and_checked
-from agents.core.recordings import write_recording
+from agents.core.recordings import actions_of, write_recording
+from agents.optimization.options import shape_texts
 from agents.reporting.progress import print_json
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.errors import UserError
-from graph_rewrite.onnx_files.normalisation.static_inputs import SymbolicShapeError
 from graph_rewrite.replay import Recording, Replay, read_recording, replay
+from graph_rewrite.rewriting.enumerator import Granularity
+from graph_rewrite.symbolic.bindings import Bindings, bind
+from graph_rewrite.symbolic.generalise import generalise
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.task.limits import ResultLimits
-from graph_rewrite.task.models import Shapes, parse_shapes
 from graph_rewrite.task.problem import Problem, open_problem
 
 EXIT_NOT_WRITTEN = 1
@@ -47,7 +49,10 @@ class ApplyArguments:
     partial: bool = False
     """Leave out rewrites that do not fit, and name them."""
     shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """The shape of an input with symbolic dimensions, as name:1,128; by default the recorded one. May be repeated."""
+    """The shape at which the rewrites of a model with symbolic dimensions are found, as name:1,128; by default the
+    recorded one. May be repeated."""
+    static: bool = False
+    """Write a model of that shape; otherwise symbolic dimensions stay."""
     threads: int | None = None
     """Threads per inference as deployed; by default as recorded."""
     provider: Literal["auto", "cpu", "cuda"] | None = None
@@ -73,18 +78,19 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
     if not recording.steps:
         raise UserError(f"{arguments.actions} records no rewrites: its search kept the original")
     output = _output(arguments)
-    problem = _open(arguments, recording)
+    bindings = bind(arguments.input, arguments.shape or shape_texts(recording.shapes))
+    problem = _problem(arguments, recording, bindings)
     found = replay(recording, problem.model.graph, problem.rewriter, partial=arguments.partial)
     for difference in found.differences:
         console.print(str(difference), soft_wrap=True, markup=False)
-    checked = _checked(found, problem, partial=arguments.partial)
+    checked, message = _checked(arguments, found, problem, bindings)
     written = None
     if checked is not None and checked.outcome.ok:
         written = checked.write_to(output)
         write_recording(
             replace(recording, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash), output
         )
-    entry = _entry(arguments, recording, found, checked, written)
+    entry = {**_entry(arguments, recording, found, checked, written), "message": message}
     entry["seconds"] = round(time.monotonic() - began, 2)
     if arguments.json:
         print_json(entry)
@@ -105,34 +111,39 @@ def _output(arguments: ApplyArguments) -> Path:
     return output
 
 
-def _open(arguments: ApplyArguments, recording: Recording) -> Problem:
+def _problem(arguments: ApplyArguments, recording: Recording, bindings: Bindings) -> Problem:
     """Open the model for the deployment that is asked for, or else the recorded one."""
-    given: Shapes | None = parse_shapes(arguments.shape) or None
-    try:
-        return _problem(arguments, recording, given)
-    except SymbolicShapeError:
-        if given is not None or not recording.shapes:
-            raise
-        return _problem(arguments, recording, recording.shapes)
-
-
-def _problem(arguments: ApplyArguments, recording: Recording, shapes: Shapes | None) -> Problem:
     provider = arguments.provider or recording.deployment.get("provider", "auto")
     threads = arguments.threads or recording.deployment.get("threads", available_cores())
     if not isinstance(provider, str) or not isinstance(threads, int):
         raise UserError(f"{arguments.actions}: the recorded deployment has no provider and number of threads")
-    limits = ResultLimits(error_budget=arguments.error_budget)
+    if recording.granularity not in get_args(Granularity):
+        raise UserError(f"{arguments.actions}: there is no granularity {recording.granularity!r}")
     return open_problem(
-        f"file:{arguments.input}", provider=provider, threads=threads, rules=recording.rules, shapes=shapes,
-        cached=False, limits=limits,
+        f"file:{arguments.input}", provider=provider, threads=threads, rules=recording.rules,
+        granularity=cast(Granularity, recording.granularity), shapes=bindings.shapes or None, cached=False,
+        limits=ResultLimits(error_budget=arguments.error_budget),
     )  # fmt: skip
 
 
-def _checked(found: Replay, problem: Problem, *, partial: bool) -> CheckedModel | None:
-    """Return the replayed model with the outcome of comparing it; None where there is nothing to compare."""
-    if not found.applied or not (found.complete or partial):
-        return None
-    return saved_and_checked(problem, found.graph)
+def _checked(
+    arguments: ApplyArguments, found: Replay, problem: Problem, bindings: Bindings
+) -> tuple[CheckedModel | None, str]:
+    """Return the replayed model with the outcome of comparing it, and a message; None where there is nothing to
+    compare."""
+    if not found.applied:
+        return None, "nothing is written, since no rewrite fits"
+    if not (found.complete or arguments.partial):
+        return None, "nothing is written, since a rewrite does not fit; --partial leaves it out"
+    if arguments.static or bindings.inputs.is_static:
+        checked = saved_and_checked(problem, found.graph)
+        return checked, checked.outcome.message
+    made = generalise(problem, actions_of(found.applied), bindings)
+    if made.checked is None:
+        why = made.message or "they hold for one shape alone"
+        return None, f"nothing is written: {why}; --static writes a model of one shape"
+    fewer = [f"{one.rule} at {one.where}: {one.reason}" for one in made.left_out]
+    return made.checked, "; ".join([*filter(None, [made.checked.outcome.message]), *fewer])
 
 
 def _entry(
@@ -140,12 +151,6 @@ def _entry(
 ) -> dict[str, Any]:
     """Return what `--json` prints."""
     left_out = [str(difference) for difference in found.differences if difference.left_out]
-    if checked is not None:
-        message = checked.outcome.message
-    elif found.applied:
-        message = "nothing is written, since a rewrite does not fit; --partial leaves it out"
-    else:
-        message = "nothing is written, since no rewrite fits"
     return {
         "model": str(arguments.input),
         "actions": str(arguments.actions),
@@ -158,7 +163,6 @@ def _entry(
         "rewrites": [{"rule": s.rule, "where": s.description, "sites": s.count} for s in found.applied],
         "left_out": left_out,
         "deployment": None if checked is None else checked.deployment.to_json(),
-        "message": message,
     }
 
 
@@ -173,5 +177,7 @@ def _print(console: Console, arguments: ApplyArguments, entry: dict[str, Any]) -
         say(f"no file was written: {entry['message']}")
         return
     say(f"outputs agree, largest difference {entry['max_rel_error']:.1e} of their scale")
+    if entry["message"]:
+        say(entry["message"])
     say(f"written: {entry['onnx_path']} in {entry['seconds']:.1f} s")
     say(f"measure what it gains on this machine: rewritegym check {entry['onnx_path']}")

@@ -99,6 +99,25 @@ class TestApply:
         assert len(found["left_out"]) == 1
         assert np.allclose(outputs(out, deployed=True), outputs(second), atol=1e-5)
 
+    @pytest.mark.parametrize("static", [False, True])
+    def test_symbolic_dimensions_stay(self, actions: Path, run: Run, tmp_path: Path, static: bool) -> None:
+        model = onnx.load(write_network(tmp_path / "symbolic.onnx", seed=3))
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_param = "batch"
+        onnx.save(model, tmp_path / "symbolic.onnx")
+        out = tmp_path / "out.onnx"
+        code, found = run(
+            actions, tmp_path / "symbolic.onnx", out, *(["--static", "--shape", "x:2,4"] if static else [])
+        )
+        assert code == 0, found
+        assert found["verified"]
+        written = onnx.load(out).graph
+        assert written.input[0].type.tensor_type.shape.dim[0].dim_param == ("" if static else "batch")
+        assert not [node for node in written.node if node.op_type == "Transpose"]
+        feeds = {"x": np.random.default_rng(0).standard_normal((2 if static else 5, 4)).astype(np.float32)}
+        expected = onnx.reference.ReferenceEvaluator(str(tmp_path / "symbolic.onnx")).run(None, feeds)[0]
+        assert np.allclose(rewritegym.session(out).run(None, feeds)[0], expected, atol=1e-5)
+
     def test_another_model(self, actions: Path, run: Run, tmp_path: Path) -> None:
         other = write_network(tmp_path / "other.onnx", layers=1, activation="Tanh")
         code, found = run(actions, other)
