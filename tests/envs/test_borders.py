@@ -1,4 +1,4 @@
-"""What an environment is handed that is no action, or no recorded state, is refused with a sentence."""
+"""Values that are no action or no recorded state are refused by environments with a sentence."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a command line is given that cannot be is refused with one line that says what to do."""
+"""Arguments of command lines that cannot be are refused with one line that says what to do."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -24,7 +24,7 @@ Find = Callable[[float, float, float, int], tuple[OptimizationResult, float]]
 
 
 def rewritten(graph: Graph) -> bool:
-    """Whether the activation that matters is written otherwise."""
+    """Return whether the activation that matters is written otherwise."""
     return [node.op for node in graph.order() if node.op != "Tanh"][FASTER_AT] != "Relu"
 
 

@@ -72,7 +72,7 @@ def test_a_graph_beyond_a_limit_is_no_failed_measurement(tmp_path: Path, monkeyp
 
 
 class TestDeadline:
-    """What the hard deadline of a budget does to a search and its conclusion, with a meter that runs into it."""
+    """The hard deadline of a budget ends a search and its conclusion wherever the meter runs into it."""
 
     def test_a_measurement_that_is_broken_off_ends_the_search_and_nothing_is_lost(self, tmp_path: Path) -> None:
         problem = chain_problem(tmp_path, sites=3)
