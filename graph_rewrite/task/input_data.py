@@ -80,7 +80,7 @@ def _count(path: Path, given: Feeds, item: ModelInput) -> int:
     except ValueError as error:
         raise UserError(f"--input-data {path}: {error}") from error
     count = items_in(array, item)
-    if array.dtype != dtype:
+    if array.dtype != dtype and not (dtype.kind == array.dtype.kind == "U"):
         raise UserError(
             f"--input-data {path}: {item.name!r} is of type {array.dtype}, the model wants {dtype}:"
             f" write array.astype(numpy.{dtype})"

@@ -20,7 +20,7 @@ Feeds = dict[str, NDArray[Any]]
 _DTYPES: dict[str, type[np.generic]] = {
     "float": np.float32, "double": np.float64, "float16": np.float16, "bool": np.bool_,
     "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
-    "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64,
+    "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64, "string": np.str_,
 }  # fmt: skip
 
 
@@ -36,9 +36,9 @@ class ModelInput(NamedTuple):
 class FeedSpec:
     """A recipe for a model's inputs. The same spec gives the same values for an input of the same name and shape.
 
-    By default floats are standard normal, booleans fair coins, and integers are drawn by their input's name: all 1
-    with `mask` in it, 0 or 1 with `type` or `segment`, else token ids in [0, 1000). `input_ranges` gives (low, high)
-    per input instead, high exclusive; `npz` is a file with one array per input.
+    By default floats are standard normal, booleans fair coins, strings numerals, and integers are drawn by their
+    input's name: all 1 with `mask` in it, 0 or 1 with `type` or `segment`, else token ids in [0, 1000). `input_ranges`
+    gives (low, high) per input instead, high exclusive; `npz` is a file with one array per input.
 
     `pattern` makes extreme inputs (`patterns.PATTERNS`) of random ones. `item` takes one of several inputs that an .npz
     file holds: arrays with one dimension more than the input, in front, or with several items where the input's first
@@ -121,7 +121,11 @@ def _checked(item: ModelInput, given: Feeds, spec: FeedSpec) -> NDArray[Any]:
         raise ValueError(f"the .npz of feeds has no array for input {item.name!r}; it has {sorted(given)}")
     array, dtype = given[item.name], dtype_of(item)
     count = items_in(array, item)
-    if array.dtype != dtype or count is None or (count and not 0 <= (spec.item or 0) < count):
+    if dtype is np.str_ and array.dtype.kind == "U":
+        array = array.astype(object)
+    elif array.dtype != dtype:
+        count = None
+    if count is None or (count and not 0 <= (spec.item or 0) < count):
         raise ValueError(
             f"the .npz of feeds gives {item.name!r} as {array.dtype}{list(array.shape)},"
             f" the model wants {np.dtype(dtype)}{list(item.shape)}"
@@ -148,6 +152,9 @@ def _random(item: ModelInput, spec: FeedSpec) -> NDArray[Any]:
     # Seeded by name as well, so a model whose inputs come in another order gets the same values.
     rng = np.random.default_rng([spec.seed, zlib.crc32(item.name.encode())])
     limits = spec.input_ranges.get(item.name)
+    if dtype is np.str_:
+        # Numerals: models that read numbers from texts take them too.
+        return np.asarray(rng.integers(0, 100, shape)).astype(str).astype(object)
     if dtype is np.bool_:
         return np.asarray(rng.integers(0, 2, shape)).astype(np.bool_)
     if np.issubdtype(dtype, np.integer):

@@ -97,6 +97,15 @@ class TestOutcomes:
         model.graph.node[0].input[1] = "x"
         assert not equivalent(path, write(model, tmp_path), CPU).ok
 
+    def test_strings_must_be_the_same(self, tmp_path: Path) -> None:
+        model = sample_models.strings()
+        path = write(model, tmp_path, "a")
+        assert equivalent(path, path, CPU).ok
+        model.graph.node[0].input[:] = ["words", "x"]
+        found = equivalent(path, write(model, tmp_path), CPU)
+        assert not found.ok
+        assert "output 'y' with seed 0 has other integers, booleans or strings" in found.message
+
     def test_symbolic_originals_get_the_shapes_of_the_optimised(self, tmp_path: Path) -> None:
         symbolic = write(parsed(TEXT.replace("[2,", "[N,"), weights("w", 3, 4)), tmp_path, "a")
         fixed = write(parsed(TEXT, weights("w", 3, 4)), tmp_path, "b")
@@ -125,7 +134,8 @@ class TestFailures:
         assert found.message.startswith("optimised: ")
 
     def test_inputs_that_cannot_be_made(self, tmp_path: Path) -> None:
-        path = write(sample_models.strings(), tmp_path)
+        text = "(seq(float[2]) s) => (float[4] y) { y = ConcatFromSequence<axis = 0>(s) }"
+        path = write(parsed(text), tmp_path)
         found = equivalent(path, path, CPU)
         assert not found.ok
         assert "feeds can be made for tensors of" in found.message
@@ -230,6 +240,11 @@ class TestComparison:
             ([], [], 0.0),
             (None, None, 0.0),
             (None, np.float32([1]), np.inf),
+            (["a", "b"], ["a", "c"], np.inf),
+            (["a", "b"], ["a", "b"], 0.0),
+            ([{"cat": 2.0, "dog": 1.0}], [{"cat": 1.0, "dog": 1.0}], 0.5),
+            ([{1: 2.0}], [{2: 2.0}], np.inf),
+            ({1: "a"}, {1: "a"}, 0.0),
             (np.zeros((0, 3)), np.zeros((0, 3)), 0.0),
         ],
     )  # fmt: skip

@@ -61,7 +61,7 @@ def test_arrays_of_the_caller(tmp_path: Path) -> None:
     ("item", "message"),
     [
         (ModelInput("x", "tensor(float)", ("batch", 3)), "'x' has symbolic dimensions"),
-        (ModelInput("words", "tensor(string)", (1,)), r"'words' is tensor\(string\)"),
+        (ModelInput("words", "seq(tensor(string))", (1,)), r"'words' is seq\(tensor\(string\)\)"),
         (ModelInput("list", "seq(tensor(float))", ()), "'list' is seq"),
     ],
 )
@@ -73,3 +73,16 @@ def test_inputs_we_cannot_make(item: ModelInput, message: str) -> None:
 def test_json_round_trip() -> None:
     spec = FeedSpec(5, {"a": (0, 3)}, None)
     assert FeedSpec.from_json(spec.to_json()) == spec
+    assert set(spec.to_json()) == {"seed", "input_ranges", "npz"}, "keys of measurements on disk stay"
+    for other in (FeedSpec(1, {}, None, "ones"), FeedSpec(0, {}, "a.npz", "", 0)):
+        assert FeedSpec.from_json(other.to_json()) == other
+
+
+def test_strings_are_numerals_and_may_come_from_a_file(tmp_path: Path) -> None:
+    words = ModelInput("words", "tensor(string)", (2,))
+    made = make_feeds([words], FeedSpec(3))["words"]
+    assert made.dtype == object
+    assert all(isinstance(word, str) and word.isdigit() for word in made)
+    assert made.tolist() == make_feeds([words], FeedSpec(3))["words"].tolist()
+    np.savez(tmp_path / "a.npz", words=np.array(["some", "words"]))
+    assert make_feeds([words], FeedSpec(npz=str(tmp_path / "a.npz")))["words"].tolist() == ["some", "words"]
