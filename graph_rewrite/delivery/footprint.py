@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graph_rewrite.runtime import Deployment, FeedSpec
@@ -22,10 +23,22 @@ class ModelFootprint:
 
 
 def footprint(
-    path: str | os.PathLike[str], deployment: Deployment, feeds: FeedSpec, *, timeout_s: float = 60.0
+    path: str | os.PathLike[str],
+    deployment: Deployment,
+    feeds: FeedSpec,
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    timeout_s: float = 60.0,
 ) -> ModelFootprint | None:
-    """Open and run a model file once, as deployed. None where that fails or takes longer than `timeout_s` seconds."""
-    request = {"model": os.fspath(path), "deployment": deployment.to_json(), "feeds": feeds.to_json()}
+    """Open and run a model file once, as deployed. None where that fails or takes longer than `timeout_s` seconds.
+
+    Args:
+        shapes: shapes of inputs by name, for those with symbolic dimensions.
+    """
+    request = {
+        "model": os.fspath(path), "deployment": deployment.to_json(), "feeds": feeds.to_json(),
+        "shapes": dict(shapes or {}),
+    }  # fmt: skip
     command = leaf_command("ort_worker.footprint", [json.dumps(request)])
     try:
         ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=timeout_s)

@@ -20,7 +20,6 @@ from graph_rewrite.delivery.footprint import ModelFootprint, footprint
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.device import cpu_model, gpu_model
-from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.replay.recorder import find_by_key
 from graph_rewrite.replay.steps import TracedGraph
@@ -95,11 +94,13 @@ def footprints(
     such as one with an input that is no tensor."""
     model = problem.model
     feeds = FeedSpec(0, index_ranges(model.original))
-    path = materialize(model.original, problem.workspace) if model.shapes else model.path
-    before = footprint(path, problem.deployment.plain(), feeds, timeout_s=timeout_s)
+    original, plain = model.original, problem.deployment.plain()
+    typed = {original.names[value]: original.types[value] for value in original.inputs}
+    shapes = {name: type.shape for name, type in typed.items() if type is not None}
+    before = footprint(model.path, plain, feeds, shapes=shapes, timeout_s=timeout_s)
     if before is None:
         return None
-    after = footprint(result.checked.path, result.checked.deployment, feeds, timeout_s=timeout_s)
+    after = footprint(result.checked.path, result.checked.deployment, feeds, shapes=shapes, timeout_s=timeout_s)
     return None if after is None else (before, after)
 
 

@@ -14,7 +14,7 @@ def milliseconds(value: float | None, *, unit: str = " ms") -> Html:
     """Return milliseconds with three digits that mean something."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    digits = 0 if value == 0.0 else min(5, max(0, 2 - math.floor(math.log10(abs(value)))))
     return figure(value, f"{value:.{digits}f}{unit}")
 
 

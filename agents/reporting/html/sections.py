@@ -10,6 +10,7 @@ from agents.reporting.html.charts import latency_bars, trajectory
 from agents.reporting.html.markup import Html, join, table, tag
 from agents.reporting.html.numbers import TIMES, counted, error, megabytes, milliseconds, times
 from agents.reporting.html.report import OptimizationReport
+from agents.reporting.progress import dynamic_lines
 
 MOST_OPERATORS = 16
 """Rows of the table of operators: those whose number changed most."""
@@ -148,6 +149,7 @@ def validation(report: OptimizationReport) -> Html:
     return _section(
         "Validation", tag("p", tag("strong", verdict), class_="good" if entry["verified"] else "warning"),
         tag("p", str(entry.get("message", ""))), table((), rows, numbers=1), tag("p", how, class_="note"),
+        *(tag("p", line) for line in dynamic_lines(entry.get("dynamic") or {})),
     )  # fmt: skip
 
 

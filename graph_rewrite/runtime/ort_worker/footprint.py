@@ -1,7 +1,8 @@
 """A process that opens a model and runs it once: `python -m ort_worker.footprint`, started by
 `graph_rewrite.delivery.footprint`, so that its memory is the model's and ONNX Runtime's.
 
-Argument: a request (JSON) with `model`, `deployment` and `feeds`. Prints `{"load_s": ..., "peak_bytes": ...}`.
+Argument: a request (JSON) with `model`, `deployment`, `feeds`, and `shapes` of inputs by name.
+Prints `{"load_s": ..., "peak_bytes": ...}`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def main(arguments: list[str]) -> int:
     begin = time.perf_counter()
     session = open_session(request["model"], Deployment.from_json(request["deployment"]))
     load_s = time.perf_counter() - begin
-    inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in session.get_inputs()]
+    shapes = request["shapes"]
+    inputs = [
+        ModelInput(item.name, item.type, tuple(shapes.get(item.name, item.shape))) for item in session.get_inputs()
+    ]
     session.run(None, make_feeds(inputs, FeedSpec.from_json(request["feeds"])))
     print(json.dumps({"load_s": load_s, "peak_bytes": peak_bytes()}))
     return 0

@@ -16,6 +16,7 @@ from agents.core.registry import make_agent
 from agents.reporting.html import OptimizationReport, html_report, write_report
 from agents.reporting.html.evidence import report_of, rewrite_details
 from agents.reporting.html.markup import Html, html, tag
+from agents.reporting.html.numbers import milliseconds
 from agents.reporting.runs import result_entry
 from graph_rewrite.errors import UserError
 from tests.agents.reporting.html_pages import HOSTILE, entry, full_report, read
@@ -159,6 +160,22 @@ def test_an_original_that_is_kept_says_why() -> None:
     assert "Substitutions" not in page.text
     assert page.figures.count(8.0) == 0  # there is no after
     assert 11.5 in page.figures
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(0.0042651, "0.00427 ms"), (0.5, "0.500 ms"), (1.25, "1.25 ms"), (45.678, "45.7 ms"), (1234.5, "1234 ms")],
+)
+def test_milliseconds_have_three_digits_that_mean_something(ms: float, shown: str) -> None:
+    page = read(milliseconds(ms))
+    assert page.text == shown
+    assert page.figures == [ms]
+
+
+def test_symbolic_dimensions_are_told() -> None:
+    dynamic = {"bound": {"batch": 8}, "symbolic": True, "verified_at": [{"batch": 1}, {"batch": 3}], "left_out": []}
+    text = read(html_report(OptimizationReport.from_json(entry(dynamic=dynamic)))).text
+    assert "the model keeps its symbolic dimensions: searched at batch=8, compared at 2 other shapes" in text
 
 
 def test_a_latency_that_nobody_measured_is_unknown() -> None:

@@ -41,5 +41,10 @@ def test_a_model_that_cannot_be_run_has_none(tmp_path: Path) -> None:
     assert footprint(tmp_path / "broken.onnx", Deployment(), FeedSpec()) is None
 
 
+def test_symbolic_dimensions_are_given(tmp_path: Path) -> None:
+    path = _model(tmp_path / "open.onnx", dims=("batch", 4))
+    assert footprint(path, Deployment(), FeedSpec(), shapes={"x": (3, 4)}) is not None
+
+
 def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert footprint(_model(tmp_path / "m.onnx"), Deployment(), FeedSpec(), timeout_s=0.01) is None
