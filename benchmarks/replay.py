@@ -67,7 +67,7 @@ class ReplayedResult:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it does not replay, and nobody knew."""
+        """True where it does not replay and is not listed as lost."""
         return not self.complete and (self.file, self.model) not in LOST
 
 
