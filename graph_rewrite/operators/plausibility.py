@@ -39,7 +39,8 @@ def _is_convolution(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[Te
     if x is None or w is None:
         return True
     group = attrs.get("group", 1)
-    if x.rank != w.rank or x.rank < 3 or group < 1:
+    # ONNX Runtime refuses to convolve nothing.
+    if x.rank != w.rank or x.rank < 3 or group < 1 or not x.size:
         return False
     into, out = (w.shape[0], w.shape[1] * group) if op == "ConvTranspose" else (w.shape[1] * group, w.shape[0])
     return into == x.shape[1] and out % group == 0

@@ -1,0 +1,166 @@
+"""The models of the matrix, by the feature that each stands for. Most are texts; the rest are made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.fuzzing import corpus
+from tests.graph_rewrite import sample_models
+from tests.graph_rewrite.sample_models import parsed, weights
+
+Made = Callable[[], onnx.ModelProto]
+
+_CHAIN = "t = MatMul(x, a)  y = MatMul(t, b)"
+# Opset and body, between x and y of float[4,4], with constants a and b.
+_BODIES: Mapping[str, tuple[int, str]] = {
+    "opset 7": (7, f"{_CHAIN}".replace("y =", "u =") + "  d = Dropout(u)  y = Softmax<axis = 1>(d)"),
+    "opset 9": (9, "t = Unsqueeze<axes = [0]>(x)  u = Squeeze<axes = [0]>(t)  y = MatMul(u, a)"),
+    "opset 10": (10, "t = Clip<min = -1.0, max = 1.0>(x)  y = Gemm(t, a, b)"),
+    "opset 11": (11, "s, t = Split<axis = 0>(x)  y = Concat<axis = 0>(t, s)"),
+    "opset 12": (12, "t = ReduceSum<axes = [1], keepdims = 1>(x)  y = Sub(x, t)"),
+    "opset 13": (13, "t = Softmax<axis = 0>(x)  y = MatMul(t, a)"),
+    "opset 14": (14, "t = Relu(x)  u = Add(t, a)  y = Mul(u, u)"),
+    "opset 15": (15, "t = Pow(x, x2)  y = Sqrt(t)".replace("x2", "a").replace("Pow(x, a)", "Mul(x, x)")),
+    "opset 16": (16, "t = PRelu(x, a)  y = Identity(t)"),
+    "opset 17": (17, "t = ReduceMax<axes = [1], keepdims = 1>(x)  y = Sub(x, t)"),
+    "opset 18": (18, f"{_CHAIN}"),
+    "opset 20": (20, "t = Gelu(x)  y = Add(t, a)"),
+    "opset 21": (21, "t = Transpose<perm = [1, 0]>(x)  u = MatMul(t, a)  y = Transpose<perm = [1, 0]>(u)"),
+    "opset 22": (22, "t = Elu(x)  y = MatMul(t, a)"),
+    "opset 23": (23, "t = MatMul(x, a)  u = MatMul(x, b)  y = Add(t, u)"),
+    "opset 24": (24, _CHAIN),
+    "opset 25": (25, _CHAIN),
+    "identity only": (23, "y = Identity(x)"),
+    "identities in a row": (23, "s = Identity(x)  t = Identity(s)  y = Identity(t)"),
+    "an unused node": (23, "t = Exp(x)  y = Neg(x)"),
+    "the same node twice": (23, "s = Exp(x)  t = Exp(x)  y = Add(s, t)"),
+    "constants alone": (23, "t = MatMul(a, b)  y = Add(x, t)"),
+    "a value read by many": (23, "t = MatMul(x, a)  u = Add(t, t)  v = Mul(u, t)  y = Sub(v, t)"),
+    "Dropout in inference": (22, "t = Dropout(x)  y = MatMul(t, a)"),
+    "a random number with a seed": (20, "r = RandomNormalLike<seed = 1.0>(x)  t = MatMul(x, a)  y = Add(t, r)"),
+    "shapes computed at run time": (23, "s = Shape(x)  t = Relu(x)  y = Reshape(t, s)"),
+    "com.microsoft": (23, "t = com.microsoft.QuickGelu(x)  y = MatMul(t, a)"),
+    "Einsum": (23, 't = Einsum<equation = "ij,jk->ik">(x, a)  y = Relu(t)'),
+    "Where over constants": (23, "c = Greater(a, b)  t = Where(c, x, a)  y = MatMul(t, b)"),
+}
+# Whole models in opset 23, with their own inputs; a and b are constants of the input's type.
+_TEXTS: Mapping[str, str] = {
+    "double": f"(double[4,4] x) => (double[4,4] y) {{ {_CHAIN} }}",
+    "float16": f"(float16[4,4] x) => (float16[4,4] y) {{ {_CHAIN} }}",
+    "bfloat16": "(float[4,4] x) => (float[4,4] y) { t = Cast<to = 16>(x)  u = Cast<to = 1>(t)  y = MatMul(u, a) }",
+    "int8": "(int8[4,4] x) => (int32[4,4] y) { y = MatMulInteger(x, x) }",
+    "int64": "(int64[4,4] x) => (int64[4,4] y) { t = Add(x, x)  y = Mul(t, x) }",
+    "booleans": "(bool[4] p, bool[4] q) => (bool[4] y) { t = Not(p)  u = And(t, q)  y = Or(u, p) }",
+    "scalars": "(float x) => (float y) { t = Exp(x)  y = Mul(t, x) }",
+    "a dimension of 0": "(float[0,4] x) => (float[0,4] y) { t = MatMul(x, a)  y = Relu(t) }",
+    "an empty result": "(float[4,4] x) => (float[0,4] y) <int64[0] i = {}> { y = Gather<axis = 0>(x, i) }",
+    "an unused input": "(float[4,4] x, float[7] unused) => (float[4,4] y) { y = MatMul(x, a) }",
+    "no node, an input is the output": "(float[4,4] x) => (float[4,4] x) { }",
+    "an output is an input": "(float[4,4] x) => (float[4,4] y, float[4,4] x) { y = MatMul(x, a) }",
+    "an output is an initializer": "(float[4,4] x) => (float[4,4] y, float[4,4] a) { y = MatMul(x, a) }",
+    "an output twice under two names": "(float[4] x) => (float[4] y, float[4] z) { y = Exp(x)  z = Identity(y) }",
+    "several inputs and outputs": """(float[4,4] x, float[4,4] z) => (float[4,4] y, float[4,4] w, float[4] m) <
+        int64[1] one = {1}> { y = MatMul(x, z)  w = Add(y, x)  m = ReduceMean<keepdims = 0>(w, one) }""",
+    "no inputs": "() => (float[4,4] y) { y = MatMul(a, a) }",
+    "TopK": "(float[4,4] x) => (float[4,2] y, int64[4,2] i) <int64[1] k = {2}> { y, i = TopK(x, k) }",
+    "NonZero": "(float[4,4] x) => (int64[2,n] y) { t = Relu(x)  y = NonZero(t) }",
+    "a captured value": """(bool c, float[4,4] x) => (float[4,4] y) { t = MatMul(x, a)  y = If(c) <
+        then_branch = p () => (float[4,4] u) { u = MatMul(t, a) },
+        else_branch = q () => (float[4,4] v) { v = Neg(t) }> }""",
+    "Dropout in training": """(float[4,4] x) => (float[4,4] y) <float r = {0.5}, bool on = {1}> {
+        t = MatMul(x, a)  y = Dropout<seed = 7>(t, r, on) }""",
+    "QDQ around a product": """(float[4,4] x) => (float[4,4] y) <float s = {0.1}, uint8 z = {128}> {
+        q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z)  t = MatMul(d, a)
+        p = QuantizeLinear(t, s, z)  y = DequantizeLinear(p, s, z) }""",
+    "QLinearMatMul": """(float[4,4] x) => (float[4,4] y) <float s = {0.1}, uint8 z = {128}> {
+        q = QuantizeLinear(x, s, z)  p = QLinearMatMul(q, s, z, q, s, z, s, z)  y = DequantizeLinear(p, s, z) }""",
+    "a sequence as input": "(seq(float[2]) s) => (int64 y) { y = SequenceLength(s) }",
+    "LSTM": "(float[3,1,4] x) => (float[3,1,1,2] y) { y = LSTM<hidden_size = 2>(x, lw, lr) }",
+    "Resize": """(float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1.0, 1.0, 2.0, 2.0}> {
+        y = Resize<mode = "nearest">(x, "", s) }""",
+}  # fmt: skip
+
+
+def _constants(text: str, dtype: Any) -> list[onnx.TensorProto]:
+    shapes = {"a": (4, 4), "b": (4, 4), "lw": (1, 8, 4), "lr": (1, 8, 2)}
+    words = set(text.replace("(", " ").replace(")", " ").replace(",", " ").replace("]", "] ").split())
+    return [weights(name, *shape, dtype=dtype, seed=len(name)) for name, shape in shapes.items() if name in words]
+
+
+def _of_body(opset: int, body: str) -> Made:
+    text = f"(float[4,4] x) => (float[4,4] y) {{ {body} }}"
+    return lambda: parsed(text, *_constants(text, np.float32), opset=opset, ir_version=8 if opset < 15 else 10)
+
+
+def _of_text(text: str, opset: int = 23) -> Made:
+    dtype = np.float64 if "double" in text else np.float16 if "float16" in text else np.float32
+    return lambda: parsed(text, *_constants(text, dtype), opset=opset)
+
+
+def _names(change: Callable[[onnx.NodeProto, int], None]) -> Made:
+    def make() -> onnx.ModelProto:
+        model = _of_text(f"(float[4,4] x) => (float[4,4] y) {{ {_CHAIN} }}")()
+        for number, node in enumerate(model.graph.node):
+            change(node, number)
+        return model
+
+    return make
+
+
+def _same_name(node: onnx.NodeProto, _: int) -> None:
+    node.name = "same"
+
+
+def _no_name(node: onnx.NodeProto, _: int) -> None:
+    node.name = ""
+
+
+def _empty_graph() -> onnx.ModelProto:
+    graph = helper.make_graph([], "empty", [], [helper.make_tensor_value_info("w", TensorProto.FLOAT, [2])])
+    graph.initializer.append(weights("w", 2))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def _big_constant() -> onnx.ModelProto:
+    text = "(float[2,300] x) => (float[2,300] y) { t = MatMul(x, w)  y = Relu(t) }"
+    return parsed(text, weights("w", 300, 300), opset=20)
+
+
+def _scan() -> onnx.ModelProto:
+    body = parsed("(float[4] s, float[4] e) => (float[4] n, float[4] o) { n = Add(s, e)  o = Identity(n) }").graph
+    model = parsed("(float[4] i, float[3,4] x) => (float[4] last, float[3,4] y) { last = Relu(i)  y = Relu(x) }")
+    del model.graph.node[:]
+    model.graph.node.append(helper.make_node("Scan", ["i", "x"], ["last", "y"], body=body, num_scan_inputs=1))
+    return model
+
+
+def _constant_node() -> onnx.ModelProto:
+    model = parsed("(float[4,4] x) => (float[4,4] y) { y = MatMul(x, c) }")
+    value = numpy_helper.from_array(np.eye(4, dtype=np.float32))
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["c"], value=value))
+    return model
+
+
+MATRIX: Mapping[str, Made] = {
+    **{feature: _of_body(*body) for feature, body in _BODIES.items()},
+    **{feature: _of_text(text) for feature, text in _TEXTS.items()},
+    **{make.__name__.replace("_", " "): make for make in sample_models.RUNNABLE},
+    **{f"network: {make.__name__}": make for make in (corpus.image, corpus.tokens, corpus.quantised)},
+    "a type without a kernel in the newest opset": _of_text(
+        "(double[4,4] x) => (double[4,4] y) { t = MatMul(x, a)  y = Selu(t) }", 18
+    ),
+    "duplicate node names": _names(_same_name), "empty node names": _names(_no_name), "no nodes": _empty_graph,
+    "a large constant": _big_constant, "Scan": _scan, "a Constant node": _constant_node,
+    "an operator of a custom domain": sample_models.custom,
+}  # fmt: skip
+
+REFUSED: Mapping[str, str] = {"documented": "x [N, 3]"}
+"""Features that normalisation refuses, and what it says."""
+UNRUNNABLE = frozenset({"an operator of a custom domain", "a sequence as input", "duplicate node names"})
+"""Features for which no feeds are made, that need a library, or that ONNX Runtime refuses in the original: these are
+loaded, rewritten and saved only."""
