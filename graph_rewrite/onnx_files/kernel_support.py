@@ -16,7 +16,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.opset import body_nodes, since_version
 from graph_rewrite.onnx_files.saving import to_proto
-from graph_rewrite.runtime.kernels import Kernel, cpu_kernels
+from graph_rewrite.runtime.kernels import RegisteredKernel, cpu_kernels
 from graph_rewrite.runtime.opening import first_that_opens
 from graph_rewrite.system.bounded import BoundedDict
 
@@ -63,7 +63,7 @@ def first_that_runs(graphs: Sequence[Graph], doubtful: frozenset[str], opset: in
     return None if position is None else graphs[position]
 
 
-def _runs(graph: Graph, node: Node, kernels: Sequence[Kernel], old: int) -> bool:
+def _runs(graph: Graph, node: Node, kernels: Sequence[RegisteredKernel], old: int) -> bool:
     """Tell whether a kernel takes a node with the types of its operands and results. Where they are not all known, its
     kernels must take what they took in operator set `old`."""
     since = since_version(node.op, graph.opset)
@@ -90,7 +90,7 @@ def _types(graph: Graph, node: Node, since: int) -> dict[str, str]:
     return found
 
 
-def _keeps(op: str, old: int, new: int, kernels: Sequence[Kernel]) -> bool:
+def _keeps(op: str, old: int, new: int, kernels: Sequence[RegisteredKernel]) -> bool:
     """Tell whether the kernels of an operator take in the newer operator set all types that they take in the older one,
     parameter by parameter."""
     if not onnx.defs.has(op, old):
@@ -99,7 +99,7 @@ def _keeps(op: str, old: int, new: int, kernels: Sequence[Kernel]) -> bool:
     return bool(before) and all(types <= after.get(name, frozenset()) for name, types in before.items())
 
 
-def _all_types(op: str, version: int, kernels: Sequence[Kernel]) -> Mapping[str, frozenset[str]]:
+def _all_types(op: str, version: int, kernels: Sequence[RegisteredKernel]) -> Mapping[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     since = since_version(op, version)
     for kernel in kernels:

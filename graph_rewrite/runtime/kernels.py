@@ -11,7 +11,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 _OPEN_END = 2**31 - 1
 
 
-class Kernel(NamedTuple):
+class RegisteredKernel(NamedTuple):
     """A kernel: the versions of its operator, from `first` to `last`, and the types that it takes for each type
     parameter of the operator's schema, written `tensor(float)`."""
 
@@ -30,7 +30,7 @@ class Kernel(NamedTuple):
 
 
 @functools.cache
-def cpu_kernels() -> Mapping[str, tuple[Kernel, ...]] | None:
+def cpu_kernels() -> Mapping[str, tuple[RegisteredKernel, ...]] | None:
     """Return the kernels of the standard operators, by operator; None where this ONNX Runtime does not list them."""
     listed = getattr(onnxruntime_pybind11_state, "get_registered_ep_kernel_defs", None)
     if listed is None:
@@ -42,11 +42,11 @@ def cpu_kernels() -> Mapping[str, tuple[Kernel, ...]] | None:
     return _by_operator(definitions) or None
 
 
-def _by_operator(definitions: Iterable[Any]) -> dict[str, tuple[Kernel, ...]]:
-    found: dict[str, tuple[Kernel, ...]] = {}
+def _by_operator(definitions: Iterable[Any]) -> dict[str, tuple[RegisteredKernel, ...]]:
+    found: dict[str, tuple[RegisteredKernel, ...]] = {}
     for each in definitions:
         if each.domain == "":
             types = {name: frozenset(allowed) for name, allowed in each.type_constraints.items()}
             first, last = each.version_range
-            found[each.op_name] = (*found.get(each.op_name, ()), Kernel(first, last, types))
+            found[each.op_name] = (*found.get(each.op_name, ()), RegisteredKernel(first, last, types))
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
-
+_SCRIPT = Path(__file__).with_name("opening_process.py")
 _TIMEOUT_S = 60.0
 
 
@@ -19,9 +19,10 @@ def first_that_opens(models: Sequence[bytes]) -> int | None:
         paths = [Path(folder, f"{position}.onnx") for position in range(len(models))]
         for path, model in zip(paths, models, strict=True):
             path.write_bytes(model)
-        command = leaf_command("ort_worker.opening", [str(path) for path in paths])
+        # -P keeps modules in this package from shadowing others.
+        command = [sys.executable, "-P", str(_SCRIPT), *map(str, paths)]
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=_TIMEOUT_S)
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return None
     answers = ended.stdout.split()

@@ -1,5 +1,5 @@
-"""A process that opens model files one after another: `python -m ort_worker.opening FILE...`, started by
-`graph_rewrite.runtime.opening` as a process of its own, because a model may crash ONNX Runtime.
+"""A process that opens model files one after another, started by `graph_rewrite.runtime.opening` as a process of its
+own, because a model may crash ONNX Runtime. It is run as a script, so it imports nothing of this project.
 
 It writes a line `opens` or `refused` per file, and ends after the first that opens.
 """
