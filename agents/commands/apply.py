@@ -21,7 +21,7 @@ from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.errors import UserError
 from graph_rewrite.replay import Recording, Replay, read_recording, replay
 from graph_rewrite.rewriting.enumerator import Granularity
-from graph_rewrite.symbolic.bindings import Bindings, bind
+from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.symbolic.generalise import generalise
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores
@@ -111,7 +111,7 @@ def _output(arguments: ApplyArguments) -> Path:
     return output
 
 
-def _problem(arguments: ApplyArguments, recording: Recording, bindings: Bindings) -> Problem:
+def _problem(arguments: ApplyArguments, recording: Recording, bindings: DimensionBindings) -> Problem:
     """Open the model for the deployment that is asked for, or else the recorded one."""
     provider = arguments.provider or recording.deployment.get("provider", "auto")
     threads = arguments.threads or recording.deployment.get("threads", available_cores())
@@ -127,7 +127,7 @@ def _problem(arguments: ApplyArguments, recording: Recording, bindings: Bindings
 
 
 def _checked(
-    arguments: ApplyArguments, found: Replay, problem: Problem, bindings: Bindings
+    arguments: ApplyArguments, found: Replay, problem: Problem, bindings: DimensionBindings
 ) -> tuple[CheckedModel | None, str]:
     """Return the replayed model with the outcome of comparing it, and a message; None where there is nothing to
     compare."""

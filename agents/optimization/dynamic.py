@@ -17,7 +17,7 @@ from graph_rewrite.delivery.ship import OriginalModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, OrtMeter, Plan
 from graph_rewrite.onnx_files.loading import load
-from graph_rewrite.symbolic.bindings import Bindings
+from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.feeds import write_feeds
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
 from graph_rewrite.system.deadline import OutOfTime, ending_at
@@ -38,14 +38,20 @@ class DynamicResult:
     dynamic: Mapping[str, Any] = field(default_factory=dict)
 
 
-def seconds_for_all_shapes(bindings: Bindings, static: bool, limit: float) -> float:
+def seconds_for_all_shapes(bindings: DimensionBindings, static: bool, limit: float) -> float:
     """Return the seconds of a time limit that a result for all shapes takes after the search: none for static models
     and fixed shapes."""
     return 0.0 if static or bindings.inputs.is_static else min(GENERAL_S, GENERAL_SHARE * limit)
 
 
 def for_all_shapes(
-    problem: Problem, result: OptimizationResult, bindings: Bindings, *, static: bool, deadline: float, plan: Plan
+    problem: Problem,
+    result: OptimizationResult,
+    bindings: DimensionBindings,
+    *,
+    static: bool,
+    deadline: float,
+    plan: Plan,
 ) -> DynamicResult:
     """Carry the rewrites of a result over to all shapes of the model, and measure the outcome against the original,
     both with symbolic dimensions, at every binding that was asked for.
@@ -82,7 +88,7 @@ def for_all_shapes(
     return DynamicResult(_carried(result, made, measured[0]), dynamic)
 
 
-def measure_at(problem: Problem, graph: Graph, bindings: Bindings, plan: Plan) -> tuple[Latency, ...]:
+def measure_at(problem: Problem, graph: Graph, bindings: DimensionBindings, plan: Plan) -> tuple[Latency, ...]:
     """Measure a graph with symbolic dimensions against the original at every binding that was asked for. A planted
     meter of a problem is asked itself, without shapes.
 
@@ -104,7 +110,7 @@ def measure_at(problem: Problem, graph: Graph, bindings: Bindings, plan: Plan) -
     return tuple(found)
 
 
-def _objection(bindings: Bindings, measured: Sequence[Latency]) -> str:
+def _objection(bindings: DimensionBindings, measured: Sequence[Latency]) -> str:
     """Return why a measured graph is not to be handed over; empty where it is."""
     first, *others = measured
     if not first.ok:
@@ -121,7 +127,7 @@ def _objection(bindings: Bindings, measured: Sequence[Latency]) -> str:
 
 
 def _gains(
-    result: OptimizationResult, made: SymbolicResult, bindings: Bindings, measured: Sequence[Latency]
+    result: OptimizationResult, made: SymbolicResult, bindings: DimensionBindings, measured: Sequence[Latency]
 ) -> dict[str, Any]:
     """Return what the result gains at each binding, what it gained with fixed shapes, and what was left out."""
     saved = saved_ms(result)

@@ -22,7 +22,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import open_session
-from graph_rewrite.symbolic.bindings import Bindings, bind
+from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import Problem, open_problem
 
@@ -246,7 +246,7 @@ def _budget(options: OptimizeOptions, ends: float) -> Budget:
     return Budget(10**9, seconds, conclusion_s=conclusion, deadline=ends, telling_s=telling)
 
 
-def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindings: Bindings) -> Problem:
+def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindings: DimensionBindings) -> Problem:
     """Open a model file as the problem that the options describe, for a number of threads."""
     return open_problem(
         f"file:{path}", provider=options.provider, threads=threads, rules=options.rule_names,
@@ -257,7 +257,12 @@ def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindin
 
 
 def _with_threads(
-    path: Path, options: OptimizeOptions, threads: int, result: OptimizationResult, bindings: Bindings, seconds: float
+    path: Path,
+    options: OptimizeOptions,
+    threads: int,
+    result: OptimizationResult,
+    bindings: DimensionBindings,
+    seconds: float,
 ) -> Latency:
     """Measure a result against the original with another number of threads, as far as the time goes."""
     try:

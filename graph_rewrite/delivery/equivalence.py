@@ -12,7 +12,7 @@ from typing import Any
 
 from graph_rewrite.delivery.comparison_inputs import extreme_inputs, seeded_inputs
 from graph_rewrite.delivery.comparison_process import ComparisonError, run_comparison
-from graph_rewrite.delivery.hidden_values import Side, examine
+from graph_rewrite.delivery.hidden_values import ModelFile, examine
 from graph_rewrite.delivery.random_operators import random_operators
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
@@ -117,20 +117,20 @@ def equivalent(
     outcome = replace(outcome, message=outcome.message + _extra_text(len(extra), reply["extra"], reply["refused"]))
     if not reply["constant"]:
         return outcome
-    side = Side(Path(original), graph)
+    side = ModelFile(Path(original), graph)
     return _with_hidden_values(outcome, side, Path(optimised), reply["constant"], deployment, specs)
 
 
 def _with_hidden_values(
     outcome: Equivalence,
-    original: Side,
+    original: ModelFile,
     optimised: Path,
     constant: Sequence[str],
     deployment: Deployment,
     feeds: Sequence[FeedSpec],
 ) -> Equivalence:
     """Return an outcome with what the values before constant outputs tell."""
-    side = Side(optimised, load(optimised))
+    side = ModelFile(optimised, load(optimised))
     hidden = examine(original, side, constant, deployment, feeds, outcome.tolerance, TIMEOUT_S)
     untold = [found for found in hidden if found.reason]
     if untold:

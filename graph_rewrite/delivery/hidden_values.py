@@ -35,7 +35,7 @@ _BYTES: Mapping[int, int] = {
 
 
 @dataclass(frozen=True)
-class Side:
+class ModelFile:
     """A model file and its graph."""
 
     path: Path
@@ -63,8 +63,8 @@ class Hidden:
 
 
 def examine(
-    original: Side,
-    optimised: Side,
+    original: ModelFile,
+    optimised: ModelFile,
     outputs: Iterable[str],
     deployment: Deployment,
     feeds: Sequence[FeedSpec],
@@ -84,7 +84,7 @@ def examine(
     return [hidden for hidden in found.values() if hidden is not None]
 
 
-def _judge(original: Side, optimised: Side, output: str, probes: Sequence[Probe], tolerance: float) -> Hidden:
+def _judge(original: ModelFile, optimised: ModelFile, output: str, probes: Sequence[Probe], tolerance: float) -> Hidden:
     changing = {probe.name: not probe.tells_nothing for probe in probes}
     agreeing = {p.name: p.counterpart for p in probes if changing[p.name] and not p.problem and p.error <= tolerance}
     last = _last_changing(original, output, changing)
@@ -101,7 +101,7 @@ def _judge(original: Side, optimised: Side, output: str, probes: Sequence[Probe]
     return Hidden(output, reason="no value before it that both models have tells whether they compute the same")
 
 
-def _last_changing(side: Side, output: str, changing: Mapping[str, bool]) -> frozenset[str] | None:
+def _last_changing(side: ModelFile, output: str, changing: Mapping[str, bool]) -> frozenset[str] | None:
     """Return the names of the last values before an output that change from input to input; None where that cannot be
     told of some value."""
     found, stack, seen = set[str](), _operands(side.graph, side.value_of(output)), set[int]()
@@ -120,7 +120,7 @@ def _last_changing(side: Side, output: str, changing: Mapping[str, bool]) -> fro
     return frozenset(found)
 
 
-def _is_cut(side: Side, output: str, agreed: Collection[str]) -> bool:
+def _is_cut(side: ModelFile, output: str, agreed: Collection[str]) -> bool:
     """Return whether an output is computed from constants and from values of these names alone."""
     stack, seen = _operands(side.graph, side.value_of(output)), set[int]()
     while stack:
@@ -142,7 +142,7 @@ def _operands(graph: Graph, value: int) -> list[int]:
     return [] if node.op in _SHAPE_ONLY else [operand for operand in node.inputs if operand is not None]
 
 
-def _same_operators(original: Side, optimised: Side, output: str, agreed: frozenset[str]) -> Hidden | None:
+def _same_operators(original: ModelFile, optimised: ModelFile, output: str, agreed: frozenset[str]) -> Hidden | None:
     """Return the outcome for an output that both models compute by the same operators from values that agree; None for
     any other."""
     reached = set[str]()
@@ -150,7 +150,7 @@ def _same_operators(original: Side, optimised: Side, output: str, agreed: frozen
     return Hidden(output, tuple(sorted(reached))) if keys[0] == keys[1] else None
 
 
-def _key(side: Side, output: str, agreed: frozenset[str], reached: set[str]) -> str:
+def _key(side: ModelFile, output: str, agreed: frozenset[str], reached: set[str]) -> str:
     """Return a digest of how an output is computed from values that agree, and collect those values."""
     graph, root = side.graph, side.value_of(output)
     keys: dict[int, str] = {}
@@ -175,7 +175,7 @@ def _key(side: Side, output: str, agreed: frozenset[str], reached: set[str]) -> 
     return keys.get(root, "free")
 
 
-def _between(side: Side, root: int, agreed: frozenset[str]) -> set[int]:
+def _between(side: ModelFile, root: int, agreed: frozenset[str]) -> set[int]:
     """Return the values between an output and the values that agree, both included."""
     seen, stack = {root}, [root]
     while stack:
@@ -190,8 +190,8 @@ def _between(side: Side, root: int, agreed: frozenset[str]) -> set[int]:
 
 
 def _probe(
-    original: Side,
-    optimised: Side,
+    original: ModelFile,
+    optimised: ModelFile,
     outputs: Sequence[str],
     deployment: Deployment,
     feeds: Sequence[FeedSpec],
@@ -215,7 +215,7 @@ def _probe(
         return [Probe(**probe) for probe in run_comparison(request, timeout_s)["probes"]]
 
 
-def _ancestors(side: Side, outputs: Sequence[str]) -> list[str]:
+def _ancestors(side: ModelFile, outputs: Sequence[str]) -> list[str]:
     """Return the names of the last values that the outputs are computed from, as many as there is room for."""
     wanted = set[int]()
     for output in outputs:

@@ -11,9 +11,9 @@ from graph_rewrite.delivery.ship import CheckedModel, checked_model
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment, FeedSpec
-from graph_rewrite.symbolic.bindings import Bindings
+from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.carrying import Carried, carry
-from graph_rewrite.symbolic.comparing import LEAST_UNSEEN, Comparison, Values, largest_sizes
+from graph_rewrite.symbolic.comparing import LEAST_UNSEEN, ComparisonPlan, Values, largest_sizes
 from graph_rewrite.symbolic.emission import NotEmittedError, emit
 from graph_rewrite.symbolic.lanes import Lane, NotGeneralError, open_lane
 from graph_rewrite.symbolic.limits import table_limits
@@ -42,8 +42,8 @@ class Attempts:
 
     problem: Problem
     candidates: Sequence[Candidate]
-    bindings: Bindings
-    chosen: Comparison
+    bindings: DimensionBindings
+    chosen: ComparisonPlan
     folder: Path
     """Where inputs are written."""
     excluded: set[int] = field(default_factory=set)

@@ -23,7 +23,7 @@ TRIAL_S = 60.0
 
 
 @dataclass(frozen=True)
-class Bindings:
+class DimensionBindings:
     """The sizes of a model's symbolic dimensions: those that the search is for, and others that were asked for."""
 
     inputs: SymbolicInputs
@@ -60,7 +60,7 @@ def parse_bindings(texts: Iterable[str]) -> list[dict[str, tuple[int, ...]]]:
     return found
 
 
-def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = None) -> Bindings:
+def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = None) -> DimensionBindings:
     """Choose the sizes of a model's symbolic dimensions: those that texts of `--shape` give, and for what they leave
     open the usual ones that the model accepts.
 
@@ -77,16 +77,16 @@ def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = 
     texts_read = [_known(inputs, binding) for binding in parse_bindings(texts)]
     if inputs.open and texts_read:
         opened = {name: shape for name, shape in texts_read[0].items() if name in inputs.open}
-        return Bindings(inputs, (_first(inputs, texts_read),), given=opened)
+        return DimensionBindings(inputs, (_first(inputs, texts_read),), given=opened)
     values = _first(inputs, texts_read)
     if inputs.is_static or inputs.open:
-        return Bindings(inputs, (values,))
+        return DimensionBindings(inputs, (values,))
     note = ""
     if left := [symbol for symbol in inputs.symbols if symbol not in values]:
         values = _accepted(path, graph, inputs, values, deployment or Deployment())
         note = _sentence(inputs, values, left)
     others = [{**values, **inputs.values(binding)} for binding in texts_read[1:]]
-    return Bindings(inputs, (values, *others), note)
+    return DimensionBindings(inputs, (values, *others), note)
 
 
 def _known(inputs: SymbolicInputs, binding: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:

@@ -24,7 +24,7 @@ Values = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonPlan:
     """Bindings that the original model accepts, with inputs for those at which results are compared."""
 
     seen: tuple[Values, ...]
@@ -45,7 +45,7 @@ def choose_bindings(
     deployment: Deployment,
     folder: Path,
     seconds: float,
-) -> Comparison:
+) -> ComparisonPlan:
     """Choose the bindings for a model by trying which ones it accepts.
 
     Args:
@@ -83,7 +83,7 @@ def choose_bindings(
         seen += found[:_SEEN_SINGLE]
     seen += [values for values, _ in good if values in seen_joint][:_SEEN_JOINT]
     rest = [(values, spec) for values, spec in good if values not in seen and values not in seen_joint]
-    return Comparison(tuple(seen), tuple(rest[: _UNSEEN_JOINT + len(asked)]), feeds(bound), fixed)
+    return ComparisonPlan(tuple(seen), tuple(rest[: _UNSEEN_JOINT + len(asked)]), feeds(bound), fixed)
 
 
 def largest_sizes(

@@ -13,7 +13,7 @@ from graph_rewrite.ir.graph import Graph, consumers_of
 from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.ordering import topological_ranks
-from graph_rewrite.symbolic.integers import Formula, Term
+from graph_rewrite.symbolic.integers import Formula, Monomial
 from graph_rewrite.symbolic.lanes import Lane, NotGeneralError
 from graph_rewrite.symbolic.plans import Computed, Fixed, Integers, Plan, Planner, Rows, Runtime, reshape_target
 
@@ -193,7 +193,7 @@ class _Emitter:
             self._made[formula] = value
         return self._made[formula]
 
-    def _term(self, term: Term) -> int:
+    def _term(self, term: Monomial) -> int:
         if term not in self._made:
             value = self._symbol(term.symbols[0])
             for symbol in term.symbols[1:]:

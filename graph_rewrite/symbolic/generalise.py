@@ -15,9 +15,9 @@ from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.rewriting.session_choices import session_candidate
 from graph_rewrite.symbolic.attempts import Attempts
-from graph_rewrite.symbolic.bindings import Bindings
+from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.carrying import LeftOut
-from graph_rewrite.symbolic.comparing import LEAST_UNSEEN, Comparison, Values, choose_bindings
+from graph_rewrite.symbolic.comparing import LEAST_UNSEEN, ComparisonPlan, Values, choose_bindings
 from graph_rewrite.symbolic.lanes import NotGeneralError
 from graph_rewrite.system.deadline import OutOfTime, seconds_left
 from graph_rewrite.task.problem import Problem
@@ -43,7 +43,7 @@ class Recorded(Protocol):
 class SymbolicResult:
     """The outcome of `generalise`. Without a model the rewrites do not generalise, and `message` says why."""
 
-    bindings: Bindings
+    bindings: DimensionBindings
     graph: Graph | None = None
     """The rewritten graph with symbolic dimensions."""
     checked: CheckedModel | None = None
@@ -80,7 +80,7 @@ class SymbolicResult:
         }
 
 
-def generalise(problem: Problem, actions: Sequence[Recorded], bindings: Bindings) -> SymbolicResult:
+def generalise(problem: Problem, actions: Sequence[Recorded], bindings: DimensionBindings) -> SymbolicResult:
     """Make the model with symbolic dimensions that recorded rewrites lead to, and compare it with the original.
 
     The rewrites are applied to the original at several bindings at once. A site that does not hold at all of them is
@@ -152,7 +152,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _too_few(chosen: Comparison) -> str:
+def _too_few(chosen: ComparisonPlan) -> str:
     said = "; ".join(f"{symbol}: {reason}" for symbol, reason in chosen.fixed.items())
     return f"the original runs at too few other shapes ({len(chosen.unseen)}) to compare a result at {LEAST_UNSEEN}" + (
         f" ({said})" if said else ""

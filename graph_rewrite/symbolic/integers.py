@@ -15,7 +15,7 @@ _LARGEST = 2**52
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class Monomial:
     """`factor` times the product of some symbols."""
 
     factor: int
@@ -33,7 +33,7 @@ class Term:
 class Formula:
     """The sum of `terms` and `constant`, divided by `divisor` and rounded down, plus `offset`."""
 
-    terms: tuple[Term, ...] = ()
+    terms: tuple[Monomial, ...] = ()
     constant: int = 0
     divisor: int = 1
     offset: int = 0
@@ -82,7 +82,7 @@ def _linear(
     products: Sequence[tuple[str, ...]],
     with_constant: bool,
 ) -> Formula | None:
-    columns = [[Term(1, product).at(values) for values in bindings] for product in products]
+    columns = [[Monomial(1, product).at(values) for values in bindings] for product in products]
     if with_constant:
         columns.append([1] * len(bindings))
     matrix = np.array(columns, dtype=np.float64).T
@@ -90,7 +90,7 @@ def _linear(
     if rank < len(columns) or np.abs(solution).max() > _LARGEST:
         return None
     factors = [round(float(factor)) for factor in solution]
-    terms = tuple(Term(f, p) for f, p in zip(factors, products, strict=False) if f)
+    terms = tuple(Monomial(f, p) for f, p in zip(factors, products, strict=False) if f)
     formula = Formula(terms, factors[-1] if with_constant else 0)
     return formula if _holds(formula, observed, bindings) else None
 
@@ -99,7 +99,7 @@ def _quotient(observed: Sequence[int], bindings: Sequence[Mapping[str, int]], sy
     for symbol in symbols:
         for divisor in _DIVISORS:
             for constant in range(divisor):
-                plain = Formula((Term(1, (symbol,)),), constant, divisor)
+                plain = Formula((Monomial(1, (symbol,)),), constant, divisor)
                 offset = observed[0] - plain.at(bindings[0])
                 formula = Formula(plain.terms, constant, divisor, offset)
                 if _holds(formula, observed, bindings):

@@ -82,7 +82,7 @@ def _runs(session: ort.InferenceSession, feeds: Sequence[Feeds], until: float) -
 
 @dataclass(frozen=True)
 class Noise:
-    """How much rounding alone changes an output: relative to its scale, or absolutely where all of it is zero."""
+    """The change of an output by rounding alone: relative to its scale, or absolutely where all of it is zero."""
 
     relative: float = 0.0
     absolute: float = 0.0

@@ -23,7 +23,7 @@ from agents.optimization.run import optimize_model
 from agents.reporting.progress import dynamic_lines
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE, Latency
-from graph_rewrite.symbolic.bindings import Bindings
+from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
 from graph_rewrite.task.problem import Problem
 from tests.graph_rewrite.symbolic.dynamic_models import VOCABULARY, transformer
@@ -36,7 +36,9 @@ def searched(problem: Problem) -> OptimizationResult:
     return GreedyAgent().optimize(problem, Budget(measurements=40, seconds=20.0))
 
 
-def generalised(problem: Problem, result: OptimizationResult, bindings: Bindings, **options: Any) -> DynamicResult:
+def generalised(
+    problem: Problem, result: OptimizationResult, bindings: DimensionBindings, **options: Any
+) -> DynamicResult:
     given = {"static": False, "deadline": time.monotonic() + 60.0, "plan": JUDGE, **options}
     return for_all_shapes(problem, result, bindings, **given)
 
@@ -47,7 +49,7 @@ def run(path: Path, batch: int, length: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Problem, OptimizationResult, Bindings]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Problem, OptimizationResult, DimensionBindings]:
     """A search of a transformer at one shape, that found something."""
     problem, bindings = open_dynamic(transformer(tmp_path_factory.mktemp("t") / "t.onnx", layers=1), SHAPE, "ids:2,40")
     result = searched(problem)
@@ -56,13 +58,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Problem, Optimizati
 
 
 @pytest.fixture(scope="module")
-def general(found: tuple[Problem, OptimizationResult, Bindings]) -> SymbolicResult:
+def general(found: tuple[Problem, OptimizationResult, DimensionBindings]) -> SymbolicResult:
     problem, result, bindings = found
     return generalise(problem, result.actions, bindings)
 
 
 def test_what_is_written_has_symbolic_dimensions_and_was_compared(
-    found: tuple[Problem, OptimizationResult, Bindings], tmp_path: Path
+    found: tuple[Problem, OptimizationResult, DimensionBindings], tmp_path: Path
 ) -> None:
     problem, result, bindings = found
     made = generalised(problem, result, bindings)
@@ -81,7 +83,7 @@ def test_what_is_written_has_symbolic_dimensions_and_was_compared(
 
 
 def test_a_file_with_fixed_shapes_is_written_on_demand(
-    found: tuple[Problem, OptimizationResult, Bindings],
+    found: tuple[Problem, OptimizationResult, DimensionBindings],
 ) -> None:
     problem, result, bindings = found
     made = generalised(problem, result, bindings, static=True)
@@ -94,7 +96,7 @@ def test_a_file_with_fixed_shapes_is_written_on_demand(
 
 
 def test_the_own_file_under_another_deployment_stays_as_it_is(
-    found: tuple[Problem, OptimizationResult, Bindings],
+    found: tuple[Problem, OptimizationResult, DimensionBindings],
 ) -> None:
     problem, result, bindings = found
     own = replace(result, checked=conclude.original_kept(problem))
@@ -114,7 +116,7 @@ def original_kept(made: DynamicResult, problem: Problem, folder: Path) -> str:
 
 
 def test_where_nothing_generalises_the_original_is_kept(
-    found: tuple[Problem, OptimizationResult, Bindings], tmp_path: Path
+    found: tuple[Problem, OptimizationResult, DimensionBindings], tmp_path: Path
 ) -> None:
     problem, result, bindings = found
     strange = replace(result, actions=(Action("extract", "Extraction", "", 1),), path=())
@@ -129,7 +131,7 @@ def test_where_nothing_generalises_the_original_is_kept(
     [(1.002, 1.3, "x1.002"), (1.3, 0.9, "at batch=2, sequence=40 it is slower: x0.900"), (1.3, math.nan, "cannot be")],
 )
 def test_what_is_slower_at_a_shape_that_was_asked_for_is_not_kept(
-    found: tuple[Problem, OptimizationResult, Bindings],
+    found: tuple[Problem, OptimizationResult, DimensionBindings],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     first: float,
@@ -139,7 +141,7 @@ def test_what_is_slower_at_a_shape_that_was_asked_for_is_not_kept(
 ) -> None:
     problem, result, bindings = found
 
-    def measured(problem: Problem, graph: Graph, bindings: Bindings, plan: Any) -> tuple[Latency, ...]:
+    def measured(problem: Problem, graph: Graph, bindings: DimensionBindings, plan: Any) -> tuple[Latency, ...]:
         return tuple(
             Latency.failed("error", "out of memory") if math.isnan(s) else Latency(1.0, s, (s, s), 9, s)
             for s in (first, second)

@@ -76,7 +76,7 @@ class TestExtremes:
         assert "output 'y' on values of 1e4 has NaN or infinity in other places" in found.message
 
     def test_rounding_that_the_original_itself_has_there_is_no_difference(self, tmp_path: Path) -> None:
-        """Of a sum of thousands, its fraction is rounding alone."""
+        """The fraction of a sum of thousands is rounding alone."""
         before = "(float[2,64] x) => (float[2,1] y) { s = ReduceSum(x, axis)  t = Floor(s)  y = Sub(s, t) }"
         doubled = "n = Neg(x)  h = Sub(n, x)  d = ReduceSum(h, axis)  s = Mul(d, minus)"
         after = before.replace("s = ReduceSum(x, axis)", doubled)

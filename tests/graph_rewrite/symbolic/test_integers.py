@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_rewrite.symbolic.integers import Formula, Term, fit
+from graph_rewrite.symbolic.integers import Formula, Monomial, fit
 
 PAIRS = [(1, 32), (2, 32), (3, 32), (5, 32), (1, 11), (1, 18), (1, 5), (2, 11), (3, 18), (5, 5)]
 BINDINGS = [{"b": b, "s": s} for b, s in PAIRS]
@@ -29,7 +29,7 @@ def test_sums_of_products_are_recovered(batch: int, length: int, product: int, c
 @settings(deadline=None, max_examples=60, derandomize=True)
 @given(divisor=st.sampled_from([2, 4, 8]), shift=st.integers(0, 7), offset=st.integers(-3, 3))
 def test_sizes_after_strides_are_recovered(divisor: int, shift: int, offset: int) -> None:
-    wanted = Formula((Term(1, ("h",)),), shift % divisor, divisor, offset)
+    wanted = Formula((Monomial(1, ("h",)),), shift % divisor, divisor, offset)
     seen = [{"h": h} for h in (224, 256, 160, 225, 288, 195, 230)]
     found = fit([wanted.at(values) for values in seen], seen)
     assert found is not None
@@ -47,4 +47,4 @@ def test_a_constant_is_preferred_and_noise_has_no_formula() -> None:
 
 def test_few_bindings_allow_few_numbers() -> None:
     assert fit([4, 9], [{"b": 1}, {"b": 2}]) is None
-    assert fit([3, 6, 9], [{"b": 1}, {"b": 2}, {"b": 3}]) == Formula((Term(3, ("b",)),))
+    assert fit([3, 6, 9], [{"b": 1}, {"b": 2}, {"b": 3}]) == Formula((Monomial(3, ("b",)),))

@@ -11,7 +11,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
-from graph_rewrite.symbolic.bindings import Bindings, bind
+from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.task.models import open_model
 from graph_rewrite.task.problem import Problem
 from tests.envs.fakes import OperatorCountMeter
@@ -26,7 +26,7 @@ class Step:
     description: str = ""
 
 
-def open_dynamic(path: Path, *shapes: str, rules: tuple[Rule, ...] | None = None) -> tuple[Problem, Bindings]:
+def open_dynamic(path: Path, *shapes: str, rules: tuple[Rule, ...] | None = None) -> tuple[Problem, DimensionBindings]:
     """A model with symbolic dimensions as a problem at the bindings that `--shape` would give."""
     bindings = bind(path, shapes)
     model = open_model(f"file:{path}", bindings.shapes)
