@@ -9,7 +9,8 @@ from typing import Any
 
 import onnx
 
-_IMAGES = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
+IMAGE_OPERATORS = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
+"""Operators on images, whose attributes per axis have a default that depends on the number of axes."""
 _ALONG_AXES = {"strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 """What each element of these attributes is where the operators on images have none. Schemas cannot say it, as its
 length is the number of axes."""
@@ -22,7 +23,7 @@ def is_default(op: str, domain: str, name: str, value: Any) -> bool:
     # By their text: 0.0 and -0.0 are equal, and so are 1 and 1.0.
     if repr(value) == _defaults().get(op, {}).get(name):
         return True
-    if op not in _IMAGES:
+    if op not in IMAGE_OPERATORS:
         return False
     if name == "kernel_shape":  # a convolution has it from its weights
         return op in ("Conv", "ConvTranspose")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graph_rewrite.ir.attribute_defaults import IMAGE_OPERATORS
 from graph_rewrite.ir.attributes import AttrValue, operator_signature
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators import contrib, nchwc
+from graph_rewrite.operators.plausibility import fits_operands
 from graph_rewrite.operators.standard_types import Operand, TypeInferenceError, infer_standard, is_shown
 from graph_rewrite.system.bounded import BoundedDict
 
@@ -30,6 +32,8 @@ def infer(
     Raises:
         TypeInferenceError: the operator refuses these inputs, or is unknown at this opset.
     """
+    if op in IMAGE_OPERATORS and not domain and not fits_operands(op, attrs, [i and i[0] for i in inputs]):
+        raise TypeInferenceError(f"{op}: kernel_shape, strides, dilations or pads do not fit its operands")
     signature = signature or operator_signature(op, domain, attrs)
     key = (
         signature, outputs, opset,

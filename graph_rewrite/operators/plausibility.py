@@ -12,6 +12,8 @@ from graph_rewrite.ir.tensor_type import TensorType
 
 _KEEP_ELEMENTS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv"})
+_PER_AXIS = {"strides": 1, "dilations": 1, "pads": 2, "output_padding": 1}
+"""Attributes of operators on images, and how many elements they have per axis."""
 _OVER_AXES = frozenset({"LayerNormalization", "RMSNormalization"})
 _WEIGHTS = {"QLinearConv": 3}
 
@@ -31,6 +33,22 @@ def is_possible(
     if op == "Slice":
         return len({bounds.shape for bounds in inputs[1:] if bounds is not None}) <= 1
     return op not in _OVER_AXES or inputs[0] is None or inputs[0].rank > 0
+
+
+def fits_operands(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None]) -> bool:
+    """Tell whether those attributes of an operator on images that its operands imply say what they imply.
+
+    Signatures leave out attributes that say nothing (`attribute_defaults`): where one contradicts the operands, the
+    node is no other form of the node without it, but is invalid.
+    """
+    x = inputs[0] if inputs else None
+    if x is None or x.rank < 3:
+        return True
+    for name, count in _PER_AXIS.items():
+        if name in attrs and len(attrs[name]) != count * (x.rank - 2):
+            return False
+    w = inputs[1] if op in ("Conv", "ConvTranspose") and len(inputs) > 1 else None
+    return w is None or "kernel_shape" not in attrs or tuple(attrs["kernel_shape"]) == tuple(w.shape[2:])
 
 
 def _is_convolution(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None]) -> bool:

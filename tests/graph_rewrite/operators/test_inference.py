@@ -110,3 +110,21 @@ class TestAttributes:
 )
 def test_static_types(proto: onnx.TypeProto, expected: str) -> None:
     assert str(static_type(proto)) == expected
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kernel_shape": (2, 1)}, {"strides": (1,)}, {"dilations": (1, 1, 1)}, {"pads": (0, 0)}]
+)
+@pytest.mark.parametrize("first", ["wrong", "right"])
+def test_an_invalid_node_tells_nothing_about_the_valid_one_it_resembles(wrong: dict[str, Any], first: str) -> None:
+    """Attributes that say what the operands say are left out of signatures, under which types are remembered."""
+    size = {"kernel_shape": 8, "strides": 9, "dilations": 10, "pads": 11}[next(iter(wrong))] + (first == "right")
+    operands = [(TensorType(TensorProto.FLOAT, (2, 2, size, size)), None), (TensorType(1, (2, 2, 2, 2)), None)]
+    right = {"kernel_shape": (2, 2), "strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0)}
+    for turn in ("wrong", "right") if first == "wrong" else ("right", "wrong"):
+        if turn == "right":
+            (found,) = infer("Conv", "", right, operands, 1, 20)
+            assert found == TensorType(TensorProto.FLOAT, (2, 2, size - 1, size - 1))
+        else:
+            with pytest.raises(TypeInferenceError, match="do not fit its operands"):
+                infer("Conv", "", {**right, **wrong}, operands, 1, 20)
