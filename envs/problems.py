@@ -28,6 +28,12 @@ class ProblemOptions(TypedDict, total=False):
     """Shapes of inputs with symbolic dimensions, by name."""
     rules: str
     """Rule sets that rewrite the graph, separated by commas: default, generated, taso, or all."""
+    strict: bool
+    """Leave out rules that do not keep NaN, infinities, denormals or the sign of zero."""
+    target_opset: int | None
+    """The operator set that models are converted to."""
+    input_data: Sequence[str]
+    """.npz files with inputs to measure and to compare with."""
     granularity: Granularity
     """Offer rewrites per `site`, per `class` of alike sites, or `both`."""
     deployment_choices: bool

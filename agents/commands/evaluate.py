@@ -154,7 +154,7 @@ def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str
         "budget": {
             name: None if limit is None or math.isinf(limit) else limit
             for name, limit in asdict(budget).items()
-            if name not in ("conclusion_s", "deadline")  # a comparison has no limit on them
+            if name not in ("conclusion_s", "deadline", "telling_s")  # a comparison has no limit on them
         },
         "results": entries,
     }

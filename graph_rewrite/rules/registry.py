@@ -120,7 +120,7 @@ def rule_set(names: str = "default") -> tuple[Rule, ...]:
     for name in sorted(single - {rule.name for rules in pools.values() for rule in rules}):
         known = [*RULE_SETS, "all", *(rule.name for rules in pools.values() for rule in rules)]
         close = ", ".join(difflib.get_close_matches(name, known, n=3)) or f"{', '.join(RULE_SETS)} and all"
-        raise UserError(f"there is no rule set or rule {name!r}; there are {close}")
+        raise UserError(f"there is no rule set {name!r}, and no rule of that name; there are {close}")
     found = [
         rule
         for pool, rules in pools.items()

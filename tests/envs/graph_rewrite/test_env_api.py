@@ -175,7 +175,13 @@ class TestKeywordsAndParts:
 
     def test_keywords_are_the_fields_of_the_parts(self) -> None:
         names = {f.name for part in (EpisodeSettings, ObservationLimits, MetaGraphObserver) for f in fields(part)}
-        opened = set(inspect.signature(open_problem).parameters) - {"model", "cached", "clock", "limits"}
+        opened = set(inspect.signature(open_problem).parameters) - {
+            "model",
+            "cached",
+            "clock",
+            "limits",
+            "thread_choices",
+        }
         own = {"problem", "result_limits", "reward_fn", "render_mode"}
         assert GraphRewriteOptions.__optional_keys__ == (names - {"limits"}) | opened | own
 
