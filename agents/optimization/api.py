@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agents.optimization.options import OptimizeOptions, shape_texts, threads_text
+from agents.optimization.outcome import Optimization
 from agents.optimization.output import check_output
 from agents.optimization.reports import check_report, reserved_seconds, write_report_of
-from agents.optimization.run import Optimization, Progress, optimize_model
+from agents.optimization.run import Progress, optimize_model
 from agents.optimization.sources import as_file
 
 

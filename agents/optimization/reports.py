@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from agents.optimization.run import Optimization
+from agents.optimization.outcome import Optimization
 from agents.reporting.html import write_report
 from agents.reporting.html.evidence import report_of
 from graph_rewrite.errors import UserError

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.recordings import recording_or_none, write_recording
+from agents.core.recordings import recording_or_none
 from agents.core.registry import make_agent
 from agents.core.starts import StartingAgent
 from agents.core.telling import judging_plan
 from agents.optimization.dynamic import for_all_shapes, measure_at, seconds_for_all_shapes
 from agents.optimization.options import AUTO, OptimizeOptions
+from agents.optimization.outcome import Optimization
 from agents.optimization.remembering import ResultRecall
-from agents.reporting.progress import baseline_ms
-from agents.reporting.runs import result_entry
 from graph_rewrite.errors import UserError
-from graph_rewrite.latency import Deployment, Latency
+from graph_rewrite.latency import Latency
 from graph_rewrite.replay import Recording
-from graph_rewrite.runtime import open_session
 from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import Problem, open_problem
@@ -39,119 +36,7 @@ WRITING_S = 0.5
 THREADS_SHARE = 0.1
 """Share of the time limit for measuring the result with each further number of threads."""
 
-SUMMARY = (
-    "model", "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "deployment",
-    "threads", "seconds", "measurements", "onnx_path", "message", "warnings", "memory", "rule_faults",
-    "failed_measurements", "first_error", "tradeoff", "savings", "actions", "improvements", "dynamic",
-)  # fmt: skip
-"""Fields of a result's entry that `--json` prints."""
-
-BUSY = (
-    "the machine is busy with other things, so times are those that the thread itself computes; on a quiet machine the"
-    " time that passes is measured"
-)
-"""Said where the clock was changed for that reason."""
-
 Progress = Callable[[Search], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Optimization:
-    """A finished optimisation: the problem, the result of the search, and what else was found out about it."""
-
-    options: OptimizeOptions
-    problem: Problem
-    result: OptimizationResult
-    began: float
-    """The time at which the time limit began, by `time.monotonic`."""
-    by_threads: tuple[tuple[int, Latency], ...] = ()
-    """The result's latency with each number of threads that was asked for; empty where only one was."""
-    recording: Recording | None = None
-    """The rewrites, as `rewritegym apply` takes them; None where they lead to the result by something else."""
-    dynamic: Mapping[str, Any] = field(default_factory=dict)
-    """What became of the model's symbolic dimensions; empty for static models."""
-    kept: Any = None
-    """Whatever must live as long as the outcome, such as the folder of a model that came without a file."""
-
-    @property
-    def speedup(self) -> float:
-        """Latency of the original over that of the result."""
-        return self.result.latency.speedup
-
-    @property
-    def speedup_ci95(self) -> tuple[float, float]:
-        """The 95% confidence interval of the speed-up."""
-        return self.result.latency.ci95
-
-    @property
-    def verified(self) -> bool:
-        """True where the saved file agrees with the original, opened as it will be deployed."""
-        return self.result.verified
-
-    @property
-    def deployment(self) -> Deployment:
-        """Provider, threads and session options that the result was measured with."""
-        return self.result.checked.deployment
-
-    def session(self) -> Any:
-        """Return an `onnxruntime.InferenceSession` on the result, opened as it was measured."""
-        return open_session(self.result.checked.path, self.deployment)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `rewritegym optimize --json` prints, without a file."""
-        return self.summary(None)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences about what a user should know before deploying the result."""
-        slower = tuple(
-            f"with {threads} thread(s) the result is slower than the original: "
-            f"x{latency.speedup:.3f} ({latency.ci95[0]:.3f} to {latency.ci95[1]:.3f})"
-            if latency.ok
-            else f"with {threads} thread(s) the result cannot be measured: {latency.message}"
-            for threads, latency in self.by_threads
-            if not latency.ok or latency.ci95[1] < 1.0
-        )
-        own = getattr(self.problem.meter, "clock", self.options.clock) != self.options.clock
-        return (*slower, BUSY) if own else slower
-
-    def save(self, output: Path | str) -> Path | None:
-        """Write the checked file, and its recorded actions beside it; None where the check failed. An original that is
-        kept is copied byte by byte."""
-        if not self.verified:
-            return None
-        written = self.result.checked.write_to(Path(output))
-        write_recording(self.recording, written)
-        return written
-
-    def entry(self, written: Path | None) -> dict[str, Any]:
-        """Return everything that is known of the result, as JSON; `written` is the file that holds it."""
-        entry = result_entry(self.result, self.problem, written)
-        entry["seconds"] = round(time.monotonic() - self.began, 1)
-        entry["model"] = self.problem.model.uri
-        entry["baseline_ms"] = baseline_ms(entry)
-        entry["threads"] = [
-            {
-                "threads": count,
-                "speedup": found.speedup,
-                "speedup_ci95": list(found.ci95),
-                "latency_ms": found.to_json()["ms"],
-            }
-            for count, found in self.by_threads
-        ]
-        entry["warnings"] = list(self.warnings)
-        entry["actions"] = None if self.recording is None else self.recording.to_json()
-        entry["dynamic"] = dict(self.dynamic)
-        return entry
-
-    def summary(self, written: Path | None, entry: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the part of `entry` that scripts read: the object that `--json` prints."""
-        entry = self.entry(written) if entry is None else entry
-        rewrites = [
-            {"rule": r["rule"], "where": r["description"], "sites": r["sites"], "saved_ms": r["saved_ms"]}
-            for r in entry["rewrites"]
-        ]
-        return {**{key: entry[key] for key in SUMMARY}, "rewrites": rewrites}
 
 
 def optimize_model(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rewritegym
-from agents.optimization.run import BUSY
+from agents.optimization.outcome import BUSY
 from tests.envs.fakes import write_tower
 
 

@@ -19,7 +19,8 @@ from agents.core.starts import Start
 from agents.greedy import GreedyAgent
 from agents.optimization import remembering, run
 from agents.optimization.options import OptimizeOptions
-from agents.optimization.run import Optimization, optimize_model
+from agents.optimization.outcome import Optimization
+from agents.optimization.run import optimize_model
 from graph_rewrite.replay import read_recording
 from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.task.problem import Problem, open_problem
