@@ -16,6 +16,7 @@ from agents.commands.common import parse, stderr_console
 from agents.core.conclude import saved_and_checked
 from agents.core.recordings import actions_of, write_recording
 from agents.optimization.options import shape_texts
+from agents.optimization.output import check_output, default_output
 from agents.reporting.progress import print_json
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.errors import UserError
@@ -77,7 +78,8 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
     recording = read_recording(arguments.actions)
     if not recording.steps:
         raise UserError(f"{arguments.actions} records no rewrites: its search kept the original")
-    output = _output(arguments)
+    path = arguments.input
+    output = check_output(path, arguments.output or default_output(path), overwrite=arguments.overwrite)
     bindings = bind(arguments.input, arguments.shape or shape_texts(recording.shapes))
     problem = _problem(arguments, recording, bindings)
     found = replay(recording, problem.model.graph, problem.rewriter, partial=arguments.partial)
@@ -97,18 +99,6 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
     else:
         _print(Console(), arguments, entry)
     return 0 if written is not None else EXIT_NOT_WRITTEN
-
-
-def _output(arguments: ApplyArguments) -> Path:
-    given = arguments.input
-    output = arguments.output or given.with_name(f"{given.stem}.optimized.onnx")
-    if output.resolve() == given.resolve():
-        raise UserError(f"{output} is the input: name another output file")
-    if not output.parent.is_dir():
-        raise UserError(f"{output}: there is no folder {output.parent}; make it first")
-    if output.exists() and not arguments.overwrite:
-        raise UserError(f"{output} exists: name another output file, or replace it with --overwrite")
-    return output
 
 
 def _problem(arguments: ApplyArguments, recording: Recording, bindings: DimensionBindings) -> Problem:
