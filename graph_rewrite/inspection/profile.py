@@ -12,9 +12,10 @@ from graph_rewrite.errors import MachineError
 from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.latency.peaks import ask
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
-from graph_rewrite.runtime import Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure
+from graph_rewrite.runtime import Deployment, FeedSpec, Plan, WorkerClient
 
 BUDGET_S = 1.0
 """Seconds for the profile, and as many for the latency without one."""
@@ -76,13 +77,7 @@ def profile_model(graph: Graph, deployment: Deployment, worker: WorkerClient, fo
 
 
 def _ask(worker: WorkerClient, request: dict[str, Any]) -> dict[str, Any]:
-    try:
-        reply = worker.request(request)
-    except WorkerFailure as failure:
-        raise CannotRunError(f"ONNX Runtime cannot run the model: {failure.message}") from failure
-    if reply["status"] != "ok":
-        raise CannotRunError(f"ONNX Runtime cannot run the model: {reply['message']}")
-    return reply
+    return ask(worker, request, CannotRunError, "ONNX Runtime cannot run the model")
 
 
 def _kernel(told: Mapping[str, Any]) -> TimedKernel:

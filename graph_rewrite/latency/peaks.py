@@ -38,8 +38,16 @@ def peak_gigabytes(worker: WorkerClient, folder: Path, deployment: Deployment) -
     return 12 * _ELEMENTS * _ADDS / seconds / 1e9
 
 
-def ask(worker: WorkerClient, request: dict[str, Any]) -> dict[str, Any]:
-    """Send a request about one of these small models, and return the reply.
+def ask(
+    worker: WorkerClient,
+    request: dict[str, Any],
+    error: type[MachineError] = MachineError,
+    what: str = "ONNX Runtime fails on a small model",
+) -> dict[str, Any]:
+    """Send a request to a worker, and return the reply.
+
+    Args:
+        error, what: the exception where ONNX Runtime fails at it, and how its message begins.
 
     Raises:
         MachineError: ONNX Runtime fails at it.
@@ -47,9 +55,9 @@ def ask(worker: WorkerClient, request: dict[str, Any]) -> dict[str, Any]:
     try:
         reply = worker.request(request)
     except WorkerFailure as failure:
-        raise MachineError(f"ONNX Runtime fails on a small model: {failure.message}") from failure
+        raise error(f"{what}: {failure.message}") from failure
     if reply["status"] != "ok":
-        raise MachineError(f"ONNX Runtime fails on a small model: {reply['message']}")
+        raise error(f"{what}: {reply['message']}")
     return reply
 
 
