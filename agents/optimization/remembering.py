@@ -3,6 +3,7 @@ and otherwise where the next search begins."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -101,7 +102,7 @@ class ResultRecall:
         return OptimizationResult(
             NAME, start.graph, latency, start.actions, checked, tuple(search.improvements), search.measurements,
             search.applications, search.elapsed, message, trials=search.trials, faults=search.rule_faults,
-            path=before.path,
+            path=before.path if before.path and before.path[-1][0] == len(start.actions) else (),
         )  # fmt: skip
 
     def remember(
@@ -116,8 +117,20 @@ class ResultRecall:
         own = [start.remembered.seconds for start in starts if start.remembered.same_context]
         kept = replace(recording, model="", model_hash="")
         longest = max([seconds, *own])
-        found = RememberedResult(kept, result.latency.speedup, longest, self.context, path=result.path)
+        path = path_by_steps(result, recording)
+        found = RememberedResult(kept, result.latency.speedup, longest, self.context, path=path)
         return self.memory.remember(found)
+
+
+def path_by_steps(result: OptimizationResult, recording: Recording) -> tuple[tuple[int, float], ...]:
+    """Return the measured path of a result, counted in the steps of its recording: one step records all choices of the
+    deployment that are no candidates, however many actions they were."""
+    steps, actions = recording.steps, result.actions
+    pairs = zip(actions, steps, strict=False)
+    alike = sum(1 for _ in itertools.takewhile(lambda pair: pair[0].rule == pair[1].rule, pairs))
+    found = {count: speedup for count, speedup in result.path if count <= min(alike, len(steps) - 1)}
+    whole = dict(result.path).get(len(actions))
+    return tuple(found.items()) if whole is None else (*found.items(), (len(steps), whole))
 
 
 def context_of(problem: Problem, options: OptimizeOptions) -> dict[str, Any]:

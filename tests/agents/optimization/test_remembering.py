@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from agents.core import recordings
-from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.base import Action, Budget, OptimizationResult, Search
 from agents.core.recordings import actions_file
 from agents.core.starts import Start
 from agents.greedy import GreedyAgent
@@ -21,7 +22,8 @@ from agents.optimization import remembering, run
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.run import optimize_model
-from graph_rewrite.replay import read_recording
+from graph_rewrite.latency.cache import default_cache_path
+from graph_rewrite.replay import RecordedStep, Recording, read_recording
 from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.task.problem import Problem, open_problem
 from tests.agents.commands.test_apply import outputs
@@ -29,6 +31,7 @@ from tests.envs.fakes import OperatorCountMeter
 from tests.graph_rewrite.replay.models import write_network
 
 LIMIT = "60s"
+CHOICES = (("1", "enable_mem_pattern"), ("2", "enable_cpu_mem_arena"))
 Optimize = Callable[..., Optimization]
 
 
@@ -215,3 +218,35 @@ def wrong_outputs(check: Callable[..., Any]) -> Callable[..., Any]:
         return type(model)(model.path, model.deployment, outcome, model.digests)
 
     return checked
+
+
+class TestPathBySteps:
+    """The recording of two rewrites and of choices of the deployment, which are one step however many they are."""
+
+    @pytest.mark.parametrize(
+        ("path", "expected"),
+        [
+            (((1, 1.1), (2, 1.2), (4, 1.4)), ((1, 1.1), (2, 1.2), (3, 1.4))),
+            (((2, 1.2), (3, 1.3)), ((2, 1.2),)),
+            ((), ()),
+        ],
+    )
+    def test_counts_choices_of_the_deployment_once(self, optimize: Optimize, path: Any, expected: Any) -> None:
+        result = optimize(1).result
+        first, second, *_ = result.actions
+        actions = (first, second, *(Action(key, rule, "", 1) for key, rule in CHOICES))
+        step = RecordedStep(first.rule, "class", 1)
+        steps = (step, replace(step, rule=second.rule), replace(step, rule="the settings"))
+        found = remembering.path_by_steps(replace(result, actions=actions, path=path), Recording(steps))
+        assert found == expected
+
+    def test_savings_of_a_remembered_result_are_told(self, optimize: Optimize, monkeypatch: pytest.MonkeyPatch) -> None:
+        optimize(1)
+        [file] = default_cache_path().with_name("results").glob("*.json")
+        remembered = json.loads(file.read_text())
+        assert [count for count, _ in remembered["path"]][-1] == len(remembered["actions"]["steps"])
+        remembered["path"] = [[count + 1, speedup] for count, speedup in remembered["path"]]
+        file.write_text(json.dumps(remembered))
+        found = optimize(2)
+        assert found.result.agent == remembering.NAME
+        assert [rewrite["saved_ms"] for rewrite in found.to_json()["rewrites"]] == [None] * len(found.result.actions)
