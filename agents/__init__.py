@@ -4,8 +4,8 @@ An agent of one's own needs the names below: it keeps its account in a `Search`,
 and ends with `conclude`.
 """
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Agent, Budget, OptimizationResult, Search, action_of
-from agents.core.conclude import conclude
 from agents.core.records import Improvement
 from agents.core.registry import agent_names, make_agent
 

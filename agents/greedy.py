@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.core.conclude import conclude
-from agents.core.sites import enables
+from agents.searching.enabled_sites import enables
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate

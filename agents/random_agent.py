@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.core.conclude import conclude
 from graph_rewrite.task.problem import Problem
 
 FRUITLESS_ROLLOUTS = 50

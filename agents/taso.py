@@ -7,11 +7,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.core.conclude import conclude
-from agents.core.cost_model import GraphCost, SumOfOperators, operator_prices
-from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
-from agents.core.session_search import search_session
+from agents.searching.cost_model import GraphCost, SumOfOperators, operator_prices
+from agents.searching.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.searching.session_search import search_session
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate

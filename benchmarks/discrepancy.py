@@ -20,9 +20,9 @@ import onnxruntime
 import tyro
 
 from agents.core.base import Budget, Search
-from agents.core.cost_model import SumOfOperators, operator_prices
 from agents.egraph.base import NodePrices
 from agents.reporting.runs import write_json
+from agents.searching.cost_model import SumOfOperators, operator_prices
 from graph_rewrite import zoo
 from graph_rewrite.egraph import from_graph, saturate
 from graph_rewrite.egraph.costs import extract_graph

@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.core.base import Budget, Search
-from agents.core.cost_model import operator_prices
 from agents.egraph.base import NodePrices
 from agents.egraph.tensat import TensatAgent
 from agents.egraph_mcts.search import ConstructionOptions, ConstructionSearch
 from agents.egraph_mcts.simulation import ConstructionState
 from agents.reporting.runs import write_json
+from agents.searching.cost_model import operator_prices
 from graph_rewrite.egraph import from_graph
 from graph_rewrite.egraph.costs import extract_graph
 from graph_rewrite.latency.device import device_name

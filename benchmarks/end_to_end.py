@@ -1,10 +1,10 @@
 """Optimise the zoo's models with one agent: `python -m benchmarks.end_to_end [--models vgg19 csrnet]`.
 
 Every model gets the same agent and budget. The reported speed-up is the confirming measurement of
-`agents.core.conclude`, taken after the search against the original at ORT_ENABLE_ALL. The results file is written after
-every model, so --resume continues an interrupted run; --again measures the file's results anew. With --clock cpu (one
-thread only) times are CPU times of the thread, which other programs on the machine disturb less; the file names the
-clock.
+`agents.conclusion.conclude`, taken after the search against the original at ORT_ENABLE_ALL. The results file is written
+after every model, so --resume continues an interrupted run; --again measures the file's results anew. With --clock cpu
+(one thread only) times are CPU times of the thread, which other programs on the machine disturb less; the file names
+the clock.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.commands.common import stderr_console
+from agents.conclusion.recordings import recording_or_none
 from agents.core.base import Budget
 from agents.core.config import load_config, model_uri
-from agents.core.recordings import recording_or_none
 from agents.core.registry import make_agent
 from agents.reporting.progress import search_display
 from agents.reporting.runs import result_entry, write_json

@@ -13,8 +13,8 @@ import tyro
 from rich.console import Console
 
 from agents.commands.common import parse, stderr_console
-from agents.core.conclude import saved_and_checked
-from agents.core.recordings import actions_of, write_recording
+from agents.conclusion.conclude import saved_and_checked
+from agents.conclusion.recordings import actions_of, write_recording
 from agents.optimization.options import shape_texts
 from agents.optimization.output import check_output, default_output
 from agents.reporting.progress import print_json

@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 
 from agents.commands.common import parse, stderr_console
-from agents.core.recordings import actions_file, environment
+from agents.conclusion.recordings import actions_file, environment
 from agents.reporting.progress import print_json
 from graph_rewrite.delivery.deployed import recorded_deployment
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent

@@ -16,7 +16,6 @@ from agents.commands.common import ModelArguments, parse, stderr_console
 from agents.commands.signals import SearchWatch, ending_search
 from agents.core.base import Agent, Budget, Search
 from agents.core.config import Config
-from agents.core.cost_model import cost_model_speedup
 from agents.core.registry import make_agent
 from agents.reporting.progress import (
     baseline_ms,
@@ -29,6 +28,7 @@ from agents.reporting.progress import (
     search_display,
 )
 from agents.reporting.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
+from agents.searching.cost_model import cost_model_speedup
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.extras import MissingLibraryError, require

@@ -1,1 +1,1 @@
-"""The parts of every agent: problem, budget and result, the end of a search, configuration, cost model, registry."""
+"""The interface of every agent: budget, search bookkeeping and result; agents by name; configuration."""

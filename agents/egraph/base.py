@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from agents.core.base import Action, Search
-from agents.core.cost_model import OperatorPrices, Pricing, operator_prices
+from agents.searching.cost_model import OperatorPrices, Pricing, operator_prices
 from graph_rewrite.egraph import Application, EGraph, to_graph
 from graph_rewrite.egraph.costs import Costed, NodeCost, costed, measured_cost
 from graph_rewrite.egraph.extract import METHODS, CostedEGraph, Method, extract

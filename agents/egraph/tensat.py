@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.conclude import conclude
-from agents.core.cost_model import OperatorPrices
-from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
 from agents.core.records import Growth
-from agents.core.session_search import search_session
 from agents.egraph.base import NodePrices, check_methods, matches_left, measure_extracted, source_nodes
+from agents.searching.cost_model import OperatorPrices
+from agents.searching.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.searching.session_search import search_session
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
 from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, costed
 from graph_rewrite.egraph.extract import Method

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.conclude import conclude
-from agents.core.cost_model import OperatorPrices
-from agents.core.deployment_search import RESERVED_APPLICATIONS, search_deployment
 from agents.core.records import Growth
-from agents.core.session_search import search_session
 from agents.egraph.base import NodePrices, applications_left, check_methods, measure_extracted, source_nodes
 from agents.egraph_mcts.search import EXPLORATION, ConstructionOptions, ConstructionSearch
 from agents.egraph_mcts.simulation import ConstructionState
+from agents.searching.cost_model import OperatorPrices
+from agents.searching.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.searching.session_search import search_session
 from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.egraph.extract import Method
 from graph_rewrite.errors import UserError

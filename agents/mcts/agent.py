@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.core.conclude import conclude
 from agents.core.config import EnvConfig
 from agents.mcts import tree as mcts
 from agents.mcts.guide import Guide, PolicyGuide, UniformGuide

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agents.conclusion.conclude import original_kept
+from agents.conclusion.confirmation import MARGIN, surely_faster
+from agents.conclusion.savings import saved_ms
 from agents.core.base import Action, OptimizationResult
-from agents.core.conclude import original_kept
-from agents.core.savings import saved_ms
-from agents.core.telling import MARGIN, surely_faster
 from graph_rewrite.delivery.ship import OriginalModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, OrtMeter, Plan

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agents.conclusion.recordings import write_recording
 from agents.core.base import OptimizationResult
-from agents.core.recordings import write_recording
 from agents.optimization.options import OptimizeOptions
 from agents.reporting.progress import baseline_ms
 from agents.reporting.runs import result_entry

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from agents.conclusion.conclude import saved_and_checked
+from agents.conclusion.confirmation import surely_faster
+from agents.conclusion.recordings import actions_of, environment
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.conclude import saved_and_checked
-from agents.core.recordings import actions_of, environment
-from agents.core.starts import Start
-from agents.core.telling import surely_faster
 from agents.optimization.options import OptimizeOptions
+from agents.searching.known_starts import Start
 from graph_rewrite.latency import JUDGE
 from graph_rewrite.replay import Recording, fingerprint, replay
 from graph_rewrite.replay.memory import RememberedResult, ResultMemory

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from agents.conclusion.confirmation import judging_plan
+from agents.conclusion.recordings import recording_or_none
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.recordings import recording_or_none
 from agents.core.registry import make_agent
-from agents.core.starts import StartingAgent
-from agents.core.telling import judging_plan
 from agents.optimization.dynamic import for_all_shapes, measure_at, seconds_for_all_shapes
 from agents.optimization.options import AUTO, OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.remembering import ResultRecall
+from agents.searching.known_starts import StartingAgent
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Latency
 from graph_rewrite.replay import Recording

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.utils import ConstantSchedule
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, Visit, action_of
-from agents.core.conclude import conclude
 from agents.core.config import Config, EnvConfig
 from agents.core.paths import checkpoints
 from agents.ppo.best_path import CLEAR

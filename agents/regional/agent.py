@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from agents.conclusion.conclude import check_outputs, conclude
 from agents.core.base import Budget, OptimizationResult, Search, Visit
-from agents.core.conclude import check_outputs, conclude
-from agents.core.deployment_search import search_deployment
-from agents.core.session_search import search_session
-from agents.core.starts import Start, measure_starts
 from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
@@ -20,6 +17,9 @@ from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.regional.sites import site_classes
+from agents.searching.deployment_search import search_deployment
+from agents.searching.known_starts import Start, measure_starts
+from agents.searching.session_search import search_session
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
 from graph_rewrite.latency.windows import WindowMeter, WindowPair

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agents.core.base import Search
-from agents.core.sites import enables
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.gains import FURTHER, Effects, Key
 from agents.regional.options import RegionalOptions
 from agents.regional.roofline import estimated_seconds
 from agents.regional.sites import RewriteStep, SiteClass, apply_all, sites_by_class
 from agents.regional.synthetic_weights import with_synthetic_weights
+from agents.searching.enabled_sites import enables
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows import Difference

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
+from agents.conclusion.savings import saved_ms, savings
 from agents.core.base import OptimizationResult
 from agents.core.config import Config
-from agents.core.savings import saved_ms, savings
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.memory import memory_of
 from graph_rewrite.system.atomic_files import replace_file

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.core.base import Budget, Search
-from agents.core.cost_model import OperatorPrices, Pricing, SumOfOperators
+from agents.searching.cost_model import OperatorPrices, Pricing, SumOfOperators
 from agents.taso import TasoAgent, backtracking_search
 from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.latency.graph_operators import operators_of

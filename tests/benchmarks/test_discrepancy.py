@@ -17,7 +17,7 @@ RUN_MS = 1.0
 
 @pytest.fixture
 def known_prices(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agents.core.cost_model import OperatorPrices
+    from agents.searching.cost_model import OperatorPrices
 
     prices = OperatorPrices(lambda spec: 2.0 * WEIGHTS.get(spec.op, 1.0))
     monkeypatch.setattr(discrepancy, "operator_prices", lambda problem: prices)

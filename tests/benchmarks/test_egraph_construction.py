@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 import agents.egraph.base
-from agents.core.cost_model import OperatorPrices
+from agents.searching.cost_model import OperatorPrices
 from benchmarks import egraph_construction
 from benchmarks.egraph_construction import Arguments, saturation, tree_search
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from agents.conclusion.recordings import recording_of
 from agents.core.base import action_of
-from agents.core.recordings import recording_of
 from benchmarks import replay
 from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import open_problem

@@ -12,8 +12,8 @@ from typing import Any
 
 import onnx
 
+from agents.conclusion.recordings import actions_file
 from agents.core.base import Action, OptimizationResult
-from agents.core.recordings import actions_file
 from agents.reporting.html.report import NearMiss, OptimizationReport, RewriteDetails
 from graph_rewrite.delivery.deployment_code import deployment_code
 from graph_rewrite.delivery.footprint import ModelFootprint, footprint

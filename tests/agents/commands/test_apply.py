@@ -14,8 +14,8 @@ import pytest
 
 import rewritegym
 from agents.commands import apply
+from agents.conclusion.recordings import actions_file, recording_of, write_recording
 from agents.core.base import Action, action_of
-from agents.core.recordings import actions_file, recording_of, write_recording
 from graph_rewrite.replay import Recording, read_recording
 from graph_rewrite.task.problem import Problem, open_problem
 from rewritegym.cli import main

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agents.commands import check
-from agents.core.recordings import actions_file, write_recording
+from agents.conclusion.recordings import actions_file, write_recording
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.delivery.ship import checked_model
 from graph_rewrite.latency import Deployment, Latency

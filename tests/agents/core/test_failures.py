@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, Search
-from agents.core.conclude import conclude
 from agents.core.records import Trials
 from agents.core.registry import make_agent
 from agents.reporting.progress import failure_warnings, print_warnings

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import agents.core.registry as registry
+from agents.conclusion.conclude import conclude
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.conclude import conclude
 from agents.core.registry import AGENTS, agent_names, make_agent
 from graph_rewrite.task.problem import Problem
 from tests.agents.toys import chain_problem
 
 THIRD_PARTY = '''
 from agents import Budget, OptimizationResult, Search
-from agents.core.conclude import conclude
+from agents.conclusion.conclude import conclude
 
 
 class FirstAgent:

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from agents.core.base import Budget, OptimizationResult
-from agents.core.cost_model import OperatorPrices
 from agents.core.registry import make_agent
 from agents.reporting.progress import print_warnings
 from agents.reporting.runs import result_entry, write_optimized
+from agents.searching.cost_model import OperatorPrices
 from graph_rewrite import Refusal, Rewriter, Rule
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.task.problem import Problem

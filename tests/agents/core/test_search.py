@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from agents.conclusion.conclude import _finalists, conclude
 from agents.core.base import Action, Budget, Search, Visit
-from agents.core.conclude import _finalists, conclude
 from agents.core.registry import make_agent
 from agents.reporting.runs import write_optimized
 from graph_rewrite import Graph

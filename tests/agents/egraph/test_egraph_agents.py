@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from agents.core.base import Budget, Search
-from agents.core.cost_model import OperatorPrices
 from agents.core.registry import make_agent
 from agents.egraph.base import UNPRICED_MS, NodePrices, source_nodes
 from agents.egraph.tensat import TensatAgent
 from agents.egraph_mcts.agent import EGraphMCTSAgent
 from agents.egraph_mcts.search import ConstructionOptions
+from agents.searching.cost_model import OperatorPrices
 from graph_rewrite.egraph import from_graph
 from graph_rewrite.task.problem import Problem
 from tests.agents.toys import WEIGHTS, chain_problem, costs_of_all, graph_cost

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from agents.core.base import Budget, Search
-from agents.core.cost_model import OperatorPrices
 from agents.egraph.base import NodePrices
 from agents.egraph_mcts.search import ConstructionOptions, ConstructionSearch
 from agents.egraph_mcts.workers import Pool, WorkerDied
+from agents.searching.cost_model import OperatorPrices
 from graph_rewrite import all_rules
 from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.latency import OperatorSpec

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import rewritegym
-from agents.core import conclude
+from agents.conclusion import conclude
 from agents.core.base import Action, Budget, OptimizationResult
 from agents.greedy import GreedyAgent
 from agents.optimization import dynamic

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.core import recordings
+from agents.conclusion import recordings
+from agents.conclusion.recordings import actions_file
 from agents.core.base import Action, Budget, OptimizationResult, Search
-from agents.core.recordings import actions_file
-from agents.core.starts import Start
 from agents.greedy import GreedyAgent
 from agents.optimization import remembering, run
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.run import optimize_model
+from agents.searching.known_starts import Start
 from graph_rewrite.latency.cache import default_cache_path
 from graph_rewrite.replay import RecordedStep, Recording, read_recording
 from graph_rewrite.replay.memory import ResultMemory

@@ -11,12 +11,12 @@ from matplotlib.image import imread
 from rich.console import Console
 
 from agents.core.base import Budget, Search
-from agents.core.cost_model import OperatorPrices
 from agents.core.registry import make_agent
 from agents.egraph.tensat import TensatAgent
 from agents.reporting.plots import best_so_far, by_agent, draw_growth, rule_use, save_plots
 from agents.reporting.progress import deployment_table, results_table, rewrites_table, rules_table, search_display
 from agents.reporting.runs import file_name, result_entry
+from agents.searching.cost_model import OperatorPrices
 from graph_rewrite.egraph import from_graph
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.task.replay import replay

@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from agents.commands.common import ModelArguments
+from agents.conclusion.conclude import conclude
 from agents.core.base import Budget, Search, action_of
-from agents.core.conclude import conclude
 from envs import open_problem
 from graph_rewrite import Graph, Rewriter, load
 from graph_rewrite.ir.constants import from_array

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from agents.conclusion.conclude import TOO_LARGE, conclude
+from agents.conclusion.size_tradeoff import tradeoff
 from agents.core.base import Action, Budget, Search
-from agents.core.conclude import TOO_LARGE, conclude
-from agents.core.tradeoff import tradeoff
 from agents.optimization.options import OptimizeOptions
 from agents.regional.assembly import choose
 from agents.regional.chains import RewriteChain
@@ -117,7 +117,7 @@ class TestWinner:
     ) -> None:
         search = measured((1.1, 0.0), (1.3, 0.0), (1.6, 0.0), (1.05, 0.0))
         weights = dict(zip(search.visits, (100, 120, 190, 90), strict=True))
-        monkeypatch.setattr("agents.core.tradeoff.weight_bytes", lambda graph: weights.get(graph.hash, 100))
+        monkeypatch.setattr("agents.conclusion.size_tradeoff.weight_bytes", lambda graph: weights.get(graph.hash, 100))
         found = tradeoff(search)
         assert [(point.size, point.speedup, point.weights) for point in found] == [
             (1.0, 1.1, 100), (1.25, 1.3, 120), (2.0, 1.6, 190), (5.0, 1.6, 190)

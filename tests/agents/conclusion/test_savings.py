@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.conclusion.savings import Saving, measured_path, saved_ms, savings
 from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
 from agents.core.registry import make_agent
-from agents.core.savings import Saving, measured_path, saved_ms, savings
 from graph_rewrite.latency import Latency
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 from tests.agents.toys import chain_problem

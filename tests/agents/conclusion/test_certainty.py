@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agents.conclusion.confirmation import is_doubtful, pooled, surely_faster
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.records import Improvement
 from agents.core.registry import make_agent
-from agents.core.telling import is_doubtful, pooled, surely_faster
 from graph_rewrite.delivery import ship
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
-from tests.agents.core.simulated_meter import SimulatedMeter, simulated_time
+from tests.agents.conclusion.simulated_meter import SimulatedMeter, simulated_time
 from tests.agents.toys import chain_problem
 
 SITES, FASTER_AT = 8, 3

@@ -8,10 +8,10 @@ import onnx
 import pytest
 from onnx import helper
 
+from agents.conclusion.conclude import conclude
+from agents.conclusion.users_file import asking_original
 from agents.core.base import Budget, Search
-from agents.core.conclude import conclude
-from agents.core.own_file import asking_original
-from agents.core.session_search import search_session
+from agents.searching.session_search import search_session
 from graph_rewrite import Graph
 from graph_rewrite.delivery.deployed import METADATA_KEY, recorded_deployment, session
 from graph_rewrite.delivery.ship import kept_original
@@ -84,7 +84,7 @@ def test_without_time_for_checking_it_the_winner_is_saved(tmp_path: Path, monkey
     def late(*_: object, **__: object) -> None:
         raise OutOfTime
 
-    monkeypatch.setattr("agents.core.conclude.kept_original", late)
+    monkeypatch.setattr("agents.conclusion.conclude.kept_original", late)
     result = conclude(searched(planted(tmp_path, FACTORS)), "test")
     assert result.verified
     assert result.checked.deployment == Deployment().with_settings({"enable_mem_pattern": False})

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Budget, Search
-from agents.core.conclude import conclude
-from agents.core.deployment_search import search_deployment
+from agents.searching.deployment_search import search_deployment
 from agents.taso import TasoAgent
 from graph_rewrite import Graph, Rewriter
 from graph_rewrite.latency import Latency, MeasurementError

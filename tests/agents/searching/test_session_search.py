@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from agents.conclusion.conclude import conclude
 from agents.core.base import Budget, Search
-from agents.core.conclude import conclude
-from agents.core.session_search import search_session
+from agents.searching.session_search import search_session
 from graph_rewrite import Graph, save
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, session
 from graph_rewrite.latency import Deployment, Effort, Latency
@@ -119,7 +119,7 @@ def test_the_budget_of_measurements_holds(tmp_path: Path, measurements: int) -> 
 def test_the_share_of_the_time_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each measurement takes ten of a hundred seconds, by a planted clock."""
     now = [0.0]
-    for module in ("agents.core.base", "agents.core.session_search", "graph_rewrite.task.problem"):
+    for module in ("agents.core.base", "agents.searching.session_search", "graph_rewrite.task.problem"):
         monkeypatch.setattr(f"{module}.unblocked_time", lambda: now[0])
     problem = planted(tmp_path, {})
     problem.thread_choices = (1, 2, 3, 4, 5)

@@ -8,9 +8,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from agents.core.as_deployed import PLAN
+from agents.conclusion.conclude import conclude
+from agents.conclusion.fresh_process import PLAN
 from agents.core.base import Action, Budget, Search, action_of
-from agents.core.conclude import conclude
 from graph_rewrite import Graph
 from graph_rewrite.latency import BaselineError, Deployment, Latency, Plan
 from graph_rewrite.latency.files import deployed_latency

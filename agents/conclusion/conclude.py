@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from agents.core.as_deployed import slower_as_deployed
+from agents.conclusion.confirmation import MARGIN, chosen_again, confirmed, share_of_time, surely_faster
+from agents.conclusion.fresh_process import slower_as_deployed
+from agents.conclusion.savings import measured_path
+from agents.conclusion.size_tradeoff import tradeoff
+from agents.conclusion.users_file import in_own_file
 from agents.core.base import Action, OptimizationResult, Search, Visit
-from agents.core.own_file import in_own_file
-from agents.core.savings import measured_path
-from agents.core.telling import MARGIN, chosen_again, confirmed, share_of_time, surely_faster
-from agents.core.tradeoff import tradeoff
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, OriginalModel, checked_model, kept_original
