@@ -4,8 +4,9 @@ nor PyTorch.
 The names below are imported when they are first used, so that a command which needs none of them starts at once.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from graph_rewrite.system.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from graph_rewrite.ir.graph import Graph
@@ -40,14 +41,4 @@ _HOME = {
 }
 """The module of each public name."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'graph_rewrite' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_exports(__name__, _HOME)

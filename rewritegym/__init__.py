@@ -5,9 +5,9 @@ Importing this package registers the Gymnasium environments ``rewritegym/GraphRe
 are first used, so Gymnasium, PyTorch and ONNX Runtime are not loaded before they are needed.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from graph_rewrite.system.lazy_exports import lazy_exports
 from rewritegym.registration import register_environments
 
 if TYPE_CHECKING:
@@ -47,17 +47,6 @@ _HOME = {
     "session": "graph_rewrite.delivery.deployed",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'rewritegym' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
+__getattr__, __dir__ = lazy_exports(__name__, _HOME)
 
 register_environments()

@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.conclusion.confirmation import judging_plan
 from agents.conclusion.recordings import recording_or_none
-from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.base import Agent, Budget, OptimizationResult, Search
 from agents.core.registry import make_agent
 from agents.optimization.dynamic import for_all_shapes, measure_at, seconds_for_all_shapes
 from agents.optimization.options import AUTO, OptimizeOptions
@@ -64,7 +64,7 @@ def optimize_model(
     """
     began = time.monotonic() if began is None else began
     limit, (first, *others) = options.seconds - reserved, options.thread_counts
-    make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
+    agent = make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
     try:
         with ending_at(began + limit):
             bindings = bind(path, options.shape)
@@ -76,7 +76,7 @@ def optimize_model(
     further = THREADS_SHARE * limit * len(others)
     general = seconds_for_all_shapes(bindings, options.static, limit)
     ends = began + limit - further - general - WRITING_S
-    result, recording = searched(problem, options, ends, progress)
+    result, recording = searched(problem, agent, options, ends, progress)
     made = for_all_shapes(
         problem, result, bindings, static=options.static, deadline=ends + general, plan=judging_plan(general)
     )
@@ -91,12 +91,13 @@ def optimize_model(
 
 
 def searched(
-    problem: Problem, options: OptimizeOptions, ends: float, progress: Progress | None
+    problem: Problem, agent: Agent, options: OptimizeOptions, ends: float, progress: Progress | None
 ) -> tuple[OptimizationResult, Recording | None]:
     """Confirm the remembered result where there is one, or else search, beginning with it. Return the result and its
     recording.
 
     Args:
+        agent: the search method that the options name.
         ends: the time at which the result must be found and checked, by `time.monotonic`.
     """
     recall = ResultRecall(problem, options) if options.memory and options.agent_spec == AUTO else None
@@ -105,7 +106,6 @@ def searched(
         for start in [start for start in starts if start.is_enough(options.seconds)]:
             if (known := recall.confirmed(start, _budget(options, ends), progress)) is not None:
                 return known, recording_or_none(problem, known.actions, known.graph, options.rule_names)
-    agent = make_agent(options.agent_spec)
     if starts and isinstance(agent, StartingAgent):
         agent.starts = starts
     watched = list[Search]()

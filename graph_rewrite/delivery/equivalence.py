@@ -94,31 +94,52 @@ def equivalent(
     limit = default_tolerance(graph, deployment) if tolerance is None else tolerance
     specs = [*seeded_inputs(graph, seeds, feeds), *data[:1]]
     extra = [*data[1:], *(extreme_inputs(graph, feeds) if extremes else ())]
+    request = _request(original, optimised, deployment, specs, extra)
+    try:
+        reply = _reply(request | {"tolerance": limit, "rtol": rtol, "atol": atol})
+    except ComparisonError as error:
+        return Equivalence(False, math.inf, limit, str(error))
+    return _outcome(reply, ModelFile(Path(original), graph), Path(optimised), deployment, specs, len(extra), limit)
+
+
+def _request(
+    original: str | os.PathLike[str],
+    optimised: str | os.PathLike[str],
+    deployment: Deployment,
+    feeds: Sequence[FeedSpec],
+    extra: Sequence[FeedSpec],
+) -> dict[str, object]:
+    """Return what the process that compares is asked, without the limits of the differences."""
     left = seconds_left()
-    request = {
+    return {
         "kind": "compare",
         "original": os.fspath(original),
         "optimised": os.fspath(optimised),
         "deployment": deployment.to_json(),
-        "feeds": [spec.to_json() for spec in specs],
+        "feeds": [spec.to_json() for spec in feeds],
         "extra": [spec.to_json() for spec in extra],
-        "tolerance": limit,
-        "rtol": rtol,
-        "atol": atol,
         "within_s": _TIME_SHARE * left if math.isfinite(left) else None,
     }
-    try:
-        reply = _reply(request)
-    except ComparisonError as error:
-        return Equivalence(False, math.inf, limit, str(error))
-    outcome = _judge([Finding(**finding) for finding in reply["findings"]], limit)
+
+
+def _outcome(
+    reply: Mapping[str, Any],
+    original: ModelFile,
+    optimised: Path,
+    deployment: Deployment,
+    feeds: Sequence[FeedSpec],
+    extra: int,
+    tolerance: float,
+) -> Equivalence:
+    """Return the outcome of a comparison that came to its end, on `feeds` and on as many of the `extra` inputs as the
+    reply says."""
+    outcome = _judge([Finding(**finding) for finding in reply["findings"]], tolerance)
     if not outcome.ok:
-        return _random_outcome(graph, Path(optimised), reply["random"], outcome) if reply["random"] else outcome
-    outcome = replace(outcome, message=outcome.message + _extra_text(len(extra), reply["extra"], reply["refused"]))
+        return _random_outcome(original.graph, optimised, reply["random"], outcome) if reply["random"] else outcome
+    outcome = replace(outcome, message=outcome.message + _extra_text(extra, reply["extra"], reply["refused"]))
     if not reply["constant"]:
         return outcome
-    side = ModelFile(Path(original), graph)
-    return _with_hidden_values(outcome, side, Path(optimised), reply["constant"], deployment, specs)
+    return _with_hidden_values(outcome, original, optimised, reply["constant"], deployment, feeds)
 
 
 def _with_hidden_values(

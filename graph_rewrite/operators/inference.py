@@ -32,7 +32,7 @@ def infer(
     Raises:
         TypeInferenceError: the operator refuses these inputs, or is unknown at this opset.
     """
-    if op in IMAGE_OPERATORS and not domain and not fits_operands(op, attrs, [i and i[0] for i in inputs]):
+    if op in IMAGE_OPERATORS and not domain and not fits_operands(op, attrs, _type(inputs, 0), _type(inputs, 1)):
         raise TypeInferenceError(f"{op}: kernel_shape, strides, dilations or pads do not fit its operands")
     signature = signature or operator_signature(op, domain, attrs)
     key = (
@@ -49,6 +49,11 @@ def infer(
     if isinstance(found, str):
         raise TypeInferenceError(found)
     return found
+
+
+def _type(inputs: Sequence[Operand], place: int) -> TensorType | None:
+    operand = inputs[place] if place < len(inputs) else None
+    return None if operand is None else operand[0]
 
 
 def _infer(

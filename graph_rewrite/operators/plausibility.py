@@ -35,20 +35,24 @@ def is_possible(
     return op not in _OVER_AXES or inputs[0] is None or inputs[0].rank > 0
 
 
-def fits_operands(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None]) -> bool:
+def fits_operands(op: str, attrs: Mapping[str, AttrValue], x: TensorType | None, weights: TensorType | None) -> bool:
     """Tell whether those attributes of an operator on images that its operands imply say what they imply.
 
     Signatures leave out attributes that say nothing (`attribute_defaults`): where one contradicts the operands, the
     node is no other form of the node without it, but is invalid.
+
+    Args:
+        x: the type of the image, the first operand.
+        weights: the type of the second operand, which are the weights where the operator is a convolution.
     """
-    x = inputs[0] if inputs else None
     if x is None or x.rank < 3:
         return True
     for name, count in _PER_AXIS.items():
         if name in attrs and len(attrs[name]) != count * (x.rank - 2):
             return False
-    w = inputs[1] if op in ("Conv", "ConvTranspose") and len(inputs) > 1 else None
-    return w is None or "kernel_shape" not in attrs or tuple(attrs["kernel_shape"]) == tuple(w.shape[2:])
+    if weights is None or op not in ("Conv", "ConvTranspose") or "kernel_shape" not in attrs:
+        return True
+    return tuple(attrs["kernel_shape"]) == tuple(weights.shape[2:])
 
 
 def _is_convolution(op: str, attrs: Mapping[str, AttrValue], inputs: Sequence[TensorType | None]) -> bool:

@@ -226,8 +226,7 @@ def open_problem(
             that ONNX Runtime can run the model in.
         strict: leave out rules that do not keep NaN, infinities, denormals or the sign of zero, or that overflow before
             the operators which they replace.
-        input_data: .npz files or globs of them, with inputs to measure (the first) and to compare with
-            (`task.input_data`).
+        input_data: .npz files or globs of them: inputs to measure (the first) and to compare with (`task.input_data`).
 
     Raises:
         UserError: unknown model, provider, granularity or rule set, less than one thread, the clock `cpu` for more
@@ -235,24 +234,26 @@ def open_problem(
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
-    if threads < 1:
-        raise UserError(f"threads must be at least 1, got {threads}")
-    if min(thread_choices, default=1) < 1 or (thread_choices and clock == "cpu"):
-        raise UserError(f"numbers of threads to choose from are 1 or more, with the clock `wall`; got {thread_choices}")
+    _check_threads(threads, thread_choices, clock)
     opened = open_model(model, shapes, target_opset)
     deployment = Deployment(resolve_provider(provider), threads)
     folder = workspace()
     data = read_input_data(input_data, opened.original)
-    measuring: LatencyMeter
     if meter is None:
-        measuring = shared_meter(opened, deployment, folder, cached, clock, data[0] if data else None)
-    else:
-        measuring = meter(opened, deployment, folder) if callable(meter) else meter
-    kept = limits if limits is not None else ResultLimits()
-    rewriter = _shared_rewriter(
-        granularity, deployment_choices, rules, kept.allowed_domains(opened.original, deployment.provider), strict
-    )
-    return Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data)
+        meter = shared_meter(opened, deployment, folder, cached, clock, data[0] if data else None)
+    elif callable(meter):
+        meter = meter(opened, deployment, folder)
+    kept = ResultLimits() if limits is None else limits
+    domains = kept.allowed_domains(opened.original, deployment.provider)
+    rewriter = _shared_rewriter(granularity, deployment_choices, rules, domains, strict)
+    return Problem(opened, rewriter, meter, deployment, folder, kept, thread_choices, data)
+
+
+def _check_threads(threads: int, choices: tuple[int, ...], clock: Clock) -> None:
+    if threads < 1:
+        raise UserError(f"threads must be at least 1, got {threads}")
+    if min(choices, default=1) < 1 or (choices and clock == "cpu"):
+        raise UserError(f"numbers of threads to choose from are 1 or more, with the clock `wall`; got {choices}")
 
 
 @lru_cache(maxsize=_SHARED_REWRITERS)

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import rewritegym
+from agents.core.base import Agent
+from agents.core.registry import make_agent
 from agents.optimization.sources import as_file
 from graph_rewrite.errors import UserError
 from tests.envs.fakes import write_tower
@@ -68,3 +70,15 @@ def test_mistakes_say_what_to_do(tower: Path, tmp_path: Path) -> None:
         rewritegym.optimize(7)
     with pytest.raises(TypeError, match="no_such_option"):
         rewritegym.optimize(tower, no_such_option=1)
+
+
+def test_the_agent_is_made_once(tower: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counting(spec: str) -> Agent:
+        made.append(spec)
+        return make_agent(spec)
+
+    monkeypatch.setattr("agents.optimization.run.make_agent", counting)
+    rewritegym.optimize(tower, time_limit=3, threads=1, agent="random", memory=False)
+    assert made == ["random"]
