@@ -22,6 +22,8 @@ from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.errors import UserError
 from graph_rewrite.replay import Recording, Replay, read_recording, replay
 from graph_rewrite.rewriting.enumerator import Granularity
+from graph_rewrite.runtime import Deployment
+from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.symbolic.generalise import generalise
 from graph_rewrite.system.commands import run_command
@@ -58,6 +60,8 @@ class ApplyArguments:
     """Threads per inference as deployed; by default as recorded."""
     provider: Literal["auto", "cpu", "cuda"] | None = None
     """Execution provider of ONNX Runtime; by default as recorded."""
+    custom_ops: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A library with operators of custom domains that the model uses; may be repeated."""
     error_budget: float | None = None
     """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
     overwrite: bool = False
@@ -80,7 +84,9 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
         raise UserError(f"{arguments.actions} records no rewrites: its search kept the original")
     path = arguments.input
     output = check_output(path, arguments.output or default_output(path), overwrite=arguments.overwrite)
-    bindings = bind(arguments.input, arguments.shape or shape_texts(recording.shapes))
+    libraries = library_paths(arguments.custom_ops)
+    shapes = arguments.shape or shape_texts(recording.shapes)
+    bindings = bind(arguments.input, shapes, Deployment(custom_ops=libraries))
     problem = _problem(arguments, recording, bindings)
     found = replay(recording, problem.model.graph, problem.rewriter, partial=arguments.partial)
     for difference in found.differences:
@@ -112,7 +118,7 @@ def _problem(arguments: ApplyArguments, recording: Recording, bindings: Dimensio
     return open_problem(
         f"file:{arguments.input}", provider=provider, threads=threads, rules=recording.rules,
         granularity=cast(Granularity, recording.granularity), shapes=bindings.shapes or None, cached=False,
-        limits=ResultLimits(error_budget=arguments.error_budget),
+        limits=ResultLimits(error_budget=arguments.error_budget), custom_ops=arguments.custom_ops,
     )  # fmt: skip
 
 
@@ -153,6 +159,7 @@ def _entry(
         "rewrites": [{"rule": s.rule, "where": s.description, "sites": s.count} for s in found.applied],
         "left_out": left_out,
         "deployment": None if checked is None else checked.deployment.to_json(),
+        "custom_ops": [] if checked is None else list(checked.deployment.custom_ops),
     }
 
 
@@ -170,4 +177,5 @@ def _print(console: Console, arguments: ApplyArguments, entry: dict[str, Any]) -
     if entry["message"]:
         say(entry["message"])
     say(f"written: {entry['onnx_path']} in {entry['seconds']:.1f} s")
-    say(f"measure what it gains on this machine: rewritegym check {entry['onnx_path']}")
+    flags = "".join(f" --custom-ops {library}" for library in entry["custom_ops"])
+    say(f"measure what it gains on this machine: rewritegym check {entry['onnx_path']}{flags}")

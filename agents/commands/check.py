@@ -22,9 +22,11 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE, Deployment, Latency
 from graph_rewrite.latency.files import compare_files
+from graph_rewrite.onnx_files.custom_domains import require_operators
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.replay import Recording, read_recording
+from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores
 from graph_rewrite.task.limits import ResultLimits
@@ -54,6 +56,8 @@ class CheckArguments:
     """Threads per inference; by default as recorded."""
     shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """The shape of an input with symbolic dimensions, as name:1,128; by default the recorded one. May be repeated."""
+    custom_ops: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A library with operators of custom domains that the models use; may be repeated."""
     seconds: float = 30.0
     """Most seconds for measuring."""
     json: bool = False
@@ -69,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def check(arguments: CheckArguments, console: Console) -> int:
     """Compare and measure; return the exit code."""
     began = time.monotonic()
-    deployment = recorded_deployment(arguments.optimized)
+    libraries = library_paths(arguments.custom_ops)
+    deployment = replace(recorded_deployment(arguments.optimized), custom_ops=libraries)
     if arguments.threads is not None and arguments.threads > available_cores():
         raise UserError(f"--threads {arguments.threads}: this process may use {available_cores()} cores")
     if arguments.threads is not None:
@@ -78,6 +83,7 @@ def check(arguments: CheckArguments, console: Console) -> int:
     original = arguments.original or _named(arguments.optimized, recording)
     shapes = parse_shapes(arguments.shape) or (dict(recording.shapes) if recording is not None else {})
     graph = load(original, shapes)
+    require_operators(graph, libraries)
     notes = _notes(graph, original, recording, deployment)
     for note in notes:
         console.print(f"note: {note}", soft_wrap=True, markup=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -137,6 +137,9 @@ def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
 def _tell_file(console: Console, entry: dict[str, Any]) -> None:
     """Print the file and the code that opens it, which comes last, to be copied."""
     console.print(f"written: {entry['onnx_path']}", **_AS_IT_IS)
-    console.print(f'open it with rewritegym.session("{entry["onnx_path"]}"), or without RewriteGym:\n', **_AS_IT_IS)
-    code = deployment_code(Deployment.from_json(entry["deployment"]), entry["onnx_path"])["python"]
+    libraries = f", custom_ops={entry['custom_ops']}" if entry["custom_ops"] else ""
+    call = f'rewritegym.session("{entry["onnx_path"]}"{libraries})'
+    console.print(f"open it with {call}, or without RewriteGym:\n", **_AS_IT_IS)
+    deployment = replace(Deployment.from_json(entry["deployment"]), custom_ops=tuple(entry["custom_ops"]))
+    code = deployment_code(deployment, entry["onnx_path"])["python"]
     console.print(code, highlight=False, end="", **_AS_IT_IS)

@@ -12,6 +12,7 @@ import tyro
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Clock, resolve_provider
 from graph_rewrite.rewriting.session_choices import thread_choices
+from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.system.cpu_count import available_cores, is_busy
 from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
 
@@ -68,6 +69,9 @@ class OptimizeOptions:
     """Leave out rules that do not keep NaN, infinities, denormals or the sign of zero."""
     input_data: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An .npz file (or a glob) with an array per input, to measure and to compare with; may be repeated."""
+    custom_ops: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A library (.so, .dylib, .dll) with operators of custom domains that the model uses; may be repeated. Its code is
+    run: name none that you do not trust."""
     cpu_clock: bool = False
     """Count the time that the thread computes, for a machine that runs other things too; needs --threads 1, where it is
     done by itself once all cores are busy."""
@@ -122,6 +126,11 @@ class OptimizeOptions:
         machine whose cores are all busy, where the time that passes tells little."""
         may_be_own = threads == 1 and not self.thread_choices and resolve_provider(self.provider) == "cpu"
         return "cpu" if may_be_own and is_busy() else self.clock
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries of operators, as absolute paths."""
+        return library_paths(self.custom_ops)
 
     @property
     def limits(self) -> ResultLimits:

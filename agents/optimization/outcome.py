@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from graph_rewrite.task.problem import Problem
 SUMMARY = (
     "model", "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "deployment",
     "threads", "seconds", "measurements", "onnx_path", "message", "warnings", "memory", "rule_faults",
-    "failed_measurements", "first_error", "tradeoff", "savings", "actions", "improvements", "dynamic",
+    "failed_measurements", "first_error", "tradeoff", "savings", "actions", "improvements", "dynamic", "custom_ops",
 )  # fmt: skip
 """Fields of a result's entry that `--json` prints."""
 
@@ -30,6 +30,14 @@ BUSY = (
     " time that passes is measured"
 )
 """Said where the clock was changed for that reason."""
+
+
+def needed_libraries(paths: Sequence[str]) -> str:
+    """Return the sentence that a result was measured with libraries of operators."""
+    return (
+        f"the result runs with the operators of {', '.join(paths)}: no file beside it names a library, so every session"
+        " needs it registered, as custom_ops=[...] of rewritegym.session does"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +114,8 @@ class Optimization:
             if not latency.ok or latency.ci95[1] < 1.0
         )
         own = getattr(self.problem.meter, "clock", self.options.clock) != self.options.clock
-        return (*slower, BUSY) if own else slower
+        libraries = (needed_libraries(self.deployment.custom_ops),) if self.deployment.custom_ops else ()
+        return (*slower, *libraries, BUSY) if own else (*slower, *libraries)
 
     def save(self, output: Path | str) -> Path | None:
         """Write the checked file, and its recorded actions beside it; None where the check failed. An original that is
@@ -135,6 +144,7 @@ class Optimization:
         entry["warnings"] = list(self.warnings)
         entry["actions"] = None if self.recording is None else self.recording.to_json()
         entry["dynamic"] = dict(self.dynamic)
+        entry["custom_ops"] = list(self.deployment.custom_ops)
         return entry
 
     def summary(self, written: Path | None, entry: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from agents.searching.known_starts import StartingAgent
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Latency
 from graph_rewrite.replay import Recording
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import Problem, open_problem
@@ -67,7 +68,7 @@ def optimize_model(
     agent = make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
     try:
         with ending_at(began + limit):
-            bindings = bind(path, options.shape)
+            bindings = bind(path, options.shape, Deployment(custom_ops=options.libraries))
             problem = open_with_threads(path, options, first, bindings)
     except OutOfTime:
         raise UserError(f"--time-limit {options.time_limit} is over before the model is open: give more") from None
@@ -138,6 +139,7 @@ def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindin
         deployment_choices=not options.fixed_deployment, shapes=bindings.shapes or None, cached=False,
         limits=options.limits, clock=options.clock_of(threads), target_opset=options.target_opset,
         thread_choices=options.thread_choices, strict=options.strict, input_data=options.input_data,
+        custom_ops=options.libraries,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators import nchwc
 from graph_rewrite.runtime import Deployment, open_session
+from graph_rewrite.runtime.custom_ops import library_paths
 
 METADATA_KEY = "rewritegym.deployment"
 """Entry of an ONNX model's `metadata_props` that holds its deployment as JSON."""
@@ -26,16 +28,24 @@ def sidecar_of(path: str | os.PathLike[str]) -> Path:
     return Path(f"{os.fspath(path)}{SIDECAR_SUFFIX}")
 
 
-def session(path: str | os.PathLike[str], **overrides: bool | int | str) -> onnxruntime.InferenceSession:
+def session(
+    path: str | os.PathLike[str],
+    *,
+    custom_ops: Iterable[str | os.PathLike[str]] = (),
+    **overrides: bool | int | str,
+) -> onnxruntime.InferenceSession:
     """Open an ONNX Runtime session on the model file `path`, with the deployment that is recorded for it.
 
     Args:
+        custom_ops: libraries with the model's operators of custom domains. They are loaded into this process, and run
+            code; no file that is read names any.
         overrides: what to do otherwise than recorded: `threads`, and the session settings by name, such as
             `allow_spinning=False`. The gain was measured as recorded.
 
     Raises:
         FileNotFoundError: there is no such model.
-        UserError: it records no deployment that can be read, or an override is none that ONNX Runtime has.
+        UserError: it records no deployment that can be read, an override is none that ONNX Runtime has, or there is no
+            such library.
         RuntimeError: the model was deployed to CUDA and no CUDA device answers, or it is bound to CPUs with another
             block of the blocked layout.
     """
@@ -44,7 +54,7 @@ def session(path: str | os.PathLike[str], **overrides: bool | int | str) -> onnx
         deployment = deployment.with_settings(overrides)
     except ValueError as error:
         raise UserError(f"{os.fspath(path)}: {error}") from error
-    return open_session(path, deployment)
+    return open_session(path, replace(deployment, custom_ops=library_paths(custom_ops)))
 
 
 def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:

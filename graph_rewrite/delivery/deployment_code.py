@@ -43,6 +43,7 @@ def _python(deployment: Deployment, path: str) -> list[str]:
         lines.append("options.enable_cpu_mem_arena = False")
     for key, value in deployment.config_entries().items():
         lines.append(f"options.add_session_config_entry({_quoted(key)}, {_quoted(value)})")
+    lines += [f"options.register_custom_ops_library({_quoted(library)})" for library in deployment.custom_ops]
     if cuda:
         lines.append("ort.preload_dlls()  # finds CUDA and cuDNN where they are installed as Python packages")
     providers = ", ".join(
@@ -69,6 +70,7 @@ def _cpp(deployment: Deployment, path: str) -> list[str]:
         lines.append("options.DisableCpuMemArena();")
     for key, value in deployment.config_entries().items():
         lines.append(f"options.AddConfigEntry({_quoted(key)}, {_quoted(value)});")
+    lines += [f"options.RegisterCustomOpsLibrary(ORT_TSTR({_quoted(library)}));" for library in deployment.custom_ops]
     if deployment.provider == "cuda":
         lines.append("Ort::CUDAProviderOptions cuda;")
         if cuda := settings.cuda_options():
@@ -94,6 +96,7 @@ def _csharp(deployment: Deployment, path: str) -> list[str]:
         lines.append("options.EnableCpuMemArena = false;")
     for key, value in deployment.config_entries().items():
         lines.append(f"options.AddSessionConfigEntry({_quoted(key)}, {_quoted(value)});")
+    lines += [f"options.RegisterCustomOpLibrary({_quoted(library)});" for library in deployment.custom_ops]
     if deployment.provider == "cuda":
         lines.append("var cuda = new OrtCUDAProviderOptions();")
         if cuda := settings.cuda_options():

@@ -115,7 +115,7 @@ def _request(
         "kind": "compare",
         "original": os.fspath(original),
         "optimised": os.fspath(optimised),
-        "deployment": deployment.to_json(),
+        "deployment": deployment.to_request(),
         "feeds": [spec.to_json() for spec in feeds],
         "extra": [spec.to_json() for spec in extra],
         "within_s": _TIME_SHARE * left if math.isfinite(left) else None,

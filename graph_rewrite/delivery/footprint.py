@@ -36,7 +36,7 @@ def footprint(
         shapes: shapes of inputs by name, for those with symbolic dimensions.
     """
     request = {
-        "model": os.fspath(path), "deployment": deployment.to_json(), "feeds": feeds.to_json(),
+        "model": os.fspath(path), "deployment": deployment.to_request(), "feeds": feeds.to_json(),
         "shapes": dict(shapes or {}),
     }  # fmt: skip
     command = leaf_command("ort_worker.footprint", [json.dumps(request)])

@@ -206,7 +206,7 @@ def _probe(
             "original_folder": str(original.path.resolve().parent),
             "optimised": _with_outputs(optimised.path, after, Path(folder, "optimised")),
             "optimised_folder": str(optimised.path.resolve().parent),
-            "deployment": deployment.to_json(),
+            "deployment": deployment.to_request(),
             "feeds": [spec.to_json() for spec in feeds],
             "original_values": before,
             "optimised_values": after,

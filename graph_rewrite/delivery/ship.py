@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -45,7 +45,8 @@ class CheckedModel:
 
     path: Path
     deployment: Deployment
-    """The deployment that is recorded in the file, with which it was compared."""
+    """The deployment that is recorded in the file, with which it was compared; the user's libraries of operators, which
+    are in no file, with it."""
     outcome: Equivalence
     digests: Mapping[str, str]
     """SHA-256 of the files as they were compared, by name: the model, and its weights where they lie beside it."""
@@ -120,7 +121,7 @@ def checked_model(
     folder = Path(tempfile.mkdtemp(prefix="checked-", dir=workspace))
     path = save(graph, folder / _MODEL, {METADATA_KEY: _text(deployment_of(graph, deployment))})
     digests = {file.name: _digest(file) for file in sorted(folder.iterdir())}
-    recorded = recorded_deployment(path)
+    recorded = replace(recorded_deployment(path), custom_ops=deployment.custom_ops)
     if compare is not None:
         outcome = compare(path, recorded)
     else:

@@ -15,6 +15,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.inspection.display import show
 from graph_rewrite.inspection.inspect import inspect_model
 from graph_rewrite.runtime import Deployment
+from graph_rewrite.runtime.custom_ops import library_paths, missing_operators
 from graph_rewrite.symbolic.bindings import bind
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores
@@ -35,6 +36,8 @@ class InspectArguments:
     model accepts."""
     threads: int | None = None
     """Threads per inference of the profile; by default all cores that this process may use."""
+    custom_ops: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A library with operators of custom domains that the model uses; may be repeated."""
     profile: bool = True
     """Run the model for some seconds, on the CPU, to see where its time goes."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -52,8 +55,12 @@ def _inspect(arguments: InspectArguments) -> int:
     threads = cores if arguments.threads is None else arguments.threads
     if not 1 <= threads <= cores:
         raise UserError(f"--threads {threads}: from 1 to {cores}, the cores that this process may use")
-    shapes = _shapes(arguments, Deployment("cpu", threads))
-    found = inspect_model(arguments.model, shapes, threads=threads, profile=arguments.profile)
+    deployment = Deployment("cpu", threads, custom_ops=library_paths(arguments.custom_ops))
+    missing_operators(deployment.custom_ops, ())
+    shapes = _shapes(arguments, deployment)
+    found = inspect_model(
+        arguments.model, shapes, threads=threads, profile=arguments.profile, custom_ops=deployment.custom_ops
+    )
     if arguments.json:
         print(json.dumps(found.to_json(), indent=2))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import all_rules
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.runtime import Deployment, WorkerClient
+from graph_rewrite.runtime.custom_ops import hint
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,12 @@ class Inspection:
 
 
 def inspect_model(
-    path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None, *, threads: int = 1, profile: bool = True
+    path: Path,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    *,
+    threads: int = 1,
+    profile: bool = True,
+    custom_ops: Sequence[str] = (),
 ) -> Inspection:
     """Look at an ONNX file. With `profile`, the model is run on the CPU for some seconds, in a process of its own.
 
@@ -125,6 +131,7 @@ def inspect_model(
         shapes: shapes of inputs by name, for models with symbolic dimensions. Without them such a model is neither
             matched with rules nor run.
         threads: threads per inference of the profile.
+        custom_ops: libraries with the model's operators of custom domains, loaded by that process alone.
 
     Raises:
         ModelLoadError: no such file, or no readable ONNX model.
@@ -142,7 +149,8 @@ def inspect_model(
     if is_open:
         return found
     found = replace(found, rules=tuple(rule_sites(graph)))
-    return _with_profile(found, graph, Deployment("cpu", threads)) if profile else found
+    deployment = Deployment("cpu", threads, custom_ops=tuple(custom_ops))
+    return _with_profile(found, graph, deployment) if profile else found
 
 
 def _with_profile(found: Inspection, graph: Graph, deployment: Deployment) -> Inspection:
@@ -151,7 +159,7 @@ def _with_profile(found: Inspection, graph: Graph, deployment: Deployment) -> In
         try:
             profiled = profile_model(graph, deployment, worker, folder)
         except CannotRunError as error:
-            return replace(found, profile_error=str(error))
+            return replace(found, profile_error=f"{error}{hint(str(error))}")
         peaks = measure_peaks(deployment, worker, folder)
     shares = tuple(block_shares(graph, found.blocks, profiled.kernels))
     return replace(found, profile=profiled, peaks=peaks, block_shares=shares)

@@ -69,7 +69,7 @@ def profile_model(graph: Graph, deployment: Deployment, worker: WorkerClient, fo
     Raises:
         CannotRunError: ONNX Runtime cannot run the model.
     """
-    side = {"path": str(materialize(graph, folder)), "deployment": deployment.to_json()}
+    side = {"path": str(materialize(graph, folder)), "deployment": deployment.to_request()}
     shared = {"candidate": side, "feeds": FeedSpec(input_ranges=index_ranges(graph)).to_json()}
     timed = _ask(worker, {"kind": "time", **shared, "plan": _PLAN.to_json()})
     told = _ask(worker, {"kind": "profile", **shared, "folder": str(folder), "budget_s": BUDGET_S})

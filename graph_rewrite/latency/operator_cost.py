@@ -208,7 +208,7 @@ class OperatorCostMeter:
     def _request(self, path: Path, spec: OperatorSpec) -> dict[str, Any]:
         return {
             "kind": "time",
-            "candidate": {"path": str(path), "deployment": self.deployment.to_json()},
+            "candidate": {"path": str(path), "deployment": self.deployment.to_request()},
             "feeds": FeedSpec(input_ranges=_index_ranges(spec)).to_json(),
             "plan": self.plan.to_json(),
         }

@@ -21,6 +21,7 @@ from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Materialize, Measurable, MeasurementError
 from graph_rewrite.runtime import FULL, SCREEN, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, estimate
+from graph_rewrite.runtime.custom_ops import hint
 from graph_rewrite.runtime.ort_worker.wire import Message
 from graph_rewrite.system.deadline import seconds_left
 
@@ -234,7 +235,7 @@ class OrtMeter:
             raise BaselineError(
                 f"the baseline model cannot be measured with {baseline.deployment.to_json()}: {reply['message']}."
                 " Run it alone in ONNX Runtime to see why; integer inputs out of range need FeedSpec.input_ranges,"
-                " a slow model a larger timeout_s, a large one a larger memory_limit_mb"
+                " a slow model a larger timeout_s, a large one a larger memory_limit_mb" + hint(reply["message"])
             )
         if reply["status"] != "ok":
             return Latency.failed(reply["status"], reply["message"])
@@ -278,7 +279,7 @@ def _width(latency: Latency) -> float:
 
 
 def _plain(path: Path, deployment: Deployment) -> Message:
-    return {"path": str(path), "deployment": deployment.to_json()}
+    return {"path": str(path), "deployment": deployment.to_request()}
 
 
 def _baseline_failed(reply: Message) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.onnx_files.custom_domains import require_operators
 from graph_rewrite.onnx_files.loading import ModelLoadError, load
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.choices import Role, default_values, role_of
@@ -65,14 +66,16 @@ def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = 
     open the usual ones that the model accepts.
 
     Raises:
-        UserError: shapes that contradict the model, or no usual shape that it accepts.
+        UserError: shapes that contradict the model, no usual shape that it accepts, or an operator that ONNX Runtime
+            does not know with the libraries of the deployment.
         ModelLoadError: not a readable ONNX model.
     """
     try:
         path.stat()
     except OSError as error:
         raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}") from error
-    graph = load(path)
+    graph, deployment = load(path), deployment or Deployment()
+    require_operators(graph, deployment.custom_ops)
     inputs = symbolic_inputs(graph)
     texts_read = [_known(inputs, binding) for binding in parse_bindings(texts)]
     if inputs.open and texts_read:
@@ -83,7 +86,7 @@ def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = 
         return DimensionBindings(inputs, (values,))
     note = ""
     if left := [symbol for symbol in inputs.symbols if symbol not in values]:
-        values = _accepted(path, graph, inputs, values, deployment or Deployment())
+        values = _accepted(path, graph, inputs, values, deployment)
         note = _sentence(inputs, values, left)
     others = [{**values, **inputs.values(binding)} for binding in texts_read[1:]]
     return DimensionBindings(inputs, (values, *others), note)

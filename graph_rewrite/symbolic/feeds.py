@@ -61,11 +61,12 @@ def refusals(model: Path, feeds: Sequence[FeedSpec], deployment: Deployment, fol
     """
     report = folder / "acceptance.jsonl"
     report.unlink(missing_ok=True)
-    plain = Deployment(deployment.provider, deployment.threads, "none")
+    plain = deployment.unoptimised()
     asked = folder / "acceptance.json"
     specs = [spec.to_json() for spec in feeds]
     asked.write_text(
-        json.dumps({"kind": "accept", "original": str(model), "deployment": plain.to_json(), "feeds": specs}), "utf-8"
+        json.dumps({"kind": "accept", "original": str(model), "deployment": plain.to_request(), "feeds": specs}),
+        "utf-8",
     )
     command = leaf_command("ort_worker.comparison", [str(asked), str(report)])
     reason = "ONNX Runtime crashed, or cannot open the model"

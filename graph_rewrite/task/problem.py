@@ -27,11 +27,13 @@ from graph_rewrite.latency import (
     resolve_provider,
     unblocked_time,
 )
+from graph_rewrite.onnx_files.custom_domains import require_operators
 from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.rules.strict import strict_rules
+from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.system.deadline import check_time
 from graph_rewrite.task.input_data import read_input_data
 from graph_rewrite.task.limits import ResultLimits
@@ -204,6 +206,7 @@ def open_problem(
     target_opset: int | None = None,
     strict: bool = False,
     input_data: Sequence[str] = (),
+    custom_ops: Sequence[str] = (),
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
 
@@ -227,16 +230,21 @@ def open_problem(
         strict: leave out rules that do not keep NaN, infinities, denormals or the sign of zero, or that overflow before
             the operators which they replace.
         input_data: .npz files or globs of them: inputs to measure (the first) and to compare with (`task.input_data`).
+        custom_ops: libraries with the model's operators of custom domains. Only the processes that run the model load
+            them.
 
     Raises:
         UserError: unknown model, provider, granularity or rule set, less than one thread, the clock `cpu` for more
-            than one or a choice of threads, or an impossible `target_opset`.
+            than one or a choice of threads, an impossible `target_opset`, or an operator that ONNX Runtime does not
+            know.
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
     _check_threads(threads, thread_choices, clock)
+    deployment = Deployment(resolve_provider(provider), threads, custom_ops=library_paths(custom_ops))
     opened = open_model(model, shapes, target_opset)
-    deployment = Deployment(resolve_provider(provider), threads)
+    if meter is None:
+        require_operators(opened.original, deployment.custom_ops)
     folder = workspace()
     data = read_input_data(input_data, opened.original)
     if meter is None:

@@ -24,7 +24,7 @@ def run_alike(worker: WorkerClient, paths: Iterable[Path], deployment: Deploymen
 
 def _optimised_key(worker: WorkerClient, path: Path, deployment: Deployment) -> str | None:
     written = path.with_suffix(".optimised.onnx")
-    candidate = {"path": str(path), "deployment": deployment.to_json()}
+    candidate = {"path": str(path), "deployment": deployment.to_request()}
     try:
         reply = worker.request({"kind": "optimised", "candidate": candidate, "written": str(written)})
         return shape_key(load(written)) if reply["status"] == "ok" else None

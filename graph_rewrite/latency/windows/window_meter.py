@@ -223,7 +223,7 @@ class WindowMeter:
         return run_alike(self._worker, paths, deployment)
 
     def _batch(self, paths: list[Path], deployment: Deployment, feeds: FeedSpec, plan: Plan) -> list[Block]:
-        sides = [{"path": str(path), "deployment": deployment.to_json()} for path in paths]
+        sides = [{"path": str(path), "deployment": deployment.to_request()} for path in paths]
         request = {
             "kind": "compare",
             "baseline": sides[0],

@@ -65,7 +65,7 @@ class Findings:
 def compare(request: Mapping[str, Any], report: Report) -> Findings:
     """Open and run both models, one after the other; `report(stage)` says what begins."""
     watch = Stopwatch(request["within_s"])
-    deployment = Deployment.from_json(request["deployment"])
+    deployment = Deployment.from_request(request["deployment"])
     specs = [FeedSpec.from_json(spec) for spec in request["feeds"]]
     # The optimised model first: its inputs have fixed shapes, those of the original may be symbolic.
     report("optimised: open")
@@ -78,7 +78,7 @@ def compare(request: Mapping[str, Any], report: Report) -> Findings:
     more = extra.run(session, watch.until(_SHARES[0]))
     del session
     report("original: open")
-    session = open_session(request["original"], Deployment(deployment.provider, deployment.threads, "none"))
+    session = open_session(request["original"], deployment.unoptimised())
     report("original: run")
     original = [run_model(session, feed) for feed in feeds]
     report("compare")
@@ -122,10 +122,10 @@ def _run_original(
         return expected, []
     variants = [extra.run_disturbed(session, len(expected), watch.until(_SHARES[2]))]
     report("original: run on extra inputs with all optimisations")
-    deployment = Deployment.from_json(request["deployment"])
+    deployment = Deployment.from_request(request["deployment"])
     optimised: Runs = []
     if time.monotonic() < (until := watch.until(_SHARES[3])):
-        session = open_session(request["original"], Deployment(deployment.provider, deployment.threads))
+        session = open_session(request["original"], deployment.plain())
         optimised = extra.run(session, until)
     return expected, [*variants, optimised]
 
@@ -188,7 +188,7 @@ def main(arguments: list[str]) -> int:
 
         try:
             if request["kind"] == "accept":
-                session = open_session(request["original"], Deployment.from_json(request["deployment"]))
+                session = open_session(request["original"], Deployment.from_request(request["deployment"]))
                 for spec in request["feeds"]:
                     write({"refused": refusal(session, spec)})
                 return 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -58,6 +60,9 @@ class Deployment:
     nchwc_block: int = 0
     """Channels in a block; 0 for a graph that runs with any."""
     settings: SessionSettings = DEFAULT_SETTINGS
+    custom_ops: tuple[str, ...] = ()
+    """Libraries of operators to load with the session, as paths. Loading one runs its code, so only a user names them:
+    `to_json` leaves them out, and `from_json` takes none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "disabled_optimizers", frozenset(self.disabled_optimizers))
@@ -113,10 +118,15 @@ class Deployment:
             self, optimization_level="all", disabled_optimizers=frozenset(), nchwc_block=0, settings=DEFAULT_SETTINGS
         )
 
+    def unoptimised(self) -> Self:
+        """Return the deployment of the same provider and threads in which ONNX Runtime changes nothing of a model."""
+        return replace(self.plain(), optimization_level="none")
+
     @property
     def key(self) -> str:
-        """Stable text that tells two deployments apart."""
-        return json.dumps(self.to_json(), sort_keys=True)
+        """Stable text that tells two deployments apart; a library counts by content, not by name."""
+        libraries = [_digest(path, os.stat(path).st_mtime_ns) for path in self.custom_ops]
+        return json.dumps({**self.to_json(), **({"custom_ops": libraries} if libraries else {})}, sort_keys=True)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON files and `metadata_props`; session settings only where they are not the default."""
@@ -146,6 +156,17 @@ class Deployment:
             settings=SessionSettings.from_json({name: values[name] for name in values if name in SETTING_NAMES}),
         )
 
+    def to_request(self) -> dict[str, Any]:
+        """Return plain values for another process of ours, with the libraries of operators; never written to a file
+        that is kept."""
+        return {**self.to_json(), **({"custom_ops": list(self.custom_ops)} if self.custom_ops else {})}
+
+    @classmethod
+    def from_request(cls, values: Mapping[str, Any]) -> Self:
+        """Inverse of `to_request`."""
+        recorded = {name: value for name, value in values.items() if name != "custom_ops"}
+        return replace(cls.from_json(recorded), custom_ops=tuple(map(str, values.get("custom_ops", ()))))
+
     def config_entries(self) -> dict[str, str]:
         """Return the entries of the session's configuration, by the keys that every binding of ONNX Runtime takes."""
         names = ";".join(sorted(self.disabled_optimizers))
@@ -173,6 +194,8 @@ class Deployment:
             options.add_session_config_entry(key, value)
         if measuring and self.threads > 1 and self.settings.allow_spinning:
             options.add_session_config_entry("session.force_spinning_stop", "1")
+        for path in self.custom_ops:
+            options.register_custom_ops_library(path)
         return options
 
 
@@ -205,6 +228,12 @@ def open_session(
             " the CUDA and cuDNN libraries that this onnxruntime-gpu was built for installed? Or use provider 'cpu'"
         )
     return session
+
+
+@functools.lru_cache(maxsize=64)
+def _digest(path: str, _changed: int) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _other_block(path: str, wanted: int, found: int) -> str:

@@ -32,7 +32,7 @@ def peak_bytes() -> int:
 def main(arguments: list[str]) -> int:
     request = json.loads(arguments[0])
     begin = time.perf_counter()
-    session = open_session(request["model"], Deployment.from_json(request["deployment"]))
+    session = open_session(request["model"], Deployment.from_request(request["deployment"]))
     load_s = time.perf_counter() - begin
     shapes = request["shapes"]
     inputs = [

@@ -37,7 +37,7 @@ def probe(request: Mapping[str, Any], report: Report) -> list[Probe]:
     A value of the original is compared with that of the same name. Where there is none, or the two differ, it is
     compared with those of the same elements in any shape: rewrites remove nodes that only reshape.
     """
-    deployment = Deployment.from_json(request["deployment"])
+    deployment = Deployment.from_request(request["deployment"])
     report("optimised: open with its inner values")
     session = _open(request["optimised"], request["optimised_folder"], deployment)
     feeds = feeds_of(session, request["feeds"])
@@ -45,8 +45,7 @@ def probe(request: Mapping[str, Any], report: Report) -> list[Probe]:
     optimised = [run_model(session, feed, request["optimised_values"]) for feed in feeds]
     del session
     report("original: open with its inner values")
-    plain = Deployment(deployment.provider, deployment.threads, "none")
-    session = _open(request["original"], request["original_folder"], plain)
+    session = _open(request["original"], request["original_folder"], deployment.unoptimised())
     report("original: run with its inner values")
     original = [run_model(session, feed, request["original_values"]) for feed in feeds]
     report("compare inner values")

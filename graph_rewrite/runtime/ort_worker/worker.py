@@ -122,11 +122,11 @@ class Worker:
         self._enter("baseline: open")
         side, feeds = request["baseline"], request["feeds"]
         if not keep:
-            return Runner(side["path"], Deployment.from_json(side["deployment"]), FeedSpec.from_json(feeds))
+            return Runner(side["path"], Deployment.from_request(side["deployment"]), FeedSpec.from_json(feeds))
         changed = os.stat(side["path"]).st_mtime_ns
         if self._kept is None or self._kept[0] != (side, feeds, changed):
             self._kept = None
-            runner = Runner(side["path"], Deployment.from_json(side["deployment"]), FeedSpec.from_json(feeds))
+            runner = Runner(side["path"], Deployment.from_request(side["deployment"]), FeedSpec.from_json(feeds))
             self._kept = ((side, feeds, changed), runner)
         return self._kept[1]
 
@@ -134,7 +134,7 @@ class Worker:
         self._enter("candidate: open")
         side = request["candidate"]
         _inject_fault(side["path"])
-        return Runner(side["path"], Deployment.from_json(side["deployment"]), FeedSpec.from_json(request["feeds"]))
+        return Runner(side["path"], Deployment.from_request(side["deployment"]), FeedSpec.from_json(request["feeds"]))
 
     def _time_block(self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, left_s: float) -> Block:
         self._enter("baseline: run")
@@ -156,7 +156,7 @@ class Worker:
 
     def _optimizers(self, request: Message) -> Message:
         self._enter("candidate: open")
-        deployment = Deployment.from_json(request["candidate"]["deployment"])
+        deployment = Deployment.from_request(request["candidate"]["deployment"])
         options = deployment.session_options()
         options.log_severity_level = _INFO
         with tempfile.TemporaryFile() as log:
@@ -173,7 +173,7 @@ class Worker:
 
     def _optimised(self, request: Message) -> Message:
         self._enter("candidate: open")
-        deployment = Deployment.from_json(request["candidate"]["deployment"])
+        deployment = Deployment.from_request(request["candidate"]["deployment"])
         options = deployment.session_options()
         options.optimized_model_filepath = request["written"]
         open_session(request["candidate"]["path"], deployment, options=options)
@@ -182,7 +182,7 @@ class Worker:
     def _profile(self, request: Message) -> Message:
         self._enter("candidate: open")
         side, feeds = request["candidate"], FeedSpec.from_json(request["feeds"])
-        deployment, budget_s = Deployment.from_json(side["deployment"]), float(request["budget_s"])
+        deployment, budget_s = Deployment.from_request(side["deployment"]), float(request["budget_s"])
         found = profile(
             side["path"], deployment, feeds, request["folder"], budget_s, lambda: self._enter("candidate: run")
         )
