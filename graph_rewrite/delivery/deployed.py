@@ -9,12 +9,13 @@ from pathlib import Path
 import onnx
 import onnxruntime
 from google.protobuf.message import DecodeError
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators import nchwc
 from graph_rewrite.runtime import Deployment, open_session
-from graph_rewrite.runtime.custom_ops import library_paths
+from graph_rewrite.runtime.custom_ops import hint, library_paths
 
 METADATA_KEY = "rewritegym.deployment"
 """Entry of an ONNX model's `metadata_props` that holds its deployment as JSON."""
@@ -44,8 +45,8 @@ def session(
 
     Raises:
         FileNotFoundError: there is no such model.
-        UserError: it records no deployment that can be read, an override is none that ONNX Runtime has, or there is no
-            such library.
+        UserError: it records no deployment that can be read, an override is none that ONNX Runtime has, there is no
+            such library, or none was given that holds an operator of the model.
         RuntimeError: the model was deployed to CUDA and no CUDA device answers, or it is bound to CPUs with another
             block of the blocked layout.
     """
@@ -54,7 +55,13 @@ def session(
         deployment = deployment.with_settings(overrides)
     except ValueError as error:
         raise UserError(f"{os.fspath(path)}: {error}") from error
-    return open_session(path, replace(deployment, custom_ops=library_paths(custom_ops)))
+    deployment = replace(deployment, custom_ops=library_paths(custom_ops))
+    try:
+        return open_session(path, deployment)
+    except Fail as error:
+        if how := hint(str(error)):
+            raise UserError(f"{os.fspath(path)}: {error}{how}") from error
+        raise
 
 
 def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:
