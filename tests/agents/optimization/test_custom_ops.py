@@ -15,8 +15,8 @@ import onnx
 import pytest
 
 import rewritegym
-from agents.core.conclude import saved_and_checked
-from agents.core.recordings import actions_file, write_recording
+from agents.conclusion.conclude import saved_and_checked
+from agents.conclusion.recordings import actions_file, write_recording
 from graph_rewrite.delivery.deployed import sidecar_of
 from graph_rewrite.delivery.deployment_code import deployment_code
 from graph_rewrite.errors import UserError
