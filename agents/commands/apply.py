@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -15,6 +15,7 @@ from rich.console import Console
 from agents.commands.common import parse, stderr_console
 from agents.conclusion.conclude import saved_and_checked
 from agents.conclusion.recordings import actions_of, write_recording
+from agents.optimization.comparison_options import ComparisonOptions
 from agents.optimization.options import shape_texts
 from agents.optimization.output import check_output, default_output
 from agents.reporting.progress import print_json
@@ -22,13 +23,12 @@ from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.errors import UserError
 from graph_rewrite.replay import Recording, Replay, read_recording, replay
 from graph_rewrite.rewriting.enumerator import Granularity
-from graph_rewrite.runtime import Deployment
+from graph_rewrite.runtime import MOST_THREADS, Deployment
 from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.symbolic.generalise import generalise
 from graph_rewrite.system.commands import run_command
-from graph_rewrite.system.cpu_count import available_cores
-from graph_rewrite.task.limits import ResultLimits
+from graph_rewrite.system.cpu_count import available_cores, check_threads
 from graph_rewrite.task.problem import Problem, open_problem
 
 EXIT_NOT_WRITTEN = 1
@@ -62,8 +62,7 @@ class ApplyArguments:
     """Execution provider of ONNX Runtime; by default as recorded."""
     custom_ops: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A library with operators of custom domains that the model uses; may be repeated."""
-    error_budget: float | None = None
-    """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
+    comparison: tyro.conf.OmitArgPrefixes[ComparisonOptions] = field(default_factory=ComparisonOptions)
     overwrite: bool = False
     """Replace the output file if there is one."""
     json: bool = False
@@ -88,7 +87,9 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
     shapes = arguments.shape or shape_texts(recording.shapes)
     bindings = bind(arguments.input, shapes, Deployment(custom_ops=libraries))
     problem = _problem(arguments, recording, bindings)
-    found = replay(recording, problem.model.graph, problem.rewriter, partial=arguments.partial)
+    found = replay(
+        recording, problem.model.graph, problem.rewriter, partial=arguments.partial, strict=arguments.comparison.strict
+    )
     for difference in found.differences:
         console.print(str(difference), soft_wrap=True, markup=False)
     checked, message = _checked(arguments, found, problem, bindings)
@@ -110,15 +111,21 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
 def _problem(arguments: ApplyArguments, recording: Recording, bindings: DimensionBindings) -> Problem:
     """Open the model for the deployment that is asked for, or else the recorded one."""
     provider = arguments.provider or recording.deployment.get("provider", "auto")
-    threads = arguments.threads or recording.deployment.get("threads", available_cores())
-    if not isinstance(provider, str) or not isinstance(threads, int):
-        raise UserError(f"{arguments.actions}: the recorded deployment has no provider and number of threads")
+    threads = recording.deployment.get("threads", available_cores())
+    if arguments.threads is not None:
+        threads = check_threads(arguments.threads)
+    # More than the cores of this machine are right: the result may be for another, and nothing is timed here.
+    elif not (type(threads) is int and 1 <= threads <= MOST_THREADS):
+        raise UserError(f"{arguments.actions}: the recorded number of threads is {threads!r}: say --threads")
+    if provider not in ("auto", "cpu", "cuda"):
+        raise UserError(f"{arguments.actions}: the recorded provider is {provider!r}: say --provider")
     if recording.granularity not in get_args(Granularity):
         raise UserError(f"{arguments.actions}: there is no granularity {recording.granularity!r}")
     return open_problem(
         f"file:{arguments.input}", provider=provider, threads=threads, rules=recording.rules,
         granularity=cast(Granularity, recording.granularity), shapes=bindings.shapes or None, cached=False,
-        limits=ResultLimits(error_budget=arguments.error_budget), custom_ops=arguments.custom_ops,
+        limits=arguments.comparison.limits_with(), input_data=arguments.comparison.input_data,
+        custom_ops=arguments.custom_ops,
     )  # fmt: skip
 
 

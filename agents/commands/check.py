@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from rich.console import Console
 
 from agents.commands.common import parse, stderr_console
 from agents.conclusion.recordings import actions_file, environment
+from agents.optimization.comparison_options import ComparisonOptions
 from agents.reporting.progress import print_json
 from graph_rewrite.delivery.deployed import recorded_deployment
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
@@ -26,10 +27,14 @@ from graph_rewrite.onnx_files.custom_domains import require_operators
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.replay import Recording, read_recording
+from graph_rewrite.replay.strictness import step_losses
+from graph_rewrite.rewriting.session_choices import LOSSY_SETTINGS
+from graph_rewrite.rules import rule_set
 from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.system.commands import run_command
-from graph_rewrite.system.cpu_count import available_cores
-from graph_rewrite.task.limits import ResultLimits
+from graph_rewrite.system.cpu_count import available_cores, check_threads
+from graph_rewrite.task.input_data import read_input_data
+from graph_rewrite.task.meters import random_feeds
 from graph_rewrite.task.models import Shapes, parse_shapes
 from graph_rewrite.task.workspace import workspace
 
@@ -43,9 +48,9 @@ class CheckArguments:
     """Measure a result on this machine against its original, and compare their outputs. What was faster on one machine
     and version of ONNX Runtime may not be on another.
 
-    Exit status: 0 when the outputs agree and the result is surely faster, 1 when the outputs differ or the result
-    cannot be run, 2 for a mistake in the arguments or the files, 3 when it is not surely faster, 4 when it is surely
-    slower.
+    Exit status: 0 when the outputs agree and the result is surely faster, 1 when the outputs differ, the result cannot
+    be run or is not as strict as asked, 2 for a mistake in the arguments or the files, 3 when it is not surely faster,
+    4 when it is surely slower.
     """
 
     optimized: tyro.conf.Positional[Path]
@@ -60,6 +65,7 @@ class CheckArguments:
     """A library with operators of custom domains that the models use; may be repeated."""
     seconds: float = 30.0
     """Most seconds for measuring."""
+    comparison: tyro.conf.OmitArgPrefixes[ComparisonOptions] = field(default_factory=ComparisonOptions)
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
 
@@ -75,10 +81,8 @@ def check(arguments: CheckArguments, console: Console) -> int:
     began = time.monotonic()
     libraries = library_paths(arguments.custom_ops)
     deployment = replace(recorded_deployment(arguments.optimized), custom_ops=libraries)
-    if arguments.threads is not None and arguments.threads > available_cores():
-        raise UserError(f"--threads {arguments.threads}: this process may use {available_cores()} cores")
     if arguments.threads is not None:
-        deployment = replace(deployment, threads=arguments.threads)
+        deployment = replace(deployment, threads=check_threads(arguments.threads))
     recording = _recording(arguments.optimized)
     original = arguments.original or _named(arguments.optimized, recording)
     shapes = parse_shapes(arguments.shape) or (dict(recording.shapes) if recording is not None else {})
@@ -88,10 +92,19 @@ def check(arguments: CheckArguments, console: Console) -> int:
     for note in notes:
         console.print(f"note: {note}", soft_wrap=True, markup=False)
     before, after = _runnable(original, shapes), _runnable(arguments.optimized, shapes)
-    outcome = equivalent(before, after, deployment, tolerance=ResultLimits().tolerance(graph, deployment))
-    plan = replace(JUDGE, budget_s=max(1.0, arguments.seconds))
-    latency = compare_files(before, after, deployment, workspace=workspace(), plan=plan) if outcome.ok else None
-    verdict, status = judge(outcome, latency)
+    asked = arguments.comparison
+    lost = _losses(arguments.optimized, recording, deployment) if asked.strict else ""
+    data, limits = read_input_data(asked.input_data, graph), asked.limits_with()
+    outcome = equivalent(
+        before, after, deployment, tolerance=limits.tolerance(graph, deployment), rtol=limits.rtol, atol=limits.atol,
+        data=data,
+    )  # fmt: skip
+    latency = None
+    if outcome.ok and not lost:
+        plan, feeds = replace(JUDGE, budget_s=max(1.0, arguments.seconds)), data[0] if data else random_feeds(graph)
+        latency = compare_files(before, after, deployment, workspace=workspace(), plan=plan, feeds=feeds)
+    verdict, status = (lost, EXIT_DIFFERENT) if outcome.ok and lost else judge(outcome, latency)
+    outcome = replace(outcome, ok=outcome.ok and not lost)
     entry = _entry(arguments, original, deployment, outcome, latency)
     entry |= {"notes": notes, "verdict": verdict, "seconds": round(time.monotonic() - began, 1)}
     if arguments.json:
@@ -136,6 +149,20 @@ def _named(optimized: Path, recording: Recording | None) -> Path:
             f"the original {original} is not there any more: name it, as in rewritegym check {optimized} original.onnx"
         )
     return original
+
+
+def _losses(optimized: Path, recording: Recording | None, deployment: Deployment) -> str:
+    """Return which rewrite or setting of a result does not keep every value, in words; empty where all do.
+
+    Raises:
+        UserError: the rewrites are not recorded.
+    """
+    if recording is None:
+        raise UserError(f"--strict reads the rewrites from {actions_file(optimized)}, and there is no such file")
+    lost = [(name, words) for name, words in LOSSY_SETTINGS.items() if getattr(deployment.settings, name)]
+    rules = {rule.name: rule for rule in rule_set("all")}
+    lost += [(step.rule, words) for step in recording.steps if (words := step_losses(step, rules))]
+    return "" if not lost else f"{lost[0][0]} does not keep every value ({lost[0][1]}), which --strict asks for"
 
 
 def _runnable(path: Path, shapes: Shapes) -> Path:

@@ -11,8 +11,7 @@ import tyro
 from rich.console import Console
 
 from agents.core.config import Config, load_config, model_uri
-from graph_rewrite.errors import UserError
-from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.system.cpu_count import check_threads
 from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.models import parse_shapes
 from graph_rewrite.task.problem import Problem, open_problem
@@ -84,20 +83,6 @@ class ModelArguments:
             UserError: a --shape that is not name:dims.
         """
         return parse_shapes(self.shape) or None
-
-
-def check_threads(threads: int) -> None:
-    """Refuse more threads than cores: they would wait for each other, and a run could take minutes.
-
-    Raises:
-        UserError: more threads than this process may use cores.
-    """
-    cores = available_cores()
-    if threads > cores:
-        raise UserError(
-            f"--threads {threads}: this process may use {cores} core{'s' if cores > 1 else ''}; measure with the number"
-            " of threads that will be deployed, on a machine that has them"
-        )
 
 
 def parse(kind: Any, argv: Iterable[str] | None, program: str) -> Any:

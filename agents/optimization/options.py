@@ -9,11 +9,12 @@ from typing import Literal
 
 import tyro
 
+from agents.optimization.comparison_options import ComparisonOptions
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Clock, resolve_provider
 from graph_rewrite.rewriting.session_choices import thread_choices
 from graph_rewrite.runtime.custom_ops import library_paths
-from graph_rewrite.system.cpu_count import available_cores, is_busy
+from graph_rewrite.system.cpu_count import available_cores, check_threads, is_busy
 from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
 
 AUTO = "regional"
@@ -23,11 +24,9 @@ AUTO_THREADS = "auto"
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-@dataclass(frozen=True, slots=True)
-class OptimizeOptions:
-    """Options of the search, its measurements and its result."""
-
-    # Properties read the options that are texts, and raise UserError for a mistake in one.
+@dataclass(frozen=True)
+class SearchOptions:
+    """What is searched, for which deployment and how long."""
 
     shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """The shape of an input with symbolic dimensions, as name:1,128, or auto, which is the default; may be repeated,
@@ -57,18 +56,8 @@ class OptimizeOptions:
     """Most bytes of weights that the result may have, as a multiple of the original's."""
     size_price: float = SIZE_PRICE
     """Per cent of the latency that weights must save for each per cent that the file grows by them; 0 for no price."""
-    error_budget: float | None = None
-    """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
     target_opset: int | None = None
     """Operator set to convert the model to (default 23, or the newest below it that ONNX Runtime can run it in)."""
-    rtol: float | None = None
-    """With --atol, a further limit for every element of an output, as in numpy.allclose."""
-    atol: float | None = None
-    """See --rtol; where one of the two is given alone, the other is 0."""
-    strict: bool = False
-    """Leave out rules that do not keep NaN, infinities, denormals or the sign of zero."""
-    input_data: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """An .npz file (or a glob) with an array per input, to measure and to compare with; may be repeated."""
     custom_ops: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A library (.so, .dylib, .dll) with operators of custom domains that the model uses; may be repeated. Its code is
     run: name none that you do not trust."""
@@ -82,6 +71,14 @@ class OptimizeOptions:
     """Search anew although a result is remembered, beginning with that."""
     seed: int = 0
     """Seed of everything that is random."""
+
+
+# The search's own options come first in the help, and fields of the last base are the first.
+@dataclass(frozen=True)
+class OptimizeOptions(ComparisonOptions, SearchOptions):
+    """Options of the search, its measurements and its result."""
+
+    # Properties read the options that are texts, and raise UserError for a mistake in one.
 
     @property
     def seconds(self) -> float:
@@ -135,10 +132,9 @@ class OptimizeOptions:
     @property
     def limits(self) -> ResultLimits:
         """The limits that every result keeps."""
-        return ResultLimits(
-            self.max_size_growth, self.error_budget, self.standard_ops_only, rtol=self.rtol, atol=self.atol,
-            size_price=self.size_price,
-        )  # fmt: skip
+        return self.limits_with(
+            size_growth=self.max_size_growth, standard_ops_only=self.standard_ops_only, size_price=self.size_price
+        )
 
 
 def shape_texts(shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
@@ -160,18 +156,12 @@ def parse_threads(text: str, *, cpu_clock: bool = False) -> tuple[int, ...]:
     Raises:
         UserError: no positive numbers, more threads than cores, or the CPU's clock for more than one thread.
     """
-    cores = available_cores()
     parts = [part.strip() for part in text.split(",")]
     if text.strip().lower() in ("", AUTO_THREADS):
-        parts = [str(cores)]
+        parts = [str(available_cores())]
     if not all(part.isdigit() for part in parts):
         raise UserError(f"--threads {text!r}: write a number, several such as 1,4, or {AUTO_THREADS}")
-    counts = tuple(dict.fromkeys(map(int, parts)))
-    for count in counts:
-        if count < 1:
-            raise UserError("threads must be at least 1: leave --threads out to use all cores")
-        if count > cores:
-            raise UserError(f"--threads {count}: this process may use {cores} cores")
+    counts = tuple(dict.fromkeys(check_threads(int(part)) for part in parts))
     if cpu_clock and counts != (1,):
         raise UserError("--cpu-clock counts one thread: add --threads 1")
     return counts

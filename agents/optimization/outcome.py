@@ -12,7 +12,7 @@ from agents.conclusion.recordings import write_recording
 from agents.core.base import OptimizationResult
 from agents.optimization.options import OptimizeOptions
 from agents.reporting.progress import baseline_ms
-from agents.reporting.runs import result_entry
+from agents.reporting.runs import result_entry, rewrite_entries
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import open_session
@@ -86,8 +86,7 @@ class Optimization:
     @property
     def rewrites(self) -> list[dict[str, Any]]:
         """The substitutions in order: `rule`, `where`, number of `sites`, `saved_ms` (None where it is not known)."""
-        found: list[dict[str, Any]] = self.summary(None)["rewrites"]
-        return found
+        return [_shown(rewrite) for rewrite in rewrite_entries(self.result)]
 
     @property
     def deployment(self) -> Deployment:
@@ -150,8 +149,12 @@ class Optimization:
     def summary(self, written: Path | None, entry: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the part of `entry` that scripts read: the object that `--json` prints."""
         entry = self.entry(written) if entry is None else entry
-        rewrites = [
-            {"rule": r["rule"], "where": r["description"], "sites": r["sites"], "saved_ms": r["saved_ms"]}
-            for r in entry["rewrites"]
-        ]
-        return {**{key: entry[key] for key in SUMMARY}, "rewrites": rewrites}
+        return {**{key: entry[key] for key in SUMMARY}, "rewrites": list(map(_shown, entry["rewrites"]))}
+
+
+def _shown(rewrite: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of a rewrite as scripts read it."""
+    return {
+        "rule": rewrite["rule"], "where": rewrite["description"], "sites": rewrite["sites"],
+        "saved_ms": rewrite["saved_ms"],
+    }  # fmt: skip

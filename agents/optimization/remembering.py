@@ -68,7 +68,9 @@ class ResultRecall:
         """Return the remembered results that can be replayed here, at least in part, the most fitting first."""
         problem, found = self.problem, list[KnownStart]()
         for remembered in self.memory.recall(self.fingerprint, self.context)[:MOST_STARTS]:
-            replayed = replay(remembered.recording, problem.model.graph, problem.rewriter, partial=True)
+            replayed = replay(
+                remembered.recording, problem.model.graph, problem.rewriter, partial=True, strict=self.options.strict
+            )
             if replayed.applied and all(replayed.graph.hash != start.graph.hash for start in found):
                 actions = actions_of(replayed.applied)
                 found.append(KnownStart(replayed.graph, actions, remembered, replayed.complete))

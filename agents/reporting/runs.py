@@ -74,6 +74,15 @@ def write_optimized(result: OptimizationResult, path: Path) -> Path | None:
     return result.checked.write_to(path) if result.verified else None
 
 
+def rewrite_entries(result: OptimizationResult) -> list[dict[str, Any]]:
+    """Return the substitutions of a result in order, as `result_entry` lists them; `saved_ms` is None where it is not
+    known."""
+    return [
+        {"rule": a.rule, "description": a.description, "sites": a.count, "key": a.key, "saved_ms": ms}
+        for a, ms in zip(result.actions, saved_ms(result), strict=True)
+    ]
+
+
 def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path | None) -> dict[str, Any]:
     """Return an entry of `results`, as `evaluate.py --json` prints it; `memory` is in bytes, `latency_ms` None where no
     time was left to measure it."""
@@ -86,10 +95,7 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
         "measurements": result.measurements,
         "verified": result.verified,
         "max_rel_error": result.max_rel_error,
-        "rewrites": [
-            {"rule": a.rule, "description": a.description, "sites": a.count, "key": a.key, "saved_ms": ms}
-            for a, ms in zip(result.actions, saved_ms(result), strict=True)
-        ],
+        "rewrites": rewrite_entries(result),
         "savings": _plain([asdict(saving) for saving in savings(result)]),
         "deployment": result.checked.deployment.to_json(),
         "onnx_path": None if onnx_path is None else str(onnx_path),

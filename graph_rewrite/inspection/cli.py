@@ -18,7 +18,7 @@ from graph_rewrite.runtime import Deployment
 from graph_rewrite.runtime.custom_ops import library_paths, missing_operators
 from graph_rewrite.symbolic.bindings import bind
 from graph_rewrite.system.commands import run_command
-from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.system.cpu_count import available_cores, check_threads
 from graph_rewrite.task.models import parse_shapes
 
 
@@ -51,10 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _inspect(arguments: InspectArguments) -> int:
-    cores = available_cores()
-    threads = cores if arguments.threads is None else arguments.threads
-    if not 1 <= threads <= cores:
-        raise UserError(f"--threads {threads}: from 1 to {cores}, the cores that this process may use")
+    threads = available_cores() if arguments.threads is None else check_threads(arguments.threads)
     deployment = Deployment("cpu", threads, custom_ops=library_paths(arguments.custom_ops))
     missing_operators(deployment.custom_ops, ())
     shapes = _shapes(arguments, deployment)

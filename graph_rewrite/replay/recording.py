@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.replay.evidence import SiteRecord
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.atomic_files import replace_file
 
 FORMAT = "rewritegym.actions"
@@ -79,6 +80,7 @@ class RecordedStep:
         good = good and all(isinstance(site, dict) for site in at) and kind in get_args(Kind)
         if not good or not (refused is None or _is_texts(refused)) or not _is_settings(settings):
             raise UserError(f"the step of rule {rule} has an entry of the wrong kind")
+        _check_choice(rule, refused or (), settings)
         return cls(
             rule, cast(Kind, kind), sites, at=tuple(map(SiteRecord.from_json, at)),
             refused=None if refused is None else tuple(refused), settings=settings, **texts,
@@ -195,6 +197,14 @@ def _parsed(values: Mapping[str, Any]) -> Recording:
         shapes={name: tuple(shape) for name, shape in shapes.items()}, version=str(values.get("rewritegym", "")),
         commit=str(values.get("commit", "")), environment=environment, **texts,
     )  # fmt: skip
+
+
+def _check_choice(rule: str, refused: Sequence[str], settings: Mapping[str, Any]) -> None:
+    """Raise UserError for optimisers or settings that ONNX Runtime has not, or values that it would not take."""
+    try:
+        Deployment("cuda").with_settings(settings).with_disabled(refused)
+    except ValueError as error:
+        raise UserError(f"the step of rule {rule}: {error}") from error
 
 
 def _is_settings(values: object) -> bool:

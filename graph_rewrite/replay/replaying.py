@@ -13,9 +13,11 @@ from graph_rewrite.replay.fingerprint import fingerprint
 from graph_rewrite.replay.recorder import by_rule, find_by_key
 from graph_rewrite.replay.recording import RecordedStep, Recording
 from graph_rewrite.replay.steps import TracedGraph
+from graph_rewrite.replay.strictness import step_losses
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.rewriting.enumerator import Enumerator
+from graph_rewrite.rewriting.session_choices import LOSSY_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,9 @@ class Replay:
         return self.differences[0] if self.differences else None
 
 
-def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: bool = False) -> Replay:
+def replay(
+    recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: bool = False, strict: bool = False
+) -> Replay:
     """Apply recorded steps to a normalised graph: the same model, one with other weights, or one exported anew.
 
     A step is found by its sites' addresses or their structure, at whichever granularity it was recorded; the rules
@@ -66,6 +70,7 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
     Args:
         partial: go on after a step that does not fit, without it, and apply a step at those of its sites that are
             found. Otherwise the replay ends before the first such step.
+        strict: a step that does not keep NaN, infinities, denormals or the sign of zero does not fit.
     """
     traced = TracedGraph(graph, rewriter)
     same = recorded.fingerprint == fingerprint(graph)
@@ -73,7 +78,14 @@ def replay(recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: 
     applied: list[AppliedStep] = []
     differences: list[ReplayDifference] = []
     for number, step in enumerate(recorded.steps, start=1):
-        candidate, difference = _find(traced, number, step, partial)
+        known = step.kind == "deployment" or step.rule in traced.rules
+        lost = step_losses(step, traced.rules) if strict and known else ""
+        reason = f"it does not keep every value ({lost}), and all must be kept (--strict)"
+        candidate, difference = (
+            (None, ReplayDifference(number, step.rule, _expected(step), reason))
+            if lost
+            else _find(traced, number, step, partial, strict)
+        )
         if difference is not None:
             differences.append(difference)
         if candidate is None:
@@ -105,12 +117,12 @@ def _has_structure(traced: TracedGraph, step: RecordedStep, same: bool) -> bool:
 
 
 def _find(
-    traced: TracedGraph, number: int, step: RecordedStep, partial: bool
+    traced: TracedGraph, number: int, step: RecordedStep, partial: bool, strict: bool
 ) -> tuple[Candidate | None, ReplayDifference | None]:
     """Return the candidate of a step, and what differs."""
     if step.kind == "deployment":
         if traced.rewriter.deployment:
-            return _choice(traced, step), None
+            return _choice(traced, step, strict), None
         return None, ReplayDifference(number, step.rule, step.rule, "the deployment is fixed here")
     if step.rule not in traced.rules:
         return None, missing_rule(traced, number, step.rule, _expected(step))
@@ -129,10 +141,12 @@ def _find(
     return kept, difference
 
 
-def _choice(traced: TracedGraph, step: RecordedStep) -> Candidate:
+def _choice(traced: TracedGraph, step: RecordedStep, strict: bool) -> Candidate:
     """Return a deployment choice: what was recorded, or else the choice of this name."""
     if step.refused is not None:
-        settings = tuple(sorted(step.settings.items()))
+        # A step records all settings after it, those of steps before it that were left out too.
+        kept = {name: value for name, value in step.settings.items() if not (strict and name in LOSSY_SETTINGS)}
+        settings = tuple(sorted(kept.items()))
         refused = frozenset(step.refused)
         return Candidate(
             "deployment", traced.graph, disabled_optimizers=refused, session_settings=settings, label=step.rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
@@ -25,9 +25,9 @@ class TracedGraph:
         self._single: dict[str, Enumerator] = {}
 
     @property
-    def rules(self) -> Iterable[str]:
-        """Return the names of the rules that the rewriter has."""
-        return self._rules.keys()
+    def rules(self) -> Mapping[str, Rule]:
+        """Return the rules that the rewriter has, by name."""
+        return self._rules
 
     def single(self, rule: str) -> Enumerator:
         """Return an enumerator of the sites of one rule.

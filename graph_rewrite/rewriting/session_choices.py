@@ -13,13 +13,16 @@ the graph, and the environments do not offer them. Left out is what cannot gain 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.cpu_count import available_cores
+
+LOSSY_SETTINGS: Mapping[str, str] = {"set_denormal_as_zero": "denormals"}
+"""Settings under which a model does not keep every value, with what it loses."""
 
 _Change = tuple[tuple[str, bool | int | str], ...]
 _PACKED = frozenset({"MatMul", "FusedMatMul", "Gemm", "Conv", "FusedConv"})

@@ -5,7 +5,7 @@ modules only, and is started as a top-level package, so a worker starts without 
 """
 
 from graph_rewrite.runtime.client import Status, WorkerClient, WorkerFailure, WorkerStartError
-from graph_rewrite.runtime.ort_worker.deployment import Deployment, open_session
+from graph_rewrite.runtime.ort_worker.deployment import MOST_THREADS, Deployment, open_session
 from graph_rewrite.runtime.ort_worker.feeds import FeedSpec
 from graph_rewrite.runtime.ort_worker.options.blocked_layout import block_size
 from graph_rewrite.runtime.ort_worker.options.optimizers import OPTIMIZERS
@@ -17,6 +17,7 @@ from graph_rewrite.runtime.ort_worker.timing import Runner, repeats_for, time_bl
 __all__ = [
     "FULL",
     "JUDGE",
+    "MOST_THREADS",
     "OPTIMIZERS",
     "SCREEN",
     "SETTING_NAMES",

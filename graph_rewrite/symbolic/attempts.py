@@ -15,6 +15,7 @@ from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.carrying import Carried, carry
 from graph_rewrite.symbolic.comparing import LEAST_UNSEEN, ComparisonPlan, Values, largest_sizes
 from graph_rewrite.symbolic.emission import NotEmittedError, emit
+from graph_rewrite.symbolic.feeds import write_data
 from graph_rewrite.symbolic.lanes import Lane, NotGeneralError, open_lane
 from graph_rewrite.symbolic.limits import table_limits
 from graph_rewrite.system.deadline import check_time
@@ -51,6 +52,11 @@ class Attempts:
     """Bindings at which a result differed: they are lanes now."""
     _limits: dict[str, int] | None = None
     """Largest values of symbols; None before they are known."""
+    _data: tuple[FeedSpec, ...] = field(init=False)
+    """The user's inputs, which are of the shape that was searched."""
+
+    def __post_init__(self) -> None:
+        self._data = write_data(self.problem.model.original, self.problem.data, self.folder / "data")
 
     def run(self) -> Agreed:
         for _ in range(ATTEMPTS):
@@ -117,11 +123,11 @@ class Attempts:
 
         def compare(path: Path, deployment: Deployment) -> Equivalence:
             feeds = [spec for _, spec in at]
-            outcome = self._equivalent(path, deployment, feeds)
+            outcome = self._equivalent(path, deployment, feeds, self._data)
             if outcome.ok:
                 return outcome
             for values, spec in at:
-                alone = self._equivalent(path, deployment, spec)
+                alone = self._equivalent(path, deployment, spec, self._data_at(values))
                 if not alone.ok:
                     failed.append(values)
                     return replace(alone, message=f"at {_text(values)}: {alone.message}")
@@ -131,12 +137,18 @@ class Attempts:
             graph, problem.model.path, problem.deployment, workspace=problem.workspace, compare=compare
         )
 
-    def _equivalent(self, path: Path, deployment: Deployment, feeds: FeedSpec | Sequence[FeedSpec]) -> Equivalence:
+    def _data_at(self, values: Values) -> Sequence[FeedSpec]:
+        """Return the user's inputs where a binding is their shape."""
+        return self._data if values == self.chosen.seen[0] else ()
+
+    def _equivalent(
+        self, path: Path, deployment: Deployment, feeds: FeedSpec | Sequence[FeedSpec], data: Sequence[FeedSpec]
+    ) -> Equivalence:
         problem = self.problem
         limits, original = problem.limits, problem.model.original
         return equivalent(
             problem.model.path, path, deployment, tolerance=limits.tolerance(original, problem.deployment),
-            rtol=limits.rtol, atol=limits.atol, feeds=feeds,
+            rtol=limits.rtol, atol=limits.atol, feeds=feeds, data=data,
         )  # fmt: skip
 
     def _unseen(self) -> list[tuple[Values, FeedSpec]]:
@@ -177,7 +189,7 @@ class Attempts:
         feeds = next((f for v, f in self.chosen.unseen if v == values), self.chosen.bound)
 
         def compare(path: Path, deployment: Deployment) -> Equivalence:
-            return self._equivalent(path, deployment, feeds)
+            return self._equivalent(path, deployment, feeds, self._data_at(values))
 
         checked = checked_model(made[0], model.path, problem.deployment, workspace=problem.workspace, compare=compare)
         return not checked.outcome.ok

@@ -17,6 +17,7 @@ from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
 from graph_rewrite.runtime.ort_worker.feeds import ModelInput, make_feeds
 from graph_rewrite.symbolic.inputs import Shapes, SymbolicInputs
 from graph_rewrite.symbolic.lanes import NotGeneralError
+from graph_rewrite.task.input_data import model_inputs
 
 _ELEMENTS = {"float32": "float", "float64": "double"}
 
@@ -50,6 +51,24 @@ def write_feeds(graph: Graph, inputs: SymbolicInputs, shapes: Shapes, folder: Pa
     path = folder / f"feeds-{seed}-{abs(hash(text)) % 10**10}.npz"
     np.savez(path, **arrays)  # type: ignore[arg-type]
     return FeedSpec(npz=str(path))
+
+
+def write_data(bound: Graph, data: Sequence[FeedSpec], folder: Path) -> tuple[FeedSpec, ...]:
+    """Write each of the user's inputs as a file of its own.
+
+    A file that holds several is read by the shapes of the model's inputs, and a model with symbolic dimensions does not
+    tell several inputs from one of a larger batch.
+
+    Args:
+        bound: the model at the shape of the inputs.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for number, spec in enumerate(data):
+        path = folder / f"{Path(spec.npz or '').stem}-{number}.npz"
+        np.savez(path, **make_feeds(model_inputs(bound), spec))  # type: ignore[arg-type]
+        written.append(FeedSpec(npz=str(path)))
+    return tuple(written)
 
 
 def refusals(model: Path, feeds: Sequence[FeedSpec], deployment: Deployment, folder: Path, seconds: float) -> list[str]:

@@ -1,14 +1,34 @@
-"""The number of cores, and whether others use them."""
+"""The number of cores, whether others use them, and the number of threads that may be asked for."""
 
 from __future__ import annotations
 
 import os
+
+from graph_rewrite.errors import UserError
 
 
 def available_cores() -> int:
     """Return the number of cores that this process may use: those that `taskset` or a container leaves it, where the
     system tells, or else all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_threads(threads: int) -> int:
+    """Return a number of threads that a user asks for with `--threads`. More than cores would wait for each other, and
+    a run could take minutes.
+
+    Raises:
+        UserError: less than one, or more than this process may use cores.
+    """
+    if threads < 1:
+        raise UserError(f"--threads {threads}: threads must be at least 1; leave the flag out for the default")
+    cores = available_cores()
+    if threads > cores:
+        raise UserError(
+            f"--threads {threads}: this process may use {cores} core{'s' if cores > 1 else ''}; measure with the number"
+            " of threads that will be deployed, on a machine that has them"
+        )
+    return threads
 
 
 def is_busy() -> bool:

@@ -36,9 +36,18 @@ def read_input_data(patterns: Sequence[str], graph: Graph) -> tuple[FeedSpec, ..
     """
     if not patterns:
         return ()
-    inputs = [_model_input(graph, value) for value in graph.inputs if value not in graph.stored]
+    inputs = model_inputs(graph)
     specs = [spec for path in _paths(patterns) for spec in _specs(path, inputs)]
     return tuple(specs[:MOST_INPUTS])
+
+
+def model_inputs(graph: Graph) -> list[ModelInput]:
+    """Return the inputs of a model that a user's file must have.
+
+    Raises:
+        UserError: one that is no tensor of a fixed shape.
+    """
+    return [_model_input(graph, value) for value in graph.inputs if value not in graph.stored]
 
 
 def _paths(patterns: Sequence[str]) -> list[Path]:

@@ -46,13 +46,16 @@ def ort_meter(
 ) -> OrtMeter:
     """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`, on given inputs; by
     default on random ones, with token ids that lie within the model's tables."""
-    if feeds is None:
-        small = {name: limits for name, limits in index_ranges(model.graph).items() if limits[1] < SMALL_TABLE}
-        feeds = FeedSpec(input_ranges=small)
     return OrtMeter(
         model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock,
-        feeds=feeds,
+        feeds=random_feeds(model.graph) if feeds is None else feeds,
     )  # fmt: skip
+
+
+def random_feeds(graph: Graph) -> FeedSpec:
+    """Return the recipe of random inputs to measure a model with: token ids lie within its tables."""
+    small = {name: limits for name, limits in index_ranges(graph).items() if limits[1] < SMALL_TABLE}
+    return FeedSpec(input_ranges=small)
 
 
 def _write_candidate(graph: Measurable, folder: Path) -> Path:

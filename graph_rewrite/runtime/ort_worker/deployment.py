@@ -26,8 +26,14 @@ _LEVELS = {
 }
 _PROVIDERS = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider")}
 _ERRORS_ONLY = 3
+MOST_THREADS = 1024
+"""Threads that a deployment may have. ONNX Runtime would start any number that a recorded file asks for."""
 _REQUIRED = frozenset({"provider", "threads", "optimization_level", "disabled_optimizers"})
 _OPTIONAL = SETTING_NAMES | {"nchwc_block"}
+_KINDS = {
+    "provider": str, "threads": int, "optimization_level": str, "disabled_optimizers": list, "nchwc_block": int,
+}  # fmt: skip
+"""Types of the fields in JSON that are no session settings."""
 
 
 class DeploymentRequest(Protocol):
@@ -71,8 +77,9 @@ class Deployment:
                 f"Deployment: unknown provider {self.provider!r}; use one of {sorted(_PROVIDERS)}"
                 " (resolve_provider turns 'auto' into one of them)"
             )
-        if self.threads < 1:
-            raise ValueError(f"Deployment: threads must be at least 1, got {self.threads}")
+        for name, count in (("threads", self.threads), ("inter_op_threads", self.settings.inter_op_threads)):
+            if not 1 <= count <= MOST_THREADS:
+                raise ValueError(f"Deployment: {name} must be at least 1 and at most {MOST_THREADS}, got {count}")
         if self.optimization_level not in _LEVELS:
             raise ValueError(
                 f"Deployment: unknown optimization_level {self.optimization_level!r}; use one of {sorted(_LEVELS)}"
@@ -141,18 +148,23 @@ class Deployment:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`; raises ValueError that names the fields that are missing or unknown."""
+        """Inverse of `to_json`; raises ValueError that names the fields that are missing, unknown or of another type.
+        The fields, and the values of each that is no number, are a closed list."""
         if set(values) - _OPTIONAL != _REQUIRED:
             raise ValueError(
                 f"Deployment: fields {sorted(_REQUIRED.difference(values))} missing,"
                 f" {sorted(set(values).difference(_REQUIRED, _OPTIONAL))} unknown; a newer version may have written it"
             )
+        values = {"nchwc_block": 0, **values}
+        for name, kind in _KINDS.items():
+            if type(values[name]) is not kind:
+                raise ValueError(f"Deployment: {name} must be of type {kind.__name__}, got {values[name]!r}")
         return cls(
-            provider=str(values["provider"]),
-            threads=int(values["threads"]),
-            optimization_level=str(values["optimization_level"]),
+            provider=values["provider"],
+            threads=values["threads"],
+            optimization_level=values["optimization_level"],
             disabled_optimizers=frozenset(map(str, values["disabled_optimizers"])),
-            nchwc_block=int(values.get("nchwc_block", 0)),
+            nchwc_block=values["nchwc_block"],
             settings=SessionSettings.from_json({name: values[name] for name in values if name in SETTING_NAMES}),
         )
 

@@ -12,6 +12,7 @@ import torch
 import rewritegym
 from agents.core.base import Agent
 from agents.core.registry import make_agent
+from agents.optimization import outcome
 from agents.optimization.sources import as_file
 from graph_rewrite.errors import UserError
 from tests.envs.fakes import write_tower
@@ -28,7 +29,7 @@ def expected(path: Path) -> np.ndarray:
     return np.asarray(onnx.reference.ReferenceEvaluator(str(path)).run(None, X)[0])
 
 
-def test_a_file_in_a_checked_file_out(tower: Path, tmp_path: Path) -> None:
+def test_a_file_in_a_checked_file_out(tower: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = rewritegym.optimize(tower, tmp_path / "fast.onnx", time_limit=5, threads=1, agent="greedy")
     assert found.verified
     assert found.speedup >= 1.0
@@ -37,6 +38,9 @@ def test_a_file_in_a_checked_file_out(tower: Path, tmp_path: Path) -> None:
     assert np.allclose(outputs, expected(tower), rtol=1e-4, atol=1e-5)
     assert found.to_json()["onnx_path"] is None
     assert np.allclose(found.session().run(None, X)[0], outputs)
+    listed = found.to_json()["rewrites"]
+    monkeypatch.setattr(outcome, "result_entry", None)  # nothing but the rewrites is made for them
+    assert found.rewrites == listed
 
 
 def test_a_model_in_memory_needs_no_file(tower: Path, tmp_path: Path) -> None:

@@ -22,9 +22,14 @@ def test_texts_that_are_no_time(text: str) -> None:
         parse_seconds(text)
 
 
+def plant_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    for module in ("agents.optimization.options", "graph_rewrite.system.cpu_count"):
+        monkeypatch.setattr(f"{module}.available_cores", lambda: cores)
+
+
 def test_threads_are_all_cores_by_default_and_may_be_several(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_threads("") == (available_cores(),)
-    monkeypatch.setattr("agents.optimization.options.available_cores", lambda: 8)
+    plant_cores(monkeypatch, 8)
     assert parse_threads("4") == (4,)
     assert parse_threads("1, 4,1") == (1, 4)
 
@@ -33,14 +38,14 @@ def test_threads_are_all_cores_by_default_and_may_be_several(monkeypatch: pytest
     ("text", "message"), [("0", "at least 1"), ("9", "may use 8 cores"), ("many", "write a number"), ("1,,2", "write")]
 )
 def test_mistakes_in_threads(text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.optimization.options.available_cores", lambda: 8)
+    plant_cores(monkeypatch, 8)
     with pytest.raises(UserError, match=message):
         parse_threads(text)
 
 
 def test_the_number_of_threads_may_be_left_to_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("agents.optimization.options", "graph_rewrite.rewriting.session_choices"):
-        monkeypatch.setattr(f"{module}.available_cores", lambda: 6)
+    plant_cores(monkeypatch, 6)
+    monkeypatch.setattr("graph_rewrite.rewriting.session_choices.available_cores", lambda: 6)
     left = OptimizeOptions(threads=threads_text("auto"))
     assert (left.thread_counts, left.thread_choices) == ((6,), (1, 2, 3, 4, 6))
     assert OptimizeOptions().thread_choices == OptimizeOptions(threads="2").thread_choices == ()
@@ -48,12 +53,12 @@ def test_the_number_of_threads_may_be_left_to_the_search(monkeypatch: pytest.Mon
         _ = OptimizeOptions(threads="auto", fixed_deployment=True).thread_choices
     with pytest.raises(UserError, match="add --threads 1"):
         _ = OptimizeOptions(threads="auto", cpu_clock=True).thread_choices
-    monkeypatch.setattr("agents.optimization.options.available_cores", lambda: 1)
+    plant_cores(monkeypatch, 1)
     assert left.thread_choices == ()
 
 
 def test_the_cpu_clock_is_for_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.optimization.options.available_cores", lambda: 8)
+    plant_cores(monkeypatch, 8)
     assert parse_threads("1", cpu_clock=True) == (1,)
     with pytest.raises(UserError, match="add --threads 1"):
         parse_threads("1,2", cpu_clock=True)

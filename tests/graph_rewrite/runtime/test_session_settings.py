@@ -80,6 +80,26 @@ def test_unknown_and_damaged_fields_of_a_record_are_errors() -> None:
         Deployment.from_json({**record, "allow_spinning": "no"})
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"threads": 10**9}, "threads must be at least 1 and at most 1024, got 1000000000"),
+        ({"threads": "2"}, "threads must be of type int"),
+        ({"threads": 2.5}, "threads must be of type int"),
+        ({"threads": True}, "threads must be of type int"),
+        ({"provider": ["cpu"]}, "provider must be of type str"),
+        ({"provider": "rocm"}, "unknown provider 'rocm'"),
+        ({"nchwc_block": "16"}, "nchwc_block must be of type int"),
+        ({"disabled_optimizers": "GeluFusionL1"}, "disabled_optimizers must be of type list"),
+        ({"disabled_optimizers": ["a;b"]}, "ONNX Runtime has no optimiser named"),
+        ({"execution_mode": "parallel", "inter_op_threads": 10**6}, "inter_op_threads must be .* at most 1024"),
+    ],
+)
+def test_records_of_untrusted_files_are_checked_against_a_closed_list(changes: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Deployment.from_json({**Deployment().to_json(), **changes})
+
+
 def test_options_of_a_session() -> None:
     plain, changed = Deployment(threads=2), Deployment(threads=2).with_settings({**CHANGES, **PARALLEL})
     options = plain.session_options()
