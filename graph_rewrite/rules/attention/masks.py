@@ -56,7 +56,7 @@ class CausalMaskAsFlag(_Mask):
         if mask.shape[-2:] != (queries, keys):
             return Refusal("the mask does not have a row per query and a column per key")
         added, seen = additive(mask), np.tri(queries, keys, dtype=np.bool_)
-        if np.any(added[..., seen]) or not np.all(added[..., ~seen] <= HIDDEN):
+        if np.any(added[..., seen]) or not np.all(added[..., ~seen].astype(np.float64) <= HIDDEN):
             return Refusal("the mask is not 0 up to the diagonal and very negative above")
         return None
 

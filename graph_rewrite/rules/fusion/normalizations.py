@@ -20,8 +20,15 @@ class _Normalization(Rule):
     examples: ClassVar[Mapping[str, Sequence[float]]] = {"two": (2.0,)}
 
 
-def _number(op: ReplacementBuilder, x: Ref, value: float) -> Ref:
-    return op.constant(np.array(value, helper.tensor_dtype_to_np_dtype(x.dtype)))
+def _epsilon(op: ReplacementBuilder, x: Ref, value: float) -> Ref:
+    """Return the attribute epsilon as a constant: rounded to float32, as attributes are, whatever the type of x."""
+    return op.constant(np.array(np.float32(value), helper.tensor_dtype_to_np_dtype(x.dtype)))
+
+
+def _refuse_epsilon(epsilon: Ref) -> Refusal | None:
+    """Refuse a number of float64 that changes when it becomes an attribute."""
+    value = epsilon.scalar()
+    return None if np.float32(value) == value else Refusal(f"{value} is no number of float32, as attributes are")
 
 
 def _refuse_axes(x: Ref, axes: tuple[Ref, ...], two: Ref | None, *weights: Ref) -> Refusal | None:
@@ -66,7 +73,7 @@ class FuseLayerNormalization(_Normalization):
     def check(
         self, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref, beta: Ref
     ) -> Refusal | None:
-        return _refuse_axes(x, (mean_axes, axes), two, gamma, beta)
+        return _refuse_axes(x, (mean_axes, axes), two, gamma, beta) or _refuse_epsilon(epsilon)
 
     def target(
         self, op: ReplacementBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref,
@@ -85,7 +92,7 @@ class FuseLayerNormalizationOfProduct(_Normalization):
         return op.Add(op.Mul(_over_root(op, d, op.Mul(d, d), axes, epsilon), gamma), beta)
 
     def check(self, m: Match, x: Ref, mean_axes: Ref, axes: Ref, epsilon: Ref, gamma: Ref, beta: Ref) -> Refusal | None:
-        return _refuse_axes(x, (mean_axes, axes), None, gamma, beta)
+        return _refuse_axes(x, (mean_axes, axes), None, gamma, beta) or _refuse_epsilon(epsilon)
 
     def target(
         self, op: ReplacementBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, epsilon: Ref, gamma: Ref, beta: Ref
@@ -101,7 +108,7 @@ class FusePlainLayerNormalization(_Normalization):
         return _over_root(op, d, op.Pow(d, two), axes, epsilon)
 
     def check(self, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref) -> Refusal | None:
-        return _refuse_axes(x, (mean_axes, axes), two)
+        return _refuse_axes(x, (mean_axes, axes), two) or _refuse_epsilon(epsilon)
 
     def target(
         self, op: ReplacementBuilder, m: Match, x: Ref, mean_axes: Ref, axes: Ref, two: Ref, epsilon: Ref
@@ -154,7 +161,7 @@ class ExpandLayerNormalization(_Normalization):
         axes = op.ints(*range(m.attr("axis") % x.rank - x.rank, 0))
         d = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
         variance = op.ReduceMean(op.Mul(d, d), axes, keepdims=1)
-        normal = op.Div(d, op.Sqrt(op.Add(variance, _number(op, x, m.attr("epsilon")))))
+        normal = op.Div(d, op.Sqrt(op.Add(variance, _epsilon(op, x, m.attr("epsilon")))))
         scaled = op.Mul(normal, gamma)
         return scaled if beta is None else op.Add(scaled, beta)
 
@@ -167,7 +174,7 @@ class FuseRMSNormalization(_Normalization):
         return op.Mul(op.Mul(x, op.Reciprocal(op.Sqrt(op.Add(mean, epsilon)))), gamma)
 
     def check(self, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Refusal | None:
-        return _refuse_axes(x, (axes,), two, gamma)
+        return _refuse_axes(x, (axes,), two, gamma) or _refuse_epsilon(epsilon)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Any:
         return op.RMSNormalization(x, gamma, axis=_first_axis(axes), epsilon=epsilon.scalar())
@@ -180,7 +187,7 @@ class FuseDividedRMSNormalization(_Normalization):
         return op.Mul(_over_root(op, x, op.Pow(x, two), axes, epsilon), gamma)
 
     def check(self, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Refusal | None:
-        return _refuse_axes(x, (axes,), two, gamma)
+        return _refuse_axes(x, (axes,), two, gamma) or _refuse_epsilon(epsilon)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, axes: Ref, two: Ref, epsilon: Ref, gamma: Ref) -> Any:
         return op.RMSNormalization(x, gamma, axis=_first_axis(axes), epsilon=epsilon.scalar())
@@ -195,7 +202,7 @@ class ExpandRMSNormalization(_Normalization):
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, gamma: Ref) -> Any:
         axes = op.ints(*range(m.attr("axis") % x.rank - x.rank, 0))
         mean = op.ReduceMean(op.Mul(x, x), axes, keepdims=1)
-        return op.Mul(op.Div(x, op.Sqrt(op.Add(mean, _number(op, x, m.attr("epsilon"))))), gamma)
+        return op.Mul(op.Div(x, op.Sqrt(op.Add(mean, _epsilon(op, x, m.attr("epsilon"))))), gamma)
 
 
 class FuseSoftmax(_Normalization):

@@ -115,7 +115,10 @@ def joint_bias(op: ReplacementBuilder, first: Ref | None, second: Ref | None) ->
 def normalisation(
     op: ReplacementBuilder, scale: Ref, bias: Ref, mean: Ref, variance: Ref, epsilon: float
 ) -> tuple[Ref, Ref]:
-    """Return BatchNormalization at inference as x * factor + shift; both are vectors of one element per channel."""
-    deviation = op.Sqrt(op.Add(variance, op.constant(np.array(epsilon, dtype=numpy_dtype(variance)))))
+    """Return BatchNormalization at inference as x * factor + shift; both are vectors of one element per channel.
+
+    As an attribute, epsilon is a number of float32, whatever the type of the variance.
+    """
+    deviation = op.Sqrt(op.Add(variance, op.constant(np.array(np.float32(epsilon), dtype=numpy_dtype(variance)))))
     factor = op.Div(scale, deviation)
     return factor, op.Sub(bias, op.Mul(mean, factor))

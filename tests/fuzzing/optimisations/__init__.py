@@ -1,0 +1,1 @@
+"""Random valid models, whole optimisations of them, and a comparison that knows what rounding may change."""
