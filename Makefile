@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 MODEL ?= bert
 SECONDS ?= 600
+MODELS ?= 1000
 ARGS ?=
 # Two test processes: each runs single-threaded, and the models in the tests are small.
 TEST_WORKERS ?= 2
@@ -15,12 +16,12 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup optimize train evaluate test fuzz lint types verify-rules format bench replay docs doctor clean
+.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations lint types verify-rules format bench replay docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-19s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## create the virtual environment and install everything into it
 
@@ -48,6 +49,9 @@ test: setup lint types ## check style, types and imports, then run the tests
 
 fuzz: setup ## damage models for SECONDS and see that loading answers each clearly
 	@OMP_NUM_THREADS=1 $(PY) -m tests.fuzzing.loader --seconds $(SECONDS) $(ARGS)
+
+fuzz-optimisations: setup ## optimise MODELS random models, and compare each file with its original in plain ONNX Runtime
+	@OMP_NUM_THREADS=1 $(PY) -m tests.fuzzing.optimisations --models $(MODELS) $(ARGS)
 
 lint: setup ## check style, formatting and the direction of imports
 	@$(PY) -m ruff check --quiet .

@@ -1,1 +1,2 @@
-"""Damaged and hostile models, and the check that loading answers each with a graph or with a clear error."""
+"""Fuzzing: damaged and hostile models that are loaded (`loader`), and random valid models that are optimised
+(`optimisations`)."""

@@ -28,7 +28,7 @@ def _epsilon(op: ReplacementBuilder, x: Ref, value: float) -> Ref:
 def _refuse_epsilon(epsilon: Ref) -> Refusal | None:
     """Refuse a number of float64 that changes when it becomes an attribute."""
     value = epsilon.scalar()
-    return None if np.float32(value) == value else Refusal(f"{value} is no number of float32, as attributes are")
+    return None if float(np.float32(value)) == value else Refusal(f"{value} is no number of float32, as attributes are")
 
 
 def _refuse_axes(x: Ref, axes: tuple[Ref, ...], two: Ref | None, *weights: Ref) -> Refusal | None:

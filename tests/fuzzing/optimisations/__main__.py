@@ -1,4 +1,5 @@
-"""The differential fuzzer of whole optimisations: `make fuzz-optimisations`, or `python -m tests.fuzzing.optimisations`.
+"""The differential fuzzer of whole optimisations: `make fuzz-optimisations`, or
+`python -m tests.fuzzing.optimisations`.
 
 Each case makes a random model, optimises it by `rewritegym.optimize` with a planted meter, and compares the file that
 comes out with the original in plain ONNX Runtime. A case is told by its seed and its agent alone, so that a failure can

@@ -102,10 +102,7 @@ def skip_and_norm(b: Builder, x: Value) -> Value:
 def softmax_by_hand(b: Builder, x: Value) -> Value:
     axis = x.rank - 1
     x.dim(axis)
-    if b.chance(0.7):
-        x = b.op("Sub", x, reduce(b, "ReduceMax", x, axis))
-    else:
-        x = b.op("Tanh", x)
+    x = b.op("Sub", x, reduce(b, "ReduceMax", x, axis)) if b.chance(0.7) else b.op("Tanh", x)
     e = b.op("Exp", x)
     return b.op("Div", e, reduce(b, "ReduceSum", e, axis))
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.fuzzing.optimisations.builder import BOOL, FLOAT, HALF, INT8, INT32, INT64, UINT8, Builder, Unfit, Value
-from tests.fuzzing.optimisations.registry import (
-    anything, booleans, floats, integers, step, tensors, wide_integers,
-)  # fmt: skip
+from tests.fuzzing.optimisations.registry import anything, booleans, floats, integers, step, tensors, wide_integers
 
 _SAFE = (
     "Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "Tanh", "Softplus", "Softsign", "HardSigmoid", "HardSwish",
@@ -23,7 +21,7 @@ def activation(b: Builder, x: Value) -> Value:
         return b.op("Clip", x, b.constant(-0.5, x.dtype), b.constant(b.choice((0.5, 6.0)), x.dtype))
     attrs = {"alpha": 0.25} if name in ("LeakyRelu", "Elu") and b.chance(0.5) else {}
     if name == "Gelu" and b.chance(0.4):
-        attrs = {"approximate": "tanh"}  # type: ignore[dict-item]
+        attrs = {"approximate": "tanh"}
     return b.op(name, x, **attrs)
 
 

@@ -12,7 +12,21 @@ import numpy as np
 import onnx
 
 from tests.fuzzing.optimisations.builder import (
-    BATCH, BOOL, DOUBLE, FLOAT, FLOATS, HALF, INT32, INT64, UINT8, Array, Builder, Dim, Input, Unfit, Value,
+    BATCH,
+    BOOL,
+    DOUBLE,
+    FLOAT,
+    FLOATS,
+    HALF,
+    INT32,
+    INT64,
+    UINT8,
+    Array,
+    Builder,
+    Dim,
+    Input,
+    Unfit,
+    Value,
 )  # fmt: skip
 from tests.fuzzing.optimisations.registry import STEPS, Step
 from tests.fuzzing.optimisations.running import largest_magnitude, opened, run

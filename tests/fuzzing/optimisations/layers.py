@@ -159,7 +159,9 @@ def batch_normalization(b: Builder, x: Value) -> Value:
 
 @step(images, 5.0)
 def pool(b: Builder, x: Value) -> Value:
-    name = b.choice(("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool", "AveragePool"))
+    name = b.choice(
+        ("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool", "AveragePool")
+    )
     if name.startswith("Global"):
         return b.op(name, x)
     size, stride = b.choice(((2, 2), (3, 2), (3, 1), (1, 1), (1, 2)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from tests.fuzzing.optimisations.builder import BATCH, FLOAT, INT64, Builder, Unfit, Value
@@ -99,7 +101,7 @@ def cut_and_joined(b: Builder, x: Value) -> Value:
     sizes = [size - (count - 1) * (size // count), *[size // count] * (count - 1)]
     if b.chance(0.3):
         ends = np.cumsum([0, *sizes])
-        parts = [b.op("Slice", x, b.ints(int(i)), b.ints(int(j)), b.ints(axis)) for i, j in zip(ends, ends[1:])]
+        parts = [b.op("Slice", x, b.ints(int(i)), b.ints(int(j)), b.ints(axis)) for i, j in pairwise(ends)]
     else:
         parts = b.several("Split", count, x, b.ints(*sizes), axis=axis)
     if x.is_float and b.chance(0.6):

@@ -67,7 +67,7 @@ class NearlyTanh(Rule):
 def wrong(request: pytest.FixtureRequest) -> Iterator[type[Rule]]:
     """A rule that is wrong, instead of all others."""
     rewriter = Rewriter([request.param()], deployment=False)
-    with mock.patch.object(problem, "_shared_rewriter", lambda *_: rewriter):
+    with mock.patch.object(problem, "_shared_rewriter", return_value=rewriter):
         yield request.param
 
 
@@ -83,7 +83,7 @@ def test_a_wrong_rule_that_the_checks_catch_is_reported(wrong: type[Rule], tmp_p
 
 
 def test_a_wrong_rule_that_the_checks_overlook_is_reported(wrong: type[Rule], tmp_path: Path) -> None:
-    blind = mock.patch.object(equivalence, "_judge", lambda *_: Equivalence(True, 0.0, 1.0, "blind"))
+    blind = mock.patch.object(equivalence, "_judge", return_value=Equivalence(True, 0.0, 1.0, "blind"))
     with blind:
         assert ("mismatch", False) in _kinds(tmp_path)
 

@@ -7,9 +7,11 @@ import os
 import random
 import subprocess
 import tempfile
+import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,20 +48,19 @@ class Verdict:
 
     seed: int
     operators: frozenset[str]
-    rules: Mapping[str, int]
+    rules: Mapping[str, int] = field(default_factory=dict)
     """Sites that were rewritten in what was judged, by rule."""
     fault: str = ""
     kind: str = ""
     """The kind of fault: `mismatch`, `crash`, or `files`."""
     refused: str = ""
-    """Why the checks refused the rewritten model, or the original, although nothing is wrong with it, in words; that
-    is documented in docs/guides/limits.md."""
+    """Why the checks refused the rewritten model although the judge finds nothing wrong with it, or why nothing at all
+    is written, in words; docs/guides/limits.md describes both."""
     told: float = 1.0
     """Share of the output elements of which the comparison tells something."""
     judged: int = 0
     """Number of inputs on which the written file was compared."""
     symbolic: bool = False
-    message: str = ""
 
 
 @contextmanager
@@ -90,38 +91,57 @@ def judged(model: RandomModel, seed: int, folder: Path, agent: str = "walk") -> 
     """Optimise a model, and compare what is written with the original in plain ONNX Runtime."""
     path = folder / f"model-{seed}.onnx"
     onnx.save(model.proto, str(path))
-    told_of = partial(Verdict, seed, model.operators, symbolic=model.is_symbolic)
+    known = Verdict(seed, model.operators, symbolic=model.is_symbolic)
     with tempfile.TemporaryDirectory(dir=folder) as written:
-        WalkAgent.last = None
         try:
-            with planted(agent), mock.patch.dict(os.environ, {"REWRITEGYM_WORKSPACE": str(folder / "work")}):
-                found = rewritegym.optimize(
-                    path, Path(written, "out.onnx"), time_limit="10m", threads=1, agent=agent, seed=seed,
-                    max_size_growth=1e9, size_price=0.0, memory=False,
-                )  # fmt: skip
+            found, heard = _optimised(path, Path(written, "out.onnx"), seed, agent)
         except Exception as error:
-            import traceback
+            words = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+            return replace(known, fault=words, kind="crash")
+        known = replace(known, rules=dict(found.result.rule_histogram))
+        if heard or found.result.rule_faults:
+            words = "\n".join([*heard, *found.result.faults.tracebacks.values()])
+            return replace(known, fault=words, kind="crash")
+        verdict = _verdict(model, known, found, path, Path(written))
+    if not verdict.fault:
+        path.unlink()
+    return verdict
 
-            return told_of({}, fault=f"{type(error).__name__}: {error}\n{traceback.format_exc()}", kind="crash")
-        rules = dict(found.result.rule_histogram)
-        told_of = partial(told_of, rules, message=found.message)
-        if found.result.rule_faults:
-            return told_of(fault="\n".join(found.result.faults.tracebacks.values()), kind="crash")
-        judge = Judge(model.proto, model.float_types)
-        if not found.verified:
-            fault = _own_differences(model, judge, path, seed)
-            path.unlink() if fault else None
-            return told_of(refused=found.message) if fault else told_of(fault=found.message, kind="files")
-        if fault := _files(Path(written)):
-            return told_of(fault=fault, kind="files")
-        fault, share, count = _compare(model, judge, _as_printed(found.deployment, Path(written, "out.onnx")), seed)
-        if fault:
-            return told_of(fault=fault, kind="mismatch")
-        refused = _is_refused(model, found)
-        if refused and (wrong := _compare(model, judge, _saved_walk(Path(written)), seed)[0]):
-            return told_of(fault=f"the checks caught it ({found.message}): {wrong}", kind="mismatch")
-    path.unlink()
-    return told_of(told=share, judged=count, refused=found.message if refused else "")
+
+def _optimised(path: Path, output: Path, seed: int, agent: str) -> tuple[Optimization, list[str]]:
+    """Optimise a file. Return the outcome, and warnings of numbers that went wrong on the way."""
+    WalkAgent.last = None
+    folder = {"REWRITEGYM_WORKSPACE": str(path.parent / "work")}
+    with planted(agent), mock.patch.dict(os.environ, folder), warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", RuntimeWarning)
+        found = rewritegym.optimize(
+            path, output, time_limit="10m", threads=1, agent=agent, seed=seed, max_size_growth=1e9, size_price=0.0,
+            memory=False,
+        )  # fmt: skip
+    numeric = [one for one in heard if issubclass(one.category, RuntimeWarning)]
+    return found, [f"{one.filename}:{one.lineno}: {one.message}" for one in numeric]
+
+
+def _verdict(model: RandomModel, known: Verdict, found: Optimization, path: Path, folder: Path) -> Verdict:
+    """Judge the files of an outcome, or its reason for writing none."""
+    judge, seed = Judge(model.proto, model.float_types), known.seed
+    if not found.verified:
+        # Nothing is written where ONNX Runtime's own optimisations change the outputs of the original.
+        if _compare(model, judge, _as_printed(Deployment(), path), seed)[0]:
+            return replace(known, refused=found.message)
+        return replace(known, fault=found.message, kind="files")
+    if fault := _files(folder):
+        return replace(known, fault=fault, kind="files")
+    fault, share, count = _compare(model, judge, _as_printed(found.deployment, folder / "out.onnx"), seed)
+    if fault:
+        return replace(known, fault=fault, kind="mismatch")
+    known = replace(known, told=share, judged=count)
+    if WalkAgent.last is None or model.is_symbolic or not found.result.is_original:
+        return known
+    # The walk ended at another graph than the original, which is what came out: were the checks right?
+    if wrong := _compare(model, judge, _saved_walk(folder), seed)[0]:
+        return replace(known, fault=f"the checks caught it ({found.message}): {wrong}", kind="mismatch")
+    return replace(known, refused=found.message)
 
 
 def _files(folder: Path) -> str:
@@ -152,16 +172,6 @@ def _as_printed(deployment: Deployment, path: Path) -> Any:
     space: dict[str, Any] = {}
     exec(deployment_code(deployment, path)["python"], space)
     return space["session"]
-
-
-def _own_differences(model: RandomModel, judge: Judge, path: Path, seed: int) -> str:
-    """Return how the original differs from itself when ONNX Runtime optimises it."""
-    return _compare(model, judge, _as_printed(Deployment(), path), seed)[0]
-
-
-def _is_refused(model: RandomModel, found: Optimization) -> bool:
-    """Return whether a walk ended at another graph than the original, which is what came out."""
-    return WalkAgent.last is not None and not model.is_symbolic and found.result.is_original
 
 
 def _saved_walk(folder: Path) -> Any:
