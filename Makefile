@@ -36,7 +36,7 @@ $(STAMP): pyproject.toml constraints.txt setup.py
 
 optimize: setup ## make the ONNX file FILE faster
 	@test -n "$(FILE)" || { echo "name a model: make optimize FILE=model.onnx" >&2; exit 2; }
-	@$(PY) optimize.py $(FILE) $(ARGS)
+	@$(PY) optimize.py "$(FILE)" $(ARGS)
 
 train: setup ## train an agent on MODEL and write its optimised model
 	@$(PY) train.py --model $(MODEL) $(ARGS)

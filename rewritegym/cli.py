@@ -10,14 +10,14 @@ from rewritegym import __version__
 COMMANDS = {
     "optimize": Command("agents.commands.optimize", "make an ONNX file faster: rewritegym optimize model.onnx"),
     "apply": Command(
-        "agents.commands.apply", "the rewrites of an earlier result on retrained weights, without a search"
+        "agents.commands.apply", "apply the rewrites of an earlier result to retrained weights, without a search"
     ),
-    "report": Command("agents.commands.report", "the HTML report of a result whose JSON was kept"),
-    "check": Command("agents.commands.check", "measure a result on this machine against its original"),
+    "report": Command("agents.commands.report", "write the HTML report of a result whose JSON was kept"),
+    "check": Command("agents.commands.check", "measure a result again, on this machine, against its original"),
     "inspect": Command("graph_rewrite.inspection.cli", "tell what a model holds, and where its time goes"),
     "train": Command("agents.commands.train", "train an agent on a model and write the optimised model"),
     "evaluate": Command("agents.commands.evaluate", "optimise a model with a trained agent and compare agents"),
-    "rules": Command("graph_rewrite.rulebook.cli", "list the rules, show one, or explain where they nearly applied"),
+    "rules": Command("graph_rewrite.rulebook.cli", "list rules, show one, or explain where they nearly apply"),
     "zoo": Command("graph_rewrite.zoo.__main__", "list the model architectures, or export one to ONNX"),
     "doctor": Command("rewritegym.doctor", "print provider, CPU flags, versions, peak speed and noise of this machine"),
 }

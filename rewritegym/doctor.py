@@ -12,6 +12,7 @@ import tyro
 from rich.table import Table
 
 from graph_rewrite.errors import MachineError
+from graph_rewrite.system.command_line import parse
 from rewritegym import __version__
 
 LIBRARIES = ("torch", "torch-geometric", "gymnasium", "stable-baselines3", "sb3-contrib")
@@ -41,7 +42,7 @@ class Arguments:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure (some seconds) and print a table, or JSON. Return 1 where ONNX Runtime cannot run a small model."""
-    arguments = tyro.cli(Arguments, args=argv, prog="rewritegym doctor")
+    arguments = parse(Arguments, argv, "rewritegym doctor")
     from graph_rewrite.latency.noise import machine_report  # after --help, which needs no ONNX Runtime
 
     try:

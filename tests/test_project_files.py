@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -139,3 +140,9 @@ class TestContainer:
         [install] = [rest for word, rest in instructions() if word == "RUN" and "pip install" in rest]
         assert "-c /tmp/constraints.txt" in install
         assert "[" not in install
+
+
+def test_make_passes_on_a_path_with_spaces() -> None:
+    line = ["make", "-n", "optimize", "FILE=my models/a model.onnx"]
+    shown = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert '"my models/a model.onnx"' in shown

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import tyro
 from rich.console import Console
 
-from agents.commands.common import parse, stderr_console
+from agents.commands.common import stderr_console
 from agents.conclusion.conclude import saved_and_checked
 from agents.conclusion.recordings import actions_of, write_recording
 from agents.optimization.comparison_options import ComparisonOptions
@@ -27,6 +27,7 @@ from graph_rewrite.runtime import MOST_THREADS, Deployment
 from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.symbolic.generalise import generalise
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores, check_threads
 from graph_rewrite.task.problem import Problem, open_problem
@@ -45,7 +46,7 @@ class ApplyArguments:
 
     actions: tyro.conf.Positional[Path]
     """The recorded actions: <result>.actions.json, or the JSON of a result or a report."""
-    input: tyro.conf.Positional[Path]
+    input: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """The ONNX file."""
     output: tyro.conf.Positional[Path | None] = None
     """The file to write; by default <input>.optimized.onnx beside the input."""

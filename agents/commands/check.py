@@ -13,7 +13,7 @@ import onnx
 import tyro
 from rich.console import Console
 
-from agents.commands.common import parse, stderr_console
+from agents.commands.common import stderr_console
 from agents.conclusion.recordings import actions_file, environment
 from agents.optimization.comparison_options import ComparisonOptions
 from agents.reporting.progress import print_json
@@ -31,6 +31,7 @@ from graph_rewrite.replay.strictness import step_losses
 from graph_rewrite.rewriting.session_choices import LOSSY_SETTINGS
 from graph_rewrite.rules import rule_set
 from graph_rewrite.runtime.custom_ops import library_paths
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores, check_threads
 from graph_rewrite.task.input_data import read_input_data
@@ -103,7 +104,8 @@ def check(arguments: CheckArguments, console: Console) -> int:
     if outcome.ok and not lost:
         plan, feeds = replace(JUDGE, budget_s=max(1.0, arguments.seconds)), data[0] if data else random_feeds(graph)
         latency = compare_files(before, after, deployment, workspace=workspace(), plan=plan, feeds=feeds)
-    verdict, status = (lost, EXIT_DIFFERENT) if outcome.ok and lost else judge(outcome, latency)
+    kept = recording is not None and not recording.steps
+    verdict, status = (lost, EXIT_DIFFERENT) if outcome.ok and lost else judge(outcome, latency, kept)
     outcome = replace(outcome, ok=outcome.ok and not lost)
     entry = _entry(arguments, original, deployment, outcome, latency)
     entry |= {"notes": notes, "verdict": verdict, "seconds": round(time.monotonic() - began, 1)}
@@ -114,8 +116,8 @@ def check(arguments: CheckArguments, console: Console) -> int:
     return status
 
 
-def judge(outcome: Equivalence, latency: Latency | None) -> tuple[str, int]:
-    """Return the verdict in words, and the exit status."""
+def judge(outcome: Equivalence, latency: Latency | None, kept: bool = False) -> tuple[str, int]:
+    """Return the verdict in words, and the exit status; `kept` says that the result is its original."""
     if not outcome.ok or latency is None:
         return f"the outputs differ from the original's: {outcome.message}", EXIT_DIFFERENT
     if not latency.ok:
@@ -124,6 +126,8 @@ def judge(outcome: Equivalence, latency: Latency | None) -> tuple[str, int]:
     told = f"x{latency.speedup:.3f} ({low:.3f} to {high:.3f}), {latency.baseline_ms:.3f} ms before, {latency.ms:.3f} ms"
     if high < 1.0:
         return f"slower than its original on this machine: {told}; deploy the original, or optimize again", EXIT_SLOWER
+    if low <= 1.0 and kept:
+        return f"the result is its original, since nothing was surely faster: {told}", EXIT_NO_GAIN
     if low <= 1.0:
         return f"not surely faster than its original on this machine: {told}; optimize again here", EXIT_NO_GAIN
     return f"faster than its original, with equal outputs: {told}", 0

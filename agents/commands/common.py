@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import tyro
 from rich.console import Console
@@ -83,13 +82,6 @@ class ModelArguments:
             UserError: a --shape that is not name:dims.
         """
         return parse_shapes(self.shape) or None
-
-
-def parse(kind: Any, argv: Iterable[str] | None, program: str) -> Any:
-    """Command line to dataclass; a wrong one ends the program with code 2 and says what is wrong."""
-    # A switch has one form: the one that changes its default.
-    config = (tyro.conf.FlagCreatePairsOff,)
-    return tyro.cli(kind, args=None if argv is None else list(argv), prog=program, config=config)
 
 
 def stderr_console() -> Console:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from agents.commands.common import ModelArguments, parse, stderr_console
+from agents.commands.common import ModelArguments, stderr_console
 from agents.commands.signals import SearchWatch, ending_search
 from agents.core.base import Agent, Budget, Search
 from agents.core.config import Config
@@ -30,6 +30,7 @@ from agents.reporting.progress import (
 from agents.reporting.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
 from agents.searching.cost_model import cost_model_speedup
 from graph_rewrite.errors import UserError
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.extras import MissingLibraryError, require
 from graph_rewrite.task.problem import Problem
@@ -53,9 +54,11 @@ class EvaluateArguments(ModelArguments):
     applications: int | None = None
     """Rewrites that each agent may apply to a graph (default: no limit)."""
     plots: bool = True
-    """Save plots in the run folder: speed-ups, rule use, latency over time and measurements, optimisation time."""
+    """The run folder gets plots: speed-ups, rule use, latency over time and measurements, optimisation time.
+    --no-plots leaves them out."""
     cost_model: bool = True
-    """Also say what the sum of operators, each timed alone, makes of every result."""
+    """The table also says what the sum of operators, each timed alone, makes of every result. --no-cost-model leaves
+    that out."""
     repeats: int = 1
     """Run each agent this many times, with seeds seed, seed + 1, ..."""
     json: bool = False
@@ -66,7 +69,7 @@ class EvaluateArguments(ModelArguments):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    arguments: EvaluateArguments = parse(EvaluateArguments, argv, "evaluate.py")
+    arguments: EvaluateArguments = parse(EvaluateArguments, argv, "rewritegym evaluate")
     return run_command(lambda: evaluate(arguments, stderr_console()))
 
 

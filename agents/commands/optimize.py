@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 from rich.console import Console
 
-from agents.commands.common import parse, stderr_console
+from agents.commands.common import stderr_console
 from agents.commands.signals import ending_search
 from agents.core.base import Search
 from agents.optimization.options import OptimizeOptions
@@ -33,6 +33,7 @@ from agents.reporting.progress import (
 )
 from graph_rewrite.delivery.deployment_code import deployment_code
 from graph_rewrite.runtime import Deployment
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.problem import Problem
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import tyro
 
-from agents.commands.common import parse
 from agents.reporting.html import OptimizationReport, write_report
 from graph_rewrite.errors import UserError
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from agents.commands.common import ModelArguments, parse, stderr_console
+from agents.commands.common import ModelArguments, stderr_console
 from agents.commands.signals import ending_search, interrupting_on_term
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.config import Config
@@ -27,6 +27,7 @@ from agents.reporting.progress import (
     training_display,
 )
 from agents.reporting.runs import new_run, result_entry, write_config, write_json, write_optimized
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.extras import require
 from graph_rewrite.task.problem import Problem
@@ -74,7 +75,7 @@ class TrainArguments(ModelArguments):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    arguments: TrainArguments = parse(TrainArguments, argv, "train.py")
+    arguments: TrainArguments = parse(TrainArguments, argv, "rewritegym train")
     return run_command(lambda: train(arguments, stderr_console()))
 
 

@@ -14,6 +14,7 @@ import tyro
 from graph_rewrite.egraph.extract import Method, extract
 from graph_rewrite.egraph.serialization import load_costed
 from graph_rewrite.errors import UserError
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 
 USAGE = """usage: python -m graph_rewrite egraph extract FILE [--method tree|shared|dag|ilp] [--time-limit S] [--json]
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked = arguments[:1] in (["-h"], ["--help"])
         print(USAGE, file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
-    command = tyro.cli(Extract, args=arguments[1:], prog="python -m graph_rewrite egraph extract")
+    command = parse(Extract, arguments[1:], "python -m graph_rewrite egraph extract", pairs=True)
     return run_command(lambda: _run(command))
 
 

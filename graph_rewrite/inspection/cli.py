@@ -17,6 +17,7 @@ from graph_rewrite.inspection.inspect import inspect_model
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.runtime.custom_ops import library_paths, missing_operators
 from graph_rewrite.symbolic.bindings import bind
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores, check_threads
 from graph_rewrite.task.models import parse_shapes
@@ -46,7 +47,7 @@ class InspectArguments:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Inspect a model; return the exit status."""
-    arguments = tyro.cli(InspectArguments, args=argv, prog="rewritegym inspect")
+    arguments = parse(InspectArguments, argv, "rewritegym inspect", pairs=True)
     return run_command(lambda: _inspect(arguments), prefix="rewritegym inspect")
 
 

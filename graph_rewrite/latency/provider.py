@@ -39,7 +39,7 @@ def resolve_provider(wanted: str) -> Provider:
         return "cuda"
     if wanted == "auto":
         return "cpu"
-    raise ProviderError(f"provider 'cuda' does not work here: {fault}. Use 'cpu' or 'auto'")
+    raise ProviderError(f"provider 'cuda' does not work here, and 'auto' would take the CPU: {fault}")
 
 
 @cache

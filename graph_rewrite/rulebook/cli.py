@@ -21,6 +21,7 @@ from graph_rewrite.rulebook.cli_catalogue import Catalogue, List, Show, list_rul
 from graph_rewrite.rules import all_rules, find_rule
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.soundness.verification.cli import Verify, verify_rules
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.models import open_model, parse_shapes
 
@@ -53,7 +54,7 @@ Command = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one subcommand. Return its exit status: 2, with a line on standard error, for wrong arguments."""
-    command: Any = tyro.cli(Command, args=argv, prog="rewritegym rules")
+    command: Any = parse(Command, argv, "rewritegym rules", pairs=True)
     return run_command(lambda: _HANDLERS[type(command)](command), prefix="rewritegym rules")
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
@@ -61,7 +62,9 @@ class Program:
             print(f"{self.name} {self.version}")
             return 0
         if name not in self.commands:
-            print(f"{self.name}: there is no command {name!r}\n\n{self.usage()}", file=sys.stderr)
+            near = get_close_matches(name, self.commands, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            print(f"{self.name}: there is no command {name!r}{meant}\n\n{self.usage()}", file=sys.stderr)
             return EXIT_USAGE
         command: Callable[[list[str]], int] = import_module(self.commands[name].module).main
         return command(rest)

@@ -63,9 +63,12 @@ def _paths(patterns: Sequence[str]) -> list[Path]:
 def _specs(path: Path, inputs: Sequence[ModelInput]) -> list[FeedSpec]:
     try:
         given = load_npz(str(path))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except OSError as error:
+        raise UserError(f"--input-data {path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        # numpy's own message would advise to unpickle it.
         raise UserError(
-            f"--input-data {path}: no .npz file of numbers ({error}); write it with numpy.savez(path, NAME=array, ...)"
+            f"--input-data {path}: no .npz file of numbers; write one with numpy.savez(path, NAME=array, ...)"
         ) from error
     names = [item.name for item in inputs]
     missing, unknown = sorted(set(names) - set(given)), sorted(set(given) - set(names))

@@ -71,6 +71,13 @@ class TestVerdicts:
         assert status == code
         assert verdict.startswith(word)
 
+    def test_an_original_that_was_kept(self) -> None:
+        latency = Latency(1.0, 1.0, (0.9, 1.1), 10, 1.0)
+        verdict, status = check.judge(SAME, latency, kept=True)
+        assert status == 3
+        assert verdict.startswith("the result is its original")
+        assert "optimize again" not in verdict
+
     def test_what_cannot_be_run_or_differs(self) -> None:
         assert check.judge(SAME, Latency.failed("crash", "gone"))[1] == 1
         verdict, status = check.judge(Equivalence(False, 0.5, 1e-4, "y differs"), None)

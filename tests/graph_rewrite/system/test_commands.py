@@ -51,3 +51,11 @@ def test_a_program_without_a_version_has_no_such_option(capsys: pytest.CaptureFi
     assert program.main(["--help"]) == 0
     assert capsys.readouterr().out.startswith("usage: program COMMAND")
     assert "no.such.module" not in sys.modules
+
+
+def test_a_command_that_is_misspelt_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    program = Program("program", {"optimize": Command("no.such.module", "run it")})
+    assert program.main(["optimise", "model.onnx"]) == 2
+    assert "there is no command 'optimise'; did you mean optimize?" in capsys.readouterr().err
+    assert program.main(["bake"]) == 2
+    assert "did you mean" not in capsys.readouterr().err
