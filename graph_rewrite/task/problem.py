@@ -221,17 +221,14 @@ def open_problem(
         rules: names of rule sets (`graph_rewrite.rules.rule_set`).
         cached: remember latencies on disk from run to run.
         limits: the limits that every result keeps.
-        clock: `wall`, or `cpu` to count only what the thread computes: for one thread on the CPU, where other processes
-            share the cores.
-        thread_choices: numbers of threads that a search may choose instead of `threads`. Speed-ups stay relative to
-            the original on `threads`.
-        target_opset: the operator set to convert the model to; by default the newest that rules are written for and
-            that ONNX Runtime can run the model in.
+        clock: `wall`, or `cpu` to count only what one thread on the CPU computes, where others share the cores.
+        thread_choices: numbers of threads that a search may choose; speed-ups stay relative to the original on
+            `threads`.
+        target_opset: the operator set to convert the model to; by default the newest with rules that the model runs in.
         strict: leave out rules that do not keep NaN, infinities, denormals or the sign of zero, or that overflow before
             the operators which they replace.
         input_data: .npz files or globs of them: inputs to measure (the first) and to compare with (`task.input_data`).
-        custom_ops: libraries with the model's operators of custom domains. Only the processes that run the model load
-            them.
+        custom_ops: libraries with operators of custom domains. Only the processes that run the model load them.
 
     Raises:
         UserError: unknown model, provider, granularity or rule set, less than one thread, the clock `cpu` for more
@@ -242,19 +239,17 @@ def open_problem(
     """
     _check_threads(threads, thread_choices, clock)
     deployment = Deployment(resolve_provider(provider), threads, custom_ops=library_paths(custom_ops))
-    opened = open_model(model, shapes, target_opset)
+    opened, folder = open_model(model, shapes, target_opset), workspace()
     if meter is None:
         require_operators(opened.original, deployment.custom_ops)
-    folder = workspace()
-    data = read_input_data(input_data, opened.original)
-    if meter is None:
-        meter = shared_meter(opened, deployment, folder, cached, clock, data[0] if data else None)
     elif callable(meter):
         meter = meter(opened, deployment, folder)
+    data = read_input_data(input_data, opened.original)
+    measuring = meter or shared_meter(opened, deployment, folder, cached, clock, data[0] if data else None)
     kept = ResultLimits() if limits is None else limits
     domains = kept.allowed_domains(opened.original, deployment.provider)
     rewriter = _shared_rewriter(granularity, deployment_choices, rules, domains, strict)
-    return Problem(opened, rewriter, meter, deployment, folder, kept, thread_choices, data)
+    return Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data)
 
 
 def _check_threads(threads: int, choices: tuple[int, ...], clock: Clock) -> None:
