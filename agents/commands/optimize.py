@@ -31,6 +31,8 @@ from agents.reporting.progress import (
     summary_line,
     threads_table,
 )
+from graph_rewrite.delivery.bundles.code import bundle_code
+from graph_rewrite.delivery.bundles.manifest import read_bundle
 from graph_rewrite.delivery.deployment_code import deployment_code
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.command_line import parse
@@ -50,7 +52,8 @@ class OptimizeArguments:
     input: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
     """The ONNX file."""
     output: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[OUTPUT]")] = None
-    """The file to write; by default <input>.optimized.onnx beside the input."""
+    """The file to write; by default <input>.optimized.onnx beside the input. With --specialise a folder, by default
+    <input>.optimized."""
     search: tyro.conf.OmitArgPrefixes[OptimizeOptions] = field(default_factory=OptimizeOptions)
     overwrite: bool = False
     """Replace the output file if there is one."""
@@ -77,9 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def optimize(arguments: OptimizeArguments, console: Console, began: float) -> int:
     """Search, check and write; `began` is when the time limit began, by `time.monotonic`."""
     path, options = arguments.input, arguments.search
-    output = check_output(
-        path, arguments.output or default_output(path), overwrite=arguments.overwrite or arguments.dry_run
-    )
+    bundle, overwrite = options.specialise, arguments.overwrite or arguments.dry_run
+    output = arguments.output or default_output(path, bundle=bundle)
+    output = check_output(path, output, overwrite=overwrite, bundle=bundle)
     if arguments.report is not None:
         check_report(arguments.report, path, output, overwrite=arguments.overwrite)
     with ending_search(console) as watch, search_display(console, options.agent_spec, counts=False) as update:
@@ -136,11 +139,16 @@ def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
 
 
 def _tell_file(console: Console, entry: dict[str, Any]) -> None:
-    """Print the file and the code that opens it, which comes last, to be copied."""
-    console.print(f"written: {entry['onnx_path']}", **_AS_IT_IS)
-    libraries = f", custom_ops={entry['custom_ops']}" if entry["custom_ops"] else ""
-    call = f'rewritegym.session("{entry["onnx_path"]}"{libraries})'
+    """Print the file, or the folder of a bundle, and the code that opens it, which comes last, to be copied."""
+    folder = entry["dynamic"].get("bundle")
+    written, custom_ops = folder or entry["onnx_path"], tuple(entry["custom_ops"])
+    console.print(f"written: {written}", **_AS_IT_IS)
+    libraries = f", custom_ops={list(custom_ops)}" if custom_ops else ""
+    call = f'rewritegym.session("{written}"{libraries})'
     console.print(f"open it with {call}, or without RewriteGym:\n", **_AS_IT_IS)
-    deployment = replace(Deployment.from_json(entry["deployment"]), custom_ops=tuple(entry["custom_ops"]))
-    code = deployment_code(deployment, entry["onnx_path"])["python"]
+    if folder:
+        code = bundle_code(read_bundle(folder), custom_ops)["python"]
+    else:
+        deployment = replace(Deployment.from_json(entry["deployment"]), custom_ops=custom_ops)
+        code = deployment_code(deployment, written)["python"]
     console.print(code, highlight=False, end="", **_AS_IT_IS)

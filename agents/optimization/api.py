@@ -22,7 +22,7 @@ def optimize(
     output: str | os.PathLike[str] | None = None,
     *,
     example_inputs: Any = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int]] | Sequence[Mapping[str, Sequence[int]]] | None = None,
     time_limit: float | str = 120.0,
     threads: int | Iterable[int] | Literal["auto"] | None = None,
     overwrite: bool = False,
@@ -34,9 +34,11 @@ def optimize(
 
     Args:
         model: a path of an ONNX file, an `onnx.ModelProto`, an `onnx_ir.Model`, or a `torch.nn.Module`.
-        output: the file to write; by default nothing is written, and `save` of the outcome does it.
+        output: the file to write, with `specialise=True` the folder of a bundle; by default nothing is written, and
+            `save` of the outcome does it.
         example_inputs: for a module, its positional arguments as a tuple, or its keyword arguments as a mapping.
-        shapes: shapes of inputs with symbolic dimensions, by name.
+        shapes: shapes of inputs with symbolic dimensions, by name; or several such mappings. The search is for the
+            first, and with `specialise=True` a model is made for each.
         time_limit: seconds for everything, or a text such as "10m".
         threads: threads per inference as deployed; by default all cores that this process may use. Of several, the
             search is for the first, and the result is measured with each. With "auto", the search chooses it.
@@ -60,7 +62,7 @@ def optimize(
     )
     folder = tempfile.TemporaryDirectory(prefix="rewritegym-model-")
     path = as_file(model, Path(folder.name), example_inputs)
-    target = None if output is None else check_output(path, Path(output), overwrite=overwrite)
+    target = None if output is None else check_output(path, Path(output), overwrite=overwrite, bundle=given.specialise)
     page = None if report is None else Path(report)
     if page is not None:
         check_report(page, path, target, overwrite=overwrite)

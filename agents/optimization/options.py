@@ -33,6 +33,9 @@ class SearchOptions:
     for further inputs and for further shapes of one. The search is for the first shape of each input."""
     static: bool = False
     """Write a model with the shapes that the search was for, instead of one that keeps its symbolic dimensions."""
+    specialise: bool = False
+    """Write a bundle: a folder with the model for all shapes and, for each --shape that gains by it, a model for that
+    shape alone. They share their weights, and rewritegym.session picks by the shapes of the inputs."""
     time_limit: str = "120s"
     """Time for everything from loading to writing, such as 90, 120s or 10m."""
     threads: str = ""
@@ -137,9 +140,10 @@ class OptimizeOptions(ComparisonOptions, SearchOptions):
         )
 
 
-def shape_texts(shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
-    """Return shapes by input name as the texts of `--shape`."""
-    return tuple(f"{name}:{','.join(str(int(dim)) for dim in shape)}" for name, shape in shapes.items())
+def shape_texts(shapes: Mapping[str, Sequence[int]] | Iterable[Mapping[str, Sequence[int]]]) -> tuple[str, ...]:
+    """Return shapes by input name, or several such mappings, as the texts of `--shape`."""
+    every = [shapes] if isinstance(shapes, Mapping) else shapes
+    return tuple(f"{name}:{','.join(str(int(dim)) for dim in s)}" for one in every for name, s in one.items())
 
 
 def threads_text(threads: int | str | Iterable[int] | None) -> str:

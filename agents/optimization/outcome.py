@@ -11,8 +11,12 @@ from typing import Any
 from agents.conclusion.recordings import write_recording
 from agents.core.base import OptimizationResult
 from agents.optimization.options import OptimizeOptions
+from agents.optimization.specialising import ShapeBundle
 from agents.reporting.progress import baseline_ms
 from agents.reporting.runs import result_entry, rewrite_entries
+from graph_rewrite.delivery.bundles.manifest import GENERAL
+from graph_rewrite.delivery.bundles.session import BundleSession
+from graph_rewrite.delivery.checked_bundle import CheckedBundle
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import open_session
@@ -55,6 +59,8 @@ class Optimization:
     """The rewrites, as `rewritegym apply` takes them; None where they lead to the result by something else."""
     dynamic: Mapping[str, Any] = field(default_factory=dict)
     """What became of the model's symbolic dimensions; empty for static models."""
+    bundle: ShapeBundle | None = None
+    """The models for single shapes beside the result, with `specialise`."""
     kept: Any = None
     """Whatever must live as long as the outcome, such as the folder of a model that came without a file."""
 
@@ -94,7 +100,10 @@ class Optimization:
         return self.result.checked.deployment
 
     def session(self) -> Any:
-        """Return an `onnxruntime.InferenceSession` on the result, opened as it was measured."""
+        """Return an `onnxruntime.InferenceSession` on the result, opened as it was measured; on a bundle a
+        `BundleSession`."""
+        if self.bundle is not None and isinstance(self.bundle.writable, CheckedBundle):
+            return BundleSession(self.bundle.writable.bundle)
         return open_session(self.result.checked.path, self.deployment)
 
     def to_json(self) -> dict[str, Any]:
@@ -118,16 +127,24 @@ class Optimization:
 
     def save(self, output: Path | str) -> Path | None:
         """Write the checked file, and its recorded actions beside it; None where the check failed. An original that is
-        kept is copied byte by byte."""
+        kept is copied byte by byte. With `specialise`, `output` is the folder of the bundle.
+
+        Raises:
+            UserError: that folder holds something else.
+        """
         if not self.verified:
             return None
+        if self.bundle is not None:
+            return self.bundle.write_to(Path(output))
         written = self.result.checked.write_to(Path(output))
         write_recording(self.recording, written)
         return written
 
     def entry(self, written: Path | None) -> dict[str, Any]:
-        """Return everything that is known of the result, as JSON; `written` is the file that holds it."""
-        entry = result_entry(self.result, self.problem, written)
+        """Return everything that is known of the result, as JSON; `written` is the file that holds it, or the folder of
+        a bundle."""
+        file = written / GENERAL if written is not None and self.bundle is not None else written
+        entry = result_entry(self.result, self.problem, file)
         entry["seconds"] = round(time.monotonic() - self.began, 1)
         entry["model"] = self.problem.model.uri
         entry["baseline_ms"] = baseline_ms(entry)
@@ -142,7 +159,7 @@ class Optimization:
         ]
         entry["warnings"] = list(self.warnings)
         entry["actions"] = None if self.recording is None else self.recording.to_json()
-        entry["dynamic"] = dict(self.dynamic)
+        entry["dynamic"] = dict(self.dynamic) if self.bundle is None else self.bundle.told(self.dynamic, written)
         entry["custom_ops"] = list(self.deployment.custom_ops)
         return entry
 

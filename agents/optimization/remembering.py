@@ -31,7 +31,19 @@ SAME_GAIN = 0.95
 """Part of the remembered gain that must be possible by the interval measured now, or the search goes on."""
 
 _IRRELEVANT = frozenset(
-    {"time_limit", "seed", "shape", "threads", "provider", "agent", "checkpoint", "cpu_clock", "memory", "search_again"}
+    {
+        "time_limit",
+        "seed",
+        "shape",
+        "threads",
+        "provider",
+        "agent",
+        "checkpoint",
+        "cpu_clock",
+        "memory",
+        "search_again",
+        "specialise",
+    }
 )
 """Options that change neither what may be found nor what it gains, or are in the context by themselves."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from agents.optimization.dynamic import for_all_shapes, measure_at, seconds_for_
 from agents.optimization.options import AUTO, OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.remembering import ResultRecall
-from agents.searching.known_starts import StartingAgent
+from agents.optimization.single_shapes import ShapeResult, ShapeSearches, check_specialise, times_for_single_shapes
+from agents.optimization.specialising import specialise
+from agents.searching.known_starts import Start, StartingAgent
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Latency
 from graph_rewrite.replay import Recording
@@ -69,6 +71,8 @@ def optimize_model(
     try:
         with ending_at(began + limit):
             bindings = bind(path, options.shape, Deployment(custom_ops=options.libraries))
+            if options.specialise:
+                bindings = check_specialise(options, bindings)
             problem = open_with_threads(path, options, first, bindings)
     except OutOfTime:
         raise UserError(f"--time-limit {options.time_limit} is over before the model is open: give more") from None
@@ -76,23 +80,60 @@ def optimize_model(
         opened(problem)
     further = THREADS_SHARE * limit * len(others)
     general = seconds_for_all_shapes(bindings, options.static, limit)
-    ends = began + limit - further - general - WRITING_S
-    result, recording = searched(problem, agent, options, ends, progress)
+    times = times_for_single_shapes(len(bindings.values) if options.specialise else 0, limit - further, general)
+    last, watched = began + limit - further - WRITING_S, WatchedSearch(progress)
+    ends = last - times.after - general
+    result, recording = searched(problem, agent, times.first(options), ends, watched)
+    at_first = ShapeResult(bindings.values[0], problem, result, recording)
     made = for_all_shapes(
         problem, result, bindings, static=options.static, deadline=ends + general, plan=judging_plan(general)
     )
     if made.result.is_original and not result.is_original:
         recording = None
-    result = made.result
+    result, bundle = made.result, None
+    if options.specialise:
+        searches = ShapeSearches(
+            options,
+            lambda given, bound: open_with_threads(path, given, first, bound),
+            lambda problem, given, until, starts: searched(
+                problem, make_agent(given.agent_spec), given, until, watched, starts
+            ),
+            lambda: watched.interrupted,
+        )
+        found_at = [at_first, *searches.run(bindings, at_first.recording, times, last - times.bundle)]
+        bundle = specialise(problem, made, recording, found_at, bindings, last)
     found = [(first, result.latency)] if others else []
     for count in others:
         with ending_at(began + limit):
             found.append((count, _with_threads(path, options, count, result, bindings, THREADS_SHARE * limit)))
-    return Optimization(options, problem, result, began, tuple(found), recording, made.dynamic, keep)
+    return Optimization(options, problem, result, began, tuple(found), recording, made.dynamic, bundle, keep)
+
+
+class WatchedSearch:
+    """Called with the progress of searches: passes it on, and knows the last search."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._search: Search | None = None
+
+    def __call__(self, search: Search) -> None:
+        self._search = search
+        if self._progress is not None:
+            self._progress(search)
+
+    @property
+    def interrupted(self) -> bool:
+        """True where the user has ended the last search before its time."""
+        return self._search is not None and self._search.ended and not self._search.cut_off
 
 
 def searched(
-    problem: Problem, agent: Agent, options: OptimizeOptions, ends: float, progress: Progress | None
+    problem: Problem,
+    agent: Agent,
+    options: OptimizeOptions,
+    ends: float,
+    watched: WatchedSearch,
+    known_starts: Sequence[Start] = (),
 ) -> tuple[OptimizationResult, Recording | None]:
     """Confirm the remembered result where there is one, or else search, beginning with it. Return the result and its
     recording.
@@ -100,28 +141,23 @@ def searched(
     Args:
         agent: the search method that the options name.
         ends: the time at which the result must be found and checked, by `time.monotonic`.
+        watched: is called with the search as it goes on.
+        known_starts: further graphs to begin with, for agents that can.
     """
     recall = ResultRecall(problem, options) if options.memory and options.agent_spec == AUTO else None
     starts = [] if recall is None else recall.starts()
     if recall is not None and not options.search_again:
         for start in [start for start in starts if start.is_enough(options.seconds)]:
-            if (known := recall.confirmed(start, _budget(options, ends), progress)) is not None:
+            if (known := recall.confirmed(start, _budget(options, ends), watched)) is not None:
                 return known, recording_or_none(problem, known.actions, known.graph, options.rule_names)
-    if starts and isinstance(agent, StartingAgent):
-        agent.starts = starts
-    watched = list[Search]()
-
-    def watching(search: Search) -> None:
-        watched[:] = [search]
-        if progress is not None:
-            progress(search)
-
+    if isinstance(agent, StartingAgent):
+        agent.starts = [*starts, *known_starts]
     began = time.monotonic()
-    result = agent.optimize(problem, _budget(options, ends), seed=options.seed, progress=watching)
+    result = agent.optimize(problem, _budget(options, ends), seed=options.seed, progress=watched)
     recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
     if recall is not None:
-        ended = bool(watched) and watched[0].ended and not watched[0].cut_off
-        recall.remember(result, recording, time.monotonic() - began if ended else options.seconds, starts)
+        seconds = time.monotonic() - began if watched.interrupted else options.seconds
+        recall.remember(result, recording, seconds, starts)
     return result, recording
 
 

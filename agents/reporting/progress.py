@@ -261,10 +261,22 @@ def dynamic_lines(dynamic: Mapping[str, Any]) -> list[str]:
     for one in dynamic.get("speedup_at", ())[1:]:
         low, high = one["speedup_ci95"]
         lines.append(f"at {_binding(one['at'])}: x{one['speedup']:.3f} ({low:.3f} to {high:.3f})")
+    lines += [_specialised_line(one) for one in dynamic.get("specialised", ())]
     for one in dynamic["left_out"]:
         saved = f", which saved {one['saved_ms']:.3g} ms at {bound}" if one.get("saved_ms") else ""
         lines.append(f"left out: {one['rule']} at {one['sites']} site(s){saved}: {one['reason']}")
     return lines
+
+
+def _specialised_line(one: Mapping[str, Any]) -> str:
+    """Return what runs at a shape that --specialise was asked for."""
+    if not one["own"]:
+        return f"at {_binding(one['at'])} the model for all shapes runs: {one['reason']}"
+    low, high = one["speedup_ci95"]
+    return (
+        f"at {_binding(one['at'])} a model of its own runs: x{one['speedup']:.3f} ({low:.3f} to {high:.3f}), "
+        f"x{one['over_general']:.3f} over the model for all shapes"
+    )
 
 
 def _binding(values: Mapping[str, int]) -> str:

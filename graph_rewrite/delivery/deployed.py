@@ -2,20 +2,21 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import onnxruntime
 from google.protobuf.message import DecodeError
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
+from graph_rewrite.delivery.bundles.manifest import is_bundle, read_bundle
+from graph_rewrite.delivery.bundles.session import BundleSession, open_with_hint
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators import nchwc
-from graph_rewrite.runtime import Deployment, open_session
-from graph_rewrite.runtime.custom_ops import hint, library_paths
+from graph_rewrite.runtime import Deployment
+from graph_rewrite.runtime.custom_ops import library_paths
 
 METADATA_KEY = "rewritegym.deployment"
 """Entry of an ONNX model's `metadata_props` that holds its deployment as JSON."""
@@ -34,10 +35,11 @@ def session(
     *,
     custom_ops: Iterable[str | os.PathLike[str]] = (),
     **overrides: bool | int | str,
-) -> onnxruntime.InferenceSession:
+) -> onnxruntime.InferenceSession | BundleSession:
     """Open an ONNX Runtime session on the model file `path`, with the deployment that is recorded for it.
 
     Args:
+        path: the model file, or a bundle that `--specialise` wrote, of which each run takes the model for its shapes.
         custom_ops: libraries with the model's operators of custom domains. They are loaded into this process, and run
             code; no file that is read names any.
         overrides: what to do otherwise than recorded: `threads`, and the session settings by name, such as
@@ -46,22 +48,29 @@ def session(
     Raises:
         FileNotFoundError: there is no such model.
         UserError: it records no deployment that can be read, an override is none that ONNX Runtime has, there is no
-            such library, or none was given that holds an operator of the model.
+            such library, none was given that holds an operator of the model, or a file of a bundle is missing or was
+            changed.
         RuntimeError: the model was deployed to CUDA and no CUDA device answers, or it is bound to CPUs with another
             block of the blocked layout.
     """
-    deployment = recorded_deployment(path)
+    libraries = library_paths(custom_ops)
+    if is_bundle(path):
+        bundle = read_bundle(path)
+        models = {m.file: _changed(path, m.deployment, libraries, overrides) for m in bundle.models}
+        return BundleSession(bundle, models)
+    return open_with_hint(path, _changed(path, recorded_deployment(path), libraries, overrides))
+
+
+def _changed(
+    path: str | os.PathLike[str],
+    deployment: Deployment,
+    libraries: tuple[str, ...],
+    overrides: Mapping[str, bool | int | str],
+) -> Deployment:
     try:
-        deployment = deployment.with_settings(overrides)
+        return replace(deployment.with_settings(overrides), custom_ops=libraries)
     except ValueError as error:
         raise UserError(f"{os.fspath(path)}: {error}") from error
-    deployment = replace(deployment, custom_ops=library_paths(custom_ops))
-    try:
-        return open_session(path, deployment)
-    except Fail as error:
-        if how := hint(str(error)):
-            raise UserError(f"{os.fspath(path)}: {error}{how}") from error
-        raise
 
 
 def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import onnx_ir
@@ -33,13 +34,20 @@ def memory_of(graph: Graph) -> Memory:
 def weight_bytes(graph: Graph) -> int:
     """Return the bytes of all constants as a file stores them, those in attributes of nodes included. Nothing is
     evaluated."""
-    used = (
-        constant
-        for value, constant in graph.constants.items()
-        if graph.consumers.get(value) or value in graph.roots() or value in graph.names
-    )
-    attributes = (a for node in graph.nodes.values() for a in node.attrs.values() if isinstance(a, Constant))
-    return sum(map(nbytes, used)) + sum(map(nbytes, graph.stored.values())) + sum(map(nbytes, attributes))
+    return sum(map(nbytes, _stored_constants(graph)))
+
+
+def shared_weight_bytes(graphs: Iterable[Graph]) -> int:
+    """Return the bytes of all constants of some graphs, those that are equal counted once."""
+    return sum({c.digest: nbytes(c) for graph in graphs for c in _stored_constants(graph)}.values())
+
+
+def _stored_constants(graph: Graph) -> Iterator[Constant]:
+    for value, constant in graph.constants.items():
+        if graph.consumers.get(value) or value in graph.roots() or value in graph.names:
+            yield constant
+    yield from graph.stored.values()
+    yield from (a for node in graph.nodes.values() for a in node.attrs.values() if isinstance(a, Constant))
 
 
 def _peak_activations(graph: Graph) -> int:

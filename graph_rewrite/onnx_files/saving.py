@@ -24,9 +24,11 @@ from graph_rewrite.system.atomic_files import replace_file
 
 INLINE_TOTAL = 256 << 20
 """A model whose weights take more bytes than this is saved with its weights beside it."""
-_SMALLEST_EXTERNAL = 1024
+SMALLEST_EXTERNAL = 1024
+"""Tensors of fewer bytes stay in the model file."""
 _SMALLEST_SHARED = 64 << 10
-_ALIGNMENT = 4096
+ALIGNMENT = 4096
+"""Tensors in a file of weights begin at multiples of this, so that they can be mapped."""
 
 TensorWriter = Callable[[str, Constant], onnx.TensorProto]
 
@@ -130,7 +132,7 @@ def _shared_tensor(name: str, constant: Constant, workspace: Path) -> onnx.Tenso
     file = workspace / "weights" / constant.digest
     if not file.exists():
         replace_file(file, chunks(constant))
-    return _external_proto(name, constant, f"weights/{constant.digest}", 0, size)
+    return external_proto(name, constant, f"weights/{constant.digest}", 0, size)
 
 
 class _Appender:
@@ -141,16 +143,17 @@ class _Appender:
 
     def __call__(self, name: str, constant: Constant) -> onnx.TensorProto:
         size = nbytes(constant)
-        if size < _SMALLEST_EXTERNAL:
+        if size < SMALLEST_EXTERNAL:
             return tensor_proto(constant, name)
-        padding = -self._end % _ALIGNMENT
+        padding = -self._end % ALIGNMENT
         self._stream.write(bytes(padding))
         self._stream.writelines(chunks(constant))
         start, self._end = self._end + padding, self._end + padding + size
-        return _external_proto(name, constant, self._location, start, size)
+        return external_proto(name, constant, self._location, start, size)
 
 
-def _external_proto(name: str, constant: Constant, location: str, offset: int, length: int) -> onnx.TensorProto:
+def external_proto(name: str, constant: Constant, location: str, offset: int, length: int) -> onnx.TensorProto:
+    """Return the entry of a constant whose bytes lie in the file `location` beside the model."""
     proto = onnx.TensorProto(name=name, data_type=constant.type.dtype, dims=constant.type.shape)
     proto.data_location = onnx.TensorProto.EXTERNAL
     for key, text in (("location", location), ("offset", str(offset)), ("length", str(length))):

@@ -5,7 +5,7 @@ modules only, and is started as a top-level package, so a worker starts without 
 """
 
 from graph_rewrite.runtime.client import Status, WorkerClient, WorkerFailure, WorkerStartError
-from graph_rewrite.runtime.ort_worker.deployment import MOST_THREADS, Deployment, open_session
+from graph_rewrite.runtime.ort_worker.deployment import MOST_THREADS, Deployment, check_block, open_session
 from graph_rewrite.runtime.ort_worker.feeds import FeedSpec
 from graph_rewrite.runtime.ort_worker.options.blocked_layout import block_size
 from graph_rewrite.runtime.ort_worker.options.optimizers import OPTIMIZERS
@@ -33,6 +33,7 @@ __all__ = [
     "WorkerFailure",
     "WorkerStartError",
     "block_size",
+    "check_block",
     "estimate",
     "log_ratios",
     "median_standard_error",

@@ -1,17 +1,21 @@
-"""Atomic replacement of files."""
+"""Atomic replacement of files and folders."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import secrets
+import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 ABANDONED_S = 60.0
 """Seconds without a write after which the unfinished file of a process that is gone is removed."""
+_HERE, _SWAP = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
 
 def replace_file(path: Path, content: str | bytes | Iterable[bytes | memoryview]) -> None:
@@ -32,15 +36,61 @@ def replace_file(path: Path, content: str | bytes | Iterable[bytes | memoryview]
     _remove_abandoned(path)
 
 
+def replace_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Make the folder `path` in one step, with what `fill` writes into a folder beside it: a reader finds the old
+    folder or the new one, as a whole. What a killed process left of an earlier attempt is removed.
+
+    Where the file system cannot exchange two folders, an old one is moved away first. A process that is killed between
+    these two steps leaves it beside `path`, as `.<name>.<process>.<eight digits>`.
+
+    Raises:
+        OSError: the folder around it is missing, not writable or full; the old folder is still there then.
+    """
+    staged, aside = (path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}") for _ in range(2))
+    staged.mkdir()
+    try:
+        fill(staged)
+        if not os.path.lexists(path):
+            os.rename(staged, path)
+        elif not _exchange(staged, path):
+            os.rename(path, aside)
+            try:
+                os.rename(staged, path)
+            except BaseException:  # Ctrl-C too
+                os.rename(aside, path)
+                raise
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+        if os.path.lexists(path):
+            shutil.rmtree(aside, ignore_errors=True)
+    _remove_abandoned(path)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; return whether this system can."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):  # no Linux, or one from before 2018
+        return False
+    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP) == 0)
+
+
 def _remove_abandoned(path: Path) -> None:
-    """Remove unfinished files for `path` whose process is gone. A process of another machine, which may share the
-    folder, is told by the age of what it writes."""
+    """Remove unfinished files and folders for `path` whose process is gone. A process of another machine, which may
+    share the folder, is told by the age of what it writes."""
     named = re.compile(re.escape(f".{path.name}.") + r"(\d+)\.[0-9a-f]{8}")
     with suppress(OSError):
         for entry in os.scandir(path.parent):
             match = named.fullmatch(entry.name)
             if match and not _is_alive(int(match[1])) and time.time() - entry.stat().st_mtime > ABANDONED_S:
-                os.unlink(entry.path)
+                _remove(entry)
+
+
+def _remove(entry: os.DirEntry[str]) -> None:
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path, ignore_errors=True)
+    else:
+        os.unlink(entry.path)
 
 
 def _is_alive(process: int) -> bool:

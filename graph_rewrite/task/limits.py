@@ -67,10 +67,14 @@ class ResultLimits:
         if self.standard_ops_only and (foreign := self.foreign_domains(original, graph)):
             return f"it has operators of {', '.join(foreign)}, and only standard ones are allowed (--standard-ops-only)"
         before, after = weight_bytes(original), weight_bytes(graph)
-        if after > max(before * self.size_growth, before + FREE_BYTES):
+        if after > self.most_bytes(before):
             grown = f"{before / 1e6:.1f} to {after / 1e6:.1f} MB"
             return f"its weights grow from {grown}, by more than {self.size_growth:g} times (--max-size-growth)"
         return ""
+
+    def most_bytes(self, before: int) -> float:
+        """Return the most bytes of weights that a result may have, where the original has `before`."""
+        return max(before * self.size_growth, before + FREE_BYTES)
 
     def price(self, original: Graph, graph: Graph) -> float:
         """Return the share of the original's latency that a graph must save for the weights that it adds."""

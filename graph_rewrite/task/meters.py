@@ -7,7 +7,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import SCREEN, Clock, Deployment, Measurable, MeasurementCache, OrtMeter, Plan
+from graph_rewrite.latency import FULL, SCREEN, Clock, Deployment, Measurable, MeasurementCache, OrtMeter, Plan
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.runtime import FeedSpec
@@ -43,12 +43,13 @@ def ort_meter(
     screen: Plan = SCREEN,
     clock: Clock = "wall",
     feeds: FeedSpec | None = None,
+    full: Plan = FULL,
 ) -> OrtMeter:
     """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`, on given inputs; by
     default on random ones, with token ids that lie within the model's tables."""
     return OrtMeter(
         model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock,
-        feeds=random_feeds(model.graph) if feeds is None else feeds,
+        feeds=random_feeds(model.graph) if feeds is None else feeds, full=full,
     )  # fmt: skip
 
 

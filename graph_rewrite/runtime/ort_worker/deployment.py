@@ -226,8 +226,7 @@ def open_session(
     """
     model = path if isinstance(path, bytes) else os.fspath(path)
     shown = "a model in memory" if isinstance(model, bytes) else model
-    if deployment.nchwc_block and deployment.nchwc_block != block_size():
-        raise RuntimeError(_other_block(shown, deployment.nchwc_block, block_size()))
+    check_block(shown, deployment)
     if deployment.provider == "cuda":
         # Finds the CUDA and cuDNN libraries that came as Python packages.
         ort.preload_dlls()
@@ -246,6 +245,12 @@ def open_session(
 def _digest(path: str, _changed: int) -> str:
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_block(path: str, deployment: Deployment) -> None:
+    """Raise RuntimeError where the deployment of the model `path` names the block of another kind of CPU."""
+    if deployment.nchwc_block and deployment.nchwc_block != block_size():
+        raise RuntimeError(_other_block(path, deployment.nchwc_block, block_size()))
 
 
 def _other_block(path: str, wanted: int, found: int) -> str:

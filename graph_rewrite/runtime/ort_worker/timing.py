@@ -44,8 +44,10 @@ class Runner:
         self._binding = self._bind() if self.cuda else None
 
     def require_inputs_of(self, baseline: Runner) -> None:
-        """Raise ValueError unless each input is one of `baseline`'s, in type and shape: then both get equal values."""
-        foreign = [item for item in self.inputs if item not in baseline.inputs]
+        """Raise ValueError unless each input is one of `baseline`'s, in type and in the shape that it is run with: then
+        both get equal values. One of the models may leave a dimension open that the other fixes."""
+        known = {item.name: (item.type, baseline.feeds[item.name].shape) for item in baseline.inputs}
+        foreign = [item for item in self.inputs if known.get(item.name) != (item.type, self.feeds[item.name].shape)]
         if foreign:
             listed = ", ".join(f"{item.name} {item.type}{list(item.shape)}" for item in foreign)
             raise ValueError(f"{os.path.basename(self.path)} has inputs that the baseline has not: {listed}")

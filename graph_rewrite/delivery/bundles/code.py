@@ -1,0 +1,69 @@
+"""Code that opens the models of a bundle in plain ONNX Runtime, and chooses among them: Python, C++ and C#."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from graph_rewrite.delivery.bundles.manifest import MANIFEST, Bundle, BundleModel
+from graph_rewrite.delivery.deployment_code import deployment_code
+
+_IMPORT, _SESSION = "import onnxruntime as ort\n", "session = "
+_CHOOSE = '''
+
+def session_for(inputs):
+    """Return the session for arrays by the name of their input."""
+    for name, shapes in made_for.items():
+        if all(inputs[key].shape == shape for key, shape in shapes.items()):
+            return sessions[name]
+    return sessions[{general!r}]
+'''
+
+
+def bundle_code(bundle: Bundle, custom_ops: Sequence[str] = ()) -> dict[str, str]:
+    """Return code that opens a bundle with plain ONNX Runtime.
+
+    In Python it makes `sessions` and a function `session_for(inputs)`. In C++ and C# it opens the model for all shapes,
+    and says which files to open and to run for which shapes.
+
+    Args:
+        custom_ops: libraries with the models' operators of custom domains.
+
+    Returns:
+        The code by language: `python`, `cpp` and `csharp`.
+    """
+    libraries = tuple(custom_ops)
+    general = _code(bundle, bundle.general, libraries)
+    if not bundle.specialised:
+        return general
+    said = [f"// {_shown(model)}: {bundle.path(model).as_posix()}" for model in bundle.specialised]
+    note = [
+        "// This is the model for all shapes. For inputs of exactly the following shapes, open and run another file,",
+        f"// with the deployment that {MANIFEST} has for it:", *said,
+    ]  # fmt: skip
+    others = {name: "\n".join([*note, "", general[name]]) for name in ("cpp", "csharp")}
+    return {"python": _python(bundle, libraries), **others}
+
+
+def _python(bundle: Bundle, libraries: tuple[str, ...]) -> str:
+    parts = [f"{_IMPORT}\nsessions = {{}}\n"]
+    for model in bundle.models:
+        head, _, last = _block(bundle, model, libraries).rpartition(_SESSION)
+        title = f"inputs of these shapes: {_shown(model)}" if model.shapes else "inputs of any other shape"
+        parts.append(f"# For {title}.\n{head}sessions[{Path(model.file).stem!r}] = {last}")
+    made_for = {Path(model.file).stem: dict(model.shapes) for model in bundle.specialised}
+    parts.append(f"made_for = {made_for!r}\n")
+    return "\n".join(parts) + _CHOOSE.format(general=Path(bundle.general.file).stem)
+
+
+def _block(bundle: Bundle, model: BundleModel, libraries: tuple[str, ...]) -> str:
+    return _code(bundle, model, libraries)["python"].removeprefix(_IMPORT).lstrip()
+
+
+def _code(bundle: Bundle, model: BundleModel, libraries: tuple[str, ...]) -> dict[str, str]:
+    return deployment_code(replace(model.deployment, custom_ops=libraries), bundle.path(model))
+
+
+def _shown(model: BundleModel) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in model.shapes.items())
