@@ -59,7 +59,8 @@ def judge(one: ShapeResult, general: Graph, bindings: DimensionBindings, first: 
     if one.result is None or one.problem is None:
         return Judged(one, reason=one.reason)
     if one.result.is_original:
-        return Judged(one, reason=one.result.message or "the search at this shape found nothing faster")
+        why = one.result.message.removeprefix("the original is kept: ") or "nothing was surely faster"
+        return Judged(one, reason=f"the search at this shape kept the original: {why}")
     try:
         over, latency = _measured(one.problem, general, one.result.graph, bindings, one.values, first)
     except OutOfTime:
