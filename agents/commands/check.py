@@ -17,6 +17,7 @@ from agents.commands.common import stderr_console
 from agents.conclusion.recordings import actions_file, environment
 from agents.optimization.comparison_options import ComparisonOptions
 from agents.reporting.progress import print_json
+from graph_rewrite.delivery.bundles.manifest import is_bundle, read_bundle
 from graph_rewrite.delivery.deployed import recorded_deployment
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.errors import UserError
@@ -42,6 +43,7 @@ from graph_rewrite.task.workspace import workspace
 EXIT_DIFFERENT = 1
 EXIT_NO_GAIN = 3
 EXIT_SLOWER = 4
+_WORST_FIRST = (EXIT_DIFFERENT, EXIT_SLOWER, EXIT_NO_GAIN, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class CheckArguments:
     """
 
     optimized: tyro.conf.Positional[Path]
-    """The result of `rewritegym optimize` or `rewritegym apply`."""
+    """The result of `rewritegym optimize` or `rewritegym apply`; of a bundle each model is checked."""
     original: tyro.conf.Positional[Path | None] = None
     """The original; by default the file that <result>.actions.json names."""
     threads: int | None = None
@@ -79,6 +81,42 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def check(arguments: CheckArguments, console: Console) -> int:
     """Compare and measure; return the exit code."""
+    if is_bundle(arguments.optimized):
+        return _check_bundle(arguments, console)
+    entry, status = _checked(arguments, console)
+    if arguments.json:
+        print_json(entry)
+    else:
+        Console().print(entry["verdict"], soft_wrap=True, markup=False)
+    return status
+
+
+def _check_bundle(arguments: CheckArguments, console: Console) -> int:
+    """Compare and measure each model of a bundle at its own shapes; return the exit code of the worst. A model for all
+    shapes that is the original itself is left out."""
+    bundle = read_bundle(arguments.optimized)
+    if arguments.shape:
+        raise UserError(f"the models of {bundle.folder} have shapes of their own: leave --shape out, or name one model")
+    bundle.verify()
+    paths = [bundle.path(model) for model in bundle.models]
+    found = list[tuple[dict[str, Any], int]]()
+    for path in paths:
+        recording = _recording(path)
+        if recording is not None and not recording.steps:
+            continue
+        entry, status = _checked(replace(arguments, optimized=path), console)
+        found.append((entry, status))
+        if not arguments.json:
+            Console().print(f"{path.name}: {entry['verdict']}", soft_wrap=True, markup=False)
+    if arguments.json:
+        print_json({"bundle": str(bundle.folder), "models": [entry for entry, _ in found]})
+    elif not found:
+        Console().print("the bundle holds the original alone", soft_wrap=True, markup=False)
+    return min((status for _, status in found), key=_WORST_FIRST.index, default=EXIT_NO_GAIN)
+
+
+def _checked(arguments: CheckArguments, console: Console) -> tuple[dict[str, Any], int]:
+    """Return what `--json` prints of a model file, and the exit code."""
     began = time.monotonic()
     libraries = library_paths(arguments.custom_ops)
     deployment = replace(recorded_deployment(arguments.optimized), custom_ops=libraries)
@@ -109,11 +147,7 @@ def check(arguments: CheckArguments, console: Console) -> int:
     outcome = replace(outcome, ok=outcome.ok and not lost)
     entry = _entry(arguments, original, deployment, outcome, latency)
     entry |= {"notes": notes, "verdict": verdict, "seconds": round(time.monotonic() - began, 1)}
-    if arguments.json:
-        print_json(entry)
-    else:
-        Console().print(verdict, soft_wrap=True, markup=False)
-    return status
+    return entry, status
 
 
 def judge(outcome: Equivalence, latency: Latency | None, kept: bool = False) -> tuple[str, int]:

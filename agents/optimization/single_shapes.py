@@ -25,7 +25,7 @@ FIRST = 2
 
 @dataclass(frozen=True, slots=True)
 class ShapeResult:
-    """What a search found at a shape that was asked for; without a result, `reason` says why."""
+    """The outcome of a search at a shape that was asked for; without a result, `reason` says why there is none."""
 
     values: Mapping[str, int]
     """The sizes of the symbolic dimensions."""

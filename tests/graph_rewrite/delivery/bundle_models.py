@@ -39,6 +39,6 @@ def ids(batch: int, length: int) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def expected(folder: Path, feeds: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """What the original gives."""
+    """Return the output of the original."""
     session = onnxruntime.InferenceSession(folder / "t.onnx", providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, feeds)[0])
