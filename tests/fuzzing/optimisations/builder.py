@@ -79,6 +79,10 @@ class Builder:
     constants: list[onnx.TensorProto] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     functions: list[onnx.FunctionProto] = field(default_factory=list)
+    as_nodes: set[str] = field(default_factory=set)
+    """Constants that are nodes; the others are initializers."""
+    overridable: set[str] = field(default_factory=set)
+    """Initializers that are inputs too."""
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -125,6 +129,10 @@ class Builder:
         if dtype is not None:
             data = data.astype(helper.tensor_dtype_to_np_dtype(dtype))
         value = Value(self.fresh("c"), helper.np_dtype_to_tensor_dtype(data.dtype), data.shape)
+        if self.chance(0.1):
+            self.as_nodes.add(value.name)
+        elif data.ndim and data.dtype.kind == "f" and self.chance(0.01):
+            self.overridable.add(value.name)
         self.constants.append(numpy_helper.from_array(data, value.name))
         return value
 
@@ -197,9 +205,13 @@ class Builder:
 
     def proto(self, outputs: Sequence[Value]) -> onnx.ModelProto:
         """Return the model with these outputs."""
-        infos = [[helper.make_value_info(v.name, type_proto(v)) for v in side]
-                 for side in ([given.value for given in self.inputs], outputs)]  # fmt: skip
-        graph = helper.make_graph(self.nodes, "random", *infos, self.constants)
+        stored = [tensor for tensor in self.constants if tensor.name not in self.as_nodes]
+        nodes = [helper.make_node("Constant", [], [tensor.name], f"Constant_{tensor.name}", value=tensor)
+                 for tensor in self.constants if tensor.name in self.as_nodes]  # fmt: skip
+        given = [each.value for each in self.inputs]
+        given += [Value(t.name, t.data_type, tuple(t.dims)) for t in stored if t.name in self.overridable]
+        infos = [[helper.make_value_info(v.name, type_proto(v)) for v in side] for side in (given, outputs)]
+        graph = helper.make_graph([*nodes, *self.nodes], "random", *infos, stored)
         domains = {node.domain for node in self.nodes if node.domain}
         imports = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(name, 1) for name in sorted(domains))]
         return helper.make_model(graph, opset_imports=imports, ir_version=10, functions=self.functions)

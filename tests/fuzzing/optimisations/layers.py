@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.fuzzing.optimisations.builder import FLOAT, INT8, Builder, Unfit, Value
+from tests.fuzzing.optimisations.builder import FLOAT, INT8, UINT8, Builder, Unfit, Value
 from tests.fuzzing.optimisations.registry import images, matrices, sequences, single_sequences, step, tensors
 
 _WIDTHS = (2, 3, 4, 8, 12)
@@ -92,6 +92,25 @@ def integer_product(b: Builder, x: Value) -> Value:
     w = b.constant(b.numbers.integers(-100, 100, (width, b.choice(_WIDTHS))), INT8)
     y = b.op("Cast", b.op("MatMulInteger", q, w), to=FLOAT)
     return b.op("Mul", y, b.constant(0.0005, FLOAT))
+
+
+@step(tensors, 0.8)
+def quantised_layer(b: Builder, x: Value) -> Value:
+    """A product or a convolution between QuantizeLinear and DequantizeLinear, as after static quantisation."""
+    if x.dtype != FLOAT or x.rank not in (2, 3, 4):
+        raise Unfit("float32 only")
+    is_image = x.rank == 4
+    width, to = x.dim(1 if is_image else -1), b.choice((2, 4, 8))
+    shape = (to, width, 3, 3) if is_image else (width, to)
+    codes = b.constant(b.numbers.integers(-127, 128, shape), INT8)
+    scales = b.numbers.uniform(0.002, 0.01, to) if b.chance(0.5) else np.array(0.005)
+    zeros = b.constant(np.zeros(scales.shape), INT8)
+    weight = b.op("DequantizeLinear", codes, b.constant(scales, FLOAT), zeros, axis=0 if is_image else 1)
+    scale, zero = b.constant(0.03125, FLOAT), b.constant(128, UINT8)
+    x = b.op("DequantizeLinear", b.op("QuantizeLinear", x, scale, zero), scale, zero)
+    y = b.op("Conv", x, weight, pads=[1, 1, 1, 1]) if is_image else b.op("MatMul", x, weight)
+    y = b.op("Relu", y) if b.chance(0.5) else y
+    return b.op("DequantizeLinear", b.op("QuantizeLinear", y, scale, zero), scale, zero)
 
 
 @step(images, 20.0)

@@ -155,7 +155,7 @@ def _with_errors(model: onnx.ModelProto, types: Mapping[str, int]) -> onnx.Model
     noisy.CopyFrom(model)
     graph = noisy.graph
     del graph.node[:]
-    given = [*(info.name for info in graph.input), *(tensor.name for tensor in graph.initializer)]
+    given = {info.name: None for info in [*graph.input, *graph.initializer]}  # one may be both
     outputs = {info.name for info in graph.output}
     new = {name: f"{name}__disturbed" for name in given if name in types}
     for name in new:
