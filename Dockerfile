@@ -15,6 +15,7 @@ COPY checkpoints checkpoints
 COPY configs configs
 COPY envs envs
 COPY graph_rewrite graph_rewrite
+COPY known_results known_results
 COPY rewritegym rewritegym
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 

@@ -16,7 +16,7 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations lint types verify-rules format bench replay docs doctor clean
+.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations lint types verify-rules format bench known-results replay docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -70,6 +70,9 @@ format: setup ## format the code and mend what ruff can mend
 
 bench: setup ## measure what README and docs quote
 	@$(PY) -m benchmarks.env_speed --model $(MODEL) $(ARGS)
+
+known-results: setup ## write known_results/, with which searches begin, from benchmarks/results
+	@$(PY) -m benchmarks.known_results $(ARGS)
 
 replay: setup ## replay the recorded results of benchmarks/results, and say which are lost
 	@$(PY) -m benchmarks.replay $(ARGS)

@@ -1,4 +1,4 @@
-"""Adds configs/ and checkpoints/, which lie beside the packages, to the wheel; all else stands in pyproject.toml."""
+"""Adds configs/, checkpoints/ and known_results/, which lie beside the packages, to the wheel; all else stands in pyproject.toml."""
 
 import shutil
 from pathlib import Path
@@ -8,13 +8,13 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithData(build_py):
-    """Ships configs/ and checkpoints/ below agents/, where agents.core.paths looks for them."""
+    """Ships the folders of data below agents/, where agents.core.paths looks for them."""
 
     def run(self) -> None:
         super().run()
         if self.editable_mode:  # an editable install reads them where they lie
             return
-        for name in ("configs", "checkpoints"):
+        for name in ("configs", "checkpoints", "known_results"):
             shutil.copytree(name, Path(self.build_lib, "agents", name), dirs_exist_ok=True)
 
 

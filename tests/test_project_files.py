@@ -104,6 +104,7 @@ class TestContainer:
             *PACKAGES,
             "checkpoints",
             "configs",
+            "known_results",
             "pyproject.toml",
             "setup.py",
             "MANIFEST.in",

@@ -16,7 +16,7 @@ from tests.envs.fakes import write_tower
 from tests.repository import PACKAGES, ROOT, run, run_python
 from tests.without_extras import refusing
 
-DATA = ("checkpoints", "configs")
+DATA = ("checkpoints", "configs", "known_results")
 """Folders beside the packages that the wheel ships below agents/."""
 
 
@@ -56,13 +56,13 @@ def test_holds_the_data_of_the_packages_but_no_pages_or_results_of_benchmarks(wh
     assert {name for name in data if not name.startswith(tuple(f"agents/{folder}/" for folder in DATA))} == expected
 
 
-def test_finds_its_configurations_and_checkpoints(wheel: Path, tmp_path: Path) -> None:
+def test_finds_its_configurations_checkpoints_and_results(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    code = "from agents.core import paths; print(paths.configs(), paths.checkpoints(), sep='\\n')"
+    code = "from agents.core import paths as p; print(p.checkpoints(), p.configs(), p.known_results(), sep='\\n')"
     done = run_python("-c", code, cwd=tmp_path, PYTHONPATH=str(site))
-    assert done.stdout.splitlines() == [str(site / "agents" / "configs"), str(site / "agents" / "checkpoints")]
+    assert done.stdout.splitlines() == [str(site / "agents" / name) for name in DATA]
     for name in DATA:
         expected = {path.relative_to(ROOT / name) for path in (ROOT / name).rglob("*") if path.is_file()}
         found = {path.relative_to(site / "agents" / name) for path in (site / "agents" / name).rglob("*")}

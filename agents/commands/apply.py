@@ -163,7 +163,7 @@ def _entry(
         "max_rel_error": None if checked is None else checked.outcome.max_rel_error,
         "same_architecture": found.same_architecture or not recording.fingerprint,
         "steps": len(recording.steps),
-        "applied": len(found.applied),
+        "applied": found.steps,
         "rewrites": [{"rule": s.rule, "where": s.description, "sites": s.count} for s in found.applied],
         "left_out": left_out,
         "deployment": None if checked is None else checked.deployment.to_json(),

@@ -1,4 +1,5 @@
-"""The folders of configurations and trained policies: in a wheel inside this package, in a clone beside it."""
+"""The folders of configurations, trained policies and recorded results: in a wheel inside this package, in a clone
+beside it."""
 
 from pathlib import Path
 
@@ -13,6 +14,12 @@ def configs() -> Path:
 def checkpoints() -> Path:
     """Return the folder of trained policies. Raises FileNotFoundError where the installation has none."""
     return _data("checkpoints")
+
+
+def known_results() -> Path:
+    """Return the folder of recorded results that searches may begin with. Raises FileNotFoundError where the
+    installation has none."""
+    return _data("known_results")
 
 
 def _data(name: str) -> Path:

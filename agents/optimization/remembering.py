@@ -1,11 +1,13 @@
 """Results of earlier searches: confirmed anew where one was found for the same model structure, machine and settings,
-and otherwise where the next search begins."""
+and otherwise where the next search begins. Those that come with RewriteGym are such beginnings, too."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,11 +15,13 @@ from agents.conclusion.conclude import saved_and_checked
 from agents.conclusion.confirmation import surely_faster
 from agents.conclusion.recordings import actions_of, environment
 from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.paths import known_results
 from agents.optimization.options import OptimizeOptions
 from agents.searching.known_starts import Start
 from graph_rewrite.latency import JUDGE
-from graph_rewrite.replay import Recording, fingerprint, replay
-from graph_rewrite.replay.memory import RememberedResult, ResultMemory
+from graph_rewrite.replay import RecordedStep, Recording, fingerprint, replay
+from graph_rewrite.replay.memory import ResultMemory
+from graph_rewrite.replay.remembered import RememberedResult
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import Problem
 
@@ -25,6 +29,10 @@ NAME = "memory"
 """The agent that a result is said to come from that no search was needed for."""
 MOST_STARTS = 3
 """Remembered results that are replayed: that of the same settings, and the latest used of others."""
+MOST_SHIPPED = 2
+"""Results that come with RewriteGym of which a search begins with."""
+REPLAYING_SHARE = 0.1
+"""Most of the time limit that replaying remembered results may take, and likewise those that come with RewriteGym."""
 CONFIRMING_S = 8.0
 """Seconds for measuring a remembered result."""
 SAME_GAIN = 0.95
@@ -50,65 +58,110 @@ _IRRELEVANT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KnownStart(Start):
-    """A remembered result, replayed on this model."""
+    """A known result, replayed on this model."""
 
     remembered: RememberedResult
     complete: bool
     """Whether all of it was replayed."""
+    doubtful: bool = False
+    """Whether it did not gain when it was last tried in these circumstances."""
 
     def is_enough(self, seconds: float) -> bool:
         """Return whether a search of so many seconds is not expected to find more."""
-        return self.complete and self.remembered.same_context and self.remembered.seconds >= seconds
+        fits = self.complete and self.remembered.same_context and not self.doubtful
+        return fits and self.remembered.seconds >= seconds
 
 
 class ResultRecall:
-    """The remembered results of one problem.
+    """The known results of one problem: those that are remembered, and those that come with RewriteGym.
 
     Args:
         problem: the problem, opened as the options say.
         options: the options of the optimisation.
         memory: where results are kept; the user's cache folder by default.
+        shipped: results that come with RewriteGym; those of the installation by default.
     """
 
-    def __init__(self, problem: Problem, options: OptimizeOptions, memory: ResultMemory | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        options: OptimizeOptions,
+        memory: ResultMemory | None = None,
+        shipped: ResultMemory | None = None,
+    ) -> None:
         self.problem, self.options = problem, options
         self.memory = ResultMemory() if memory is None else memory
-        self.fingerprint = fingerprint(problem.model.graph)
+        self.shipped = ResultMemory(known_results(), read_only=True) if shipped is None else shipped
+        graph = problem.model.graph
+        self.fingerprint, self.any_size = fingerprint(graph), fingerprint(graph, any_size=True)
         self.context = context_of(problem, options)
 
     def starts(self) -> list[KnownStart]:
         """Return the remembered results that can be replayed here, at least in part, the most fitting first."""
+        return self._replayed(self.memory.recall(self.fingerprint, self.context, self.any_size)[:MOST_STARTS], ())
+
+    def shipped_starts(self, known: Sequence[KnownStart]) -> list[KnownStart]:
+        """Return the results that come with RewriteGym for this architecture and can be replayed here, those for the
+        same number of threads first; none where a search in these circumstances has gone on from them already.
+
+        Args:
+            known: the starts that there are.
+        """
+        if any(start.remembered.same_context for start in known):
+            return []
+        provider, threads = self.problem.deployment.provider, self.problem.deployment.threads
+
+        def suits(result: RememberedResult) -> tuple[bool, float]:
+            return result.recording.deployment.get("threads") != threads, -result.speedup
+
+        found = self.shipped.recall(self.fingerprint, self.context, self.any_size)
+        found = [one for one in found if one.recording.deployment.get("provider") == provider]
+        return self._replayed(sorted(found, key=suits)[:MOST_SHIPPED], known)
+
+    def _replayed(self, results: Sequence[RememberedResult], known: Sequence[KnownStart]) -> list[KnownStart]:
+        """Replay results, as far as a share of the time limit goes."""
         problem, found = self.problem, list[KnownStart]()
-        for remembered in self.memory.recall(self.fingerprint, self.context)[:MOST_STARTS]:
-            replayed = replay(
-                remembered.recording, problem.model.graph, problem.rewriter, partial=True, strict=self.options.strict
-            )
-            if replayed.applied and all(replayed.graph.hash != start.graph.hash for start in found):
-                actions = actions_of(replayed.applied)
-                found.append(KnownStart(replayed.graph, actions, remembered, replayed.complete))
+        with suppress(OutOfTime), ending_at(time.monotonic() + REPLAYING_SHARE * self.options.seconds):
+            for remembered in results:
+                recording = suited(remembered.recording, problem)
+                replayed = replay(
+                    recording, problem.model.graph, problem.rewriter, partial=True, strict=self.options.strict
+                )
+                if not replayed.applied:
+                    self.memory.failed(remembered, self.context)
+                elif all(replayed.graph.hash != start.graph.hash for start in (*known, *found)):
+                    whole = replayed.complete and recording.steps == remembered.recording.steps
+                    doubtful = remembered.failures_in(self.context) > 0
+                    actions = actions_of(replayed.applied)
+                    found.append(KnownStart(replayed.graph, actions, remembered, whole, doubtful))
         return found
 
     def confirmed(
         self, start: KnownStart, budget: Budget, progress: Callable[[Search], None] | None
     ) -> OptimizationResult | None:
         """Measure a remembered result and compare its outputs. Return None where it is not surely faster here, gains
-        clearly less than it did, or differs: then a search is needed."""
+        clearly less than it did, or differs: then a search is needed, and the memory knows."""
         problem, before = self.problem, start.remembered
         search = Search(problem, budget, progress)
         try:
             with ending_at(budget.deadline):
                 search.measure(problem.model.graph, ())
-                if not search.measure(start.graph, start.actions).ok:
-                    return None  # it cannot be run here, or breaks a limit
-                latency = problem.confirm(start.graph, replace(JUDGE, budget_s=CONFIRMING_S))
-                if not surely_faster(latency) or latency.ci95[1] < 1.0 + SAME_GAIN * (before.speedup - 1.0):
+                latency = search.measure(start.graph, start.actions)
+                if latency.ok:
+                    latency = problem.confirm(start.graph, replace(JUDGE, budget_s=CONFIRMING_S))
+                if not surely_faster(latency):  # or it cannot be run here, or breaks a limit
+                    self.memory.failed(before, self.context)
+                    return None
+                if latency.ci95[1] < 1.0 + SAME_GAIN * (before.speedup - 1.0):
+                    self.memory.corrected(before, latency.speedup)
                     return None
                 checked = saved_and_checked(problem, start.graph)
         except OutOfTime:
             return None
         if not checked.outcome.ok:
+            self.memory.failed(before, self.context)
             return None
-        self.memory.used(before)
+        self.memory.used(before, self.context)
         message = (
             f"remembered from an earlier search of {before.seconds:.0f} s, which found x{before.speedup:.3f}; "
             "--search-again searches anew"
@@ -118,6 +171,19 @@ class ResultRecall:
             search.applications, search.elapsed, message, trials=search.trials, faults=search.rule_faults,
             path=before.path if before.path and before.path[-1][0] == len(start.actions) else (),
         )  # fmt: skip
+
+    def learn(self, starts: Sequence[KnownStart], search: Search, result: OptimizationResult) -> None:
+        """Note which starts gained in a search: one that was measured as no faster did not, nor did any where a search
+        that came to its end kept the original."""
+        for start in starts:
+            visit = search.visits.get(start.graph.hash)
+            if visit is None:
+                continue
+            latency = visit.latency
+            if not latency.ok or latency.ci95[1] <= 1.0 or (result.is_original and not search.ended):
+                self.memory.failed(start.remembered, self.context)
+            elif surely_faster(latency):
+                self.memory.used(start.remembered, self.context)
 
     def remember(
         self, result: OptimizationResult, recording: Recording | None, seconds: float, starts: Sequence[KnownStart]
@@ -134,6 +200,18 @@ class ResultRecall:
         path = path_by_steps(result, recording)
         found = RememberedResult(kept, result.latency.speedup, longest, self.context, path=path)
         return self.memory.remember(found)
+
+
+def suited(recording: Recording, problem: Problem) -> Recording:
+    """Return a recording without numbers of threads that its deployment asks for and the user has not left open."""
+
+    def kept(step: RecordedStep) -> RecordedStep:
+        threads = step.settings.get("threads", problem.deployment.threads)
+        if threads in (problem.deployment.threads, *problem.thread_choices):
+            return step
+        return replace(step, settings={name: value for name, value in step.settings.items() if name != "threads"})
+
+    return replace(recording, steps=tuple(map(kept, recording.steps)))
 
 
 def path_by_steps(result: OptimizationResult, recording: Recording) -> tuple[tuple[int, float], ...]:

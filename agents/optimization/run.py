@@ -114,17 +114,17 @@ class WatchedSearch:
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
-        self._search: Search | None = None
+        self.search: Search | None = None
 
     def __call__(self, search: Search) -> None:
-        self._search = search
+        self.search = search
         if self._progress is not None:
             self._progress(search)
 
     @property
     def interrupted(self) -> bool:
         """True where the user has ended the last search before its time."""
-        return self._search is not None and self._search.ended and not self._search.cut_off
+        return self.search is not None and self.search.ended and not self.search.cut_off
 
 
 def searched(
@@ -150,12 +150,16 @@ def searched(
         for start in [start for start in starts if start.is_enough(options.seconds)]:
             if (known := recall.confirmed(start, _budget(options, ends), watched)) is not None:
                 return known, recording_or_none(problem, known.actions, known.graph, options.rule_names)
+    if recall is not None:
+        starts += recall.shipped_starts(starts)
     if isinstance(agent, StartingAgent):
         agent.starts = [*starts, *known_starts]
     began = time.monotonic()
     result = agent.optimize(problem, _budget(options, ends), seed=options.seed, progress=watched)
     recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
     if recall is not None:
+        if watched.search is not None:
+            recall.learn(starts, watched.search, result)
         seconds = time.monotonic() - began if watched.interrupted else options.seconds
         recall.remember(result, recording, seconds, starts)
     return result, recording

@@ -9,6 +9,9 @@ from typing import Protocol, runtime_checkable
 from agents.core.base import Action, Search
 from graph_rewrite.ir.graph import Graph
 
+STARTS_SHARE = 0.1
+"""Share of a search's seconds after which no further known graph is measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -26,8 +29,10 @@ class StartingAgent(Protocol):
 
 
 def measure_starts(search: Search, starts: Sequence[Start]) -> None:
-    """Measure the problem's own graph and known ones, of which the best is where the search goes on."""
+    """Measure the problem's own graph and known ones, of which the best is where the search goes on. No known one is
+    begun with once `STARTS_SHARE` of the time is spent on those before it."""
     search.measure(search.problem.model.graph, ())
+    last = search.after(STARTS_SHARE)
     for start in starts:
-        if search.can_measure:
+        if search.can_measure and search.seconds < last:
             search.measure(start.graph, start.actions)

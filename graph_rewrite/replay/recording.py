@@ -76,7 +76,12 @@ class RecordedStep:
         settings = values.get("settings", {})
         choice = rule.startswith(("refuse ", "keep "))
         kind = values.get("kind") or ("deployment" if choice else "site" if sites == 1 else "class")
-        good = isinstance(sites, int) and isinstance(at, list) and all(isinstance(t, str) for t in texts.values())
+        good = (
+            type(sites) is int
+            and sites >= 1
+            and isinstance(at, list)
+            and all(isinstance(t, str) for t in texts.values())
+        )
         good = good and all(isinstance(site, dict) for site in at) and kind in get_args(Kind)
         if not good or not (refused is None or _is_texts(refused)) or not _is_settings(settings):
             raise UserError(f"the step of rule {rule} has an entry of the wrong kind")

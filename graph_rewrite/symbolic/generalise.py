@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.replay.recorder import find_by_key
+from graph_rewrite.replay.steps import TracedGraph
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.rewriting.session_choices import session_candidate
 from graph_rewrite.symbolic.attempts import Attempts
 from graph_rewrite.symbolic.bindings import DimensionBindings
@@ -136,15 +137,9 @@ def recorded_candidates(problem: Problem, actions: Sequence[Recorded]) -> list[C
 
 def _find(problem: Problem, graph: Graph, action: Recorded) -> Candidate | None:
     setting = session_candidate(graph, action.rule)
-    for offered in (
-        deployment_candidates(graph) if setting is None else [setting],
-        problem.rewriter.candidates_by(graph, (action.rule,)),
-        problem.rewriter.candidates(graph),
-    ):
-        for candidate in offered:
-            if candidate.key == action.key:
-                return candidate
-    return None
+    if setting is not None and setting.key == action.key:
+        return setting
+    return find_by_key(TracedGraph(graph, problem.rewriter), action.rule, action.key)
 
 
 def _made(folder: Path) -> Path:

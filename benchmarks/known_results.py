@@ -1,0 +1,142 @@
+"""Write the results that come with RewriteGym: `python -m benchmarks.known_results`.
+
+The fastest recorded results of benchmarks/results are replayed on their models and recorded anew in `known_results/`,
+without measuring: one file each, named like those of the user's memory of results. `rewritegym optimize` begins with
+them where a model has the architecture of one, whatever its weights. A policy's results stand for its checkpoint: they
+are what its rollouts find, and need no PyTorch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+
+from agents.commands.common import stderr_console
+from agents.conclusion.recordings import actions_of
+from agents.core.config import load_config, model_uri
+from benchmarks.replay import RESULTS, results_of
+from graph_rewrite.errors import UserError
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.replay import Recording, record, replay
+from graph_rewrite.replay.memory import ResultMemory
+from graph_rewrite.replay.remembered import RememberedResult
+from graph_rewrite.rules import rule_set
+from graph_rewrite.rules.rewriter import Rewriter
+from graph_rewrite.system.commands import run_command
+from graph_rewrite.task.models import open_model
+
+FOLDER = Path(__file__).resolve().parents[1] / "known_results"
+LEAST = 1.02
+"""Speed-up from which a result is worth beginning with."""
+AGENTS = ("regional", "ppo")
+"""Agents whose results are taken: the one that finds most, and the one that stands for the checkpoints."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Write the results that come with RewriteGym."""
+
+    models: tuple[str, ...] = ()
+    """Models, such as bert-tiny; all by default, and then files of others are removed."""
+    output: Annotated[Path, tyro.conf.arg(help="The folder to write to.")] = FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded result, and what it was found for."""
+
+    uri: str
+    kind: str
+    """The agent; for operators of the standard alone `standard`."""
+    threads: int
+    granularity: str
+    result: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The model's name in the zoo."""
+        return self.uri.removeprefix("zoo://").partition("?")[0]
+
+
+def recorded(folder: Path) -> Iterator[Recorded]:
+    """Yield the results in a folder that can be replayed by single rewrites."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found = list(results_of(path))
+        except UserError:  # results of another kind
+            continue
+        for model, result in found:
+            if result["agent"] not in AGENTS or not result["verified"] or result["speedup"] < LEAST:
+                continue
+            config = load_config(model.removeprefix("zoo://").partition("?")[0])
+            uri = model if "://" in model else model_uri(model, dict(config.model))
+            kind = "standard" if "standard" in path.stem else result["agent"]
+            yield Recorded(uri, kind, result["deployment"]["threads"], config.env.granularity, result)
+
+
+def fastest(found: Iterator[Recorded]) -> list[Recorded]:
+    """Return the fastest result for each model, kind and number of threads."""
+    best: dict[tuple[str, str, int], Recorded] = {}
+    for one in found:
+        place = (one.uri, one.kind, one.threads)
+        if place not in best or one.result["speedup"] > best[place].result["speedup"]:
+            best[place] = one
+    return sorted(best.values(), key=lambda one: one.uri)
+
+
+def remembered(one: Recorded) -> RememberedResult | None:
+    """Return a result as it is remembered; None where it does not replay as a whole."""
+    old, graph = Recording.from_json(one.result), _graph(one.uri)
+    rewriter = Rewriter(rule_set(old.rules), one.granularity)  # type: ignore[arg-type]
+    found = replay(old, graph, rewriter)
+    if not found.complete:
+        return None
+    deployment = {"provider": one.result["deployment"]["provider"], "threads": one.threads}
+    made = record(graph, rewriter, actions_of(found.applied), end=found.graph, rules=old.rules, deployment=deployment)
+    steps = tuple(replace(step, key="", description=step.description.partition(":")[0]) for step in made.steps)
+    made = replace(made, steps=steps, version="", commit="", model=one.uri)
+    context = {"model": one.uri, "found_by": one.kind, **deployment}
+    return RememberedResult(made, round(one.result["speedup"], 3), 0.0, context)
+
+
+@lru_cache(maxsize=1)
+def _graph(uri: str) -> Graph:
+    return open_model(uri).graph
+
+
+def run(arguments: Arguments, console: Console) -> int:
+    """Write the results. Return the number that was lost."""
+    memory, kept, lost = ResultMemory(arguments.output, most=10**6), set[Path](), 0
+    for one in fastest(recorded(RESULTS)):
+        if arguments.models and one.name not in arguments.models:
+            continue
+        made = remembered(one)
+        said = f"{one.uri}, {one.kind}, {one.threads} thread(s), x{one.result['speedup']:.3f}"
+        if made is None:
+            lost += 1
+            console.print(f"{said}: does not replay, left out", highlight=False)
+            continue
+        memory.remember(made)
+        kept.add(memory.path_of(made))
+        console.print(f"{said}: {len(made.recording.steps)} rewrites", highlight=False)
+    if not arguments.models:
+        for path in set(arguments.output.glob("*.json")) - kept:
+            path.unlink()
+    return lost
+
+
+def main() -> int:
+    """Run the command and return the exit code: 1 where a result was lost."""
+    arguments = tyro.cli(Arguments, prog="python -m benchmarks.known_results")
+    return run_command(lambda: int(run(arguments, stderr_console()) > 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
