@@ -20,6 +20,7 @@ from tests.agents.optimization.planted import LIMIT, Optimize, PlantedAgent
 from tests.agents.optimization.test_remembering import wrong_outputs
 from tests.envs.fakes import OperatorCountMeter
 from tests.graph_rewrite.replay.models import write_network
+from tests.graph_rewrite.symbolic.dynamic_models import transformer
 
 
 def remembered() -> list[dict[str, Any]]:
@@ -190,3 +191,18 @@ class TestShippedResults:
         assert optimize(2).speedup > 1.0
         assert [len(starts) for starts in agent.searched] == [0, 0]
         assert 0.0 < left[0] <= 0.1 * 60.0
+
+
+def test_a_symbolic_model_with_other_weights_needs_no_search(agent: PlantedAgent, tmp_path: Path) -> None:
+    found = []
+    for seed in (0, 1):
+        path = transformer(tmp_path / f"t{seed}.onnx", layers=1, seed=seed)
+        found.append(optimize_model(path, OptimizeOptions(time_limit=LIMIT, threads="1", shape=("ids:1,24",))))
+    first, second = found
+    assert len(agent.searched) == 1
+    assert second.result.agent == remembering.NAME
+    assert second.verified
+    assert second.dynamic["symbolic"]
+    assert len(second.dynamic["verified_at"]) >= 5
+    assert second.speedup == pytest.approx(first.speedup)
+    assert second.speedup > 1.0

@@ -57,12 +57,12 @@ transformer (int64[batch, sequence] ids) => (float[batch, sequence, 16] hidden) 
 """
 
 
-def transformer(path: Path, layers: int = 2) -> Path:
+def transformer(path: Path, layers: int = 2, seed: int = 0) -> Path:
     """Write an encoder with `ids` int64 [batch, sequence] and `hidden` float32 [batch, sequence, 16]. Its positions are
     a table that is sliced to the length, so that no more than 48 tokens fit."""
     text = _TEXT.format(layers="".join(_LAYER.format(i=i, n=i + 1) for i in range(layers)), last=layers)
     model = onnx.parser.parse_model(text)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
 
     def add(name: str, *shape: int) -> None:
         array = rng.standard_normal(shape).astype(np.float32) / np.sqrt(shape[0])
