@@ -1,4 +1,4 @@
-"""Adds configs/, checkpoints/ and known_results/, which lie beside the packages, to the wheel; all else stands in pyproject.toml."""
+"""Adds the folders of data, which lie beside the packages, to the wheel; all else stands in pyproject.toml."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,7 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithData(build_py):
-    """Ships the folders of data below agents/, where agents.core.paths looks for them."""
+    """Ships configs/, checkpoints/ and known_results/ below agents/, where agents.core.paths looks for them."""
 
     def run(self) -> None:
         super().run()

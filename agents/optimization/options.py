@@ -44,7 +44,8 @@ class SearchOptions:
     provider: Literal["auto", "cpu", "cuda"] = "auto"
     """Execution provider of ONNX Runtime; auto takes CUDA where a device answers."""
     agent: str = "auto"
-    """The search method, with options: regional, greedy:beam=2, ...; auto is regional."""
+    """The search method, with options: regional, greedy:beam=2, ...; auto is regional, beginning with known
+    results."""
     checkpoint: str = ""
     """A folder with a trained policy, for --agent ppo, which it implies."""
     rules: str = "default"

@@ -18,6 +18,7 @@ from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.paths import known_results
 from agents.optimization.options import OptimizeOptions
 from agents.searching.known_starts import Start
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE
 from graph_rewrite.replay import RecordedStep, Recording, fingerprint, replay
 from graph_rewrite.replay.memory import ResultMemory
@@ -127,7 +128,7 @@ class ResultRecall:
                 replayed = replay(
                     recording, problem.model.graph, problem.rewriter, partial=True, strict=self.options.strict
                 )
-                if not replayed.applied:
+                if not replayed.applied or not self._may_run(replayed.graph):
                     self.memory.failed(remembered, self.context)
                 elif all(replayed.graph.hash != start.graph.hash for start in (*known, *found)):
                     whole = replayed.complete and recording.steps == remembered.recording.steps
@@ -135,6 +136,11 @@ class ResultRecall:
                     actions = actions_of(replayed.applied)
                     found.append(KnownStart(replayed.graph, actions, remembered, whole, doubtful))
         return found
+
+    def _may_run(self, graph: Graph) -> bool:
+        """Return whether a graph asks for a number of threads that the user has left open."""
+        here = self.problem.deployment.threads
+        return dict(graph.session_settings).get("threads", here) in (here, *self.problem.thread_choices)
 
     def confirmed(
         self, start: KnownStart, budget: Budget, progress: Callable[[Search], None] | None
@@ -204,12 +210,13 @@ class ResultRecall:
 
 def suited(recording: Recording, problem: Problem) -> Recording:
     """Return a recording without numbers of threads that its deployment asks for and the user has not left open."""
+    allowed = (problem.deployment.threads, *problem.thread_choices)
 
     def kept(step: RecordedStep) -> RecordedStep:
-        threads = step.settings.get("threads", problem.deployment.threads)
-        if threads in (problem.deployment.threads, *problem.thread_choices):
+        if step.kind != "deployment" or step.settings.get("threads", allowed[0]) in allowed:
             return step
-        return replace(step, settings={name: value for name, value in step.settings.items() if name != "threads"})
+        settings = {name: value for name, value in step.settings.items() if name != "threads"}
+        return replace(step, settings=settings, refused=step.refused or ())
 
     return replace(recording, steps=tuple(map(kept, recording.steps)))
 

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from agents.core.paths import known_results
 from agents.optimization import remembering
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.remembering import KnownStart, ResultRecall
 from agents.optimization.run import optimize_model
-from graph_rewrite.replay.memory import ResultMemory
+from graph_rewrite.replay.memory import ResultMemory, file_name
+from graph_rewrite.replay.remembered import RememberedResult
 from graph_rewrite.system.deadline import OutOfTime, seconds_left
+from graph_rewrite.task.problem import open_problem
 from tests.agents.optimization.planted import LIMIT, Optimize, PlantedAgent
 from tests.agents.optimization.test_remembering import wrong_outputs
 from tests.envs.fakes import OperatorCountMeter
@@ -206,3 +209,37 @@ def test_a_symbolic_model_with_other_weights_needs_no_search(agent: PlantedAgent
     assert len(second.dynamic["verified_at"]) >= 5
     assert second.speedup == pytest.approx(first.speedup)
     assert second.speedup > 1.0
+
+
+class TestResultsOfThisInstallation:
+    def test_are_whole_and_lie_where_they_are_looked_for(self) -> None:
+        files = sorted(known_results().iterdir())
+        assert len(files) > 30
+        for file in files:
+            result = RememberedResult.from_json(json.loads(file.read_text()))
+            assert file.name == file_name(result.recording, result.context)
+            assert result.speedup > 1.0
+            assert result.recording.deployment == {name: result.context[name] for name in ("provider", "threads")}
+            assert all(step.kind == "deployment" or len(step.at) == step.sites for step in result.recording.steps)
+        assert {result_model(file) for file in files} >= {"bert", "bert-tiny", "resnet18", "vgg19", "nasnet-a"}
+
+    def test_fit_the_architecture(self, tmp_path: Path) -> None:
+        problem = open_problem(
+            "zoo://bert-tiny?seq_len=64", provider="cpu", threads=1, cached=False,
+            meter=lambda model, *_: OperatorCountMeter(model.original),
+        )  # fmt: skip
+        recall = ResultRecall(problem, OptimizeOptions(threads="1"), ResultMemory(tmp_path))
+        assert recall.starts() == []
+        starts = recall.shipped_starts([])
+        assert len(starts) == 2
+        for start in starts:
+            assert start.complete
+            assert start.graph.hash != problem.model.graph.hash
+            assert not start.is_enough(0.0)
+        assert starts[0].remembered.recording.deployment["threads"] == 1
+
+
+def result_model(file: Path) -> str:
+    """The model of the zoo that a shipped result was found for."""
+    model = str(json.loads(file.read_text())["actions"]["model"])
+    return model.removeprefix("zoo://").partition("?")[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from agents.core.recordings import actions_of
+from agents.conclusion.recordings import actions_of
 from graph_rewrite.replay import Recording, record, replay
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
 from tests.graph_rewrite.symbolic.dynamic_models import VOCABULARY, transformer
