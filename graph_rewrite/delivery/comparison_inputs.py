@@ -8,10 +8,14 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.operators.input_types import element_shapes, element_types
 from graph_rewrite.runtime import FeedSpec
-from graph_rewrite.runtime.ort_worker.patterns import FLOAT_PATTERNS, INDEX_PATTERNS
+from graph_rewrite.runtime.ort_worker.patterns import ABSENT, FLOAT_PATTERNS, INDEX_PATTERNS
 
-_FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_FLOATS = frozenset({
+    TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN,
+    TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ,
+})  # fmt: skip
 _INTEGERS = frozenset({
     TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64,
     TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorProto.UINT64,
@@ -25,21 +29,26 @@ def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | Sequence[FeedSpec]
         return list(given)
     if given is not None and given.npz is not None:
         return [given]
+    shapes = element_shapes(graph)
     ranges = _ranges(graph, given)
     masks = {name: (0, 2) for value in graph.inputs if "mask" in (name := graph.names[value]).lower()}
     first = given.seed if given else 0
-    return [FeedSpec(first + i, ranges if i == 0 else {**masks, **ranges}) for i in range(seeds)]
+    return [FeedSpec(first + i, ranges if i == 0 else {**masks, **ranges}, element_shapes=shapes) for i in range(seeds)]
 
 
 def extreme_inputs(graph: Graph, given: FeedSpec | Sequence[FeedSpec] | None) -> list[FeedSpec]:
-    """Return recipes for inputs of the patterns that the types of a model's inputs admit; masks are all ones. None
-    where the inputs come from a file or from several recipes."""
+    """Return recipes for inputs of the patterns that the types of a model's inputs admit; masks are all ones. One is
+    without the optional inputs. None where the inputs come from a file or from several recipes."""
     if given is not None and (not isinstance(given, FeedSpec) or given.npz is not None):
         return []
     types = {type.dtype for value in graph.inputs if (type := graph.types.get(value)) is not None}
+    types |= {type.dtype for type in element_types(graph).values()}
+    optional = any(info.type.HasField("optional_type") for info in graph.header.graph.input)
     patterns = [*(FLOAT_PATTERNS if types & _FLOATS else ()), *(INDEX_PATTERNS if types & _INTEGERS else ())]
-    ranges = _ranges(graph, given)
-    return [FeedSpec(given.seed if given else 0, ranges, pattern=pattern) for pattern in patterns]
+    patterns += [ABSENT] if optional else []
+    ranges, shapes = _ranges(graph, given), element_shapes(graph)
+    seed = given.seed if given else 0
+    return [FeedSpec(seed, ranges, pattern=pattern, element_shapes=shapes) for pattern in patterns]
 
 
 def _ranges(graph: Graph, given: FeedSpec | None) -> dict[str, tuple[float, float]]:

@@ -28,7 +28,8 @@ _INPUTS = 2
 _SHOWN = 3
 _SHAPE_ONLY = frozenset({"Shape", "Size"})
 _BYTES: Mapping[int, int] = {
-    TensorProto.DOUBLE: 8, TensorProto.FLOAT: 4, TensorProto.FLOAT16: 2, TensorProto.INT64: 8, TensorProto.INT32: 4,
+    TensorProto.DOUBLE: 8, TensorProto.FLOAT: 4, TensorProto.FLOAT16: 2, TensorProto.BFLOAT16: 2,
+    TensorProto.INT64: 8, TensorProto.INT32: 4,
     TensorProto.INT8: 1, TensorProto.UINT8: 1, TensorProto.BOOL: 1,
 }  # fmt: skip
 """Sizes of the types of values that are compared."""

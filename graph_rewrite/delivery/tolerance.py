@@ -17,6 +17,11 @@ _PRECISION: dict[int, tuple[float, float]] = {
     TensorProto.FLOAT: (2.0**-24, 256.0),
     TensorProto.FLOAT16: (2.0**-11, 8.0),
     TensorProto.BFLOAT16: (2.0**-8, 4.0),
+    # One value rounded the other way differs by two units of its own scale.
+    TensorProto.FLOAT8E4M3FN: (2.0**-4, 1.0),
+    TensorProto.FLOAT8E4M3FNUZ: (2.0**-4, 1.0),
+    TensorProto.FLOAT8E5M2: (2.0**-3, 1.0),
+    TensorProto.FLOAT8E5M2FNUZ: (2.0**-3, 1.0),
 }
 # ONNX Runtime multiplies float32 matrices on CUDA in TF32, with 10 bits of mantissa.
 _TF32 = (2.0**-11, 4.0)

@@ -15,6 +15,7 @@ from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.latency.peaks import ask
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.operators.input_types import element_shapes
 from graph_rewrite.runtime import Deployment, FeedSpec, Plan, WorkerClient
 
 BUDGET_S = 1.0
@@ -70,7 +71,10 @@ def profile_model(graph: Graph, deployment: Deployment, worker: WorkerClient, fo
         CannotRunError: ONNX Runtime cannot run the model.
     """
     side = {"path": str(materialize(graph, folder)), "deployment": deployment.to_request()}
-    shared = {"candidate": side, "feeds": FeedSpec(input_ranges=index_ranges(graph)).to_json()}
+    shared = {
+        "candidate": side,
+        "feeds": FeedSpec(input_ranges=index_ranges(graph), element_shapes=element_shapes(graph)).to_json(),
+    }
     timed = _ask(worker, {"kind": "time", **shared, "plan": _PLAN.to_json()})
     told = _ask(worker, {"kind": "profile", **shared, "folder": str(folder), "budget_s": BUDGET_S})
     return Profile(deployment, 1e3 * median(timed["samples"]), tuple(map(_kernel, told["kernels"])))

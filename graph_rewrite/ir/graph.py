@@ -101,7 +101,7 @@ class Graph:
             self.memo.hash = digest(
                 self.opset,
                 *self._domain_versions(),
-                *(str(self.types[value]) for value in self.inputs),
+                *self._input_types(),
                 "outputs",
                 *outputs,
                 "nodes",
@@ -133,6 +133,15 @@ class Graph:
                 aliases.append(i)
             seen.add(value)
         return aliases
+
+    def _input_types(self) -> list[str]:
+        """Return the types of the inputs as texts; of sequences and optional values, as they are declared."""
+        declared = {info.name: info.type for info in self.header.graph.input if not info.type.HasField("tensor_type")}
+        found = []
+        for value in self.inputs:
+            other = declared.get(self.names.get(value, "")) if self.types[value] is None else None
+            found.append(str(self.types[value]) if other is None else repr(other.SerializeToString(deterministic=True)))
+        return found
 
     def _domain_versions(self) -> list[str]:
         """Return the versions of the operator sets in use beside ONNX's own; 1 where a rewrite brought the domain

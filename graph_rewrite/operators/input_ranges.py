@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.runtime.ort_worker.feeds import ELEMENTS
 
+_POSITIONS = {"SequenceAt": 1, "SequenceErase": 1, "SequenceInsert": 2}
+"""Operators that take a position in a sequence, and the number of that operand."""
 _FORWARDED = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def index_ranges(graph: Graph) -> dict[str, tuple[int, int]]:
-    """Return the range (low, high), high exclusive, of inputs that select entries of a table: token ids, positions,
-    types."""
+    """Return the range (low, high), high exclusive, of inputs that select entries of a table or of a sequence: token
+    ids, positions, types."""
     ranges: dict[str, tuple[int, int]] = {}
     for value in graph.inputs:
         if sizes := _table_sizes(graph, value):
@@ -27,4 +30,6 @@ def _table_sizes(graph: Graph, value: int) -> list[int]:
             table = graph.types[node.inputs[0]]
             if table is not None:
                 sizes.append(table.shape[node.attrs.get("axis", 0)])
+        elif (place := _POSITIONS.get(node.op)) is not None and node.inputs[place : place + 1] == (value,):
+            sizes.append(ELEMENTS)
     return sizes

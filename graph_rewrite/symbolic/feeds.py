@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import onnx_ir
+from onnx import TensorProto
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.operators.input_types import element_shapes
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
 from graph_rewrite.runtime.ort_worker.feeds import ModelInput, make_feeds
 from graph_rewrite.symbolic.inputs import Shapes, SymbolicInputs
 from graph_rewrite.symbolic.lanes import NotGeneralError
 from graph_rewrite.task.input_data import model_inputs
-
-_ELEMENTS = {"float32": "float", "float64": "double"}
 
 
 class NoFeedsError(NotGeneralError):
@@ -41,16 +40,16 @@ def write_feeds(graph: Graph, inputs: SymbolicInputs, shapes: Shapes, folder: Pa
         if info.name not in inputs.dims:
             continue
         dims = shapes.get(info.name) or tuple(int(dim) for dim in inputs.dims[info.name])
-        kind = onnx_ir.DataType(info.type.tensor_type.elem_type).numpy().name
-        wanted.append(ModelInput(info.name, f"tensor({_ELEMENTS.get(kind, kind)})", dims))
+        kind = TensorProto.DataType.Name(info.type.tensor_type.elem_type).lower()
+        wanted.append(ModelInput(info.name, f"tensor({kind})", dims))
     try:
         arrays = make_feeds(wanted, FeedSpec(seed, {**masks, **index_ranges(graph)}))
     except ValueError as error:
         raise NoFeedsError(str(error)) from error
     text = "-".join(f"{name}{'x'.join(map(str, shape))}" for name, shape in shapes.items())
     path = folder / f"feeds-{seed}-{abs(hash(text)) % 10**10}.npz"
-    np.savez(path, **arrays)  # type: ignore[arg-type]
-    return FeedSpec(npz=str(path))
+    np.savez(path, **arrays)
+    return FeedSpec(npz=str(path), element_shapes=element_shapes(graph))
 
 
 def write_data(bound: Graph, data: Sequence[FeedSpec], folder: Path) -> tuple[FeedSpec, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ from onnx import TensorProto
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.operators.input_types import element_shapes
 from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.runtime.ort_worker.feeds import Feeds, ModelInput, dtype_of, items_in, load_npz
+from graph_rewrite.runtime.ort_worker.narrow_floats import read_as
 
 MOST_INPUTS = 32
 """Inputs that are used, at most: the first ones."""
@@ -38,16 +41,23 @@ def read_input_data(patterns: Sequence[str], graph: Graph) -> tuple[FeedSpec, ..
         return ()
     inputs = model_inputs(graph)
     specs = [spec for path in _paths(patterns) for spec in _specs(path, inputs)]
-    return tuple(specs[:MOST_INPUTS])
+    return tuple(replace(spec, element_shapes=element_shapes(graph)) for spec in specs[:MOST_INPUTS])
+
+
+def _no_tensors(graph: Graph) -> frozenset[str]:
+    """Return the inputs that are sequences or optional values. No file holds those; they are random."""
+    return frozenset(info.name for info in graph.header.graph.input if not info.type.HasField("tensor_type"))
 
 
 def model_inputs(graph: Graph) -> list[ModelInput]:
-    """Return the inputs of a model that a user's file must have.
+    """Return the inputs of a model that a user's file must have: the tensors without a default value.
 
     Raises:
         UserError: one that is no tensor of a fixed shape.
     """
-    return [_model_input(graph, value) for value in graph.inputs if value not in graph.stored]
+    others = _no_tensors(graph)
+    values = [value for value in graph.inputs if value not in graph.stored and graph.names[value] not in others]
+    return [_model_input(graph, value) for value in values]
 
 
 def _paths(patterns: Sequence[str]) -> list[Path]:
@@ -86,9 +96,9 @@ def _specs(path: Path, inputs: Sequence[ModelInput]) -> list[FeedSpec]:
 
 def _count(path: Path, given: Feeds, item: ModelInput) -> int:
     """Return the number of inputs in an array; 0 for one alone."""
-    array = given[item.name]
     try:
         dtype = np.dtype(dtype_of(item))
+        array = read_as(given[item.name], dtype.type)
     except ValueError as error:
         raise UserError(f"--input-data {path}: {error}") from error
     count = items_in(array, item)

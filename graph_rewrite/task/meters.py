@@ -10,6 +10,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, SCREEN, Clock, Deployment, Measurable, MeasurementCache, OrtMeter, Plan
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.operators.input_types import element_shapes
 from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.task.models import Model
 
@@ -56,7 +57,7 @@ def ort_meter(
 def random_feeds(graph: Graph) -> FeedSpec:
     """Return the recipe of random inputs to measure a model with: token ids lie within its tables."""
     small = {name: limits for name, limits in index_ranges(graph).items() if limits[1] < SMALL_TABLE}
-    return FeedSpec(input_ranges=small)
+    return FeedSpec(input_ranges=small, element_shapes=element_shapes(graph))
 
 
 def _write_candidate(graph: Measurable, folder: Path) -> Path:

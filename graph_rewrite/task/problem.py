@@ -28,6 +28,7 @@ from graph_rewrite.latency import (
     unblocked_time,
 )
 from graph_rewrite.onnx_files.custom_domains import require_operators
+from graph_rewrite.operators.input_types import require_feedable
 from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import rule_set
@@ -232,8 +233,8 @@ def open_problem(
 
     Raises:
         UserError: unknown model, provider, granularity or rule set, less than one thread, the clock `cpu` for more
-            than one or a choice of threads, an impossible `target_opset`, or an operator that ONNX Runtime does not
-            know.
+            than one or a choice of threads, an impossible `target_opset`, an operator that ONNX Runtime does not
+            know, or an input for which no values can be made.
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
@@ -242,6 +243,7 @@ def open_problem(
     opened, folder = open_model(model, shapes, target_opset), workspace()
     if meter is None:
         require_operators(opened.original, deployment.custom_ops)
+        require_feedable(opened.original)
     elif callable(meter):
         meter = meter(opened, deployment, folder)
     data = read_input_data(input_data, opened.original)

@@ -1,4 +1,6 @@
-"""Inputs to run a model with: seeded random values, extreme ones, or the caller's own from an .npz file."""
+"""Inputs to run a model with: seeded random values, extreme ones, or the caller's own from an .npz file. A value is an
+array, for a sequence a list of arrays, and None for an optional input that is left out.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,23 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .patterns import PATTERNS, patterned_floats, patterned_integers
+from .narrow_floats import NARROW, narrow_type, narrowed, read_as
+from .patterns import ABSENT, PATTERNS, patterned_floats, patterned_integers
 
-Feeds = dict[str, NDArray[Any]]
+Feeds = dict[str, Any]
+
+ELEMENTS = 3
+"""Elements of a sequence."""
 
 _DTYPES: dict[str, type[np.generic]] = {
     "float": np.float32, "double": np.float64, "float16": np.float16, "bool": np.bool_,
     "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
     "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64, "string": np.str_,
 }  # fmt: skip
+
+
+FEEDABLE = NARROW | frozenset(_DTYPES)
+"""Names of the element types that values can be made of."""
 
 
 class ModelInput(NamedTuple):
@@ -43,6 +53,9 @@ class FeedSpec:
     `pattern` makes extreme inputs (`patterns.PATTERNS`) of random ones. `item` takes one of several inputs that an .npz
     file holds: arrays with one dimension more than the input, in front, or with several items where the input's first
     dimension is 1. An array of exactly the input's shape belongs to all of them.
+
+    `element_shapes` gives the shape of an optional tensor and of the elements of a sequence, by input: a session does
+    not tell them. Such inputs are random also where the others come from a file.
     """
 
     seed: int = 0
@@ -50,6 +63,7 @@ class FeedSpec:
     npz: str | None = None
     pattern: str = ""
     item: int | None = None
+    element_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         ranges = {name: list(limits) for name, limits in self.input_ranges.items()}
@@ -59,12 +73,15 @@ class FeedSpec:
             values["pattern"] = self.pattern
         if self.item is not None:
             values["item"] = self.item
+        if self.element_shapes:
+            values["element_shapes"] = {name: list(shape) for name, shape in self.element_shapes.items()}
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         ranges = {name: (low, high) for name, (low, high) in values["input_ranges"].items()}
-        return cls(values["seed"], ranges, values["npz"], values.get("pattern", ""), values.get("item"))
+        shapes = {name: tuple(shape) for name, shape in values.get("element_shapes", {}).items()}
+        return cls(values["seed"], ranges, values["npz"], values.get("pattern", ""), values.get("item"), shapes)
 
     @property
     def label(self) -> str:
@@ -83,11 +100,16 @@ class FeedSpec:
 
 
 def make_feeds(inputs: Sequence[ModelInput], spec: FeedSpec) -> Feeds:
-    """Make arrays for all `inputs`, by name. Raises ValueError that names the input it cannot make, and why."""
+    """Make values for all `inputs`, by name. Raises ValueError that names the input it cannot make, and why."""
     if spec.npz is None:
-        return {item.name: _random(item, spec) for item in inputs}
+        return {item.name: _made(item, spec) for item in inputs}
     given = load_npz(spec.npz)
-    return {item.name: _checked(item, given, spec) for item in inputs}
+    return {item.name: _checked(item, given, spec) if is_tensor(item) else _made(item, spec) for item in inputs}
+
+
+def is_tensor(item: ModelInput) -> bool:
+    """Tell whether an input is a tensor, and not a sequence, an optional value or a map."""
+    return item.type.startswith("tensor(")
 
 
 def load_npz(path: str) -> Feeds:
@@ -119,7 +141,8 @@ def _fits(shape: Sequence[int], wanted: Sequence[int | str | None]) -> bool:
 def _checked(item: ModelInput, given: Feeds, spec: FeedSpec) -> NDArray[Any]:
     if item.name not in given:
         raise ValueError(f"the .npz of feeds has no array for input {item.name!r}; it has {sorted(given)}")
-    array, dtype = given[item.name], dtype_of(item)
+    dtype = dtype_of(item)
+    array = read_as(given[item.name], dtype)
     count = items_in(array, item)
     if dtype is np.str_ and array.dtype.kind == "U":
         array = array.astype(object)
@@ -139,18 +162,50 @@ def _checked(item: ModelInput, given: Feeds, spec: FeedSpec) -> NDArray[Any]:
 def dtype_of(item: ModelInput) -> type[np.generic]:
     """Return the NumPy type of an input's elements. Raises ValueError for those that cannot be made."""
     element = item.type.removeprefix("tensor(").removesuffix(")")
+    if element in NARROW:
+        return narrow_type(element)
     if element not in _DTYPES:
-        raise ValueError(f"input {item.name!r} is {item.type}; feeds can be made for tensors of {sorted(_DTYPES)}")
+        raise _cannot_make(item)
     return _DTYPES[element]
 
 
-def _random(item: ModelInput, spec: FeedSpec) -> NDArray[Any]:
+def _cannot_make(item: ModelInput) -> ValueError:
+    return ValueError(
+        f"input {item.name!r} is {item.type}; feeds can be made for tensors of {sorted(FEEDABLE)}, and for"
+        " sequences and optional values of them"
+    )
+
+
+def _made(item: ModelInput, spec: FeedSpec) -> Any:
+    """Make a value of any type: a tensor, a sequence of some tensors, or an optional one of these."""
+    kind, _, inner = item.type.removesuffix(")").partition("(")
+    if kind == "optional":
+        return None if spec.pattern == ABSENT else _made(item._replace(type=inner), spec)
+    if kind == "seq" and inner.startswith("tensor("):
+        element = item._replace(type=inner, shape=_element_shape(item, spec))
+        return [_random(element, spec, number) for number in range(ELEMENTS)]
+    if kind != "tensor":
+        raise _cannot_make(item)
+    return _random(item._replace(shape=spec.element_shapes.get(item.name, item.shape)), spec)
+
+
+def _element_shape(item: ModelInput, spec: FeedSpec) -> tuple[int, ...]:
+    if item.name not in spec.element_shapes:
+        raise ValueError(
+            f"input {item.name!r} is {item.type}, and the model declares no fixed shape for its elements, so that no"
+            " values can be made; declare one, as onnx.helper.make_tensor_sequence_value_info does"
+        )
+    return spec.element_shapes[item.name]
+
+
+def _random(item: ModelInput, spec: FeedSpec, number: int = 0) -> NDArray[Any]:
+    """Make a tensor, or the one of this number in a sequence."""
     dtype = dtype_of(item)
     shape = [size for size in item.shape if isinstance(size, int)]
     if len(shape) != len(item.shape):
         raise ValueError(f"input {item.name!r} has symbolic dimensions {list(item.shape)}; fix them before measuring")
     # Seeded by name as well, so a model whose inputs come in another order gets the same values.
-    rng = np.random.default_rng([spec.seed, zlib.crc32(item.name.encode())])
+    rng = np.random.default_rng([spec.seed, zlib.crc32(item.name.encode()), *([number] if number else [])])
     limits = spec.input_ranges.get(item.name)
     if dtype is np.str_:
         # Numerals: models that read numbers from texts take them too.
@@ -161,9 +216,13 @@ def _random(item: ModelInput, spec: FeedSpec) -> NDArray[Any]:
         low, high = limits if limits is not None else _integer_range(item.name, dtype)
         drawn = np.asarray(rng.integers(int(low), int(high), shape)).astype(dtype)
         return patterned_integers(drawn, spec.pattern, int(low), int(high))
+    is_narrow = item.type.removeprefix("tensor(").removesuffix(")") in NARROW
+    drawn_as = np.float32 if is_narrow else dtype
     if limits is not None:
-        return np.asarray(rng.uniform(limits[0], limits[1], shape)).astype(dtype)
-    return patterned_floats(np.asarray(rng.standard_normal(shape)).astype(dtype), spec.pattern, rng)
+        floats = np.asarray(rng.uniform(limits[0], limits[1], shape)).astype(drawn_as)
+    else:
+        floats = patterned_floats(np.asarray(rng.standard_normal(shape)).astype(drawn_as), spec.pattern, rng)
+    return narrowed(floats, dtype) if is_narrow else floats
 
 
 def _integer_range(name: str, dtype: type[np.generic]) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from .deployment import Deployment, open_session
 from .feeds import FeedSpec, ModelInput, make_feeds
+from .narrow_floats import runner
 
 
 def peak_bytes() -> int:
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
     inputs = [
         ModelInput(item.name, item.type, tuple(shapes.get(item.name, item.shape))) for item in session.get_inputs()
     ]
-    session.run(None, make_feeds(inputs, FeedSpec.from_json(request["feeds"])))
+    runner(session, None, make_feeds(inputs, FeedSpec.from_json(request["feeds"])))()
     print(json.dumps({"load_s": load_s, "peak_bytes": peak_bytes()}))
     return 0
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .narrow_floats import epsilon, is_narrow
+
 Array = NDArray[Any]
 
 FLOAT_PATTERNS = {
@@ -19,7 +21,9 @@ FLOAT_PATTERNS = {
 """Patterns of floats, with how a message calls them."""
 INDEX_PATTERNS = {"lowest": "the lowest index everywhere", "highest": "the highest index everywhere"}
 """Patterns of integers."""
-PATTERNS = {**FLOAT_PATTERNS, **INDEX_PATTERNS}
+ABSENT = "absent"
+"""The pattern of optional inputs that are left out."""
+PATTERNS = {**FLOAT_PATTERNS, **INDEX_PATTERNS, ABSENT: "inputs without the optional ones"}
 
 _ROUNDINGS = 4.0
 
@@ -45,13 +49,16 @@ def patterned_integers(array: Array, pattern: str, low: int, high: int) -> Array
     return np.full_like(array, low if pattern == "lowest" else max(low, high - 1))
 
 
-def disturbed(array: Array) -> Array:
+def disturbed(value: Any) -> Any:
     """Return floats that differ by a few roundings of their scale (that of 1 where all are zero), and other values as
-    they are: a model's response shows what rounding may change in its outputs."""
-    if array.dtype.kind != "f" or not array.size:
-        return array
-    scale = float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) or 1.0
-    step = _ROUNDINGS * float(np.finfo(array.dtype).eps) * scale
+    they are: a model's response shows what rounding may change in its outputs. Of a sequence all elements differ so."""
+    if isinstance(value, list):
+        return [disturbed(element) for element in value]
+    if value is None or not value.size or (value.dtype.kind != "f" and not is_narrow(value)):
+        return value
+    array: Array = value
+    scale = float(np.abs(array[np.isfinite(array)].astype(np.float64)).max(initial=0.0)) or 1.0
+    step = _ROUNDINGS * epsilon(array) * scale
     noise = np.random.default_rng(0).uniform(-step, step, array.shape)
     with np.errstate(over="ignore"):
         return np.asarray(array.astype(np.float64) + noise).astype(array.dtype)

@@ -11,6 +11,7 @@ from typing import Any
 
 from .deployment import Deployment, open_session
 from .feeds import FeedSpec, ModelInput, make_feeds
+from .narrow_floats import runner
 
 _MOST_RUNS = 50
 _LEAST_RUNS = 3
@@ -37,13 +38,13 @@ def profile(
     options.profile_file_prefix = os.path.join(folder, "profile")
     session = open_session(path, deployment, options=options)
     inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in session.get_inputs()]
-    values = make_feeds(inputs, feeds)
+    run = runner(session, None, make_feeds(inputs, feeds))
     begin_run()
-    session.run(None, values)
+    run()
     started, runs, elapsed = perf_counter(), 0, 0.0
     while runs < 1 or (runs < _MOST_RUNS and elapsed < (budget_s if runs >= _LEAST_RUNS else _OVERRUN * budget_s)):
         begin_run()
-        session.run(None, values)
+        run()
         runs, elapsed = runs + 1, perf_counter() - started
     written = session.end_profiling()
     try:

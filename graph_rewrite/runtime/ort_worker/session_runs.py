@@ -8,6 +8,7 @@ from typing import Any
 import onnxruntime as ort
 
 from .feeds import Feeds, FeedSpec, ModelInput, make_feeds
+from .narrow_floats import run
 
 Values = dict[str, Any]
 Report = Callable[[str], None]
@@ -23,7 +24,7 @@ def run_model(session: ort.InferenceSession, feed: Feeds, names: Sequence[str] |
     """Return the outputs of a model by name, or those in `names`; inputs that the model has not are left out."""
     wanted = [item.name for item in session.get_outputs()] if names is None else list(names)
     known = {item.name for item in session.get_inputs()}
-    values = session.run(wanted, {name: array for name, array in feed.items() if name in known}) if wanted else []
+    values = run(session, wanted, {name: value for name, value in feed.items() if name in known}) if wanted else []
     return dict(zip(wanted, values, strict=True))
 
 

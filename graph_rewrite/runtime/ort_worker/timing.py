@@ -13,6 +13,7 @@ import onnxruntime as ort
 
 from .deployment import Deployment, open_session
 from .feeds import FeedSpec, ModelInput, make_feeds
+from .narrow_floats import NARROW, runner
 from .plan import Plan
 from .statistics import Block, block_is_precise, median_standard_error
 
@@ -41,7 +42,8 @@ class Runner:
         self.session = open_session(path, deployment, measuring=True)
         self.inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in self.session.get_inputs()]
         self.feeds = make_feeds(self.inputs, feeds)
-        self._binding = self._bind() if self.cuda else None
+        self._run = runner(self.session, None, self.feeds)
+        self._binding = self._bind() if self.cuda and self._is_bindable() else None
 
     def require_inputs_of(self, baseline: Runner) -> None:
         """Raise ValueError unless each input is one of `baseline`'s, in type and in the shape that it is run with: then
@@ -51,6 +53,11 @@ class Runner:
         if foreign:
             listed = ", ".join(f"{item.name} {item.type}{list(item.shape)}" for item in foreign)
             raise ValueError(f"{os.path.basename(self.path)} has inputs that the baseline has not: {listed}")
+
+    def _is_bindable(self) -> bool:
+        """Tell whether all inputs and outputs are tensors that can be bound to places of the device."""
+        types = [item.type for item in (*self.inputs, *self.session.get_outputs())]
+        return all(type.startswith("tensor(") and type[7:-1] not in NARROW for type in types)
 
     def _bind(self) -> ort.IOBinding:
         binding = self.session.io_binding()
@@ -62,7 +69,7 @@ class Runner:
 
     def run(self) -> None:
         if self._binding is None:
-            self.session.run(None, self.feeds)
+            self._run()
         else:
             self.session.run_with_iobinding(self._binding)
             self._binding.synchronize_outputs()
