@@ -15,7 +15,8 @@ from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
-from graph_rewrite.runtime.ort_worker.feeds import ModelInput, make_feeds
+from graph_rewrite.runtime.ort_worker.feeds import Feeds, ModelInput, make_feeds
+from graph_rewrite.runtime.ort_worker.narrow_floats import storable
 from graph_rewrite.symbolic.inputs import Shapes, SymbolicInputs
 from graph_rewrite.symbolic.lanes import NotGeneralError
 from graph_rewrite.task.input_data import model_inputs
@@ -48,8 +49,7 @@ def write_feeds(graph: Graph, inputs: SymbolicInputs, shapes: Shapes, folder: Pa
         raise NoFeedsError(str(error)) from error
     text = "-".join(f"{name}{'x'.join(map(str, shape))}" for name, shape in shapes.items())
     path = folder / f"feeds-{seed}-{abs(hash(text)) % 10**10}.npz"
-    np.savez(path, **arrays)
-    return FeedSpec(npz=str(path), element_shapes=element_shapes(graph))
+    return _saved(arrays, path, graph)
 
 
 def write_data(bound: Graph, data: Sequence[FeedSpec], folder: Path) -> tuple[FeedSpec, ...]:
@@ -65,9 +65,14 @@ def write_data(bound: Graph, data: Sequence[FeedSpec], folder: Path) -> tuple[Fe
     written = []
     for number, spec in enumerate(data):
         path = folder / f"{Path(spec.npz or '').stem}-{number}.npz"
-        np.savez(path, **make_feeds(model_inputs(bound), spec))  # type: ignore[arg-type]
-        written.append(FeedSpec(npz=str(path)))
+        written.append(_saved(make_feeds(model_inputs(bound), spec), path, bound))
     return tuple(written)
+
+
+def _saved(feeds: Feeds, path: Path, graph: Graph) -> FeedSpec:
+    """Write values of tensors to a file, as a recipe that reads them."""
+    np.savez(path, **{name: storable(array) for name, array in feeds.items()})
+    return FeedSpec(npz=str(path), element_shapes=element_shapes(graph))
 
 
 def refusals(model: Path, feeds: Sequence[FeedSpec], deployment: Deployment, folder: Path, seconds: float) -> list[str]:

@@ -105,7 +105,7 @@ def _count(path: Path, given: Feeds, item: ModelInput) -> int:
     if array.dtype != dtype and not (dtype.kind == array.dtype.kind == "U"):
         raise UserError(
             f"--input-data {path}: {item.name!r} is of type {array.dtype}, the model wants {dtype}:"
-            f" write array.astype(numpy.{dtype})"
+            f" write array.astype(numpy.{dtype if hasattr(np, dtype.name) else 'float32'})"
         )
     if count is None:
         wanted = list(item.shape)

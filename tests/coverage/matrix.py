@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.fuzzing import corpus
-from tests.graph_rewrite import sample_models
+from tests.graph_rewrite import custom_ops, sample_models
 from tests.graph_rewrite.sample_models import parsed, weights
 
 Made = Callable[[], onnx.ModelProto]
@@ -80,6 +80,19 @@ _TEXTS: Mapping[str, str] = {
     "QLinearMatMul": """(float[4,4] x) => (float[4,4] y) <float s = {0.1}, uint8 z = {128}> {
         q = QuantizeLinear(x, s, z)  p = QLinearMatMul(q, s, z, q, s, z, s, z)  y = DequantizeLinear(p, s, z) }""",
     "a sequence as input": "(seq(float[2]) s) => (int64 y) { y = SequenceLength(s) }",
+    "a sequence in, a sequence out": """(seq(float[4,4]) s, int64 p, float[4,4] x) => (seq(float[4,4]) y) {
+        t = SequenceAt(s, p)  u = Add(t, x)  v = MatMul(u, a)  y = SequenceInsert(s, v) }""",
+    "a sequence of texts": "(seq(string[2]) s, float[4,4] x) => (int64 n, float[4,4] y) "
+    "{ n = SequenceLength(s)  y = MatMul(x, a) }",
+    "an optional input": """(optional(float[4,4]) o, float[4,4] x) => (float[4,4] y) {
+        h = OptionalHasElement(o)  c = Cast<to = 1>(h)  t = MatMul(x, a)  y = Mul(t, c) }""",
+    "an optional sequence": """(optional(seq(float[4,4])) o, float[4,4] x) => (bool h, float[4,4] y) {
+        h = OptionalHasElement(o)  y = MatMul(x, a) }""",
+    "bfloat16 in and out": """(bfloat16[4,4] x) => (bfloat16[4,4] y) {
+        t = Cast<to = 1>(x)  s = MatMul(t, a)  u = Transpose<perm = [1, 0]>(s)  v = Transpose<perm = [1, 0]>(u)
+        y = Cast<to = 16>(v) }""",
+    "float8 in and out": """(float8e5m2[4,4] x) => (float8e5m2[4,4] y) {
+        t = Cast<to = 1>(x)  s = MatMul(t, a)  u = Relu(s)  y = Cast<to = 19>(u) }""",
     "LSTM": "(float[3,1,4] x) => (float[3,1,1,2] y) { y = LSTM<hidden_size = 2>(x, lw, lr) }",
     "Resize": """(float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1.0, 1.0, 2.0, 2.0}> {
         y = Resize<mode = "nearest">(x, "", s) }""",
@@ -98,7 +111,7 @@ def _of_body(opset: int, body: str) -> Made:
 
 
 def _of_text(text: str, opset: int = 23) -> Made:
-    dtype = np.float64 if "double" in text else np.float16 if "float16" in text else np.float32
+    dtype = np.float64 if "double" in text else np.float16 if "(float16" in text else np.float32
     return lambda: parsed(text, *_constants(text, dtype), opset=opset)
 
 
@@ -157,10 +170,11 @@ MATRIX: Mapping[str, Made] = {
     "duplicate node names": _names(_same_name), "empty node names": _names(_no_name), "no nodes": _empty_graph,
     "a large constant": _big_constant, "Scan": _scan, "a Constant node": _constant_node,
     "an operator of a custom domain": sample_models.custom,
+    "an operator of a library": custom_ops.model,
 }  # fmt: skip
 
 REFUSED: Mapping[str, str] = {"documented": "x [N, 3]"}
 """Features that normalisation refuses, and what it says."""
-UNRUNNABLE = frozenset({"an operator of a custom domain", "a sequence as input", "duplicate node names"})
-"""Features for which no feeds are made, that need a library, or that ONNX Runtime refuses in the original: these are
-loaded, rewritten and saved only."""
+UNRUNNABLE = frozenset({"an operator of a custom domain", "duplicate node names"})
+"""Features that nobody has a library for, or that ONNX Runtime refuses in the original: these are loaded, rewritten and
+saved only."""

@@ -9,7 +9,8 @@ import pytest
 
 from tests.graph_rewrite.sample_models import parsed, weights
 
-OPERATOR = "ai.onnx.contrib::Inverse"
+DOMAIN = "ai.onnx.contrib"
+OPERATOR = f"{DOMAIN}::Inverse"
 
 
 def library() -> str:
@@ -29,7 +30,7 @@ def model(op: str = "Inverse", inputs: str = "float[4,4] x", seed: int = 0) -> o
         weights("a", 4, 4, seed=seed),
         weights("e", 4, 4, seed=seed + 1),
     )
-    made.opset_import.add(domain="ai.onnx.contrib", version=1)
+    made.opset_import.add(domain=DOMAIN, version=1)
     made.graph.value_info.append(onnx.helper.make_tensor_value_info("i", onnx.TensorProto.FLOAT, [4, 4]))
     return made
 

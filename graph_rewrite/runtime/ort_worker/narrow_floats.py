@@ -62,6 +62,14 @@ def epsilon(array: Array) -> float:
     return float(np.finfo(array.dtype).eps) if known is None else known.epsilon
 
 
+def storable(array: Array) -> Array:
+    """Return an array as NumPy can write it into a file without pickling, and feeds are read: of these types the bytes
+    alone, and texts as such instead of as objects."""
+    if array.dtype.kind == "O":
+        return array.astype(str)
+    return array.view(f"V{array.dtype.itemsize}") if is_narrow(array) else array
+
+
 def read_as(array: Array, dtype: type[np.generic]) -> Array:
     """Return an array out of a file as the type that an input wants, where that is one of these: files keep them as
     bytes without a type, and people as wider floats. Others are returned as they are."""
@@ -102,7 +110,7 @@ def _is_narrow_type(type: str) -> bool:
 
 
 def _ort_value(array: Array) -> ort.OrtValue:
-    bits = np.ascontiguousarray(array).view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
+    bits = np.asarray(array, order="C").view(np.uint16 if array.dtype.itemsize == 2 else np.uint8)
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _FORMATS[_element_of(array.dtype)].number)
 
 
@@ -112,7 +120,7 @@ def _usual_ort_value(name: str, value: Any) -> ort.OrtValue:
             f"the model has outputs of bfloat16 or float8, which ONNX Runtime does not give together with the input"
             f" {name!r}, a text, a sequence or an optional value"
         )
-    return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value))
+    return ort.OrtValue.ortvalue_from_numpy(np.asarray(value, order="C"))
 
 
 def _value(found: ort.OrtValue) -> Any:

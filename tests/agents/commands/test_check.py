@@ -9,18 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from agents.commands import check
 from agents.conclusion.recordings import actions_file, write_recording
 from graph_rewrite.delivery.equivalence import Equivalence
-from graph_rewrite.delivery.ship import checked_model
+from graph_rewrite.delivery.ship import checked_model, kept_original
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.replay import read_recording
 from graph_rewrite.task.problem import open_problem
 from rewritegym.cli import main
 from tests.agents.commands.test_apply import recorded
 from tests.graph_rewrite.replay.models import write_network
+from tests.graph_rewrite.sample_models import parsed, weights
 
 SAME = Equivalence(True, 1e-7, 1e-4, "")
 Run = Callable[..., tuple[int, dict[str, Any]]]
@@ -131,3 +133,21 @@ class TestCommand:
     def test_no_result_of_ours(self, result: Path, run: Run, tmp_path: Path) -> None:
         plain = shutil.copy(result.with_name("model.onnx"), tmp_path / "plain.onnx")
         assert run(plain, result)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(seq(float[4]) s, int64 p, float[4] x) => (float[4] y) { t = SequenceAt(s, p)  y = Add(t, x) }",
+        "(int64[2] ids) => (float[2,4] y) { y = Gather(table, ids) }",
+    ],
+    ids=["a sequence", "a small table"],
+)
+def test_inputs_are_those_that_the_model_takes(tmp_path: Path, run: Run, text: str) -> None:
+    original = tmp_path / "model.onnx"
+    onnx.save(parsed(text, weights("table", 3, 4)), original)
+    copy = kept_original(original, Deployment()).write_to(tmp_path / "model.optimized.onnx")
+    code, found = run(copy, original, "--seconds", "1")
+    assert code in (0, check.EXIT_NO_GAIN, check.EXIT_SLOWER), found  # measured, whatever it gains
+    assert found["verified"]
+    assert found["latency_ms"] > 0

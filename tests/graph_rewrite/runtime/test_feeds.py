@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph_rewrite.runtime.ort_worker.feeds import FeedSpec, ModelInput, make_feeds
+from graph_rewrite.runtime.ort_worker.feeds import ELEMENTS, FeedSpec, ModelInput, make_feeds
+from graph_rewrite.runtime.ort_worker.patterns import ABSENT, disturbed
 
 IDS = ModelInput("input_ids", "tensor(int64)", (1, 64))
 MASK = ModelInput("attention_mask", "tensor(int64)", (1, 64))
@@ -86,3 +87,57 @@ def test_strings_are_numerals_and_may_come_from_a_file(tmp_path: Path) -> None:
     assert made.tolist() == make_feeds([words], FeedSpec(3))["words"].tolist()
     np.savez(tmp_path / "a.npz", words=np.array(["some", "words"]))
     assert make_feeds([words], FeedSpec(npz=str(tmp_path / "a.npz")))["words"].tolist() == ["some", "words"]
+
+
+class TestSequencesAndOptionals:
+    SHAPES = FeedSpec(element_shapes={"s": (2, 3)})
+
+    def test_a_sequence_has_some_different_tensors(self) -> None:
+        made = make_feeds([ModelInput("s", "seq(tensor(float))", ())], self.SHAPES)["s"]
+        assert [element.shape for element in made] == [(2, 3)] * ELEMENTS
+        assert all(element.dtype == np.float32 for element in made)
+        assert len({element.tobytes() for element in made}) == ELEMENTS > 1
+        again = make_feeds([ModelInput("s", "seq(tensor(float))", ())], self.SHAPES)["s"]
+        assert [one.tolist() for one in made] == [one.tolist() for one in again]
+
+    @pytest.mark.parametrize("element", ["int64", "string", "bool", "bfloat16"])
+    def test_of_any_element_type(self, element: str) -> None:
+        made = make_feeds([ModelInput("s", f"seq(tensor({element}))", ())], self.SHAPES)["s"]
+        assert [one.shape for one in made] == [(2, 3)] * ELEMENTS
+
+    def test_optional_values_are_there_unless_left_out(self) -> None:
+        items = [
+            ModelInput("s", "optional(tensor(float))", (2, 3)),
+            ModelInput("o", "optional(seq(tensor(int64)))", ()),
+        ]
+        spec = FeedSpec(element_shapes={"s": (2, 3), "o": (4,)})
+        made = make_feeds(items, spec)
+        assert made["s"].shape == (2, 3)
+        assert [one.shape for one in made["o"]] == [(4,)] * ELEMENTS
+        left_out = make_feeds([*items, IMAGE], FeedSpec(pattern=ABSENT, element_shapes=spec.element_shapes))
+        assert (left_out["s"], left_out["o"]) == (None, None)
+        assert left_out["x"].shape == (1, 3, 8, 8)
+
+    def test_patterns_hold_within_sequences(self) -> None:
+        spec = FeedSpec(pattern="ones", element_shapes={"s": (2, 3)})
+        made = make_feeds([ModelInput("s", "seq(tensor(float))", ())], spec)["s"]
+        assert all((element == 1).all() for element in made)
+        assert [one.shape for one in disturbed(made)] == [(2, 3)] * ELEMENTS
+        assert disturbed(None) is None
+
+    def test_beside_arrays_from_a_file_they_are_random(self, tmp_path: Path) -> None:
+        np.savez(tmp_path / "x.npz", x=np.ones((1, 3, 8, 8), np.float32))
+        items = [IMAGE, ModelInput("s", "seq(tensor(float))", ())]
+        made = make_feeds(items, FeedSpec(npz=str(tmp_path / "x.npz"), element_shapes={"s": (2, 3)}))
+        assert (made["x"] == 1).all()
+        assert len(made["s"]) == ELEMENTS
+
+    def test_without_a_shape_and_of_maps_none_can_be_made(self) -> None:
+        with pytest.raises(ValueError, match=r"'s' is seq.*declares no fixed shape"):
+            make_feeds([ModelInput("s", "seq(tensor(float))", ())], FeedSpec())
+        with pytest.raises(ValueError, match=r"'m' is seq\(map"):
+            make_feeds([ModelInput("m", "seq(map(int64,tensor(float)))", ())], FeedSpec())
+
+    def test_json_round_trip_with_shapes(self) -> None:
+        assert FeedSpec.from_json(self.SHAPES.to_json()) == self.SHAPES
+        assert self.SHAPES.key != FeedSpec().key

@@ -1,0 +1,83 @@
+"""Inputs that are no tensors: their declared types, and models that cannot be fed."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from graph_rewrite import load
+from graph_rewrite.errors import UserError
+from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.operators.input_ranges import index_ranges
+from graph_rewrite.operators.input_types import element_shapes, element_types, require_feedable
+from graph_rewrite.runtime.ort_worker.feeds import ELEMENTS
+from tests.graph_rewrite.sample_models import parsed
+
+REST = "=> (float[2] y) { y = Neg(x) }"
+
+
+def test_declared_types_of_elements() -> None:
+    graph = load(
+        parsed(f"""(float[2] x, seq(int64[2,3]) s, optional(float[4]) o, optional(seq(string[1])) p,
+        seq(float[n]) symbolic) {REST}""")
+    )
+    assert element_types(graph) == {
+        "s": TensorType(TensorProto.INT64, (2, 3)), "o": TensorType(TensorProto.FLOAT, (4,)),
+        "p": TensorType(TensorProto.STRING, (1,)),
+    }  # fmt: skip
+    assert element_shapes(graph) == {"s": (2, 3), "o": (4,), "p": (1,)}
+
+
+def unranked() -> onnx.ModelProto:
+    model = parsed(f"(float[2] x, seq(float[2]) s) {REST}")
+    model.graph.input[1].CopyFrom(helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (unranked(), "'s' is a sequence or an optional value whose tensors have no declared fixed shape"),
+        (parsed(f"(float[2] x, seq(float[n]) s) {REST}"), "no declared fixed shape"),
+        (parsed(f"(float[2] x, seq(map(int64, float)) s) {REST}"), "'s' is neither a tensor nor"),
+        (parsed(f"(float[2] x, seq(seq(float[2])) s) {REST}"), "'s' is neither a tensor nor"),
+        (parsed(f"(float[2] x, complex64[2] s) {REST}"), "'s' has elements of type complex64"),
+        (parsed("(bfloat16[2] x, string[2] s) => (bfloat16[2] y) { y = Neg(x) }"), "output 'y' is of bfloat16"),
+    ],
+)
+def test_models_that_cannot_be_fed(model: onnx.ModelProto, reason: str) -> None:
+    with pytest.raises(UserError, match="the model cannot be run, and so not be measured") as refusal:
+        require_feedable(load(model))
+    assert reason in str(refusal.value)
+
+
+def test_models_that_can() -> None:
+    require_feedable(load(parsed(f"(float[2] x, seq(int64[2,3]) s, optional(float[4]) o, string[3] t) {REST}")))
+    require_feedable(load(parsed("(bfloat16[2] x, float8e5m2[2] s) => (bfloat16[2] y) { y = Neg(x) }")))
+    overridable = parsed(f"(float[2] x, complex64[2] c) {REST}")
+    overridable.graph.initializer.append(helper.make_tensor("c", TensorProto.COMPLEX64, [2], [1.0, 2.0]))
+    require_feedable(load(overridable))
+
+
+def test_positions_lie_within_the_sequence() -> None:
+    graph = load(
+        parsed("""(seq(float[2]) s, int64 p, int64 q, int64 r, float[2] x) => (float[2] y, int64 n) {
+        y = SequenceAt(s, p)  t = SequenceErase(s, q)  u = SequenceInsert(t, x, r)  n = SequenceLength(u) }""")
+    )
+    assert index_ranges(graph) == dict.fromkeys("pqr", (0, ELEMENTS))
+
+
+def test_models_with_other_sequences_are_others() -> None:
+    """A measurement of one is none of the other."""
+    texts = [
+        "seq(float[2]) s",
+        "seq(float[3]) s",
+        "seq(int64[2]) s",
+        "optional(float[2]) s",
+        "optional(seq(float[2])) s",
+    ]
+    graphs = [load(parsed(f"(float[2] x, {text}) {REST}")) for text in texts]
+    assert len({graph.hash for graph in graphs}) == len(texts)
+    renamed = load(parsed("(float[2] a, seq(float[2]) b) => (float[2] c) { c = Neg(a) }"))
+    assert renamed.hash == graphs[0].hash
