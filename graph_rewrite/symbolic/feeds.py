@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto
@@ -71,7 +72,8 @@ def write_data(bound: Graph, data: Sequence[FeedSpec], folder: Path) -> tuple[Fe
 
 def _saved(feeds: Feeds, path: Path, graph: Graph) -> FeedSpec:
     """Write values of tensors to a file, as a recipe that reads them."""
-    np.savez(path, **{name: storable(array) for name, array in feeds.items()})
+    arrays: dict[str, Any] = {name: storable(array) for name, array in feeds.items()}
+    np.savez(path, **arrays)
     return FeedSpec(npz=str(path), element_shapes=element_shapes(graph))
 
 

@@ -13,6 +13,7 @@ from graph_rewrite.symbolic.bindings import bind, parse_bindings
 from graph_rewrite.symbolic.choices import Role, role_of
 from graph_rewrite.symbolic.generalise import generalise
 from graph_rewrite.symbolic.inputs import Place
+from tests.graph_rewrite.sample_models import parsed
 from tests.graph_rewrite.symbolic.dynamic_models import transformer
 from tests.graph_rewrite.symbolic.walks import open_dynamic
 
@@ -116,3 +117,13 @@ def test_an_input_whose_rank_is_open_takes_the_shape_that_is_given(tmp_path: Pat
     assert bind(tmp_path / "open.onnx").shapes == {"x": (1, 2)}, "what is missing is asked for when it is opened"
     problem, bindings = open_dynamic(tmp_path / "open.onnx", "z:1,2", "x:4,2")
     assert "number of dimensions of the input z" in generalise(problem, [], bindings).message
+
+
+def test_usual_shapes_beside_inputs_that_numpy_files_do_not_hold(tmp_path: Path) -> None:
+    """Texts, bfloat16 and float8 are written to a file and read again; a sequence is made beside it."""
+    path = tmp_path / "model.onnx"
+    model = parsed("""(float[batch,4] x, bfloat16[batch] h, float8e5m2[batch] q, string[batch] t, seq(float[2]) s)
+        => (float[batch,4] y, float[batch] g, float[batch] p, string[batch] u, int64 n) {
+            y = Neg(x)  g = Cast<to = 1>(h)  p = Cast<to = 1>(q)  u = Identity(t)  n = SequenceLength(s) }""")
+    onnx.save(model, path)
+    assert bind(path).shapes == {"x": (1, 4), "h": (1,), "q": (1,), "t": (1,)}
