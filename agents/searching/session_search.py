@@ -37,7 +37,7 @@ def search_session(search: Search, share: float = SHARE, margin: float = MARGIN)
         return best
     last, tried = search.after(share), set[str]()
     while best.latency.ok and not search.exhausted and search.seconds < last:
-        offered = session_candidates(best.graph, problem.deployment, problem.thread_choices)
+        offered = session_candidates(best.graph, problem.deployment, problem.thread_choices, strict=problem.strict)
         candidate = next((c for c in offered if c.label not in tried), None)
         if candidate is None or len(tried) + search.measurements >= search.budget.measurements:
             break

@@ -1,13 +1,8 @@
 """Session choices: session settings of ONNX Runtime, and numbers of threads, that may suit this model better.
 
 They change how a graph is run and not the graph, and they gain or lose with the whole of it. So they are chosen after
-the graph, and the environments do not offer them. Left out is what cannot gain or cannot be told here:
-
-- `set_denormal_as_zero`: the first session of a process decides for the thread that runs the model, so that two
-  sessions of one process cannot be compared, and what the user's process opened first is not known.
-- `enable_cuda_graph`: a replayed run reads where the first one read, so that `session.run` may answer for old inputs.
-- `use_tf32` and `cudnn_conv_algo_search`: ONNX Runtime's defaults are the fastest.
-- `use_device_allocator_for_initializers`: it saves memory, not time.
+the graph, and the environments do not offer them. Every one is a setting of the session that `open_session` opens, and
+of nothing else in the process. Left out is what saves memory and not time: `use_device_allocator_for_initializers`.
 """
 
 from __future__ import annotations
@@ -16,16 +11,22 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from onnx import TensorProto
+
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.runtime import Deployment
+from graph_rewrite.runtime import Deployment, can_flush
 from graph_rewrite.system.cpu_count import available_cores
 
 LOSSY_SETTINGS: Mapping[str, str] = {"set_denormal_as_zero": "denormals"}
 """Settings under which a model does not keep every value, with what it loses."""
 
 _Change = tuple[tuple[str, bool | int | str], ...]
+_CONVOLUTIONS = frozenset({"Conv", "FusedConv", "ConvTranspose"})
 _PACKED = frozenset({"MatMul", "FusedMatMul", "Gemm", "Conv", "FusedConv"})
+_PRODUCTS = _PACKED | _CONVOLUTIONS | {"Attention", "MultiHeadAttention"}
+_SUBGRAPHS = frozenset({"If", "Loop", "Scan"})
+_WITH_DENORMALS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,10 @@ class _Choice:
     provider: str
     suits: Callable[[Graph, Deployment], bool]
     """Tells whether the settings can make a difference."""
+
+    @property
+    def is_lossy(self) -> bool:
+        return any(name in LOSSY_SETTINGS for name, _ in self.settings)
 
 
 def _always(_graph: Graph, _deployment: Deployment) -> bool:
@@ -58,8 +63,23 @@ def _with_packed_weights(graph: Graph, _deployment: Deployment) -> bool:
     )
 
 
-def _with_convolutions(graph: Graph, _deployment: Deployment) -> bool:
-    return any(node.op in ("Conv", "FusedConv", "ConvTranspose") for node in graph.nodes.values())
+def _with(operators: frozenset[str]) -> Callable[[Graph, Deployment], bool]:
+    return lambda graph, _deployment: any(node.op in operators for node in graph.nodes.values())
+
+
+def _with_single_precision_products(graph: Graph, _deployment: Deployment) -> bool:
+    types = (graph.types.get(node.outputs[0]) for node in graph.nodes.values() if node.op in _PRODUCTS)
+    return any(type is not None and type.dtype == TensorProto.FLOAT for type in types)
+
+
+def _without_subgraphs(graph: Graph, _deployment: Deployment) -> bool:
+    """A CUDA graph has no control flow: ONNX Runtime refuses such a model."""
+    return bool(graph.nodes) and not any(node.op in _SUBGRAPHS for node in graph.nodes.values())
+
+
+def _where_denormals_can_be_flushed(graph: Graph, _deployment: Deployment) -> bool:
+    types = (graph.types.get(value) for node in graph.nodes.values() for value in node.outputs)
+    return can_flush() and any(type is not None and type.dtype in _WITH_DENORMALS for type in types)
 
 
 _CHOICES = (
@@ -69,7 +89,12 @@ _CHOICES = (
     _Choice((("enable_mem_pattern", False),), "cpu", _always),
     _Choice((("enable_cpu_mem_arena", False),), "cpu", _always),
     _Choice((("disable_prepacking", True),), "cpu", _with_packed_weights),
-    _Choice((("prefer_nhwc", True),), "cuda", _with_convolutions),
+    _Choice((("set_denormal_as_zero", True),), "cpu", _where_denormals_can_be_flushed),
+    _Choice((("enable_cuda_graph", True),), "cuda", _without_subgraphs),
+    _Choice((("prefer_nhwc", True),), "cuda", _with(_CONVOLUTIONS)),
+    _Choice((("cudnn_conv_algo_search", "HEURISTIC"),), "cuda", _with(_CONVOLUTIONS)),
+    _Choice((("cudnn_conv_algo_search", "DEFAULT"),), "cuda", _with(_CONVOLUTIONS)),
+    _Choice((("use_tf32", False),), "cuda", _with_single_precision_products),
 )
 """The choices, in the order in which they are offered."""
 
@@ -85,19 +110,23 @@ def thread_choices(cores: int | None = None) -> tuple[int, ...]:
     return tuple(sorted({2**i for i in range(most.bit_length())} | {most, max(1, most // 2)}))
 
 
-def session_candidates(graph: Graph, deployment: Deployment, threads: tuple[int, ...] = ()) -> list[Candidate]:
+def session_candidates(
+    graph: Graph, deployment: Deployment, threads: tuple[int, ...] = (), *, strict: bool = False
+) -> list[Candidate]:
     """Return the session choices of a graph as candidates: each single change that may gain, in a fixed order.
 
     Args:
         deployment: the problem's, without what the graph asks for.
         threads: numbers of threads that may be chosen; none where the user has said one.
+        strict: without the settings under which a model does not keep every value.
     """
     now = deployment.asked_by(graph)
     # Other threads than the deployment's are asked for because they are faster: there is no way back. Many first: they
     # take least time to measure.
     others = sorted(set(threads) - {now.threads, deployment.threads}, reverse=True)
     changes: list[_Change] = [(("threads", n),) for n in others]
-    changes += [choice.settings for choice in _CHOICES if choice.provider == now.provider and choice.suits(graph, now)]
+    choices = [choice for choice in _CHOICES if choice.provider == now.provider and not (strict and choice.is_lossy)]
+    changes += [choice.settings for choice in choices if choice.suits(graph, now)]
     return [_candidate(graph, change) for change in changes if now.with_settings(dict(change)) != now]
 
 

@@ -11,6 +11,7 @@ from graph_rewrite.runtime.ort_worker.options.blocked_layout import block_size
 from graph_rewrite.runtime.ort_worker.options.optimizers import OPTIMIZERS
 from graph_rewrite.runtime.ort_worker.options.session_settings import SETTING_NAMES, SessionSettings
 from graph_rewrite.runtime.ort_worker.plan import FULL, JUDGE, SCREEN, Plan
+from graph_rewrite.runtime.ort_worker.sessions.flushing import can_flush
 from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
 from graph_rewrite.runtime.ort_worker.timing import Runner, repeats_for, time_block
 
@@ -33,6 +34,7 @@ __all__ = [
     "WorkerFailure",
     "WorkerStartError",
     "block_size",
+    "can_flush",
     "check_block",
     "estimate",
     "log_ratios",

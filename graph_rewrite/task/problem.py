@@ -66,6 +66,8 @@ class Problem:
     """Numbers of threads that a search may choose instead of the deployment's; none where that is fixed."""
     data: tuple[FeedSpec, ...] = ()
     """The user's inputs. Results are compared on them too, and measured with the first."""
+    strict: bool = False
+    """Whether results must keep NaN, infinities, denormals and the sign of zero."""
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[tuple[str, Plan | None, int], Latency] = field(default_factory=dict, repr=False)
@@ -226,8 +228,8 @@ def open_problem(
         thread_choices: numbers of threads that a search may choose; speed-ups stay relative to the original on
             `threads`.
         target_opset: the operator set to convert the model to; by default the newest with rules that the model runs in.
-        strict: leave out rules that do not keep NaN, infinities, denormals or the sign of zero, or that overflow before
-            the operators which they replace.
+        strict: leave out rules and session settings that do not keep NaN, infinities, denormals or the sign of zero,
+            and rules that overflow before the operators which they replace.
         input_data: .npz files or globs of them: inputs to measure (the first) and to compare with (`task.input_data`).
         custom_ops: libraries with operators of custom domains. Only the processes that run the model load them.
 
@@ -251,7 +253,7 @@ def open_problem(
     kept = ResultLimits() if limits is None else limits
     domains = kept.allowed_domains(opened.original, deployment.provider)
     rewriter = _shared_rewriter(granularity, deployment_choices, rules, domains, strict)
-    return Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data)
+    return Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data, strict)
 
 
 def _check_threads(threads: int, choices: tuple[int, ...], clock: Clock) -> None:

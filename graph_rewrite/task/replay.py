@@ -23,7 +23,7 @@ def replay(problem: Problem, keys: Iterable[str]) -> Graph:
     """
     graph = problem.model.graph
     for number, key in enumerate(keys, start=1):
-        settings = session_candidates(graph, problem.deployment, problem.thread_choices)
+        settings = session_candidates(graph, problem.deployment, problem.thread_choices, strict=problem.strict)
         if chosen := next((candidate for candidate in settings if candidate.key == key), None):
             graph = chosen.apply()
             continue

@@ -15,7 +15,16 @@ import onnxruntime as ort
 
 from .options.blocked_layout import block_size
 from .options.optimizers import OPTIMIZERS
-from .options.session_settings import CUDA_NAMES, DEFAULT_SETTINGS, SETTING_NAMES, SessionSettings, SettingValue
+from .options.session_settings import (
+    CUDA_NAMES,
+    DEFAULT_SETTINGS,
+    DENORMALS_ENTRY,
+    SETTING_NAMES,
+    SessionSettings,
+    SettingValue,
+)
+from .sessions.cuda_graphs import CudaGraphSession
+from .sessions.flushing import FlushingSession, can_flush
 
 # ORT_ENABLE_LAYOUT is left out: it is newer than the oldest runtime that we support and is `all` less float16 passes.
 _LEVELS = {
@@ -203,7 +212,9 @@ class Deployment:
         options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _LEVELS[self.optimization_level])
         self.settings.apply_to(options)
         for key, value in self.config_entries().items():
-            options.add_session_config_entry(key, value)
+            # Where only ONNX Runtime could set the calling thread, the whole process would have no denormals.
+            if key != DENORMALS_ENTRY or can_flush():
+                options.add_session_config_entry(key, value)
         if measuring and self.threads > 1 and self.settings.allow_spinning:
             options.add_session_config_entry("session.force_spinning_stop", "1")
         for path in self.custom_ops:
@@ -221,6 +232,9 @@ def open_session(
     """Open a session on the model file `path`, run as `deployment` says; `options` replaces those of the deployment.
     Bytes are a model themselves.
 
+    Settings hold for this session alone. Denormals are left as they are where that is impossible for
+    `set_denormal_as_zero` (`sessions.flushing`).
+
     Raises RuntimeError where the provider is `cuda` and ONNX Runtime fell back to the CPU, which it does silently; and
     where the deployment names the block of another kind of CPU.
     """
@@ -231,7 +245,7 @@ def open_session(
         # Finds the CUDA and cuDNN libraries that came as Python packages.
         ort.preload_dlls()
     chosen = options if options is not None else deployment.session_options(measuring=measuring)
-    session = ort.InferenceSession(model, chosen, providers=deployment.providers())
+    session = _session_class(deployment.settings)(model, chosen, providers=deployment.providers())
     wanted, got = _PROVIDERS[deployment.provider][0], session.get_providers()
     if wanted not in got:
         raise RuntimeError(
@@ -239,6 +253,12 @@ def open_session(
             " the CUDA and cuDNN libraries that this onnxruntime-gpu was built for installed? Or use provider 'cpu'"
         )
     return session
+
+
+def _session_class(settings: SessionSettings) -> type[ort.InferenceSession]:
+    if settings.enable_cuda_graph:
+        return CudaGraphSession
+    return FlushingSession if settings.set_denormal_as_zero and can_flush() else ort.InferenceSession
 
 
 @functools.lru_cache(maxsize=64)

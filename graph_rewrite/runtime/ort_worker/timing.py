@@ -15,6 +15,7 @@ from .deployment import Deployment, open_session
 from .feeds import FeedSpec, ModelInput, make_feeds
 from .narrow_floats import NARROW, runner
 from .plan import Plan
+from .sessions.cuda_graphs import CudaGraphSession
 from .statistics import Block, block_is_precise, median_standard_error
 
 Run = Callable[[], None]
@@ -65,6 +66,8 @@ class Runner:
             binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(array, "cuda", 0))
         for output in self.session.get_outputs():
             binding.bind_output(output.name, "cuda", 0)
+        if isinstance(self.session, CudaGraphSession):
+            self.session.fix_outputs(binding)
         return binding
 
     def run(self) -> None:

@@ -114,8 +114,10 @@ def test_cpp_says_everything() -> None:
     assert lines == [
         "#include <onnxruntime_cxx_api.h>",
         "",
-        "// CUDA graphs: bind inputs and outputs to fixed places of the device (IOBinding).",
-        "// Open this session first: the first one of a process decides for the thread that opens it.",
+        "// CUDA graphs: bind inputs and outputs to fixed places of the device (IOBinding) for every run;",
+        "// any other run may answer for the inputs of an earlier one.",
+        "// Open this session first, in the thread that runs it: the first one of a process decides for the",
+        "// thread that opens it, which then computes without denormals whatever it does.",
         "Ort::Env env(ORT_LOGGING_LEVEL_WARNING);",
         "Ort::SessionOptions options;",
         "options.SetIntraOpNumThreads(2);",
@@ -135,7 +137,7 @@ def test_cpp_says_everything() -> None:
 def test_csharp_says_everything() -> None:
     lines = deployment_code(EVERYTHING, "m.onnx")["csharp"].splitlines()
     assert lines[:3] == ["using System.Collections.Generic;", "using Microsoft.ML.OnnxRuntime;", ""]
-    assert lines[5:] == [
+    assert lines[7:] == [
         "var options = new SessionOptions();",
         "options.IntraOpNumThreads = 2;",
         "options.GraphOptimizationLevel = GraphOptimizationLevel.ORT_ENABLE_EXTENDED;",
@@ -149,6 +151,20 @@ def test_csharp_says_everything() -> None:
         "options.AppendExecutionProvider_CUDA(cuda);",
         'var session = new InferenceSession("m.onnx", options);',
     ]
+
+
+CUDA_CHOICES = {
+    "enable_cuda_graph": True, "use_tf32": False, "cudnn_conv_algo_search": "HEURISTIC", "prefer_nhwc": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CUDA_CHOICES)
+def test_every_choice_for_cuda_is_said_in_every_language(name: str) -> None:
+    value = {True: "1", False: "0"}.get(CUDA_CHOICES[name], CUDA_CHOICES[name])  # type: ignore[call-overload]
+    code = deployment_code(Deployment("cuda").with_settings({name: CUDA_CHOICES[name]}), "m.onnx")
+    assert f'("CUDAExecutionProvider", {{"{name}": "{value}"}})' in code["python"]
+    assert f'cuda.Update({{{{"{name}", "{value}"}}}});' in code["cpp"]
+    assert f'new Dictionary<string, string> {{ ["{name}"] = "{value}" }}' in code["csharp"]
 
 
 @pytest.mark.parametrize(("block", "kind"), [(16, "AVX-512"), (8, "AVX2")])

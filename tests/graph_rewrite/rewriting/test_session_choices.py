@@ -14,15 +14,25 @@ W = weights(16, 16)
 CHAIN = model("(float[2,16] x) => (y) { a = Relu(x) y = Tanh(a) }")
 PRODUCT = model("(float[2,16] x) => (y) { y = MatMul(x, w) }", w=W)
 PRODUCT_OF_INPUTS = model("(float[16,16] x) => (y) { y = MatMul(x, x) }")
+INTEGERS = model("(int64[2,16] x) => (y) { y = Add(x, x) }")
+CONTROL_FLOW = model(
+    "(float[2,16] x, bool c) => (float[2,16] y) {"
+    " y = If(c) <then_branch = g () => (float[2,16] a) { a = Relu(x) },"
+    " else_branch = h () => (float[2,16] b) { b = Tanh(x) }> }"
+)
 BRANCHES = model("(float[2,16] x) => (y) { a = Relu(x) b = Tanh(x) y = Add(a, b) }")
 CONVOLUTION = model("(float[1,16,8,8] x) => (y) { y = Conv(x, w) }", w=weights(16, 16, 3, 3))
 MEMORY = ["set enable_mem_pattern=false", "set enable_cpu_mem_arena=false"]
+DENORMALS = "set set_denormal_as_zero=true"
+CUDA_GRAPH, TF32 = "set enable_cuda_graph=true", "set use_tf32=false"
+CUDNN = ["set cudnn_conv_algo_search=heuristic", "set cudnn_conv_algo_search=default"]
 THREADS = ["set dynamic_block_base=4", "set allow_spinning=false"]
 
 
 @pytest.fixture(autouse=True)
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_choices, "available_cores", lambda: 4)
+    monkeypatch.setattr(session_choices, "can_flush", lambda: True)
 
 
 def labels(graph: Graph, deployment: Deployment, *threads: int) -> list[str]:
@@ -32,16 +42,23 @@ def labels(graph: Graph, deployment: Deployment, *threads: int) -> list[str]:
 @pytest.mark.parametrize(
     ("graph", "deployment", "offered"),
     [
-        (CHAIN, Deployment(), MEMORY),
-        (CHAIN, Deployment(threads=4), [*THREADS, *MEMORY]),
-        (PRODUCT, Deployment(), [*MEMORY, "set disable_prepacking=true"]),
-        (PRODUCT_OF_INPUTS, Deployment(), MEMORY),
-        (BRANCHES, Deployment(), MEMORY),
+        (CHAIN, Deployment(), [*MEMORY, DENORMALS]),
+        (CHAIN, Deployment(threads=4), [*THREADS, *MEMORY, DENORMALS]),
+        (PRODUCT, Deployment(), [*MEMORY, "set disable_prepacking=true", DENORMALS]),
+        (PRODUCT_OF_INPUTS, Deployment(), [*MEMORY, DENORMALS]),
+        (BRANCHES, Deployment(), [*MEMORY, DENORMALS]),
+        (INTEGERS, Deployment(), MEMORY),
         # With two of four cores, threads for a second operator would take a core that others have.
-        (BRANCHES, Deployment(threads=2), [*THREADS, *MEMORY]),
-        (BRANCHES, Deployment(threads=4), ["set execution_mode=parallel, inter_op_threads=2", *THREADS, *MEMORY]),
-        (CONVOLUTION, Deployment("cuda"), ["set prefer_nhwc=true"]),
-        (CHAIN, Deployment("cuda"), []),
+        (BRANCHES, Deployment(threads=2), [*THREADS, *MEMORY, DENORMALS]),
+        (
+            BRANCHES,
+            Deployment(threads=4),
+            ["set execution_mode=parallel, inter_op_threads=2", *THREADS, *MEMORY, DENORMALS],
+        ),
+        (CONVOLUTION, Deployment("cuda"), [CUDA_GRAPH, "set prefer_nhwc=true", *CUDNN, TF32]),
+        (PRODUCT, Deployment("cuda"), [CUDA_GRAPH, TF32]),
+        (CHAIN, Deployment("cuda"), [CUDA_GRAPH]),
+        (CONTROL_FLOW, Deployment("cuda"), []),
     ],
 )
 def test_what_can_make_a_difference_is_offered(graph: Graph, deployment: Deployment, offered: list[str]) -> None:
@@ -51,7 +68,7 @@ def test_what_can_make_a_difference_is_offered(graph: Graph, deployment: Deploym
 def test_a_setting_that_is_made_is_not_offered_again_and_stays() -> None:
     first = session_candidates(CHAIN, Deployment())[0].apply()
     assert first.session_settings == (("enable_mem_pattern", False),)
-    assert labels(first, Deployment()) == MEMORY[1:]
+    assert labels(first, Deployment()) == [*MEMORY[1:], DENORMALS]
     both = session_candidates(first, Deployment())[0].apply()
     assert dict(both.session_settings) == {"enable_mem_pattern": False, "enable_cpu_mem_arena": False}
     assert len({CHAIN.hash, first.hash, both.hash}) == 3
@@ -63,7 +80,7 @@ def test_threads_are_offered_where_they_are_free() -> None:
     (one, *_) = session_candidates(CHAIN, deployment, (1, 2))
     alone = one.apply()
     assert deployment.asked_by(alone).threads == 1
-    assert labels(alone, deployment, 1, 2, 4) == ["set threads=4", *MEMORY]
+    assert labels(alone, deployment, 1, 2, 4) == ["set threads=4", *MEMORY, DENORMALS]
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, (1,)), (2, (1, 2)), (6, (1, 2, 3, 4, 6)), (8, (1, 2, 4, 8))])
@@ -82,6 +99,27 @@ def test_optimisers_are_refused_on_top_of_settings_and_the_other_way_round() -> 
     assert (one.disabled_optimizers, dict(one.session_settings)) == ({"MatMulAddFusion"}, {"enable_mem_pattern": False})
     keys = {refusal.key, setting.key, *(c.key for c in session_candidates(refusal.apply(), Deployment()))}
     assert len(keys) == 2 + len(session_candidates(graph, Deployment()))
+
+
+def test_what_does_not_keep_denormals_is_not_strict() -> None:
+    offered = session_candidates(CHAIN, Deployment(), strict=True)
+    assert [candidate.label for candidate in offered] == MEMORY
+
+
+def test_denormals_are_flushed_only_where_no_other_code_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_choices, "can_flush", lambda: False)
+    assert labels(CHAIN, Deployment()) == MEMORY
+
+
+@pytest.mark.parametrize("graph", [CONVOLUTION, CHAIN])
+def test_choices_for_cuda_make_the_options_of_its_provider(graph: Graph) -> None:
+    for candidate in session_candidates(graph, Deployment("cuda")):
+        (changed,) = Deployment("cuda").asked_by(candidate.apply()).settings.cuda_options().items()
+        assert f"set {changed[0]}" in candidate.label
+        assert Deployment().asked_by(candidate.apply()) == Deployment()
+        found = session_candidate(graph, candidate.label)
+        assert found is not None
+        assert found.apply().hash == candidate.apply().hash
 
 
 def test_a_choice_is_found_by_its_name_wherever_it_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,12 +37,14 @@ class SessionSettings:
     """Split the work of an operator into blocks that get smaller towards its end, so that no thread waits long; 4 is
     what ONNX Runtime recommends, 0 splits it evenly."""
     set_denormal_as_zero: bool = False
-    """Compute with zero in the place of numbers below 1.2e-38. The first session of a process decides for the thread
-    that opens it, and every session for its own threads."""
+    """Compute with zero in the place of numbers below 1.2e-38. With plain ONNX Runtime the first session of a process
+    decides for the thread that opens it, and every session for its own threads; `open_session` sets no more than the
+    session."""
     use_device_allocator_for_initializers: bool = False
     """Allocate weights outside the arena."""
     enable_cuda_graph: bool = False
-    """CUDA: record the first run and replay it. Inputs and outputs must be bound to fixed places (`io_binding`)."""
+    """CUDA: record a run and replay it. With plain ONNX Runtime, inputs and outputs must be bound to fixed places
+    (`io_binding`); `open_session` gives a session that does so."""
     use_tf32: bool = True
     """CUDA: multiply float32 matrices with 10 bits of mantissa, where the device can."""
     cudnn_conv_algo_search: str = "EXHAUSTIVE"
@@ -115,6 +117,8 @@ def _text(value: SettingValue) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
+DENORMALS_ENTRY = "session.set_denormal_as_zero"
+"""The entry of the configuration that sets the threads of a session."""
 CUDA_NAMES = ("enable_cuda_graph", "use_tf32", "cudnn_conv_algo_search", "prefer_nhwc")
 """The names of the settings that belong to the CUDA provider."""
 SETTING_NAMES = frozenset(field.name for field in fields(SessionSettings))
