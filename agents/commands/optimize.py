@@ -15,7 +15,7 @@ from agents.commands.common import stderr_console
 from agents.commands.signals import ending_search
 from agents.core.base import Search
 from agents.optimization.options import OptimizeOptions
-from agents.optimization.output import check_output, default_output
+from agents.optimization.output import check_output, default_output, saved
 from agents.optimization.remembering import NAME as MEMORY
 from agents.optimization.reports import check_report, reserved_seconds, try_report
 from agents.optimization.run import optimize_model
@@ -80,9 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def optimize(arguments: OptimizeArguments, console: Console, began: float) -> int:
     """Search, check and write; `began` is when the time limit began, by `time.monotonic`."""
     path, options = arguments.input, arguments.search
-    bundle, overwrite = options.specialise, arguments.overwrite or arguments.dry_run
+    bundle = options.specialise
     output = arguments.output or default_output(path, bundle=bundle)
-    output = check_output(path, output, overwrite=overwrite, bundle=bundle)
+    output = check_output(path, output, overwrite=arguments.overwrite, bundle=bundle, dry=arguments.dry_run)
     if arguments.report is not None:
         check_report(arguments.report, path, output, overwrite=arguments.overwrite)
     with ending_search(console) as watch, search_display(console, options.agent_spec, counts=False) as update:
@@ -99,7 +99,7 @@ def optimize(arguments: OptimizeArguments, console: Console, began: float) -> in
 
         reserved = reserved_seconds(options.seconds, arguments.report)
         outcome = optimize_model(path, options, began=began, reserved=reserved, opened=opened, progress=progress)
-        written = None if arguments.dry_run else outcome.save(output)
+        written = None if arguments.dry_run else saved(outcome, output)
     entry = outcome.entry(written)
     if arguments.report is not None:
         entry["report"] = try_report(outcome, entry, arguments.report, console)

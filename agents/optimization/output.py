@@ -1,9 +1,11 @@
-"""The output file of an optimisation, checked before any time is spent."""
+"""The output file of an optimisation, checked before any time is spent, and written at the end."""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
+from agents.optimization.outcome import Optimization
 from graph_rewrite.delivery.bundles.manifest import check_replaceable
 from graph_rewrite.errors import UserError
 
@@ -13,14 +15,16 @@ def default_output(path: Path, *, bundle: bool = False) -> Path:
     return path.with_name(f"{path.stem}.optimized{'' if bundle else '.onnx'}")
 
 
-def check_output(path: Path, output: Path, *, overwrite: bool, bundle: bool = False) -> Path:
+def check_output(path: Path, output: Path, *, overwrite: bool, bundle: bool = False, dry: bool = False) -> Path:
     """Return `output` where the result of the model file `path` may be written to it.
 
     Args:
         bundle: the result is a bundle, and `output` its folder.
+        dry: nothing will be written.
 
     Raises:
-        UserError: the input itself, a folder that does not exist, or a file that must not be replaced.
+        UserError: the input itself, a folder that does not exist or that nothing can be written to, or a file that must
+            not be replaced.
     """
     if output.resolve() == path.resolve():
         raise UserError(f"{output} is the input: name another output file")
@@ -32,8 +36,37 @@ def check_output(path: Path, output: Path, *, overwrite: bool, bundle: bool = Fa
         check_replaceable(output)
     elif output.is_dir():
         raise UserError(f"{output} is a folder: name a file in it")
-    if output.exists() and not overwrite:
+    if output.exists() and not (overwrite or dry):
         raise UserError(
             f"{output} exists: name another output {'folder' if bundle else 'file'}, or replace it with --overwrite"
         )
+    if not dry:
+        check_writable(output.parent, str(output))
     return output
+
+
+def check_writable(folder: Path, name: str) -> None:
+    """Raise UserError where no file can be made in a folder; `name` is what would be written there."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(f"{name} cannot be written: {error.strerror}; name a file in another folder") from error
+
+
+def saved(outcome: Optimization, output: Path) -> Path | None:
+    """Save an outcome as `Optimization.save` does. Where its folder cannot be written to any more, or is full, save it
+    in a new temporary folder, so that the search is not lost.
+
+    Raises:
+        UserError: the outcome is not where it should be; the message says where it is.
+    """
+    try:
+        return outcome.save(output)
+    except OSError as error:
+        failure = f"{output} cannot be written: {error.strerror or error}"
+    other = Path(tempfile.mkdtemp(prefix="rewritegym-result-")) / output.name
+    try:
+        outcome.save(other)
+    except OSError as error:
+        raise UserError(f"{failure}; nor can {other}: {error.strerror or error}") from error
+    raise UserError(f"{failure}; the result is saved as {other} instead")

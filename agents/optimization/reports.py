@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from agents.optimization.outcome import Optimization
+from agents.optimization.output import check_writable
 from agents.reporting.html import write_report
 from agents.reporting.html.evidence import report_of
 from graph_rewrite.errors import UserError
@@ -30,7 +31,8 @@ def check_report(report: Path, model: Path, output: Path | None, *, overwrite: b
     """Check that a report may be written, before any time is spent.
 
     Raises:
-        UserError: the model or the output itself, a folder that does not exist, or a file that must not be replaced.
+        UserError: the model or the output itself, a folder that does not exist or that nothing can be written to, or a
+            file that must not be replaced.
     """
     if report.resolve() in [path.resolve() for path in (model, output) if path is not None]:
         raise UserError(f"--report {report} is the model: name another file for the report")
@@ -40,6 +42,7 @@ def check_report(report: Path, model: Path, output: Path | None, *, overwrite: b
         raise UserError(f"--report {report} is a folder: name a file in it, such as {report / 'report.html'}")
     if report.exists() and not overwrite:
         raise UserError(f"--report {report} exists: name another file, or replace it with --overwrite")
+    check_writable(report.parent, f"--report {report}")
 
 
 def write_report_of(outcome: Optimization, entry: Mapping[str, Any], report: Path) -> Path:

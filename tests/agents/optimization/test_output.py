@@ -1,0 +1,66 @@
+"""The output of an optimisation: refused before any time is spent, and never lost at the end."""
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.optimization.output import check_output, saved
+from agents.optimization.reports import check_report
+from graph_rewrite.errors import UserError
+
+MODEL = Path("model.onnx")
+UNWRITABLE = Path("/proc")
+needs_proc = pytest.mark.skipif(not UNWRITABLE.is_dir(), reason="this system has no folder that even root cannot write")
+
+
+class Outcome:
+    """Saves to folders that are not full."""
+
+    def __init__(self, *full: Path) -> None:
+        self.full = full
+
+    def save(self, output: Path) -> Path:
+        if not self.full or output.parent in self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        output.write_text("the result")
+        return output
+
+
+@needs_proc
+def test_a_folder_that_cannot_be_written_to_is_refused_at_once() -> None:
+    with pytest.raises(UserError, match=r"^/proc/out\.onnx cannot be written: .*; name a file in another folder"):
+        check_output(MODEL, UNWRITABLE / "out.onnx", overwrite=False)
+    with pytest.raises(UserError, match=r"^--report /proc/report\.html cannot be written"):
+        check_report(UNWRITABLE / "report.html", MODEL, None, overwrite=False)
+    assert check_output(MODEL, UNWRITABLE / "out.onnx", overwrite=False, dry=True) == UNWRITABLE / "out.onnx"
+
+
+def test_the_check_leaves_nothing(tmp_path: Path) -> None:
+    assert check_output(MODEL, tmp_path / "out.onnx", overwrite=False) == tmp_path / "out.onnx"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_that_finds_no_space_is_saved_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, free = tmp_path / "full", tmp_path / "free"
+    free.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(free))
+    outcome: Any = Outcome(full)
+    with pytest.raises(UserError, match=r"full/out\.onnx cannot be written: No space left") as error:
+        saved(outcome, full / "out.onnx")
+    [found] = free.rglob("out.onnx")
+    assert str(found) in str(error.value)
+    assert found.read_text() == "the result"
+
+
+def test_a_machine_without_any_space_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    outcome: Any = Outcome()
+    with pytest.raises(UserError, match=r"cannot be written: No space left on device; nor can .*: No space left"):
+        saved(outcome, tmp_path / "out.onnx")
+
+
+def test_what_can_be_saved_is(tmp_path: Path) -> None:
+    outcome: Any = Outcome(tmp_path / "other")
+    assert saved(outcome, tmp_path / "out.onnx") == tmp_path / "out.onnx"
