@@ -112,6 +112,14 @@ def is_tensor(item: ModelInput) -> bool:
     return item.type.startswith("tensor(")
 
 
+def shape_of(value: Any) -> Any:
+    """Return the shape of an input's value: that of a tensor, those of the elements of a sequence, and None where an
+    optional value is left out."""
+    if isinstance(value, list):
+        return [element.shape for element in value]
+    return None if value is None else value.shape
+
+
 def load_npz(path: str) -> Feeds:
     """Return the arrays of an .npz file by name. Raises ValueError for a file of another kind."""
     archive = np.load(path, allow_pickle=False)

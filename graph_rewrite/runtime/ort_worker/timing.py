@@ -12,7 +12,7 @@ from time import perf_counter
 import onnxruntime as ort
 
 from .deployment import Deployment, open_session
-from .feeds import FeedSpec, ModelInput, make_feeds
+from .feeds import FeedSpec, ModelInput, make_feeds, shape_of
 from .narrow_floats import NARROW, runner
 from .plan import Plan
 from .sessions.cuda_graphs import CudaGraphSession
@@ -49,8 +49,8 @@ class Runner:
     def require_inputs_of(self, baseline: Runner) -> None:
         """Raise ValueError unless each input is one of `baseline`'s, in type and in the shape that it is run with: then
         both get equal values. One of the models may leave a dimension open that the other fixes."""
-        known = {item.name: (item.type, baseline.feeds[item.name].shape) for item in baseline.inputs}
-        foreign = [item for item in self.inputs if known.get(item.name) != (item.type, self.feeds[item.name].shape)]
+        known = {item.name: (item.type, shape_of(baseline.feeds[item.name])) for item in baseline.inputs}
+        foreign = [item for item in self.inputs if known.get(item.name) != (item.type, shape_of(self.feeds[item.name]))]
         if foreign:
             listed = ", ".join(f"{item.name} {item.type}{list(item.shape)}" for item in foreign)
             raise ValueError(f"{os.path.basename(self.path)} has inputs that the baseline has not: {listed}")
