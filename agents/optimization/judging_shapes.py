@@ -73,7 +73,9 @@ def _doubt(latency: Latency, against: str) -> str:
     if not latency.ok:
         return f"its model cannot be measured: {latency.message}"
     low, high = latency.ci95
-    return "" if surely_faster(latency) else f"x{latency.speedup:.3f} ({low:.3f} to {high:.3f}) over {against}"
+    if surely_faster(latency):
+        return ""
+    return f"a model of its own is x{latency.speedup:.3f} ({low:.3f} to {high:.3f}) over {against}, which is not sure"
 
 
 def _measured(

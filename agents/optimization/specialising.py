@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.conclusion.conclude import original_file
-from agents.conclusion.recordings import write_recording
+from agents.conclusion.recordings import recording_or_none, write_recording
 from agents.optimization.dynamic import DynamicResult
 from agents.optimization.judging_shapes import Judged, general_graph, judge, within_size
 from agents.optimization.single_shapes import ShapeResult
@@ -103,6 +103,8 @@ def specialise(
         deadline: the moment of `time.monotonic` at which this has to end. What is not sure by then is not kept.
     """
     graph = general_graph(problem, general.result)
+    if general.result.is_original and recording is None:
+        recording = recording_or_none(problem, (), graph)  # it names the original
     began = time.monotonic()
     judged: Sequence[Judged] = []
     for number, one in enumerate(found, start=1):

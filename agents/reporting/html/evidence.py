@@ -15,6 +15,8 @@ import onnx
 from agents.conclusion.recordings import actions_file
 from agents.core.base import Action, OptimizationResult
 from agents.reporting.html.report import NearMiss, OptimizationReport, RewriteDetails
+from graph_rewrite.delivery.bundles.code import bundle_code
+from graph_rewrite.delivery.bundles.manifest import read_bundle
 from graph_rewrite.delivery.deployment_code import deployment_code
 from graph_rewrite.delivery.footprint import ModelFootprint, footprint
 from graph_rewrite.errors import InvalidRewriteError
@@ -51,11 +53,19 @@ def report_of(
         files=(_file_bytes(problem.model.path), _file_bytes(result.checked.path)),
         footprints=footprints(result, problem, timeout_s),
         near_misses=near_misses(problem, result.graph),
-        code=deployment_code(result.checked.deployment, written) if written else {},
+        code=_code(result, entry),
         machine=machine_of(problem.deployment.provider),
         tolerance=result.checked.outcome.tolerance,
         replay=_replay_command(Path(written)) if written and result.actions else "",
     )
+
+
+def _code(result: OptimizationResult, entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return code that opens what was written, by language."""
+    if bundle := (entry.get("dynamic") or {}).get("bundle"):
+        return bundle_code(read_bundle(bundle), result.checked.deployment.custom_ops)
+    written = entry.get("onnx_path")
+    return deployment_code(result.checked.deployment, written) if written else {}
 
 
 def rewrite_details(problem: Problem, actions: tuple[Action, ...]) -> tuple[RewriteDetails, ...]:

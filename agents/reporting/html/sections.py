@@ -199,11 +199,12 @@ def _near_misses(report: OptimizationReport) -> Html | None:
 
 def deployment(report: OptimizationReport) -> Html | None:
     """Return code that opens the result, and the command that replays it."""
-    written = report.entry.get("onnx_path")
+    folder = (report.entry.get("dynamic") or {}).get("bundle")
+    written = folder or report.entry.get("onnx_path")
     parts: list[Html | None] = []
     if written:
-        name = Path(str(written)).name
-        parts.append(tag("p", "The file ", tag("code", name), " runs as measured with these settings."))
+        name, kind = Path(str(written)).name, "folder" if folder else "file"
+        parts.append(tag("p", f"The {kind} ", tag("code", name), " runs as measured with these settings."))
     for i, (language, code) in enumerate(report.code.items()):
         title = tag("summary", _LANGUAGES.get(language, language))
         parts.append(tag("details", title, tag("pre", tag("code", code), tabindex="0"), open=i == 0))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -19,21 +20,23 @@ from agents.commands import optimize as command
 from agents.optimization import run, specialising
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
+from agents.optimization.reports import write_report_of
 from agents.optimization.run import optimize_model
 from agents.optimization.single_shapes import ShapeSearches, times_for_single_shapes
 from agents.optimization.specialising import ShapeBundle, specialise
 from agents.reporting.progress import dynamic_lines
 from graph_rewrite.delivery.bundles.manifest import read_bundle
 from graph_rewrite.delivery.bundles.session import BundleSession
-from graph_rewrite.delivery.checked_bundle import CheckedBundle
 from graph_rewrite.delivery.equivalence import Equivalence
+from graph_rewrite.replay import read_recording
 from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.system.deadline import OutOfTime, check_time
 from graph_rewrite.task import limits
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
-from tests.agents.optimization.specialised_world import PlantedMeter, planted, rewriter
-from tests.graph_rewrite.symbolic.dynamic_models import VOCABULARY, transformer
+from tests.agents.optimization.specialised_world import COSTS, PlantedMeter, planted, rewriter
+from tests.graph_rewrite.delivery.bundle_models import ids
+from tests.graph_rewrite.symbolic.dynamic_models import transformer
 
 SHAPES = ("ids:1,24", "ids:2,9", "ids:1,40", "ids:1,64", "ids:1,24")
 """One shape twice, and one that is longer than the model's table of positions."""
@@ -92,10 +95,6 @@ def outcome(made: Run) -> Optimization:
     return made.outcome
 
 
-def ids(batch: int, length: int) -> dict[str, np.ndarray[Any, Any]]:
-    return {"ids": np.random.default_rng(length).integers(0, VOCABULARY, (batch, length))}
-
-
 def assert_right(folder: Path, model: Path, *shapes: tuple[int, int]) -> None:
     session = rewritegym.session(folder)
     original = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
@@ -139,7 +138,7 @@ def test_the_json_tells_what_runs_at_each_shape_and_why(outcome: Optimization, t
     assert [one["rule"] for one in dynamic["left_out"]] == ["SqueezedRelu"]
     lines = "\n".join(dynamic_lines(dynamic))
     assert "at batch=1, sequence=40 a model of its own runs: x1.846" in lines
-    assert "at batch=2, sequence=9 the model for all shapes runs: x1.000" in lines
+    assert "at batch=2, sequence=9 the model for all shapes runs: a model of its own is x1.000" in lines
     assert outcome.to_json()["dynamic"]["specialised"][0]["onnx_path"] is None
 
 
@@ -175,7 +174,7 @@ def test_a_bundle_that_is_not_checked_is_not_kept(
     if name:
         plant_differences(monkeypatch, name)
     else:
-        monkeypatch.setattr(specialising, "checked_bundle", out_of_time)
+        monkeypatch.setattr(specialising, "checked_bundle", Mock(side_effect=OutOfTime))
     bundle = made.again()
     folder = bundle.write_to(tmp_path / "b")
     (entry,) = bundle.told(made.outcome.dynamic, folder)["specialised"]
@@ -190,7 +189,7 @@ def test_a_gain_over_the_general_model_that_is_not_sure_is_none(made: Run, monke
     monkeypatch.setattr(PlantedMeter, "noise", 0.5)
     problem = replace(made.outcome.problem, _confirmed={}, _compared={}, _memo={})
     (judged,) = made.again(problem).judged
-    assert judged.reason == "x1.385 (0.885 to 1.885) over the general model"
+    assert "is x1.385 (0.885 to 1.885) over the general model, which is not sure" in judged.reason
 
 
 def test_weights_of_the_bundle_keep_the_limit_on_size(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,8 +225,27 @@ def plant_differences(patch: pytest.MonkeyPatch, name: str) -> None:
     patch.setattr(specialising, "equivalent", planted_comparison)
 
 
-def out_of_time(*_: Any) -> CheckedBundle:
-    raise OutOfTime("planted")
+def test_what_holds_for_one_shape_alone_goes_beside_an_original_that_is_kept(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(COSTS, "Mul", COSTS["Div"])
+    found = optimize_model(model, replace(OPTIONS, shape=SHAPES[:1]))
+    assert found.result.is_original
+    folder = found.save(tmp_path / "b")
+    assert folder is not None
+    entry = found.entry(folder)
+    (own,) = entry["dynamic"]["specialised"]
+    assert own["own"]
+    assert own["over_general"] == own["speedup"] == pytest.approx(24 / 19)
+    assert_right(folder, model, (1, 24), (2, 9), (5, 48))
+    bundle = read_bundle(folder)
+    assert set(bundle.weights) == {"weights.bin"}
+    recorded = {m.file: read_recording(folder / f"{m.file}.actions.json") for m in bundle.models}
+    assert [len(one.steps) for one in recorded.values()] == [0, 1]
+    assert all((folder / one.model).resolve() == model.resolve() for one in recorded.values())
+    page = write_report_of(found, entry, tmp_path / "report.html").read_text()
+    assert "at batch=1, sequence=24 a model of its own runs: x1.263" in page
+    assert "def session_for(inputs)" in page
 
 
 def test_the_first_result_is_where_further_searches_begin(made: Run, model: Path) -> None:
