@@ -11,12 +11,14 @@ from agents.conclusion.confirmation import judging_plan, surely_faster
 from agents.core.base import OptimizationResult
 from agents.optimization.single_shapes import ShapeResult
 from graph_rewrite.delivery.ship import OriginalModel
+from graph_rewrite.errors import MachineError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import shared_weight_bytes, weight_bytes
 from graph_rewrite.latency import Latency, OrtMeter
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.feeds import write_data, write_feeds
+from graph_rewrite.symbolic.lanes import NotGeneralError
 from graph_rewrite.system.deadline import OutOfTime, seconds_left
 from graph_rewrite.task.meters import ort_meter
 from graph_rewrite.task.problem import Problem
@@ -65,6 +67,8 @@ def judge(one: ShapeResult, general: Graph, bindings: DimensionBindings, first: 
         over, latency = _measured(one.problem, general, one.result.graph, bindings, one.values, first)
     except OutOfTime:
         return Judged(one, reason="no time was left to measure its model")
+    except (MachineError, NotGeneralError) as error:  # the other model cannot be run here, or no inputs can be made
+        return Judged(one, reason=f"its model cannot be measured: {error}")
     reason = _doubt(over, "the general model") or (latency and _doubt(latency, "the original")) or ""
     return Judged(one, reason=reason) if reason else Judged(one, latency, over)
 

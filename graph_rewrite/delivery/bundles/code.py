@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ def session_for(inputs):
     for name, shapes in made_for.items():
         if all(inputs[key].shape == shape for key, shape in shapes.items()):
             return sessions[name]
-    return sessions[{general!r}]
+    return sessions[{general}]
 '''
 
 
@@ -51,10 +52,10 @@ def _python(bundle: Bundle, libraries: tuple[str, ...]) -> str:
     for model in bundle.models:
         head, _, last = _block(bundle, model, libraries).rpartition(_SESSION)
         title = f"inputs of these shapes: {_shown(model)}" if model.shapes else "inputs of any other shape"
-        parts.append(f"# For {title}.\n{head}sessions[{Path(model.file).stem!r}] = {last}")
-    made_for = {Path(model.file).stem: dict(model.shapes) for model in bundle.specialised}
-    parts.append(f"made_for = {made_for!r}\n")
-    return "\n".join(parts) + _CHOOSE.format(general=Path(bundle.general.file).stem)
+        parts.append(f"# For {title}.\n{head}sessions[{_name(model)}] = {last}")
+    made_for = "".join(f"    {_name(model)}: {_shapes(model)},\n" for model in bundle.specialised)
+    parts.append(f"made_for = {{\n{made_for}}}\n")
+    return "\n".join(parts) + _CHOOSE.format(general=_name(bundle.general))
 
 
 def _block(bundle: Bundle, model: BundleModel, libraries: tuple[str, ...]) -> str:
@@ -63,6 +64,15 @@ def _block(bundle: Bundle, model: BundleModel, libraries: tuple[str, ...]) -> st
 
 def _code(bundle: Bundle, model: BundleModel, libraries: tuple[str, ...]) -> dict[str, str]:
     return deployment_code(replace(model.deployment, custom_ops=libraries), bundle.path(model))
+
+
+def _name(model: BundleModel) -> str:
+    return json.dumps(Path(model.file).stem, ensure_ascii=False)
+
+
+def _shapes(model: BundleModel) -> str:
+    shapes = (f"{json.dumps(name, ensure_ascii=False)}: {shape}" for name, shape in model.shapes.items())
+    return f"{{{', '.join(shapes)}}}"
 
 
 def _shown(model: BundleModel) -> str:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from graph_rewrite.errors import UserError
@@ -104,6 +104,8 @@ def read_bundle(path: str | os.PathLike[str]) -> Bundle:
     """
     folder = Path(path).parent if Path(path).name == MANIFEST else Path(path)
     manifest = folder / MANIFEST
+    if not folder.is_dir():
+        raise UserError(f"{path}: there is no such bundle")
     if not manifest.is_file():
         raise UserError(f"{folder} is a folder without {MANIFEST}: name a model file, or a bundle of --specialise")
     if manifest.stat().st_size > _MOST_BYTES:
@@ -181,10 +183,9 @@ def _model(values: Mapping[str, Any]) -> BundleModel:
 
 def _inside(name: Any) -> str:
     """Return a name of a file that lies in the folder of the bundle, or below it."""
-    if not isinstance(name, str) or not name or "\\" in name or ":" in name:
-        raise ValueError(f"{name!r} is no name of a file in the folder")
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{name!r} is no name of a file")
+    if any(path.is_absolute() or ".." in path.parts for path in (PurePosixPath(name), PureWindowsPath(name))):
         raise ValueError(f"{name!r} lies outside the folder")
     return name
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from agents.optimization.outcome import Optimization
+from agents.optimization.specialising import ShapeBundle, specialise
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.latency import Deployment, Effort, Latency
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.task.models import Model
+from graph_rewrite.task.problem import Problem
 from tests.envs.fakes import OperatorCountMeter
 
 
@@ -78,3 +83,17 @@ def planted(model: Model, deployment: Deployment, workspace: Path) -> PlantedMet
 
 def rewriter() -> Rewriter:
     return Rewriter(RULES, deployment=False)
+
+
+@dataclass
+class Run:
+    """A run of an optimisation, and what `specialise` was called with."""
+
+    outcome: Optimization
+    arguments: tuple[Any, ...]
+
+    def again(self, problem: Problem | None = None) -> ShapeBundle:
+        """Make the bundle anew, for the first shape alone."""
+        first, general, recording, found, bindings, _ = self.arguments
+        found = [found[0] if problem is None else replace(found[0], problem=problem)]
+        return specialise(problem or first, general, recording, found, bindings, time.monotonic() + 100.0)

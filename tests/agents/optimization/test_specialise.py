@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -17,7 +17,7 @@ import pytest
 
 import rewritegym
 from agents.commands import optimize as command
-from agents.optimization import run, specialising
+from agents.optimization import judging_shapes, run, specialising
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.reports import write_report_of
@@ -28,13 +28,15 @@ from agents.reporting.progress import dynamic_lines
 from graph_rewrite.delivery.bundles.manifest import read_bundle
 from graph_rewrite.delivery.bundles.session import BundleSession
 from graph_rewrite.delivery.equivalence import Equivalence
+from graph_rewrite.latency import BaselineError
 from graph_rewrite.replay import read_recording
 from graph_rewrite.symbolic.bindings import DimensionBindings
+from graph_rewrite.symbolic.lanes import NotGeneralError
 from graph_rewrite.system.deadline import OutOfTime, check_time
 from graph_rewrite.task import limits
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
-from tests.agents.optimization.specialised_world import COSTS, PlantedMeter, planted, rewriter
+from tests.agents.optimization.specialised_world import COSTS, PlantedMeter, Run, planted, rewriter
 from tests.graph_rewrite.delivery.bundle_models import ids
 from tests.graph_rewrite.symbolic.dynamic_models import transformer
 
@@ -61,20 +63,6 @@ def planted_world() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return transformer(tmp_path_factory.mktemp("model") / "t.onnx", layers=1)
-
-
-@dataclass
-class Run:
-    """A run of an optimisation, and what `specialise` was called with."""
-
-    outcome: Optimization
-    arguments: tuple[Any, ...]
-
-    def again(self, problem: Problem | None = None) -> ShapeBundle:
-        """Make the bundle anew, for the first shape alone."""
-        first, general, recording, found, bindings, _ = self.arguments
-        found = [found[0] if problem is None else replace(found[0], problem=problem)]
-        return specialise(problem or first, general, recording, found, bindings, time.monotonic() + 100.0)
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +178,13 @@ def test_a_gain_over_the_general_model_that_is_not_sure_is_none(made: Run, monke
     problem = replace(made.outcome.problem, _confirmed={}, _compared={}, _memo={})
     (judged,) = made.again(problem).judged
     assert "is x1.385 (0.885 to 1.885) over the general model, which is not sure" in judged.reason
+
+
+@pytest.mark.parametrize("error", [BaselineError("out of memory"), NotGeneralError("no inputs"), OutOfTime("late")])
+def test_what_cannot_be_measured_is_not_kept(made: Run, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging_shapes, "_by_planted_meter", Mock(side_effect=error))
+    (judged,) = made.again().judged
+    assert "measure" in judged.reason
 
 
 def test_weights_of_the_bundle_keep_the_limit_on_size(made: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,6 +156,7 @@ def changed(**values: Any) -> Callable[[dict[str, Any]], object]:
         (changed(version=2), "of version 2"),
         (changed(general=None), "is the file damaged"),
         (changed(weights={"../weights.bin": "0" * 64}), "outside the folder"),
+        (changed(weights={"sub\\..\\..\\weights.bin": "0" * 64}), "outside the folder"),
         (changed(weights={"/etc/passwd": "0" * 64}), "outside the folder"),
         (changed(weights={"weights.bin": "?"}), "no digest"),
         (lambda manifest: manifest["specialised"][0].pop("shapes"), "without shapes"),
@@ -174,6 +175,8 @@ def test_a_damaged_list_is_an_error_that_names_it(bundle: Path, change: Any, mes
 def test_what_is_no_bundle_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a folder without bundle\.json"):
         rewritegym.session(tmp_path)
+    with pytest.raises(UserError, match="there is no such bundle"):
+        rewritegym.session(tmp_path / "nowhere" / "bundle.json")
     (tmp_path / "bundle.json").write_bytes(b"\xff")
     with pytest.raises(UserError, match="not JSON"):
         rewritegym.session(tmp_path)

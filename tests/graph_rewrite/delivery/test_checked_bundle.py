@@ -18,7 +18,7 @@ import pytest
 
 import rewritegym
 from graph_rewrite.delivery import checked_bundle as writing
-from graph_rewrite.delivery.bundles.manifest import read_bundle
+from graph_rewrite.delivery.bundles.manifest import check_replaceable, read_bundle
 from graph_rewrite.delivery.checked_bundle import BundlePart, CheckedBundle, GeneralBundle, checked_bundle
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.delivery.ship import UnverifiedModelError, kept_original
@@ -188,15 +188,16 @@ def test_an_original_that_is_kept_is_in_its_bundle_byte_by_byte(tmp_path: Path) 
 def test_weights_beside_an_original_go_into_its_bundle(tmp_path: Path) -> None:
     path = transformer(tmp_path / "plain.onnx", layers=1)
     onnx.save_model(
-        onnx.load(path), tmp_path / "t.onnx", save_as_external_data=True, location="t.data", size_threshold=0
+        onnx.load(path), tmp_path / "t.onnx", save_as_external_data=True, location="./a:b.data", size_threshold=0
     )
     fixed = materialize(load(tmp_path / "t.onnx", {"ids": (1, 8)}), tmp_path / "work")
     kept = kept_original(tmp_path / "t.onnx", Deployment(), runnable=fixed)
     written = GeneralBundle(kept).write_to(tmp_path / "b")
-    assert set(read_bundle(written).weights) == {"t.data"}
+    assert set(read_bundle(written).weights) == {"a:b.data"}
     assert np.allclose(rewritegym.session(written).run(None, ids(3, 5))[0], expected(tmp_path, ids(3, 5)))
-    (written / "t.data").write_bytes((written / "t.data").read_bytes()[:-1] + b"!")
-    with pytest.raises(UserError, match=r"t\.data is not the file"):
+    check_replaceable(written)
+    (written / "a:b.data").write_bytes((written / "a:b.data").read_bytes()[:-1] + b"!")
+    with pytest.raises(UserError, match=r"a:b\.data is not the file"):
         rewritegym.session(written)
 
 
