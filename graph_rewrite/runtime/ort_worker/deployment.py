@@ -255,10 +255,15 @@ def open_session(
     return session
 
 
+class _FlushingCudaGraphSession(FlushingSession, CudaGraphSession):
+    """A session with CUDA graphs whose operators on the CPU compute without denormals."""
+
+
 def _session_class(settings: SessionSettings) -> type[ort.InferenceSession]:
+    flushing = settings.set_denormal_as_zero and can_flush()
     if settings.enable_cuda_graph:
-        return CudaGraphSession
-    return FlushingSession if settings.set_denormal_as_zero and can_flush() else ort.InferenceSession
+        return _FlushingCudaGraphSession if flushing else CudaGraphSession
+    return FlushingSession if flushing else ort.InferenceSession
 
 
 @functools.lru_cache(maxsize=64)

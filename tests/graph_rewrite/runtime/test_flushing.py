@@ -97,6 +97,20 @@ def test_every_kind_of_run(tmp_path: Path) -> None:
 
 
 @needs_flushing
+def test_together_with_cuda_graphs(tmp_path: Path) -> None:
+    both = Deployment("cuda").with_settings({"set_denormal_as_zero": True, "enable_cuda_graph": True})
+    kind = deployment_module._session_class(both.settings)
+    options = both.session_options()
+    session = kind(str(write(tmp_path, DOUBLE)), options, providers=["CPUExecutionProvider"], device="cpu")
+    for size in (1.0, 2.0, 3.0):
+        mixed = np.where(np.arange(TINY.size) % 2, TINY, np.float32(size))
+        np.testing.assert_array_equal(
+            session.run(None, {"x": mixed})[0], np.where(np.arange(TINY.size) % 2, np.float32(0.0), 2 * size)
+        )
+    assert (TINY + TINY).all()
+
+
+@needs_flushing
 def test_a_model_that_needs_denormals_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, RESTORED)
     assert equivalent(path, path, Deployment()).ok
