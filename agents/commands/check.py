@@ -95,8 +95,11 @@ def _check_bundle(arguments: CheckArguments, console: Console) -> int:
     """Compare and measure each model of a bundle at its own shapes; return the exit code of the worst. A model for all
     shapes that is the original itself is left out."""
     bundle = read_bundle(arguments.optimized)
-    if arguments.shape:
-        raise UserError(f"the models of {bundle.folder} have shapes of their own: leave --shape out, or name one model")
+    for flag, given in (("--shape", arguments.shape), ("--input-data", arguments.comparison.input_data)):
+        if given:
+            raise UserError(
+                f"the models of {bundle.folder} have shapes of their own: leave {flag} out, or name one model"
+            )
     bundle.verify()
     paths = [bundle.path(model) for model in bundle.models]
     found = list[tuple[dict[str, Any], int]]()

@@ -83,7 +83,9 @@ def test_verdicts_name_the_models(
 
 def test_a_changed_bundle_and_a_shape_are_mistakes(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(bundle), "--shape", "ids:1,24"]) == 2
-    assert "have shapes of their own" in capsys.readouterr().err
+    assert "have shapes of their own: leave --shape out" in capsys.readouterr().err
+    assert main(["check", str(bundle), "--input-data", "mine.npz"]) == 2
+    assert "have shapes of their own: leave --input-data out" in capsys.readouterr().err
     with (bundle / "weights.bin").open("ab") as stream:
         stream.write(b"!")
     assert main(["check", str(bundle)]) == 2
