@@ -3,8 +3,8 @@
 #   docker build -t rewritegym .
 #   docker run --rm -v "$PWD:/work" rewritegym optimize model.onnx
 #
-# The container's user has the number 1000. Where yours is another, add --user "$(id -u):$(id -g)". `docker stop -t 120`
-# lets a search check and write what it has found.
+# The container's user has the number 1000. Where yours is another, add --user "$(id -u):$(id -g)". `docker stop`
+# lets a search check and write what it has found, within its ten seconds.
 
 FROM python:3.11-slim AS build
 WORKDIR /source

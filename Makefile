@@ -16,7 +16,7 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations lint types verify-rules format bench known-results replay docs doctor clean
+.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations kill lint types verify-rules format bench known-results replay docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -52,6 +52,9 @@ fuzz: setup ## damage models for SECONDS and see that loading answers each clear
 
 fuzz-optimisations: setup ## optimise MODELS random models, and compare each file with its original in plain ONNX Runtime
 	@OMP_NUM_THREADS=1 $(PY) -m tests.fuzzing.optimisations --models $(MODELS) $(ARGS)
+
+kill: setup ## kill optimisations at random moments and look at what they leave
+	@$(PY) -m tests.robustness.killing --moments 50 $(ARGS)
 
 lint: setup ## check style, formatting and the direction of imports
 	@$(PY) -m ruff check --quiet .

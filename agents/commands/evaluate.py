@@ -35,6 +35,9 @@ from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.extras import MissingLibraryError, require
 from graph_rewrite.task.problem import Problem
 
+OVERTIME_S = 240.0
+"""Seconds that measuring and checking the result of an agent may take; with what a search may overrun, less than five
+minutes. Few results need more than one of them."""
 TRAINED = frozenset({"mcts", "ppo"})
 """Agents that take a checkpoint."""
 
@@ -157,7 +160,7 @@ def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str
         "budget": {
             name: None if limit is None or math.isinf(limit) else limit
             for name, limit in asdict(budget).items()
-            if name not in ("conclusion_s", "deadline", "telling_s")  # a comparison has no limit on them
+            if name in ("measurements", "seconds", "applications")  # those that a user sets
         },
         "results": entries,
     }
@@ -202,7 +205,8 @@ def _save_plots(summary: dict[str, Any], run: Path) -> None:
 def _budget(arguments: EvaluateArguments, config: Config) -> Budget:
     given = {"measurements": arguments.measurements, "seconds": arguments.seconds}
     given["applications"] = arguments.applications
-    return Budget(**{**asdict(config.search), **{name: limit for name, limit in given.items() if limit is not None}})
+    limits = {**asdict(config.search), **{name: limit for name, limit in given.items() if limit is not None}}
+    return Budget(**limits, overtime_s=OVERTIME_S)
 
 
 def _print(

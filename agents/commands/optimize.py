@@ -12,9 +12,10 @@ import tyro
 from rich.console import Console
 
 from agents.commands.common import stderr_console
-from agents.commands.signals import ending_search
+from agents.commands.signals import SearchWatch, answer_signals, ending_search, interrupting_on_term
 from agents.core.base import Search
 from agents.optimization.options import OptimizeOptions
+from agents.optimization.outcome import Optimization
 from agents.optimization.output import check_output, default_output, saved
 from agents.optimization.remembering import NAME as MEMORY
 from agents.optimization.reports import check_report, reserved_seconds, try_report
@@ -45,8 +46,10 @@ class OptimizeArguments:
     """Make an ONNX model faster. The result computes the same and is never slower; if nothing is surely faster, it is
     a copy of the original.
 
-    Exit status: 0 when a checked model was written (or --dry-run ended), 1 when no model agrees with the original, 2
-    for a mistake in the arguments or the model, 130 when interrupted twice or while the model is opened.
+    Exit status: 0 when a checked model was written (or --dry-run ended), also after Ctrl-C or SIGTERM; 1 when no model
+    agrees with the original; 2 for a mistake in the arguments or the model, and where the time limit is over before the
+    model is open; 130 when interrupted before the model is open, or while the result is written. With 2 and 130 no
+    model is written.
     """
 
     input: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="MODEL")]
@@ -70,11 +73,17 @@ class OptimizeArguments:
 _AS_IT_IS: dict[str, Any] = {"soft_wrap": True, "markup": False}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code."""
-    began = time.monotonic()
+def main(argv: Sequence[str] | None = None, began: float | None = None) -> int:
+    """Entry point; returns the exit code. `began` is when the time limit began, by `time.monotonic`; now by default."""
+    began = time.monotonic() if began is None else began
     arguments: OptimizeArguments = parse(OptimizeArguments, argv, "rewritegym optimize")
-    return run_command(lambda: optimize(arguments, stderr_console(), began))
+    with interrupting_on_term():
+        return run_command(lambda: _begin(arguments, began))
+
+
+def _begin(arguments: OptimizeArguments, began: float) -> int:
+    answer_signals()
+    return optimize(arguments, stderr_console(), began)
 
 
 def optimize(arguments: OptimizeArguments, console: Console, began: float) -> int:
@@ -85,7 +94,25 @@ def optimize(arguments: OptimizeArguments, console: Console, began: float) -> in
     output = check_output(path, output, overwrite=arguments.overwrite, bundle=bundle, dry=arguments.dry_run)
     if arguments.report is not None:
         check_report(arguments.report, path, output, overwrite=arguments.overwrite)
-    with ending_search(console) as watch, search_display(console, options.agent_spec, counts=False) as update:
+    with ending_search(console, began + options.seconds) as watch:
+        outcome, written = _search(arguments, output, console, began, watch)
+        entry = outcome.entry(written)
+        if arguments.report is not None:
+            entry["report"] = None if watch.hurried else try_report(outcome, entry, arguments.report, console)
+        print_warnings(console, entry)
+        if arguments.json:
+            print_json({**outcome.summary(written, entry), "report": entry.get("report")})
+        else:
+            _print(Console(), path, entry)
+    return 0 if outcome.verified else 1
+
+
+def _search(
+    arguments: OptimizeArguments, output: Path, console: Console, began: float, watch: SearchWatch
+) -> tuple[Optimization, Path | None]:
+    """Search, check and write; return the outcome and the file that was written."""
+    path, options = arguments.input, arguments.search
+    with search_display(console, options.agent_spec, counts=False) as update:
         tell = improvement_log(console)
 
         def opened(problem: Problem) -> None:
@@ -99,16 +126,7 @@ def optimize(arguments: OptimizeArguments, console: Console, began: float) -> in
 
         reserved = reserved_seconds(options.seconds, arguments.report)
         outcome = optimize_model(path, options, began=began, reserved=reserved, opened=opened, progress=progress)
-        written = None if arguments.dry_run else saved(outcome, output)
-    entry = outcome.entry(written)
-    if arguments.report is not None:
-        entry["report"] = try_report(outcome, entry, arguments.report, console)
-    print_warnings(console, entry)
-    if arguments.json:
-        print_json({**outcome.summary(written, entry), "report": entry.get("report")})
-    else:
-        _print(Console(), path, entry)
-    return 0 if outcome.verified else 1
+        return outcome, None if arguments.dry_run else saved(outcome, output)
 
 
 def _headline(path: Path, problem: Problem) -> str:

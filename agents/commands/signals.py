@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from rich.console import Console
 
 from agents.core.base import Search
+from graph_rewrite.system.deadline import Limit, ending_at
 
+HURRY_S = 6.0
+"""Seconds in which a result is measured and checked after SIGTERM or a second Ctrl-C; `docker stop` kills after 10."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_S = 1.0
 """A signal so soon after the first is the same wish: shells and process managers signal a process and its group."""
@@ -21,17 +25,30 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class SearchWatch:
-    """Called with the progress of a search: knows the one under way, and ends it once a signal has come."""
+    """Called with the progress of a search: knows the one under way, and ends it once a signal has come.
 
-    def __init__(self) -> None:
+    Args:
+        limit: the time limit around all of it.
+        planned: the moment of `time.monotonic` at which all ends; infinite where each search knows its own.
+    """
+
+    def __init__(self, limit: Limit, planned: float = math.inf) -> None:
         self.asked_at: float | None = None
         """When the first signal came, by `time.monotonic`."""
+        self.hurried_at: float | None = None
+        """When the signal came after which few seconds are left."""
+        self._limit, self._planned = limit, planned
         self._search: Search | None = None
 
     @property
     def interrupted(self) -> bool:
         """True once a signal has come: no further search should begin."""
         return self.asked_at is not None
+
+    @property
+    def hurried(self) -> bool:
+        """True once a signal has come that leaves few seconds: only the result should be written."""
+        return self.hurried_at is not None
 
     def __call__(self, search: Search) -> None:
         self._search = search
@@ -44,24 +61,53 @@ class SearchWatch:
         if self._search is not None:
             self._search.end()
 
+    def hurry(self) -> None:
+        """Break the search off, and leave `HURRY_S` seconds for the conclusion."""
+        self.interrupt()
+        self.hurried_at = time.monotonic()
+        self._limit.bring_forward(HURRY_S, self._planned)
+        if self._search is not None:
+            self._search.break_off()
+
 
 @contextmanager
-def ending_search(console: Console) -> Iterator[SearchWatch]:
-    """Let the first Ctrl-C or SIGTERM end the search that is under way, and the second stop the program.
+def ending_search(console: Console, planned: float = math.inf) -> Iterator[SearchWatch]:
+    """Let the first Ctrl-C end the search that is under way. A second one, or SIGTERM, also leaves the conclusion
+    `HURRY_S` seconds. One after that stops the program.
+
+    Args:
+        planned: the moment of `time.monotonic` at which all ends; by default each search knows its own.
 
     Yields what is to be called with the progress of each search.
     """
-    watch = SearchWatch()
+    with ending_at(None) as limit:
+        watch = SearchWatch(limit, planned)
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        if watch.asked_at is None:
-            watch.interrupt()
-            console.print("ending the search: its best result is checked and written; interrupt again to stop at once")
-        elif time.monotonic() - watch.asked_at > _SAME_S:
-            raise KeyboardInterrupt
+        def handle(number: int, frame: FrameType | None) -> None:
+            now = time.monotonic()
+            if watch.hurried_at is not None:
+                if now - watch.hurried_at > _SAME_S:
+                    raise KeyboardInterrupt
+            elif number == signal.SIGTERM or (watch.asked_at is not None and now - watch.asked_at > _SAME_S):
+                watch.hurry()
+                _say(console, f"ending the search: its best result is checked and written within {HURRY_S:g} s")
+            elif watch.asked_at is None:
+                watch.interrupt()
+                _say(console, "ending the search: its best result is checked and written; interrupt again to hurry")
 
-    with _handling(handle, _SIGNALS):
-        yield watch
+        with _handling(handle, _SIGNALS):
+            yield watch
+
+
+def answer_signals() -> None:
+    """Answer the signals that were held back while the program was imported, and all later ones."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+
+def _say(console: Console, text: str) -> None:
+    with suppress(RuntimeError):  # the signal came in the middle of printing
+        console.print(text, soft_wrap=True)
 
 
 @contextmanager

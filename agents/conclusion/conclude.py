@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,15 +14,15 @@ from agents.conclusion.fresh_process import slower_as_deployed
 from agents.conclusion.savings import measured_path
 from agents.conclusion.size_tradeoff import tradeoff
 from agents.conclusion.users_file import in_own_file
-from agents.core.base import Action, OptimizationResult, Search, Visit
+from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, OriginalModel, checked_model, kept_original
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import FULL, Latency
+from graph_rewrite.latency import FULL, Latency, waited_seconds
 from graph_rewrite.onnx_files.saving import materialize
-from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
+from graph_rewrite.system.deadline import Limit, OutOfTime, ending_at, seconds_left
 from graph_rewrite.task.limits import priced
 from graph_rewrite.task.problem import Problem
 
@@ -44,8 +45,8 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     first measurements so much that none is surely faster, that second and longer one of the best decides. The winner is
     saved, and that file is compared with the original: its outputs, and its latency in a fresh process. The next best
     follows where it fails. Where nothing wins, the result is the original's own file, and likewise where the winner has
-    no rewrites and only its deployment gains. Where the budget has a deadline, each part has its share of the time that
-    is left; what is not sure by then is not kept.
+    no rewrites and only its deployment gains. Where the budget has a deadline or an overtime, each part has its share
+    of the time that is left; what is not sure by then is not kept.
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.elapsed
@@ -59,7 +60,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
             measured_path(search.visits.values(), actions),
         )  # fmt: skip
 
-    with ending_at(search.budget.deadline):
+    with _limited(search.budget):
         measured = _measured(search)
         rejected = []
         for visit in _promising(search, measured):
@@ -87,6 +88,12 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     if not checked.outcome.ok:
         message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
     return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
+
+
+def _limited(budget: Budget) -> AbstractContextManager[Limit]:
+    if budget.deadline is not None or budget.overtime_s is None:
+        return ending_at(budget.deadline)
+    return ending_at(time.monotonic() + budget.overtime_s, waited_seconds)
 
 
 def _objection(problem: Problem, checked: CheckedModel) -> str:
@@ -166,7 +173,13 @@ def _own_file(problem: Problem, original: Graph, unrun: bool = True) -> CheckedM
         problem.limits.tolerance(model.original, problem.deployment),
         default_tolerance(model.original, problem.deployment),
     )
-    return kept_original(model.path, deployment, runnable=original_file(problem), tolerance=tolerance, unrun=unrun)
+    runnable: Path | None = None
+    try:
+        runnable = original_file(problem)
+    except OutOfTime:  # its weights are many; without them it cannot be run
+        if not unrun:
+            raise
+    return kept_original(model.path, deployment, runnable=runnable, tolerance=tolerance, unrun=unrun)
 
 
 def _finalists(search: Search) -> list[Visit]:

@@ -22,6 +22,8 @@ CHECK_SHARE, CHECK_S = 0.2, 3.0
 never more than half."""
 
 
+AMPLE_S = 2.0 * JUDGE.budget_s
+"""Seconds left with which a search without a deadline is confirmed as if there were no limit at all."""
 STEADY = replace(JUDGE, instances=12, min_instances=4, min_pairs=11)
 """The plan of a measurement for which time is short: of eleven pairs two may be disturbed on either side and the median
 still knows its error, of five not one (`median_standard_error`)."""
@@ -47,9 +49,9 @@ def confirmed(search: Search, graph: Graph) -> Latency:
         OutOfTime: not even the first measurement came to its end.
     """
     problem = search.problem
-    if math.isinf(seconds_left()):
-        return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
     left = seconds_left()
+    if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
+        return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
     kept = max(CHECK_SHARE * left, min(CHECK_S, 0.5 * left))
     with ending_at(time.monotonic() + left - kept):
         latency = problem.confirm(graph, _plan())

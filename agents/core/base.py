@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agents.core.budget import Budget
+from agents.core.budget import KEPT_SHARE, Budget
 from agents.core.records import Action, Growth, Improvement, Trials, Visit
 from agents.core.result import OptimizationResult
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import Latency, unblocked_time
+from graph_rewrite.latency import Latency, unblocked_time, waited_seconds
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.faults import RuleFaults
-from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at
+from graph_rewrite.system.deadline import Limit, OutOfTime, check_time, ending_at
 from graph_rewrite.task.limits import priced
 from graph_rewrite.task.problem import Problem
 
@@ -45,12 +46,14 @@ class Search:
     """Measurements of candidates and windows, and those that failed."""
     _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0
+    _excluded: float = 0.0
     ended: bool = False
     """Whether `end` was called."""
     cut_off: bool = False
     """Whether the time ran out in the middle of something."""
     _prices: dict[str, float] = field(default_factory=dict)
     _faults_before: Counter[str] = field(default_factory=Counter)
+    _limit: Limit | None = None
 
     def __post_init__(self) -> None:
         self._faults_before = self.problem.rule_faults.counts.copy()
@@ -81,15 +84,30 @@ class Search:
     def running(self) -> Iterator[None]:
         """Search inside: where the time runs out, what is under way is broken off and the search has ended."""
         try:
-            with ending_at(self.budget.search_deadline):
+            with self._limited() as self._limit:
                 yield
         except OutOfTime:
             self.cut_off = True
             self.end()
+        finally:
+            self._limit = None
+
+    def _limited(self) -> AbstractContextManager[Limit]:
+        budget = self.budget
+        if budget.deadline is not None or budget.overtime_s is None:
+            return ending_at(budget.search_deadline)
+        spent = budget.seconds + (1.0 - KEPT_SHARE) * budget.overtime_s
+        return ending_at(time.monotonic() + spent, lambda: waited_seconds() + self._excluded)
 
     def end(self) -> None:
         """End the search as if its seconds were spent: the agent concludes with what was found so far."""
         self.ended = True
+
+    def break_off(self) -> None:
+        """End the search without waiting for what is under way. May be called by a signal handler."""
+        self.end()
+        if self._limit is not None:
+            self._limit.bring_forward(0.0)
 
     def after(self, share: float) -> float:
         """Return the value of `seconds` once this share of the seconds left in the budget is spent."""
@@ -131,6 +149,7 @@ class Search:
     def exclude(self, seconds: float) -> None:
         """Leave out seconds that no search has to pay for, such as those of pricing an operator."""
         self._charged -= max(0.0, seconds)
+        self._excluded += max(0.0, seconds)
 
     def count_applications(self, count: int = 1) -> None:
         """Count candidates as applied: `apply` does, and agents that apply them by other means say so.

@@ -21,6 +21,9 @@ class Budget:
     `deadline` is a moment of `time.monotonic` at which everything ends: measurements under way are broken off, and
     waiting for other processes counts. None for no such moment. `telling_s` are the last of the search's seconds; where
     the lead is small they go to the conclusion, which tells a small lead from none by more measurements.
+    `overtime_s` is a hard limit for budgets without a deadline: the search is broken off when it has overrun its
+    seconds by a fifth of that, and the conclusion when it has taken as long; waiting for other processes does not
+    count.
 
     Raises:
         UserError: a limit that is negative.
@@ -32,6 +35,7 @@ class Budget:
     conclusion_s: float | None = None
     deadline: float | None = None
     telling_s: float = 0.0
+    overtime_s: float | None = None
 
     @property
     def search_deadline(self) -> float | None:
@@ -40,7 +44,7 @@ class Budget:
         return None if self.deadline is None else self.deadline - KEPT_SHARE * (self.conclusion_s or 0.0)
 
     def __post_init__(self) -> None:
-        for name in ("measurements", "seconds", "applications", "conclusion_s", "telling_s"):
+        for name in ("measurements", "seconds", "applications", "conclusion_s", "telling_s", "overtime_s"):
             limit = getattr(self, name)
             if limit is not None and not limit >= 0:
                 raise UserError(f"a budget's {name} must be 0 or more, got {limit}")

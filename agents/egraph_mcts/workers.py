@@ -9,8 +9,8 @@ from __future__ import annotations
 import gc
 import math
 import multiprocessing
+import os
 import pickle
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -22,6 +22,8 @@ from agents.egraph_mcts.simulation import RulePath, SimulationJob, SimulationOut
 from graph_rewrite.egraph.costs import measured_cost
 from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.rewriting.faults import RuleFaults
+from graph_rewrite.runtime.ort_worker.following import follow
+from graph_rewrite.system.deadline import POLL_S, check_time
 
 Price = Callable[[OperatorSpec], float]
 
@@ -96,7 +98,7 @@ class Pool:
         for _ in range(workers):
             ours, theirs = context.Pipe()
             self._connections.append(ours)
-            arguments = (simulator, theirs, tuple(self._connections), price is not None)
+            arguments = (simulator, theirs, tuple(self._connections), price is not None, os.getpid())
             process = context.Process(target=_work, args=arguments, daemon=True, name="egraph-mcts simulation")
             process.start()
             theirs.close()
@@ -121,7 +123,8 @@ class Pool:
 
     def finish(self, ticket: int) -> SimulationOutcome:
         while ticket not in self._outcomes:
-            for connection in wait([*self._running]):
+            check_time()
+            for connection in wait([*self._running], timeout=POLL_S):
                 assert isinstance(connection, Connection)
                 self._receive(connection)
             self._answer()
@@ -138,7 +141,7 @@ class Pool:
         for connection in self._connections:
             connection.close()
         for process in self._processes:
-            process.terminate()
+            process.kill()
             process.join()
         self._connections, self._processes = [], []
 
@@ -198,9 +201,11 @@ class _Asking:
         return ms
 
 
-def _work(simulator: Simulator, connection: Connection, others: tuple[Connection, ...], asks: bool) -> None:
+def _work(
+    simulator: Simulator, connection: Connection, others: tuple[Connection, ...], asks: bool, parent: int
+) -> None:
     """Serve as a worker until nobody asks any more: paths are moves, jobs are run."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks ends this one
+    follow(parent)
     for other in others:
         other.close()
     prices, until = _Asking(connection), [math.inf]

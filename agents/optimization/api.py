@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from agents.optimization.output import check_output
 from agents.optimization.reports import check_report, reserved_seconds, write_report_of
 from agents.optimization.run import Progress, optimize_model
 from agents.optimization.sources import as_file
+from graph_rewrite.system.scratch import new_scratch_folder
+from graph_rewrite.task.workspace import workspace
 
 
 def optimize(
@@ -60,7 +61,8 @@ def optimize(
     given = OptimizeOptions(
         shape=shape_texts(shapes or {}), time_limit=str(time_limit), threads=threads_text(threads), **options
     )
-    folder = tempfile.TemporaryDirectory(prefix="rewritegym-model-")
+    workspace()  # the folder of the model is removed with it
+    folder = new_scratch_folder("model")
     path = as_file(model, Path(folder.name), example_inputs)
     target = None if output is None else check_output(path, Path(output), overwrite=overwrite, bundle=given.specialise)
     page = None if report is None else Path(report)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,13 +14,13 @@ from graph_rewrite.latency import Clock, resolve_provider
 from graph_rewrite.rewriting.session_choices import thread_choices
 from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.system.cpu_count import available_cores, check_threads, is_busy
+from graph_rewrite.system.durations import parse_seconds
 from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
 
 AUTO = "regional"
 """The agent that `auto` stands for: it finds most in a minute or two, on models that nobody prepared."""
 AUTO_THREADS = "auto"
 """The text that leaves the number of threads to the search."""
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True)
@@ -170,17 +169,3 @@ def parse_threads(text: str, *, cpu_clock: bool = False) -> tuple[int, ...]:
     if cpu_clock and counts != (1,):
         raise UserError("--cpu-clock counts one thread: add --threads 1")
     return counts
-
-
-def parse_seconds(text: str) -> float:
-    """Return the seconds that a text such as 90, 120s, 1.5m or 2h stands for.
-
-    Raises:
-        UserError: another text, or no time at all.
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in _UNITS or not float(found[1]):
-        raise UserError(
-            f"--time-limit {text!r} is no time: give seconds, minutes or hours, such as 90, 120s, 10m or 1h"
-        )
-    return float(found[1]) * _UNITS[found[2]]

@@ -25,6 +25,7 @@ from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import Problem, open_problem
+from graph_rewrite.task.workspace import workspace
 
 CONCLUSION_SHARE = 0.3
 """Share of the time limit that measuring, checking and writing the result may take."""
@@ -64,7 +65,9 @@ def optimize_model(
     Raises:
         UserError: a mistake in the options or the model.
         MachineError: the model cannot be measured here.
+        KeyboardInterrupt: a limit around this one was brought forward, and passed before the model was open.
     """
+    workspace()  # what is written on the way lies there, and goes with it
     began = time.monotonic() if began is None else began
     limit, (first, *others) = options.seconds - reserved, options.thread_counts
     agent = make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
@@ -75,7 +78,12 @@ def optimize_model(
                 bindings = check_specialise(options, bindings)
             problem = open_with_threads(path, options, first, bindings)
     except OutOfTime:
-        raise UserError(f"--time-limit {options.time_limit} is over before the model is open: give more") from None
+        if time.monotonic() < began + limit:
+            raise KeyboardInterrupt("the model is not open yet, and nothing is written") from None
+        raise UserError(
+            f"{path}: --time-limit {options.time_limit} is over before the model is open, and nothing is written: give"
+            " more time"
+        ) from None
     if opened is not None:
         opened(problem)
     further = THREADS_SHARE * limit * len(others)

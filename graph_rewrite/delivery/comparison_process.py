@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
-from graph_rewrite.system.deadline import check_time, seconds_left
+from graph_rewrite.runtime.leaf_process import LimitBroughtForward, describe_exit, leaf_command, run_leaf
+from graph_rewrite.system.deadline import seconds_left
+from graph_rewrite.system.scratch import scratch_folder
 
 
 class ComparisonError(RuntimeError):
@@ -21,23 +22,34 @@ class ComparisonError(RuntimeError):
         self.stage = stage
 
 
-def run_comparison(request: Mapping[str, object], timeout_s: float) -> Any:
+def run_comparison(request: Mapping[str, object], timeout_s: float, time_share: float | None = None) -> Any:
     """Return the reply of `ort_worker.comparison` to a request.
+
+    Args:
+        time_share: part of the time that is left which the comparison may take, if what it must run takes no longer;
+            where the time limit is brought forward meanwhile, it begins anew with what is left then. None for requests
+            that know no limit.
 
     Raises:
         ComparisonError: a model cannot be opened or run, crashes ONNX Runtime, or takes too long.
         OutOfTime: the time limit is reached.
     """
-    with tempfile.TemporaryDirectory(prefix="rewritegym-verify-") as folder:
+    while True:
+        left = seconds_left()
+        limited = {} if time_share is None else {"within_s": time_share * left if math.isfinite(left) else None}
+        try:
+            return _run({**request, **limited}, timeout_s)
+        except LimitBroughtForward:
+            continue
+
+
+def _run(request: Mapping[str, object], timeout_s: float) -> Any:
+    with scratch_folder("verify") as folder:
         asked, report = Path(folder, "request"), Path(folder, "findings")
         asked.write_text(json.dumps(request), "utf-8")
-        command = leaf_command("ort_worker.comparison", [str(asked), str(report)])
-        check_time()
-        patience = min(timeout_s, seconds_left())
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=patience)
+            ended = run_leaf(leaf_command("ort_worker.comparison", [str(asked), str(report)]), timeout_s)
         except subprocess.TimeoutExpired as error:
-            check_time()
             stage = _last_stage(report)
             raise ComparisonError(f"no end after {timeout_s:g} s ({stage})", stage) from error
         messages = _messages(report)

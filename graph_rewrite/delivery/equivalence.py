@@ -19,7 +19,6 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.ort_worker.comparison import Finding
-from graph_rewrite.system.deadline import seconds_left
 
 TIMEOUT_S = 900.0
 """For opening both models and running each on all inputs."""
@@ -110,7 +109,6 @@ def _request(
     extra: Sequence[FeedSpec],
 ) -> dict[str, object]:
     """Return what the process that compares is asked, without the limits of the differences."""
-    left = seconds_left()
     return {
         "kind": "compare",
         "original": os.fspath(original),
@@ -118,7 +116,6 @@ def _request(
         "deployment": deployment.to_request(),
         "feeds": [spec.to_json() for spec in feeds],
         "extra": [spec.to_json() for spec in extra],
-        "within_s": _TIME_SHARE * left if math.isfinite(left) else None,
     }
 
 
@@ -162,11 +159,11 @@ def _with_hidden_values(
 
 def _reply(request: Mapping[str, object]) -> Any:
     try:
-        return run_comparison(request, TIMEOUT_S)
+        return run_comparison(request, TIMEOUT_S, _TIME_SHARE)
     except ComparisonError as error:
         if error.stage.startswith("original: run on extra"):
             # An input at which the original crashes or hangs tells nothing about the optimised model.
-            return run_comparison({**request, "extra": []}, TIMEOUT_S)
+            return run_comparison({**request, "extra": []}, TIMEOUT_S, _TIME_SHARE)
         raise
 
 

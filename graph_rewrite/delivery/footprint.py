@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from graph_rewrite.runtime import Deployment, FeedSpec
-from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
+from graph_rewrite.runtime.leaf_process import leaf_command, run_leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,9 @@ def footprint(
 
     Args:
         shapes: shapes of inputs by name, for those with symbolic dimensions.
+
+    Raises:
+        OutOfTime: the time limit of the run is reached.
     """
     request = {
         "model": os.fspath(path), "deployment": deployment.to_request(), "feeds": feeds.to_json(),
@@ -41,7 +44,7 @@ def footprint(
     }  # fmt: skip
     command = leaf_command("ort_worker.footprint", [json.dumps(request)])
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, env=leaf_environment(), timeout=timeout_s)
+        ended = run_leaf(command, timeout_s)
     except subprocess.TimeoutExpired:
         return None
     return ModelFootprint(**json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else None

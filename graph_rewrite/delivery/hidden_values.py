@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import onnx
 from onnx import TensorProto
@@ -21,6 +20,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import application_hash
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.ort_worker.probing import Probe
+from graph_rewrite.system.scratch import scratch_folder
 
 _PROBED_BYTES = 256 << 20
 """Most bytes of inner values that are compared per input; those nearest to the outputs are."""
@@ -200,7 +200,7 @@ def _probe(
     timeout_s: float,
 ) -> list[Probe]:
     before, after = (_ancestors(side, outputs) for side in (original, optimised))
-    with TemporaryDirectory(prefix="rewritegym-probe-") as folder:
+    with scratch_folder("probe") as folder:
         request = {
             "kind": "probe",
             "original": _with_outputs(original.path, before, Path(folder, "original")),

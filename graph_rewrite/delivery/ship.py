@@ -67,14 +67,13 @@ class CheckedModel:
             model = self._relocated(model, data.name)
             try:
                 replace_file(data, self._verified(_DATA))
-                replace_file(path, model)
+                _put(path, model, self.deployment)
             except BaseException:  # Ctrl-C too: weights without their model are of no use to anybody
                 if not path.is_file() or path.read_bytes() != model:
                     data.unlink(missing_ok=True)
                 raise
         else:
-            replace_file(path, model)
-        replace_file(sidecar_of(path), _text(self.deployment) + "\n")
+            _put(path, model, self.deployment)
         return path
 
     def _verified(self, name: str) -> Iterator[bytes]:
@@ -190,9 +189,15 @@ def copy_original(original: Path, path: Path, deployment: Deployment) -> Path:
     """
     if original.parent.resolve() != path.parent.resolve():
         copy_weights(original.parent, path.parent, weight_files(original))
-    replace_file(path, original.read_bytes())
-    replace_file(sidecar_of(path), _text(deployment) + "\n")
+    _put(path, original.read_bytes(), deployment)
     return path
+
+
+def _put(path: Path, model: bytes, deployment: Deployment) -> None:
+    """Write a model file and its deployment. That comes first: a model that is there has it, even where this process is
+    killed."""
+    replace_file(sidecar_of(path), _text(deployment) + "\n")
+    replace_file(path, model)
 
 
 def _text(deployment: Deployment) -> str:

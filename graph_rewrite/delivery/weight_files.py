@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import filecmp
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import onnx
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs
+from graph_rewrite.system.atomic_files import remove_unfinished, unfinished_name
 
 
 def weight_files(model: Path) -> list[str]:
@@ -46,7 +46,8 @@ def copy_weights(source: Path, target: Path, names: list[str]) -> None:
                 )
             continue
         after.parent.mkdir(parents=True, exist_ok=True)
-        temporary = after.with_name(f".{after.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        remove_unfinished(after.parent, after.name)
+        temporary = unfinished_name(after)
         try:
             _clone(before, temporary)
             shutil.copystat(before, temporary)  # with its time: `filecmp` need not read an unchanged file again

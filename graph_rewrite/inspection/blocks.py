@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
+from graph_rewrite.system.deadline import check_time
 
 LONGEST = 2000
 """Nodes of a block at most; longer ones are not looked for."""
@@ -88,6 +89,7 @@ def _longest_repetition(kinds: NDArray[np.int64]) -> tuple[int, int, int, int]:
     one. It may begin up to `slack` positions later."""
     best = (0, 0, 0, 0)
     for length in range(1, min(LONGEST, len(kinds) // 2) + 1):
+        check_time()
         equal = kinds[:-length] == kinds[length:]
         start, run = _longest_run(equal)
         repeats = run // length + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +21,18 @@ from graph_rewrite.symbolic.bindings import bind
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import available_cores, check_threads
+from graph_rewrite.system.deadline import OutOfTime, ending_at
+from graph_rewrite.system.durations import parse_seconds
 from graph_rewrite.task.models import parse_shapes
+from graph_rewrite.task.workspace import workspace
 
 
 @dataclass(frozen=True)
 class InspectArguments:
     """Tell what an ONNX model holds, where its time goes on this machine, and which rules match it.
 
-    Nothing is written. Exit status: 0, or 2 for a mistake in the arguments or the model.
+    Nothing is written. Exit status: 0, or 2 for a mistake in the arguments or the model, and where the time limit is
+    over before the model is read.
     """
 
     model: tyro.conf.Positional[Path]
@@ -41,6 +46,8 @@ class InspectArguments:
     """A library with operators of custom domains that the model uses; may be repeated."""
     profile: bool = True
     """Run the model for some seconds, on the CPU, to see where its time goes."""
+    time_limit: str = "60s"
+    """Time for everything, such as 90, 120s or 10m. What is not told by then is said to be missing."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print one JSON object and nothing else."""
 
@@ -48,17 +55,24 @@ class InspectArguments:
 def main(argv: Sequence[str] | None = None) -> int:
     """Inspect a model; return the exit status."""
     arguments = parse(InspectArguments, argv, "rewritegym inspect", pairs=True)
-    return run_command(lambda: _inspect(arguments), prefix="rewritegym inspect")
+    return run_command(lambda: _inspect(arguments, time.monotonic()), prefix="rewritegym inspect")
 
 
-def _inspect(arguments: InspectArguments) -> int:
+def _inspect(arguments: InspectArguments, began: float) -> int:
     threads = available_cores() if arguments.threads is None else check_threads(arguments.threads)
     deployment = Deployment("cpu", threads, custom_ops=library_paths(arguments.custom_ops))
     missing_operators(deployment.custom_ops, ())
-    shapes = _shapes(arguments, deployment)
-    found = inspect_model(
-        arguments.model, shapes, threads=threads, profile=arguments.profile, custom_ops=deployment.custom_ops
-    )
+    workspace()  # what is written on the way lies there, and goes with it
+    try:
+        with ending_at(began + parse_seconds(arguments.time_limit)):
+            shapes = _shapes(arguments, deployment)
+            found = inspect_model(
+                arguments.model, shapes, threads=threads, profile=arguments.profile, custom_ops=deployment.custom_ops
+            )
+    except OutOfTime:
+        raise UserError(
+            f"{arguments.model}: --time-limit {arguments.time_limit} is over before the model is read: give more time"
+        ) from None
     if arguments.json:
         print(json.dumps(found.to_json(), indent=2))
     else:

@@ -31,11 +31,24 @@ def show(console: Console, found: Inspection) -> None:
     if found.shapes:
         bound = " ".join(f"{name}:{','.join(map(str, shape))}" for name, shape in found.shapes.items())
         console.print(f"Work, rules and times are for {bound}; --shape sets others.", soft_wrap=True, markup=False)
-    if found.rules is None:
+    if found.missing:
+        console.print(_what_is_missing(found), soft_wrap=True, markup=False)
+    elif found.rules is None:
         flags = " ".join(f"--shape {fact.name}:..." for fact in found.facts.symbolic)
         console.print(
             f"Rules and times depend on shapes, which the file leaves open: add {flags}", soft_wrap=True, markup=False
         )
+
+
+_PARTS = {
+    "blocks": "repeated blocks", "rules": "the rules that match", "profile": "the time by operator",
+    "peaks": "the speed of this machine",
+}  # fmt: skip
+
+
+def _what_is_missing(found: Inspection) -> str:
+    parts = ", ".join(_PARTS[part] for part in found.missing)
+    return f"Missing, as the time limit was reached: {parts}. A longer --time-limit tells them."
 
 
 def _overview(found: Inspection) -> Table:

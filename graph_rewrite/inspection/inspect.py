@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,15 @@ from graph_rewrite.inspection.regions import block_shares
 from graph_rewrite.inspection.roofline import Peaks, kernel_flops, least_us, measure_peaks
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.lock import MachineLock
-from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.onnx_files.normalisation import normalise
+from graph_rewrite.onnx_files.reading_once import load_once
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import all_rules
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.runtime import Deployment, WorkerClient
 from graph_rewrite.runtime.custom_ops import hint
+from graph_rewrite.system.deadline import OutOfTime, check_time
+from graph_rewrite.system.scratch import scratch_folder
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class OperatorTime:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that is known of a model. `rules` and `profile` are None where the file leaves shapes open; `profile` also
-    where it was not asked for, or the model could not be run."""
+    """All that is known of a model. `rules` and `profile` are None where the file leaves shapes open, and where no time
+    was left for them; `profile` also where it was not asked for, or the model could not be run."""
 
     path: str
     file_bytes: int
@@ -66,8 +68,10 @@ class Inspection:
     """The reason why the model could not be run, in words."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Shapes of inputs that the file leaves open, for which rules and times hold."""
+    missing: tuple[str, ...] = ()
+    """What no time was left for: of `blocks`, `rules`, `profile`, `peaks`."""
 
-    @property
+    @cached_property
     def least_ms(self) -> float | None:
         """Return the milliseconds that the model's kernels need at least, by the roofline; not more than it takes."""
         if self.profile is None or self.peaks is None:
@@ -104,6 +108,7 @@ class Inspection:
             "rules": None if self.rules is None else [asdict(entry) for entry in self.rules],
             "profile": self._profile_json(),
             "profile_error": self.profile_error,
+            "missing": list(self.missing),
         }
 
     def _profile_json(self) -> dict[str, Any] | None:
@@ -125,7 +130,8 @@ def inspect_model(
     profile: bool = True,
     custom_ops: Sequence[str] = (),
 ) -> Inspection:
-    """Look at an ONNX file. With `profile`, the model is run on the CPU for some seconds, in a process of its own.
+    """Look at an ONNX file. With `profile`, the model is run on the CPU for some seconds, in a process of its own. The
+    time limit of the run (`graph_rewrite.system.deadline`) ends that: `missing` says what it left out.
 
     Args:
         shapes: shapes of inputs by name, for models with symbolic dimensions. Without them such a model is neither
@@ -136,33 +142,44 @@ def inspect_model(
     Raises:
         ModelLoadError: no such file, or no readable ONNX model.
         MachineError: no worker process starts, or ONNX Runtime fails on a small model.
+        OutOfTime: the time limit is reached before the model is read.
     """
     given = dict(shapes or {})
-    graph = load(path, given)
+    graph = load_once(path, given)
     facts = facts_of(graph)
-    blocks = tuple(repeated_blocks(graph))
     is_open = bool(facts.symbolic)
     if given:  # inputs and outputs are told as the file has them
-        declared = facts_of(load(path))
+        declared = facts_of(load_once(path))
         facts = replace(facts, inputs=declared.inputs, outputs=declared.outputs)
-    found = Inspection(str(path), path.stat().st_size, facts, blocks, None, shapes=given)
+    found = Inspection(str(path), path.stat().st_size, facts, (), None, shapes=given)
+    found = _or_missing(found, "blocks", lambda: replace(found, blocks=tuple(repeated_blocks(graph))))
     if is_open:
         return found
-    found = replace(found, rules=tuple(rule_sites(graph)))
+    found = _or_missing(found, "rules", lambda: replace(found, rules=tuple(rule_sites(graph))))
     deployment = Deployment("cpu", threads, custom_ops=tuple(custom_ops))
     return _with_profile(found, graph, deployment) if profile else found
 
 
+def _or_missing(found: Inspection, part: str, told: Callable[[], Inspection]) -> Inspection:
+    """Return what `told` adds to what is known, or that it is missing where no time is left for it."""
+    try:
+        check_time()
+        return told()
+    except OutOfTime:
+        return replace(found, missing=(*found.missing, part))
+
+
 def _with_profile(found: Inspection, graph: Graph, deployment: Deployment) -> Inspection:
-    with tempfile.TemporaryDirectory(prefix="rewritegym-") as text, WorkerClient() as worker, MachineLock():
-        folder = Path(text)
-        try:
+    try:
+        with scratch_folder("inspect") as folder, WorkerClient() as worker, MachineLock():
             profiled = profile_model(graph, deployment, worker, folder)
-        except CannotRunError as error:
-            return replace(found, profile_error=f"{error}{hint(str(error))}")
-        peaks = measure_peaks(deployment, worker, folder)
-    shares = tuple(block_shares(graph, found.blocks, profiled.kernels))
-    return replace(found, profile=profiled, peaks=peaks, block_shares=shares)
+            shares = tuple(block_shares(graph, found.blocks, profiled.kernels))
+            timed = replace(found, profile=profiled, block_shares=shares)
+            return _or_missing(timed, "peaks", lambda: replace(timed, peaks=measure_peaks(deployment, worker, folder)))
+    except CannotRunError as error:
+        return replace(found, profile_error=f"{error}{hint(str(error))}")
+    except OutOfTime:
+        return replace(found, missing=(*found.missing, "profile"))
 
 
 def rule_sites(graph: Graph) -> list[RuleSites]:

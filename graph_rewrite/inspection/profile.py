@@ -76,7 +76,10 @@ def profile_model(graph: Graph, deployment: Deployment, worker: WorkerClient, fo
         "feeds": FeedSpec(input_ranges=index_ranges(graph), element_shapes=element_shapes(graph)).to_json(),
     }
     timed = _ask(worker, {"kind": "time", **shared, "plan": _PLAN.to_json()})
-    told = _ask(worker, {"kind": "profile", **shared, "folder": str(folder), "budget_s": BUDGET_S})
+    told = _ask(
+        worker,
+        {"kind": "profile", **shared, "folder": str(folder), "budget_s": BUDGET_S, "nodes": len(graph.nodes)},
+    )
     return Profile(deployment, 1e3 * median(timed["samples"]), tuple(map(_kernel, told["kernels"])))
 
 

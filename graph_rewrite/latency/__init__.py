@@ -6,7 +6,7 @@
 
 from graph_rewrite.latency.cache import MeasurementCache, default_cache_path
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.latency.lock import LockTimeout, MachineLock, default_lock_path, unblocked_time
+from graph_rewrite.latency.lock import LockTimeout, MachineLock, default_lock_path, unblocked_time, waited_seconds
 from graph_rewrite.latency.meter import (
     BaselineError,
     ComparingMeter,
@@ -77,4 +77,5 @@ __all__ = [
     "open_session",
     "resolve_provider",
     "unblocked_time",
+    "waited_seconds",
 ]

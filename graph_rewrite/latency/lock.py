@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from graph_rewrite.errors import MachineError
-from graph_rewrite.system.deadline import check_time, seconds_left
+from graph_rewrite.system.deadline import POLL_S, check_time
 
 if sys.platform == "win32":
     import msvcrt
@@ -77,6 +77,11 @@ def unblocked_time() -> float:
     return time.monotonic() - _waited
 
 
+def waited_seconds() -> float:
+    """Return the seconds that this process has waited for measurements of others so far."""
+    return _waited
+
+
 def default_lock_path() -> Path:
     return Path(tempfile.gettempdir()) / "rewritegym-measure.lock"
 
@@ -95,11 +100,11 @@ class MachineLock:
 
     def __enter__(self) -> Self:
         state = self._state()
-        patience = min(self.timeout_s, max(0.0, seconds_left()))
-        deadline = time.monotonic() + patience
-        if not state.mutex.acquire(timeout=patience):
+        deadline = time.monotonic() + self.timeout_s
+        while not state.mutex.acquire(timeout=max(0.0, min(POLL_S, deadline - time.monotonic()))):
             check_time()
-            raise LockTimeout(self._timeout_message(os.getpid()))
+            if time.monotonic() >= deadline:
+                raise LockTimeout(self._timeout_message(os.getpid()))
         try:
             if state.depth == 0:
                 state.descriptor = self._acquire(deadline)
@@ -127,21 +132,19 @@ class MachineLock:
     def _acquire(self, deadline: float) -> int:
         global _waited
         descriptor = _open_shared(self.path)
-        pause, began = _FIRST_PAUSE_S, time.monotonic()
+        pause, counted = _FIRST_PAUSE_S, time.monotonic()
         try:
             while not _try_lock(descriptor):
+                check_time()
                 if time.monotonic() >= deadline:
-                    check_time()
                     raise LockTimeout(self._timeout_message(_read_holder(descriptor)))
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
+                _waited, counted = _waited + time.monotonic() - counted, time.monotonic()
             _write_holder(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
-        finally:
-            if pause > _FIRST_PAUSE_S:
-                _waited += time.monotonic() - began
         return descriptor
 
     def _timeout_message(self, holder: int | None) -> str:

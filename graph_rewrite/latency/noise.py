@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import platform
-import tempfile
 from importlib import metadata
 from pathlib import Path
 from statistics import median, stdev
@@ -19,6 +18,7 @@ from graph_rewrite.latency.models import noise_model
 from graph_rewrite.latency.peaks import ask, peak_gflops
 from graph_rewrite.latency.provider import resolve_provider
 from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, WorkerClient, estimate, log_ratios
+from graph_rewrite.system.scratch import scratch_folder
 
 _NOISE_PLAN = Plan(instances=6, min_instances=6, min_pairs=6, max_pairs=12, target_ci_width=0.0, budget_s=1.5)
 
@@ -33,7 +33,7 @@ def machine_report(*, lock_path: str | os.PathLike[str] | None = None) -> dict[s
     Raises MachineError when ONNX Runtime fails at these.
     """
     provider = resolve_provider("auto")
-    with WorkerClient() as worker, MachineLock(lock_path), tempfile.TemporaryDirectory(prefix="rewritegym-") as folder:
+    with WorkerClient() as worker, MachineLock(lock_path), scratch_folder("noise") as folder:
         peak, noise = (
             peak_gflops(worker, Path(folder), Deployment()),
             _noise(worker, Path(folder), Deployment(provider)),

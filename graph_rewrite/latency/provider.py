@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -12,6 +11,7 @@ import onnxruntime as ort
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency.models import matmul_model
 from graph_rewrite.runtime import WorkerClient, WorkerFailure
+from graph_rewrite.system.scratch import scratch_folder
 
 Provider = Literal["cpu", "cuda"]
 
@@ -47,7 +47,7 @@ def _cuda_fault() -> str:
     """Return the reason why CUDA does not work here; empty when it does."""
     if "CUDAExecutionProvider" not in ort.get_available_providers():
         return "this onnxruntime has no CUDA provider (install onnxruntime-gpu)"
-    with tempfile.TemporaryDirectory(prefix="rewritegym-") as folder, WorkerClient() as worker:
+    with scratch_folder("provider") as folder, WorkerClient() as worker:
         path = Path(folder) / "matmul.onnx"
         path.write_bytes(matmul_model(64, constant=False).SerializeToString())
         try:

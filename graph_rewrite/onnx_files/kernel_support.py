@@ -19,6 +19,7 @@ from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.runtime.kernels import RegisteredKernel, cpu_kernels
 from graph_rewrite.runtime.opening import first_that_opens
 from graph_rewrite.system.bounded import BoundedDict
+from graph_rewrite.system.deadline import check_time
 
 _NO_KERNEL_NEEDED = frozenset({"Constant"})
 # ONNX Runtime computes in float32 what it has no half-precision kernel for.
@@ -36,6 +37,7 @@ def doubts(before: Graph, after: Graph) -> frozenset[str]:
     old, new = before.opset, after.opset
     found = set[str]()
     for node in after.nodes.values():
+        check_time()
         if (
             not node.domain
             and node.op not in _NO_KERNEL_NEEDED

@@ -29,6 +29,8 @@ from graph_rewrite.onnx_files.validation import check_model, check_shapes
 from graph_rewrite.operators.inference import infer
 from graph_rewrite.operators.known import is_known
 from graph_rewrite.operators.standard_types import TypeInferenceError
+from graph_rewrite.system.deadline import check_time
+from graph_rewrite.system.garbage_collector import no_garbage_collection
 
 __all__ = ["ModelLoadError", "infer_types", "load", "static_type"]
 
@@ -52,15 +54,18 @@ def load(
 
     Raises:
         ModelLoadError: no such file, not an ONNX model, truncated, or external data missing or out of reach.
+        OutOfTime: the time limit of the run is reached.
     """
     if isinstance(source, onnx.ModelProto):
         model, folder, label = onnx.ModelProto(), Path(), "the model"
         model.CopyFrom(source)
     else:
         model, folder, label = _read(Path(source)), Path(os.path.abspath(source)).parent, os.fspath(source)
-    check_model(model, label)
-    check_tensors(model, folder, label)
-    return _Loader(model, folder, shapes or {}, label).graph()
+    # Many objects that stay: looking for cycles among them takes longer than making them.
+    with no_garbage_collection():
+        check_model(model, label)
+        check_tensors(model, folder, label)
+        return _Loader(model, folder, shapes or {}, label).graph()
 
 
 def _read(path: Path) -> onnx.ModelProto:
@@ -194,6 +199,7 @@ class _Loader:
         return TensorType(info.type.tensor_type.elem_type, tuple(self._shapes[info.name]))
 
     def _node(self, node_id: int, proto: onnx.NodeProto) -> Node:
+        check_time()
         with self._reading():
             attrs = {attribute.name: attribute_value(attribute) for attribute in proto.attribute}
         domain = _domain(proto.domain)
@@ -268,6 +274,7 @@ def infer_types(graph: Graph, declared: Mapping[int, TensorType | None], label: 
         ModelLoadError: a result is too large for any machine.
     """
     for node in graph.order():
+        check_time()
         inputs = [None if v is None else (graph.types.get(v), graph.constants.get(v)) for v in node.inputs]
         found: tuple[TensorType | None, ...] = (None,) * len(node.outputs)
         told = declared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,12 +21,14 @@ from graph_rewrite.onnx_files.loading import static_type
 from graph_rewrite.onnx_files.names import GraphNames, names_for_saving
 from graph_rewrite.operators.standard_types import attribute_proto
 from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.system.deadline import check_time
 
 INLINE_TOTAL = 256 << 20
 """A model whose weights take more bytes than this is saved with its weights beside it."""
 SMALLEST_EXTERNAL = 1024
 """Tensors of fewer bytes stay in the model file."""
 _SMALLEST_SHARED = 64 << 10
+_PIECE = 16 << 20  # Bytes that are written between two looks at the time.
 ALIGNMENT = 4096
 """Tensors in a file of weights begin at multiples of this, so that they can be mapped."""
 
@@ -112,7 +114,11 @@ def _data_files_of(path: Path) -> set[Path]:
 
 
 def materialize(graph: Graph, workspace: Path) -> Path:
-    """Write a candidate into `workspace`: a small file of its own, weights shared with other candidates by content."""
+    """Write a candidate into `workspace`: a small file of its own, weights shared with other candidates by content.
+
+    Raises:
+        OutOfTime: the time limit of the run is reached.
+    """
     (workspace / "weights").mkdir(parents=True, exist_ok=True)
     path = workspace / f"{graph.hash}.onnx"
     if not path.exists():
@@ -131,8 +137,16 @@ def _shared_tensor(name: str, constant: Constant, workspace: Path) -> onnx.Tenso
         return tensor_proto(constant, name)
     file = workspace / "weights" / constant.digest
     if not file.exists():
-        replace_file(file, chunks(constant))
+        replace_file(file, _while_time_is_left(chunks(constant)))
     return external_proto(name, constant, f"weights/{constant.digest}", 0, size)
+
+
+def _while_time_is_left(parts: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
+    for part in parts:
+        view = memoryview(part)
+        for begin in range(0, len(view), _PIECE):
+            check_time()
+            yield view[begin : begin + _PIECE]
 
 
 class _Appender:

@@ -12,6 +12,7 @@ from onnx import AttributeProto
 
 from graph_rewrite.onnx_files.external_data import ModelLoadError, is_absurd
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
+from graph_rewrite.system.deadline import check_time
 
 _NEWEST_CONCEIVABLE = 10_000
 _LARGE = 1 << 20
@@ -123,6 +124,7 @@ def _check_operators(model: onnx.ModelProto, label: str) -> None:
     context = onnx.checker.C.CheckerContext()
     context.ir_version, context.opset_imports = model.ir_version, {"": version}
     for node in model.graph.node:
+        check_time()
         if node.domain not in _STANDARD or node.op_type in functions:
             continue
         if node.op_type == "Constant" and len(node.attribute) != 1:

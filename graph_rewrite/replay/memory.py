@@ -21,7 +21,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.latency import default_cache_path
 from graph_rewrite.replay.recording import MOST_BYTES, Recording
 from graph_rewrite.replay.remembered import NewerFormatError, RememberedResult, context_digest
-from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.system.atomic_files import remove_unfinished, replace_file
 
 MOST_ENTRIES = 200
 """Results that are kept; those that were not used for longest go first."""
@@ -56,6 +56,8 @@ class ResultMemory:
         Args:
             any_size: the fingerprint without sizes, to find results of the same architecture at other sizes too.
         """
+        if not self.read_only:
+            remove_unfinished(self.folder)
         found: list[tuple[tuple[bool, ...], RememberedResult]] = []
         for path in self._files():
             if not (path.name.startswith(f"{any_size[:16]}-") if any_size else f"-{fingerprint}-" in path.name):

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import IO, Any, Literal, Self
 
 from graph_rewrite.errors import MachineError
-from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, leaf_environment
+from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, start_leaf
 from graph_rewrite.runtime.ort_worker.wire import Message, read_message, write_message
-from graph_rewrite.system.deadline import check_time, seconds_left
+from graph_rewrite.system.deadline import POLL_S, check_time, current_end, is_shortened, seconds_left
 
 Status = Literal["ok", "crash", "hang", "oom", "error"]
 """The outcome of a request: `ok`, or the kind of failure."""
@@ -42,6 +42,10 @@ class WorkerFailure(Exception):
         self.message = message
 
 
+class _Shortened(Exception):
+    """The time limit was brought forward while a request ran that was told of the old one."""
+
+
 class _Process:
     """One running worker, with threads that drain its pipes (portable, and no pipe can fill up and block it)."""
 
@@ -50,7 +54,7 @@ class _Process:
         if memory_limit_mb is not None:
             arguments += ["--memory-limit-mb", str(memory_limit_mb)]
         command, pipe = leaf_command("ort_worker", arguments), subprocess.PIPE
-        self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=leaf_environment(), bufsize=0)
+        self.popen = start_leaf(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
         self.messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self.printed: deque[str] = deque(maxlen=_STDERR_LINES)
         stdin, stdout, stderr = self.popen.stdin, self.popen.stdout, self.popen.stderr
@@ -111,7 +115,8 @@ class WorkerClient:
     def request(self, message: Message) -> Message:
         """Send `message` and return the reply.
 
-        Where the run has a time limit, the worker is told how much of it is left, and is killed at its end.
+        Where the run has a time limit, the worker is told how much of it is left, and is killed at its end. Where the
+        limit is brought forward meanwhile, it is killed and asked anew, with the time that is left now.
 
         Raises:
             WorkerFailure: the worker crashed, hung or was killed.
@@ -151,11 +156,15 @@ class WorkerClient:
         return _make_client, (self.timeout_s, self.memory_limit_mb)
 
     def _exchange(self, message: Message) -> Message:
-        if self._process is None or self._process.popen.poll() is not None:
-            self._process = self._start()
-        left = seconds_left()
-        write_message(self._process.stdin, message if math.isinf(left) else {**message, "within_s": left})
-        return self._reply(self._process, self.timeout_s)
+        while True:
+            if self._process is None or self._process.popen.poll() is not None:
+                self._process = self._start()
+            end, left = current_end(), seconds_left()
+            write_message(self._process.stdin, message if math.isinf(left) else {**message, "within_s": left})
+            try:
+                return self._reply(self._process, self.timeout_s, end)
+            except _Shortened:
+                check_time()
 
     def _start(self) -> _Process:
         self._drop(grace_s=0.0)
@@ -186,15 +195,24 @@ class WorkerClient:
             self._process.stop(grace_s)
             self._process = None
 
-    def _reply(self, process: _Process, timeout_s: float) -> Message:
+    def _reply(self, process: _Process, timeout_s: float, told_end: float = -math.inf) -> Message:
+        """Return the reply to a request that was told of a time limit at `told_end`.
+
+        Raises:
+            _Shortened: the limit was brought forward since.
+        """
         phase, deadline = "", time.monotonic() + timeout_s
         try:
             while True:
                 try:
                     patience = min(deadline - time.monotonic(), seconds_left())
-                    message = process.messages.get(timeout=max(0.0, patience))
+                    message = process.messages.get(timeout=max(0.0, min(patience, POLL_S)))
                 except queue.Empty:
                     check_time()
+                    if is_shortened(told_end):
+                        raise _Shortened from None
+                    if patience > POLL_S:
+                        continue
                     reason = f"no progress for {timeout_s:g} s ({phase or 'before the model was opened'})"
                     raise WorkerFailure("hang", phase, f"the worker hung and was killed: {reason}") from None
                 if message is None:

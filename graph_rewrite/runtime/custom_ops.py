@@ -9,8 +9,6 @@ import functools
 import json
 import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +17,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from graph_rewrite.errors import UserError
-from graph_rewrite.runtime.leaf_process import describe_exit
+from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, run_leaf
+from graph_rewrite.system.scratch import scratch_folder
 
 HOW = (
     "give the library that holds it: --custom-ops LIBRARY on the command line, custom_ops=[LIBRARY] in Python (with"
@@ -29,7 +28,6 @@ HOW = (
 UNKNOWN = "is not a registered function/op"
 """Part of ONNX Runtime's message about an operator that it does not know."""
 
-_SCRIPT = Path(__file__).with_name("custom_ops_process.py")
 _TIMEOUT_S = 60.0
 _IR_VERSION = 8
 
@@ -86,16 +84,14 @@ def missing_operators(libraries: Sequence[str], operators: Iterable[CustomOperat
 def _known(libraries: tuple[tuple[str, int], ...], operators: tuple[CustomOperator, ...]) -> tuple[bool, ...]:
     """Tell for each operator whether ONNX Runtime knows it. The libraries come with the time of their last change."""
     paths = [path for path, _ in libraries]
-    with tempfile.TemporaryDirectory(prefix="rewritegym-custom-ops-") as folder:
+    with scratch_folder("custom-ops") as folder:
         models = [Path(folder, f"{number}.onnx") for number in range(len(operators))]
         for model, operator in zip(models, operators, strict=True):
             model.write_bytes(_model_of(operator).SerializeToString())
         asked, told = Path(folder, "request"), Path(folder, "findings")
         asked.write_text(json.dumps({"libraries": paths, "models": list(map(str, models))}), "utf-8")
-        # -P keeps modules in this package from shadowing others.
-        command = [sys.executable, "-P", str(_SCRIPT), str(asked), str(told)]
         try:
-            code = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S).returncode
+            code = run_leaf(leaf_command("ort_worker.custom_ops", [str(asked), str(told)]), _TIMEOUT_S).returncode
             ended = f"it ended the process that loaded it ({describe_exit(code)})"
         except subprocess.TimeoutExpired:
             ended = f"no end after {_TIMEOUT_S:g} s"

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-_SCRIPT = Path(__file__).with_name("opening_process.py")
+from graph_rewrite.runtime.leaf_process import leaf_command, run_leaf
+from graph_rewrite.system.scratch import scratch_folder
+
 _TIMEOUT_S = 60.0
 
 
 def first_that_opens(models: Sequence[bytes]) -> int | None:
     """Return the position of the first of some serialised models that ONNX Runtime opens on the CPU, unoptimised; None
-    where it opens none of them, crashes before, or takes longer than a minute."""
-    with tempfile.TemporaryDirectory(prefix="rewritegym-opening-") as folder:
+    where it opens none of them, crashes before, or takes longer than a minute.
+
+    Raises:
+        OutOfTime: the time limit of the run is reached.
+    """
+    with scratch_folder("opening") as folder:
         paths = [Path(folder, f"{position}.onnx") for position in range(len(models))]
         for path, model in zip(paths, models, strict=True):
             path.write_bytes(model)
-        # -P keeps modules in this package from shadowing others.
-        command = [sys.executable, "-P", str(_SCRIPT), *map(str, paths)]
         try:
-            ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
+            ended = run_leaf(leaf_command("ort_worker.opening", [str(path) for path in paths]), _TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return None
     answers = ended.stdout.split()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +9,13 @@ from pathlib import Path
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.custom_domains import require_operators
-from graph_rewrite.onnx_files.loading import ModelLoadError, load
+from graph_rewrite.onnx_files.loading import ModelLoadError
+from graph_rewrite.onnx_files.reading_once import load_once
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.choices import Role, default_values, role_of
 from graph_rewrite.symbolic.feeds import NoFeedsError, refusals, write_feeds
 from graph_rewrite.symbolic.inputs import SymbolicInputs, symbolic_inputs
+from graph_rewrite.system.scratch import scratch_folder
 from graph_rewrite.task.models import parse_shapes
 
 AUTO = "auto"
@@ -74,7 +75,7 @@ def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = 
         path.stat()
     except OSError as error:
         raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}") from error
-    graph, deployment = load(path), deployment or Deployment()
+    graph, deployment = load_once(path), deployment or Deployment()
     require_operators(graph, deployment.custom_ops)
     inputs = symbolic_inputs(graph)
     texts_read = [_known(inputs, binding) for binding in parse_bindings(texts)]
@@ -113,8 +114,7 @@ def _accepted(
 ) -> Mapping[str, int]:
     """Return the first of the usual values that the model runs with."""
     tried = default_values(inputs, given)
-    with tempfile.TemporaryDirectory(prefix="rewritegym-shapes-") as name:
-        folder = Path(name)
+    with scratch_folder("shapes") as folder:
         try:
             feeds = [write_feeds(graph, inputs, inputs.shapes(values), folder, 0) for values in tried]
         except NoFeedsError as error:

@@ -15,7 +15,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
 from graph_rewrite.runtime import Deployment, FeedSpec
-from graph_rewrite.runtime.leaf_process import leaf_command, leaf_environment
+from graph_rewrite.runtime.leaf_process import leaf_command, run_leaf
 from graph_rewrite.runtime.ort_worker.feeds import Feeds, ModelInput, make_feeds
 from graph_rewrite.runtime.ort_worker.narrow_floats import storable
 from graph_rewrite.symbolic.inputs import Shapes, SymbolicInputs
@@ -83,6 +83,9 @@ def refusals(model: Path, feeds: Sequence[FeedSpec], deployment: Deployment, fol
     Returns:
         Per input an empty text, or why the model does not run on it. What was not tried within `seconds` counts as
         refused.
+
+    Raises:
+        OutOfTime: the time limit of the run is reached.
     """
     report = folder / "acceptance.jsonl"
     report.unlink(missing_ok=True)
@@ -96,7 +99,7 @@ def refusals(model: Path, feeds: Sequence[FeedSpec], deployment: Deployment, fol
     command = leaf_command("ort_worker.comparison", [str(asked), str(report)])
     reason = "ONNX Runtime crashed, or cannot open the model"
     try:
-        subprocess.run(command, capture_output=True, env=leaf_environment(), timeout=seconds)
+        run_leaf(command, seconds)
     except subprocess.TimeoutExpired:
         reason = f"not tried within {seconds:.0f} s"
     lines = report.read_text().splitlines() if report.exists() else []

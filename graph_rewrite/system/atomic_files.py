@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import re
 import secrets
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 ABANDONED_S = 60.0
-"""Seconds without a write after which the unfinished file of a process that is gone is removed."""
+"""Seconds without a write after which the unfinished file of a process that is gone is removed, where that process may
+be one of another machine."""
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)\.(?P<here>[0-9a-f]{8})?[0-9a-f]{8}")
 _HERE, _SWAP = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
@@ -26,14 +31,14 @@ def replace_file(path: Path, content: str | bytes | Iterable[bytes | memoryview]
         OSError: the folder is missing, not writable or full; the old file is still there then.
     """
     chunks = [content.encode()] if isinstance(content, str) else [content] if isinstance(content, bytes) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    temporary = unfinished_name(path)
     try:
         with temporary.open("xb") as stream:
             stream.writelines(chunks)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    _remove_abandoned(path)
+    remove_unfinished(path.parent, path.name)
 
 
 def replace_folder(path: Path, fill: Callable[[Path], None]) -> None:
@@ -41,12 +46,12 @@ def replace_folder(path: Path, fill: Callable[[Path], None]) -> None:
     folder or the new one, as a whole. What a killed process left of an earlier attempt is removed.
 
     Where the file system cannot exchange two folders, an old one is moved away first. A process that is killed between
-    these two steps leaves it beside `path`, as `.<name>.<process>.<eight digits>`.
+    these two steps leaves it beside `path`, as `.<name>.<process>.<digits>`.
 
     Raises:
         OSError: the folder around it is missing, not writable or full; the old folder is still there then.
     """
-    staged, aside = (path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}") for _ in range(2))
+    staged, aside = (unfinished_name(path) for _ in range(2))
     staged.mkdir()
     try:
         fill(staged)
@@ -63,7 +68,7 @@ def replace_folder(path: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(staged, ignore_errors=True)
         if os.path.lexists(path):
             shutil.rmtree(aside, ignore_errors=True)
-    _remove_abandoned(path)
+    remove_unfinished(path.parent, path.name)
 
 
 def _exchange(one: Path, other: Path) -> bool:
@@ -75,22 +80,39 @@ def _exchange(one: Path, other: Path) -> bool:
     return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP) == 0)
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove unfinished files and folders for `path` whose process is gone. A process of another machine, which may
-    share the folder, is told by the age of what it writes."""
-    named = re.compile(re.escape(f".{path.name}.") + r"(\d+)\.[0-9a-f]{8}")
-    with suppress(OSError):
-        for entry in os.scandir(path.parent):
-            match = named.fullmatch(entry.name)
-            if match and not _is_alive(int(match[1])) and time.time() - entry.stat().st_mtime > ABANDONED_S:
-                _remove(entry)
-
-
 def _remove(entry: os.DirEntry[str]) -> None:
     if entry.is_dir(follow_symlinks=False):
         shutil.rmtree(entry.path, ignore_errors=True)
     else:
         os.unlink(entry.path)
+
+
+def unfinished_name(path: Path) -> Path:
+    """Return a name for a file that is to become `path`: hidden, unique, and telling which process writes it."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{_here()}{secrets.token_hex(4)}")
+
+
+def remove_unfinished(folder: Path, name: str | None = None) -> None:
+    """Remove unfinished files and folders, of `name` or of any, whose process is gone. A process of another machine or
+    container, which may share the folder, is told by the age of what it writes."""
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            match = _UNFINISHED.fullmatch(entry.name)
+            if match is None or name not in (None, match["name"]) or _is_alive(int(match["process"])):
+                continue
+            if match["here"] == _here() or time.time() - entry.stat().st_mtime > ABANDONED_S:
+                _remove(entry)
+
+
+@cache
+def _here() -> str:
+    """Return 8 hexadecimal digits that stand for what process numbers hold in: this start of this machine, and the
+    container."""
+    parts = [socket.gethostname()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:8]
 
 
 def _is_alive(process: int) -> bool:

@@ -80,8 +80,8 @@ def run_command(main: Callable[[], int], prefix: str = "error") -> int:
     try:
         status = main()
         sys.stdout.flush()  # a reader that has gone away shows here, not in the interpreter's last breath
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interruption:
+        print(": ".join(["interrupted", *map(str, interruption.args)]), file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # What is still buffered must go somewhere, or the interpreter complains when it flushes at exit.

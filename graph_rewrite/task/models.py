@@ -12,8 +12,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.onnx_files.loading import ModelLoadError, load
+from graph_rewrite.onnx_files.loading import ModelLoadError
 from graph_rewrite.onnx_files.normalisation import NormalisationReport, normalise
+from graph_rewrite.onnx_files.reading_once import load_once
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -85,7 +86,7 @@ def _opened(
 ) -> Model:
     """Load and normalise a model; all arguments together tell one state of a file from another."""
     shapes = dict(fixed)
-    original = load(path, shapes)
+    original = load_once(path, shapes)
     graph, report = normalise(original, target_opset)
     return Model(uri, path, original, graph, report, shapes)
 

@@ -11,9 +11,9 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 
 from graph_rewrite.latency import LockTimeout, MachineLock
+from graph_rewrite.system.scratch import WORKSPACE
 
-VARIABLE = "REWRITEGYM_WORKSPACE"
-"""Environment variable that names the folder: child processes inherit it, and a user may set it."""
+VARIABLE = WORKSPACE
 WANTED_BYTES = 8 << 30
 """Free space that is enough for the candidates of any model in the zoo; the first place that has it is taken."""
 

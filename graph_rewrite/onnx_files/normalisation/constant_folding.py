@@ -18,6 +18,7 @@ from graph_rewrite.operators.folding import fold
 from graph_rewrite.operators.inference import infer
 from graph_rewrite.operators.known import RANDOM
 from graph_rewrite.operators.standard_types import TypeInferenceError
+from graph_rewrite.system.deadline import check_time
 
 _ALWAYS_FOLDED = 1 << 20
 _NEVER_GROWN_TO = 16 << 20
@@ -60,6 +61,7 @@ class _Sweep:
 
     def visit(self, node: Node) -> bool:
         """Infer the types of a node's results and fold the node; return whether it was folded."""
+        check_time()
         if node.opaque:
             return False
         self._infer(node)

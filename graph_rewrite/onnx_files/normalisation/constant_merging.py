@@ -5,6 +5,7 @@ from __future__ import annotations
 from graph_rewrite.ir.editor import GraphEditor
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.normalisation.base import Outcome
+from graph_rewrite.system.deadline import check_time
 
 
 class MergeConstants:
@@ -18,6 +19,7 @@ class MergeConstants:
         editor, captured = GraphEditor(graph), graph.captured()
         first: dict[str, int] = {}
         for value, constant in graph.constants.items():
+            check_time()  # the digest of a constant reads all of it
             known = first.setdefault(constant.digest, value)
             if known != value and value not in captured and value not in editor.outputs:
                 editor.replace_value(value, known)

@@ -9,6 +9,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.normalisation.base import Outcome
 from graph_rewrite.operators.known import is_repeatable
+from graph_rewrite.system.deadline import check_time
 
 
 class MergeNodes:
@@ -23,6 +24,7 @@ class MergeNodes:
         constants, names = graph.constants, graph.names
         seen: dict[tuple[Any, ...], Node] = {}
         for old in graph.order():
+            check_time()
             node = editor.nodes[old.id]
             if not is_repeatable(node) or not captured.isdisjoint(node.outputs):
                 continue

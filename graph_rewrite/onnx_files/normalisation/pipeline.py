@@ -16,6 +16,8 @@ from graph_rewrite.onnx_files.normalisation.node_merging import MergeNodes
 from graph_rewrite.onnx_files.normalisation.operator_set import OperatorSet
 from graph_rewrite.onnx_files.normalisation.static_inputs import StaticInputs
 from graph_rewrite.onnx_files.normalisation.unknown_shapes import UnknownShapes
+from graph_rewrite.system.deadline import check_time
+from graph_rewrite.system.garbage_collector import no_garbage_collection
 
 _SIMPLIFYING: tuple[Pass, ...] = (
     MergeConstants(), FoldConstants(), MergeNodes(), RemoveDeadNodes(), UnknownShapes(),
@@ -56,6 +58,7 @@ def normalise(graph: Graph, target_opset: int | None = None) -> tuple[Graph, Nor
     Raises:
         UserError: `target_opset` is older than the graph's operator set, or unknown.
         SymbolicShapeError: an input has a dimension without a fixed size.
+        OutOfTime: the time limit of the run is reached.
     """
     if target_opset is not None:
         _check_target(graph, target_opset)
@@ -65,10 +68,12 @@ def normalise(graph: Graph, target_opset: int | None = None) -> tuple[Graph, Nor
     result = graph
     counts: dict[str, int] = {}
     notes: list[str] = []
-    for step in passes:
-        outcome = step.run(result)
-        result, counts[step.name] = outcome.graph, outcome.count
-        notes.extend(outcome.notes)
+    with no_garbage_collection():
+        for step in passes:
+            check_time()
+            outcome = step.run(result)
+            result, counts[step.name] = outcome.graph, outcome.count
+            notes.extend(outcome.notes)
     folded, merged, removed = (counts[kind.name] for kind in (FoldConstants, MergeNodes, RemoveDeadNodes))
     return result, NormalisationReport(graph.opset, result.opset, folded, merged, removed, tuple(notes))
 

@@ -22,6 +22,7 @@ import onnxruntime as ort
 from .deployment import Deployment, open_session
 from .extra_inputs import ExtraInputs, Noise, Runs, Stopwatch, compare_with_noise, judge_all
 from .feeds import FeedSpec
+from .following import follow
 from .probing import probe
 from .session_runs import Report, Values, feeds_of, refusal, run_model
 from .values import beyond_tolerances, compare_values, is_constant, tells_nothing
@@ -176,6 +177,7 @@ def _differences(one: Values, other: Values, tolerance: float) -> dict[str, floa
 
 
 def main(arguments: list[str]) -> int:
+    follow()
     request, path = json.loads(Path(arguments[0]).read_text("utf-8")), Path(arguments[1])
     with path.open("w") as out:
 

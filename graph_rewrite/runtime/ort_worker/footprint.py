@@ -16,6 +16,7 @@ from pathlib import Path
 
 from .deployment import Deployment, open_session
 from .feeds import FeedSpec, ModelInput, make_feeds
+from .following import follow
 from .narrow_floats import runner
 
 
@@ -31,6 +32,7 @@ def peak_bytes() -> int:
 
 
 def main(arguments: list[str]) -> int:
+    follow()
     request = json.loads(arguments[0])
     begin = time.perf_counter()
     session = open_session(request["model"], Deployment.from_request(request["deployment"]))

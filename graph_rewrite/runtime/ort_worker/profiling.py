@@ -14,6 +14,7 @@ from .feeds import FeedSpec, ModelInput, make_feeds
 from .narrow_floats import runner
 
 _MOST_RUNS = 50
+_MOST_EVENTS = 30_000  # ONNX Runtime writes 600 bytes of JSON for a kernel and a run, and reading them takes longest.
 _LEAST_RUNS = 3
 _OVERRUN = 5.0  # Times the budget after which even the fewest runs are not waited for.
 _KERNEL = "_kernel_time"
@@ -22,10 +23,17 @@ Event = dict[str, Any]
 
 
 def profile(
-    path: str, deployment: Deployment, feeds: FeedSpec, folder: str, budget_s: float, begin_run: Callable[[], None]
+    path: str,
+    deployment: Deployment,
+    feeds: FeedSpec,
+    folder: str,
+    budget_s: float,
+    begin_run: Callable[[], None],
+    nodes: int = 1,
 ) -> list[dict[str, Any]]:
-    """Run a model for about `budget_s` seconds, at least three times if that is no more than five times the budget, and
-    return its kernels. `begin_run` is called before every run.
+    """Run a model of so many nodes for about `budget_s` seconds, at least three times if that is no more than five
+    times the budget, and return its kernels. A model of thousands of nodes is run less often. `begin_run` is called
+    before every run.
 
     Returns:
         For every kernel, in the order of execution, its `name`, `op`, median time per run in microseconds `us`, and
@@ -42,7 +50,8 @@ def profile(
     begin_run()
     run()
     started, runs, elapsed = perf_counter(), 0, 0.0
-    while runs < 1 or (runs < _MOST_RUNS and elapsed < (budget_s if runs >= _LEAST_RUNS else _OVERRUN * budget_s)):
+    most = min(_MOST_RUNS, _MOST_EVENTS // max(1, nodes))
+    while runs < 1 or (runs < most and elapsed < (budget_s if runs >= _LEAST_RUNS else _OVERRUN * budget_s)):
         begin_run()
         run()
         runs, elapsed = runs + 1, perf_counter() - started

@@ -23,7 +23,6 @@ import re
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,6 +33,7 @@ import onnxruntime as ort
 
 from .deployment import Deployment, open_session
 from .feeds import FeedSpec
+from .following import follow
 from .options.optimizers import active_in_log, registered_in_log
 from .plan import Plan
 from .profiling import profile
@@ -49,7 +49,6 @@ _OUT_OF_MEMORY = re.compile(
 )
 _MESSAGE_LENGTH = 1000
 _CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.thread_time}
-_WATCH_S = 1.0
 _SPARE = 1.5  # A further block may take this many times as long as those before did.
 _INFO = 1
 
@@ -184,8 +183,9 @@ class Worker:
         side, feeds = request["candidate"], FeedSpec.from_json(request["feeds"])
         deployment, budget_s = Deployment.from_request(side["deployment"]), float(request["budget_s"])
         found = profile(
-            side["path"], deployment, feeds, request["folder"], budget_s, lambda: self._enter("candidate: run")
-        )
+            side["path"], deployment, feeds, request["folder"], budget_s, lambda: self._enter("candidate: run"),
+            request.get("nodes", 1),
+        )  # fmt: skip
         return {"kernels": found}
 
     def _probe_cuda(self, request: Message) -> Message:
@@ -228,22 +228,6 @@ def _limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _end_with_parent(parent: int) -> None:
-    """End this process once its parent is gone, even while a model hangs.
-
-    An idle worker sees its channel close, but a hung one reads nothing. PR_SET_PDEATHSIG would not do: it fires when
-    the thread that started the worker ends, not the process.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_WATCH_S)
-        os._exit(1)
-
-    if sys.platform != "win32":
-        threading.Thread(target=watch, daemon=True).start()
-
-
 def _channel() -> tuple[BinaryIO, BinaryIO]:
     """Return the channels of requests and replies, on copies of stdin and stdout.
 
@@ -262,9 +246,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--memory-limit-mb", type=int, help="limit of the address space")
     options = parser.parse_args(arguments)
     requests, replies = _channel()
-    # Ctrl-C in a terminal reaches the whole group; the parent decides when the worker ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with_parent(options.parent)
+    follow(options.parent)
     if options.memory_limit_mb is not None:
         _limit_memory(options.memory_limit_mb)
     with suppress(BrokenPipeError):  # the parent is gone and with it whoever wanted the reply

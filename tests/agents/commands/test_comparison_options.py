@@ -14,7 +14,6 @@ import pytest
 from agents.commands import check
 from agents.commands.apply import ApplyArguments
 from agents.commands.check import CheckArguments
-from agents.commands.common import parse
 from agents.commands.optimize import OptimizeArguments
 from agents.conclusion.recordings import actions_file, write_recording
 from agents.optimization.comparison_options import ComparisonOptions
@@ -22,6 +21,7 @@ from graph_rewrite.delivery.ship import checked_model
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.replay import RecordedStep, read_recording
+from graph_rewrite.system.command_line import parse
 from graph_rewrite.task.problem import open_problem
 from rewritegym.cli import main
 from tests.agents.commands.test_apply import recorded

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM: searches end and their best results are written, training saves its checkpoint."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -12,10 +13,14 @@ from typing import IO, Any
 import pytest
 from rich.console import Console
 
-from agents.commands import signals
-from agents.commands.signals import SearchWatch, ending_search, interrupting_on_term
+from agents.commands import optimize, signals
+from agents.commands.signals import HURRY_S, SearchWatch, ending_search, interrupting_on_term
 from agents.core.base import Budget, Search
+from agents.core.registry import make_agent
+from agents.optimization.options import OptimizeOptions
+from agents.optimization.run import optimize_model
 from agents.ppo.checkpoint import load_checkpoint
+from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at, seconds_left
 from tests.agents.toys import chain_problem
 from tests.envs.fakes import write_tower
 
@@ -106,16 +111,45 @@ class TestWatch:
             watch(later)
             assert later.ended
 
-    def test_a_second_signal_stops_the_program_and_one_at_once_does_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_second_signal_hurries_a_third_stops_and_one_at_once_does_nothing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         now = [10.0]
         monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
-        with ending_search(Console(quiet=True)):
+        with ending_search(Console(quiet=True)) as watch:
             os.kill(os.getpid(), signal.SIGINT)
             now[0] += 0.5
             os.kill(os.getpid(), signal.SIGINT)
+            assert watch.interrupted
+            assert not watch.hurried
+            assert seconds_left() == math.inf
+            now[0] += 1.0
+            os.kill(os.getpid(), signal.SIGINT)
+            assert watch.hurried
+            assert seconds_left() == HURRY_S
+            now[0] += 0.5
+            os.kill(os.getpid(), signal.SIGTERM)
             now[0] += 1.0
             with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    def test_sigterm_breaks_the_search_off_and_leaves_the_conclusion_some_seconds(
+        self, search: Search, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [100.0]
+        monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+        search.budget = Budget(10**9, 70.0, conclusion_s=30.0, deadline=200.0)
+        with ending_search(Console(quiet=True), planned=220.0) as watch:
+            with search.running():
+                watch(search)
+                assert seconds_left() == 200.0 - 0.8 * 30.0 - 100.0
                 os.kill(os.getpid(), signal.SIGTERM)
+                check_time()  # breaks off
+                raise AssertionError("the search goes on")
+            assert search.cut_off
+            assert seconds_left() == HURRY_S
+            with ending_at(search.budget.deadline):
+                assert seconds_left() == pytest.approx(HURRY_S * 100 / 120)  # its part of what was planned
 
     def test_handlers_are_put_back(self) -> None:
         before = [signal.getsignal(number) for number in SIGNALS]
@@ -134,3 +168,56 @@ class TestWatch:
         thread.start()
         thread.join()
         assert isinstance(found[0], SearchWatch)
+
+
+class TestOvertime:
+    """The hard limit of searches that have no deadline, as in `evaluate`."""
+
+    def test_a_search_is_broken_off_when_it_overruns_and_what_is_not_charged_puts_that_off(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        search = Search(chain_problem(tmp_path), Budget(seconds=70.0, overtime_s=100.0))
+        now = [500.0]
+        monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+        with search.running():
+            assert seconds_left() == pytest.approx(70.0 + 20.0)
+            search.exclude(5.0)
+            assert seconds_left() == pytest.approx(70.0 + 25.0)
+            now[0] += 95.0
+            check_time()
+            raise AssertionError("the search goes on")
+        assert search.cut_off
+        assert seconds_left() == math.inf
+
+    def test_a_conclusion_that_takes_longer_keeps_the_original(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        problem = chain_problem(tmp_path)
+        left: list[float] = []
+
+        def confirm(*_: object, **__: object) -> None:
+            left.append(seconds_left())
+            raise OutOfTime("the time limit is reached")
+
+        monkeypatch.setattr(problem, "confirm", confirm)
+        result = make_agent("greedy:beam=2,lookahead=2").optimize(problem, Budget(overtime_s=100.0))
+        assert 0.0 < left[0] <= 100.0
+        assert result.is_original
+        assert "no time was left to confirm" in result.message
+
+
+class TestOpening:
+    def test_a_limit_that_is_over_before_the_model_is_open_is_said_and_nothing_is_written(
+        self, tower: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert (
+            optimize.main([str(tower), str(tmp_path / "out.onnx"), "--time-limit", "0.000001", "--threads", "1"]) == 2
+        )
+        assert "is over before the model is open, and nothing is written" in capsys.readouterr().err
+        assert not (tmp_path / "out.onnx").exists()
+
+    def test_a_signal_that_leaves_no_time_for_opening_interrupts(self, tower: Path) -> None:
+        with ending_at(None) as limit:
+            limit.bring_forward(0.0)
+            with pytest.raises(KeyboardInterrupt, match="not open yet, and nothing is written"):
+                optimize_model(tower, OptimizeOptions(threads="1"))

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from agents.optimization.options import OptimizeOptions, parse_seconds, parse_threads, shape_texts, threads_text
+from agents.optimization.options import OptimizeOptions, parse_threads, shape_texts, threads_text
 from graph_rewrite.errors import UserError
 from graph_rewrite.rules import rule_set
 from graph_rewrite.symbolic.bindings import parse_bindings
 from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.system.durations import parse_seconds
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90.0), ("120s", 120.0), ("1.5m", 90.0), ("2h", 7200.0)])

@@ -16,7 +16,7 @@ from graph_rewrite.delivery.comparison_inputs import extreme_inputs
 from graph_rewrite.delivery.comparison_process import ComparisonError
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.runtime import Deployment, FeedSpec
-from graph_rewrite.system.deadline import ending_at
+from graph_rewrite.system.deadline import ending_at, seconds_left
 from tests.graph_rewrite.sample_models import parsed, weights
 
 CPU = Deployment()
@@ -107,9 +107,9 @@ class TestTime:
         asked = []
         run = equivalence.run_comparison
 
-        def within(request: dict[str, object], timeout_s: float) -> object:
-            asked.append(request["within_s"])
-            return run({**request, "within_s": 0.0}, timeout_s)
+        def within(request: dict[str, object], timeout_s: float, time_share: float) -> object:
+            asked.append(time_share * seconds_left())
+            return run(request, timeout_s, 0.0)
 
         monkeypatch.setattr(equivalence, "run_comparison", within)
         with ending_at(time.monotonic() + 60.0):
@@ -124,10 +124,10 @@ class TestTime:
     ) -> None:
         run = equivalence.run_comparison
 
-        def crash(request: dict[str, object], timeout_s: float) -> object:
+        def crash(request: dict[str, object], timeout_s: float, time_share: float) -> object:
             if request["extra"]:
                 raise ComparisonError("crashed", "original: run on extra inputs")
-            return run(request, timeout_s)
+            return run(request, timeout_s, time_share)
 
         monkeypatch.setattr(equivalence, "run_comparison", crash)
         assert compared(tmp_path, PLAIN, PLAIN).ok

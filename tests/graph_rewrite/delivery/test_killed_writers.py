@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 
 from graph_rewrite import load
-from graph_rewrite.delivery.deployed import recorded_deployment
-from graph_rewrite.delivery.ship import CheckedModel, checked_model
+from graph_rewrite.delivery.deployed import recorded_deployment, sidecar_of
+from graph_rewrite.delivery.ship import CheckedModel, checked_model, kept_original
 from graph_rewrite.latency import Deployment
 from tests.graph_rewrite.replay.models import write_network
 
@@ -60,3 +61,27 @@ def test_an_output_is_whole_at_any_moment(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=100, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_model_is_never_there_without_its_deployment(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_network(tmp_path / "net.onnx", width=8, layers=1)
+    deployment = Deployment("cpu", 2)
+    checked = (
+        kept_original(path, deployment)
+        if kept
+        else checked_model(load(path), path, deployment, workspace=tmp_path / "work")
+    )
+    replaced = os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        replaced(source, target)
+        if (tmp_path / "out.onnx").exists():
+            assert recorded_deployment(tmp_path / "out.onnx").threads == 2
+            assert sidecar_of(tmp_path / "out.onnx").exists()
+
+    monkeypatch.setattr(os, "replace", replace)
+    checked.write_to(tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx").exists()

@@ -9,9 +9,10 @@ import pytest
 from onnx import helper
 
 from graph_rewrite import Rewriter, all_rules, load
-from graph_rewrite.inspection import inspect_model
+from graph_rewrite.inspection import inspect, inspect_model
 from graph_rewrite.inspection.cli import main
 from graph_rewrite.onnx_files.normalisation import normalise
+from graph_rewrite.system.deadline import OutOfTime
 from tests.graph_rewrite.inspection.models import layers, model_of, tensor
 
 
@@ -148,3 +149,39 @@ def test_threads_beyond_the_machine_are_refused(threads: str, stack: Path, capsy
     assert main([str(stack), "--threads", threads]) == 2
     reason = "threads must be at least 1" if threads == "0" else "this process may use"
     assert f"--threads {threads}: {reason}" in capsys.readouterr().err
+
+
+class TestTimeLimit:
+    """What no time is left for is named, and the rest is told."""
+
+    def test_rules_and_times(
+        self, stack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def too_long(*_: object) -> None:
+            raise OutOfTime("the time limit is reached")
+
+        monkeypatch.setattr(inspect, "rule_sites", too_long)
+        monkeypatch.setattr(inspect, "profile_model", too_long)
+        found = printed(capsys, str(stack))
+        assert found["missing"] == ["rules", "profile"]
+        assert (found["rules"], found["profile"]) == (None, None)
+        assert found["nodes"] == 14
+        assert [block["repeats"] for block in found["blocks"]] == [4]
+        assert main([str(stack)]) == 0
+        words = " ".join(capsys.readouterr().out.split())
+        assert "Missing, as the time limit was reached: the rules that match, the time by operator." in words
+        assert "--shape" not in words
+
+    def test_the_speed_of_the_machine(self, stack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def too_long(*_: object) -> None:
+            raise OutOfTime("the time limit is reached")
+
+        monkeypatch.setattr(inspect, "measure_peaks", too_long)
+        found = inspect_model(stack)
+        assert found.missing == ("peaks",)
+        assert found.profile is not None
+        assert found.least_ms is None
+
+    def test_a_limit_that_ends_before_the_model_is_read(self, stack: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([str(stack), "--time-limit", "0.000001"]) == 2
+        assert "--time-limit 0.000001 is over before the model is read: give more time" in capsys.readouterr().err

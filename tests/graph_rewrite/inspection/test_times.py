@@ -38,6 +38,22 @@ class TestProfile:
         # A warm-up and, as no time is left, one run.
         assert len(begun) == 2
         assert {entry["op"] for entry in found} >= {"Neg", "Exp"}
+
+    def test_a_model_of_thousands_of_nodes_is_run_less_often(self, tmp_path: Path) -> None:
+        onnx.save(layers(2), tmp_path / "model.onnx")
+        begun: list[int] = []
+        for nodes, runs in ((1, 50), (20_000, 1), (10**6, 1)):
+            begun.clear()
+            profile(
+                str(tmp_path / "model.onnx"),
+                Deployment(),
+                FeedSpec(),
+                str(tmp_path),
+                60.0,
+                lambda: begun.append(1),
+                nodes,
+            )
+            assert len(begun) == 1 + runs  # with the warm-up
         assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
     def test_short_model_runs_as_often_as_it_may(self, tmp_path: Path) -> None:

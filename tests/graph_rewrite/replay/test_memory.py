@@ -22,6 +22,7 @@ from graph_rewrite.replay import Recording
 from graph_rewrite.replay.memory import MOST_FAILURES, ResultMemory
 from graph_rewrite.replay.recording import RecordedStep
 from graph_rewrite.replay.remembered import RememberedResult
+from graph_rewrite.system.atomic_files import unfinished_name
 
 HERE = {"device": "this", "onnxruntime": "1.0", "threads": 1}
 
@@ -259,6 +260,15 @@ class TestFaults:
         assert done.returncode == 0
         assert ResultMemory(tmp_path).recall("f" * 32, LONG)[0].speedup == 1.5
         assert not list(tmp_path.glob("*.corrupt"))
+
+    def test_what_killed_writers_of_this_machine_left_goes_when_results_are_recalled(self, tmp_path: Path) -> None:
+        child = subprocess.Popen([sys.executable, "-c", ""])
+        child.wait()
+        mine = unfinished_name(tmp_path / "a.json").name
+        left = tmp_path / mine.replace(f".{os.getpid()}.", f".{child.pid}.")
+        left.write_text("{")
+        assert ResultMemory(tmp_path).recall("f" * 32, HERE) == []
+        assert not left.exists()
 
     def test_what_killed_writers_left_is_removed(self, tmp_path: Path) -> None:
         memory = ResultMemory(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.system.atomic_files import replace_file, unfinished_name
 
 
 def test_text_bytes_and_chunks(tmp_path: Path) -> None:
@@ -67,3 +68,19 @@ def test_what_killed_processes_left_goes_with_the_next_write(tmp_path: Path) -> 
     replace_file(tmp_path / "file", "new")
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"file", f".file.{child.pid}.11ff11ff", *(name for name, stays in kept.items() if stays)}
+
+
+def test_what_a_killed_process_of_this_machine_left_goes_at_once(tmp_path: Path) -> None:
+    def killed() -> Iterator[bytes]:
+        yield b"half"
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        replace_file(tmp_path / "file", killed())
+    os.waitpid(child, 0)
+    assert len([*tmp_path.iterdir()]) == 1
+    mine = unfinished_name(tmp_path / "file")
+    mine.write_text("by another thread of this process")
+    replace_file(tmp_path / "file", "new")
+    assert {*tmp_path.iterdir()} == {tmp_path / "file", mine}

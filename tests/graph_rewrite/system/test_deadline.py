@@ -1,6 +1,8 @@
 """The time limit of a run: who waits or loops ends with it."""
 
 import math
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +19,7 @@ from graph_rewrite import Rewriter, load
 from graph_rewrite.delivery.equivalence import equivalent
 from graph_rewrite.latency import Deployment, MachineLock
 from graph_rewrite.runtime import WorkerClient
+from graph_rewrite.runtime.leaf_process import run_leaf
 from graph_rewrite.system import deadline
 from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at, seconds_left
 from tests.envs.fakes import write_tower
@@ -48,6 +51,58 @@ def test_the_nearest_limit_holds_and_ends_with_its_block(clock: list[float]) -> 
         assert seconds_left() == 6.0
     clock[0] = 1000.0
     check_time()
+
+
+class TestBringingForward:
+    def test_what_runs_inside_ends_earlier_each_part_in_proportion(self, clock: list[float]) -> None:
+        with ending_at(None) as whole, ending_at(200.0), ending_at(150.0):
+            whole.bring_forward(10.0)
+            assert seconds_left() == 5.0
+            clock[0] = 105.0
+            with pytest.raises(OutOfTime):
+                check_time()
+
+    def test_what_was_planned_before_is_squeezed_later_too(self, clock: list[float]) -> None:
+        with ending_at(None) as whole:
+            whole.bring_forward(10.0, planned=300.0)
+            clock[0] = 102.0
+            assert seconds_left() == 8.0
+            with ending_at(200.0):
+                assert seconds_left() == 3.0
+            with ending_at(106.0):  # planned after the change
+                assert seconds_left() == 4.0
+            with ending_at(1000.0):
+                assert seconds_left() == 8.0
+        assert seconds_left() == math.inf
+
+    def test_an_end_is_never_put_off(self, clock: list[float]) -> None:
+        with ending_at(104.0) as whole, ending_at(103.0):
+            whole.bring_forward(10.0)
+            assert seconds_left() == 3.0
+
+    def test_a_pause_puts_a_limit_off(self, clock: list[float]) -> None:
+        paused = [7.0]
+        with ending_at(110.0, lambda: paused[0]) as limit:
+            assert seconds_left() == 10.0
+            clock[0], paused[0] = 104.0, 11.0
+            assert seconds_left() == 10.0
+            limit.bring_forward(2.0)
+            assert seconds_left() == 2.0
+
+    def test_a_worker_under_way_is_asked_anew_with_the_time_left(self) -> None:
+        with WorkerClient() as worker, ending_at(time.monotonic() + 1000.0) as limit:
+            worker.request({"kind": "hello"})
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGSTOP)  # busy with what it was told, for as long as it was told
+            threading.Timer(0.2, lambda: limit.bring_forward(60.0)).start()
+            assert worker.request({"kind": "hello"})["status"] == "ok"
+            assert worker.starts == 2
+
+    def test_waiting_for_a_process_ends(self) -> None:
+        with ending_at(time.monotonic() + 1000.0) as limit:
+            threading.Timer(0.2, lambda: limit.bring_forward(0.0)).start()
+            with pytest.raises(OutOfTime):
+                run_leaf([sys.executable, "-c", "import time; time.sleep(60)"], 60.0)
 
 
 def test_another_thread_has_no_limit_of_this_one(clock: list[float]) -> None:

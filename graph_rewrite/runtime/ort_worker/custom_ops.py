@@ -1,6 +1,6 @@
-"""A process that loads libraries of custom operators and looks for operators in them, started by
-`graph_rewrite.runtime.custom_ops` as a process of its own, because a library may do anything. It is run as a script, so
-it imports nothing of this project.
+"""A process that loads libraries of custom operators and looks for operators in them: `python -m
+ort_worker.custom_ops`, started by `graph_rewrite.runtime.custom_ops` as a process of its own, because a library may do
+anything.
 
 Arguments: a request (JSON) with the `libraries` and the `models` of one operator each, and a file for the findings, one
 JSON object per line: `{"refused": ...}` per library, an empty text where it is loaded, then `{"known": ...}` per model.
@@ -15,11 +15,14 @@ from pathlib import Path
 
 import onnxruntime as ort
 
+from .following import follow
+
 _FATAL_ONLY = 4
 _UNKNOWN = "is not a registered function/op"
 
 
 def main(arguments: list[str]) -> int:
+    follow()
     request = json.loads(Path(arguments[0]).read_text("utf-8"))
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL

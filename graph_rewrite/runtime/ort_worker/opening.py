@@ -1,5 +1,5 @@
-"""A process that opens model files one after another, started by `graph_rewrite.runtime.opening` as a process of its
-own, because a model may crash ONNX Runtime. It is run as a script, so it imports nothing of this project.
+"""A process that opens model files one after another: `python -m ort_worker.opening`, started by
+`graph_rewrite.runtime.opening` as a process of its own, because a model may crash ONNX Runtime.
 
 It writes a line `opens` or `refused` per file, and ends after the first that opens.
 """
@@ -10,10 +10,13 @@ import sys
 
 import onnxruntime as ort
 
+from .following import follow
+
 _FATAL_ONLY = 4
 
 
 def main(paths: list[str]) -> int:
+    follow()
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -1,0 +1,1 @@
+"""What is left behind when an optimisation is killed, or asked to end, at any moment."""
