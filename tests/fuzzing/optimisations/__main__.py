@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -74,7 +75,10 @@ def run_cases(seeds: Iterable[int], folder: Path, agent: str = "") -> Tally:
     """Check the models of some seeds; faults are printed as they are found."""
     tally = Tally()
     for seed in seeds:
-        verdict = check(seed, folder, agent or agent_of(seed))
+        try:
+            verdict = check(seed, folder, agent or agent_of(seed))
+        except Exception:  # a bug here must not end the run
+            verdict = Verdict(seed, frozenset(), fault=traceback.format_exc(), kind="fuzzer")
         tally.verdicts.append(verdict)
         if verdict.fault:
             where = folder / f"model-{seed}.onnx"

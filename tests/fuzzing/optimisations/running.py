@@ -13,17 +13,18 @@ Array = np.ndarray[Any, Any]
 _FATAL_ONLY = 4
 
 
-def options() -> ort.SessionOptions:
-    """Return options for one thread, silent and without optimisations."""
+def options(optimised: bool = False) -> ort.SessionOptions:
+    """Return options for one thread, silent, and without optimisations unless they are wanted."""
     made = ort.SessionOptions()
     made.intra_op_num_threads = made.inter_op_num_threads = 1
     made.log_severity_level = _FATAL_ONLY
-    made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if not optimised:
+        made.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return made
 
 
-def opened(model: onnx.ModelProto, names: Sequence[str] = ()) -> ort.InferenceSession:
-    """Open a model, with further values of it as outputs.
+def opened(model: onnx.ModelProto, names: Sequence[str] = (), optimised: bool = False) -> ort.InferenceSession:
+    """Open a model, with further values of it as outputs; without optimisations unless they are wanted.
 
     Raises:
         RuntimeError: ONNX Runtime refuses it.
@@ -35,7 +36,7 @@ def opened(model: onnx.ModelProto, names: Sequence[str] = ()) -> ort.InferenceSe
         if name not in known:
             copy.graph.output.add(name=name)
     try:
-        return ort.InferenceSession(copy.SerializeToString(), options(), providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(copy.SerializeToString(), options(optimised), providers=["CPUExecutionProvider"])
     except Exception as error:  # its classes differ from version to version
         raise RuntimeError(f"it does not open: {error}") from error
 

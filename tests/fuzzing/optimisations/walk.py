@@ -30,13 +30,14 @@ class WalkAgent:
     """Takes random rewrites and concludes with the last graph."""
 
     name = "walk"
-    last: Graph | None = None
-    """The graph at which the latest walk ended."""
+    path: tuple[tuple[str, Graph], ...] = ()
+    """The rules that the latest walk took, each with the graph that it led to."""
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
         search, rng = Search(problem, budget, progress), random.Random(seed)
+        WalkAgent.path = ()
         graph, actions = problem.model.graph, tuple[Action, ...]()
         with search.running():
             search.measure(problem.model.original, ())
@@ -46,8 +47,8 @@ class WalkAgent:
                     break
                 graph, actions = step[0], (*actions, step[1])
                 seen.add(graph.hash)
+                WalkAgent.path += ((step[1].rule, graph),)
             search.measure(graph, actions)
-        WalkAgent.last = graph if actions else None
         return conclude(search, self.name)
 
 

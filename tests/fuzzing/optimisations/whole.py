@@ -28,6 +28,7 @@ from graph_rewrite.delivery import comparison_process
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.deployment_code import deployment_code
 from graph_rewrite.latency import Deployment
+from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.runtime.ort_worker import comparison
 from graph_rewrite.task.problem import open_problem
 from tests.envs.fakes import OperatorCountMeter
@@ -52,7 +53,7 @@ class Verdict:
     """Sites that were rewritten in what was judged, by rule."""
     fault: str = ""
     kind: str = ""
-    """The kind of fault: `mismatch`, `crash`, or `files`."""
+    """The kind of fault: `mismatch`, `crash`, `files`, or `fuzzer` for a bug of these tests."""
     refused: str = ""
     """Why the checks refused the rewritten model although the judge finds nothing wrong with it, or why nothing at all
     is written, in words; docs/guides/limits.md describes both."""
@@ -110,7 +111,7 @@ def judged(model: RandomModel, seed: int, folder: Path, agent: str = "walk") -> 
 
 def _optimised(path: Path, output: Path, seed: int, agent: str) -> tuple[Optimization, list[str]]:
     """Optimise a file. Return the outcome, and warnings of numbers that went wrong on the way."""
-    WalkAgent.last = None
+    WalkAgent.path = ()
     folder = {"REWRITEGYM_WORKSPACE": str(path.parent / "work")}
     with planted(agent), mock.patch.dict(os.environ, folder), warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always", RuntimeWarning)
@@ -138,13 +139,14 @@ def _verdict(model: RandomModel, known: Verdict, found: Optimization, path: Path
         return replace(known, fault=str(error), kind="files")
     fault, share, count = _compare(model, judge, session, seed)
     if fault:
-        return replace(known, fault=fault, kind="mismatch")
+        return replace(known, fault=fault + _first_wrong(model, judge, seed), kind="mismatch")
     known = replace(known, told=share, judged=count)
-    if WalkAgent.last is None or model.is_symbolic or not found.result.is_original:
+    if not WalkAgent.path or model.is_symbolic or not found.result.is_original:
         return known
     # The walk ended at another graph than the original, which is what came out: were the checks right?
     if wrong := _compare(model, judge, _saved_walk(folder), seed)[0]:
-        return replace(known, fault=f"the checks caught it ({found.message}): {wrong}", kind="mismatch")
+        words = f"the checks caught it ({found.message}): {wrong}{_first_wrong(model, judge, seed)}"
+        return replace(known, fault=words, kind="mismatch")
     return replace(known, refused=found.message)
 
 
@@ -191,9 +193,20 @@ def _as_printed(deployment: Deployment, path: Path) -> Any:
 
 def _saved_walk(folder: Path) -> Any:
     """Open the graph at which a walk ended; without optimisations where ONNX Runtime's own ones fail."""
-    assert WalkAgent.last is not None
-    path = save(WalkAgent.last, folder / "refused.onnx")
+    last = WalkAgent.path[-1][1]
+    path = save(last, folder / "refused.onnx")
     try:
-        return _as_printed(deployment_of(WalkAgent.last, Deployment()), path)
+        return _as_printed(deployment_of(last, Deployment()), path)
     except RuntimeError:
         return opened(onnx.load(path))
+
+
+def _first_wrong(model: RandomModel, judge: Judge, seed: int) -> str:
+    """Return the first rewrite of a walk after which outputs differ, without optimisations of ONNX Runtime; empty where
+    there is none."""
+    if model.is_symbolic:
+        return ""
+    for number, (rule, graph) in enumerate(WalkAgent.path, 1):
+        if fault := _compare(model, judge, opened(to_proto(graph)), seed)[0]:
+            return f"; first after rewrite {number}, {rule}: {fault}"
+    return ""

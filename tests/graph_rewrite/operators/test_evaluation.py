@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -76,7 +77,7 @@ def test_operators_agree_with_the_reference_evaluator(op, attrs, inputs):
 def test_layer_normalization_is_not_rounded_to_float32():
     x = doubles(3, 64)
     centred = x - x.mean(axis=1, keepdims=True)
-    exact = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    exact = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + float(np.float32(1e-5)))
     (found,) = run_operator("LayerNormalization", "", {"stash_type": 1}, [x, np.ones(64)], 23)
     np.testing.assert_allclose(found, exact, rtol=1e-13)
 
@@ -166,3 +167,20 @@ def test_max_pool_of_integers():
     (found,) = run_operator("MaxPool", "", {"kernel_shape": (2,), "pads": (0, 1)}, [x], 23)
     np.testing.assert_array_equal(found, [[[3, 2, 2]]])
     assert found.dtype == np.int8
+
+
+@pytest.mark.parametrize(
+    ("op", "weights"), [("LayerNormalization", 1), ("RMSNormalization", 1), ("BatchNormalization", 4)]
+)
+def test_defaults_are_rounded_to_float32_as_in_onnxruntime(op, weights):
+    x = 1e-3 * np.random.default_rng(0).standard_normal((3, 4))
+    inputs = [x, *([np.full(4, 1e-6)] * weights)]
+    names = [f"i{number}" for number in range(len(inputs))]
+    infos = [helper.make_tensor_value_info(n, TensorProto.DOUBLE, a.shape) for n, a in zip(names, inputs, strict=True)]
+    result = helper.make_tensor_value_info("y", TensorProto.DOUBLE, x.shape)
+    graph = helper.make_graph([helper.make_node(op, names, ["y"])], "g", infos, [result])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, dict(zip(names, inputs, strict=True)))
+    (found,) = run_operator(op, "", {}, inputs, 23)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
