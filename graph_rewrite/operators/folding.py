@@ -106,4 +106,5 @@ def _compose(
         first = inner.inputs[0]
     if first.type == type:
         return "Identity", {}, [first]
-    return "Reshape", {}, [first, from_ints(type.shape)]
+    # Otherwise a target of 0 stands for the size before.
+    return "Reshape", {"allowzero": 1} if 0 in type.shape else {}, [first, from_ints(type.shape)]

@@ -93,6 +93,8 @@ def _as_model(node: onnx.NodeProto, opset: int) -> onnx.ModelProto:
 def _reshape(attrs: Mapping[str, AttrValue], data: Array, shape: Array) -> Array:
     target = [int(dim) for dim in shape]
     if not attrs.get("allowzero", 0):
+        if 0 in target[data.ndim :]:
+            raise ValueError(f"a target of 0 in {target} stands for a size that {data.shape} does not have")
         target = [data.shape[i] if dim == 0 else dim for i, dim in enumerate(target)]
     return data.reshape(target)
 

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from graph_rewrite.operators.evaluation import run_graph, run_operator
+from graph_rewrite.operators.standard_semantics import EvaluationError
 from tests.graph_rewrite.rules.checking import model, random_feeds, run_onnxruntime, weights
 
 B, H, T, S, D = 2, 4, 3, 5, 6
@@ -184,3 +185,8 @@ def test_defaults_are_rounded_to_float32_as_in_onnxruntime(op, weights):
     (expected,) = session.run(None, dict(zip(names, inputs, strict=True)))
     (found,) = run_operator(op, "", {}, inputs, 23)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_reshape_that_copies_a_size_beyond_the_last_one_cannot_be_computed():
+    with pytest.raises(EvaluationError, match="stands for a size"):
+        run_operator("Reshape", "", {}, [np.zeros(0), np.array([1, 0])], 23)

@@ -149,3 +149,14 @@ def test_what_a_constant_was_folded_from_does_not_depend_on_what_else_is_in_use(
         assert folded.origin is not None
         assert folded.origin.inputs == (operand,)
     assert again is of_root
+
+
+@pytest.mark.parametrize(
+    ("op", "before", "after", "attrs"),
+    [("Flatten", (0,), (1, 0), {"axis": 0}), ("Flatten", (2, 0), (2, 0), {}), ("Squeeze", (1, 3, 0), (3, 0), {})],
+)
+def test_no_elements_are_moved_as_any_others(
+    op: str, before: tuple[int, ...], after: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    (moved,) = apply(op, [from_array(np.zeros(before, np.float32))], after, **attrs)
+    assert moved.numpy().shape == after
