@@ -97,7 +97,8 @@ def difference(reference: Reference, found: Mapping[str, Array]) -> str:
         if not expected.size:
             continue
         limits = _limits(expected, reference.movements[name], reference.unit)
-        beyond = _movement(expected, given) / np.maximum(limits, np.finfo(float).tiny)
+        with np.errstate(over="ignore"):
+            beyond = _movement(expected, given) / np.maximum(limits, np.finfo(float).tiny)
         worst = int(np.argmax(beyond))
         if not beyond.flat[worst] <= 1.0:
             count = int((~(beyond <= 1.0)).sum())

@@ -3,13 +3,16 @@ is found."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import given
 
 from graph_rewrite.delivery import equivalence
 from graph_rewrite.delivery.equivalence import Equivalence
@@ -18,6 +21,7 @@ from graph_rewrite.rules import Rewriter
 from graph_rewrite.task import problem
 from tests.fuzzing.optimisations import whole
 from tests.fuzzing.optimisations.__main__ import Tally, main, run_cases
+from tests.fuzzing.optimisations.generator import RandomModel, models
 
 MODELS = 100
 
@@ -41,6 +45,14 @@ def test_they_cover_operators_and_rules(tally: Tally) -> None:
     assert tally.rewritten >= 0.6 * MODELS
     assert tally.telling >= 0.6 * MODELS
     assert any(verdict.symbolic and verdict.rules for verdict in tally.verdicts)
+
+
+@given(models())
+@hypothesis.settings(max_examples=10)
+def test_models_that_hypothesis_draws_are_optimised_rightly(model: RandomModel) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        verdict = whole.judged(model, 0, Path(folder))
+    assert (verdict.kind, verdict.fault) == ("", "")
 
 
 class WrongRelu(Rule):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import onnx
 
 import rewritegym
@@ -40,6 +41,7 @@ from tests.fuzzing.optimisations.walk import LastIsBest, WalkAgent
 MAGNITUDES = (1.0, 0.01, 20.0)
 BATCHES = (1, 3, 5)
 _FEEDS = 1000
+_OWN_INPUTS = 40
 _WRITTEN = {"out.onnx", "out.onnx.deployment.json", "out.onnx.actions.json", "out.onnx.data"}
 
 
@@ -127,8 +129,7 @@ def _verdict(model: RandomModel, known: Verdict, found: Optimization, path: Path
     """Judge the files of an outcome, or its reason for writing none."""
     judge, seed = Judge(model.proto, model.float_types), known.seed
     if not found.verified:
-        # Nothing is written where ONNX Runtime's own optimisations change the outputs of the original.
-        if _compare(model, judge, _as_printed(Deployment(), path), seed)[0]:
+        if "a copy of it does not agree" in found.message and _changes_itself(model, path, seed):
             return replace(known, refused=found.message)
         return replace(known, fault=found.message, kind="files")
     if fault := _files(folder):
@@ -189,6 +190,17 @@ def _as_printed(deployment: Deployment, path: Path) -> Any:
     except Exception as error:  # its classes differ from version to version
         raise RuntimeError(f"it does not open: {error}") from error
     return space["session"]
+
+
+def _changes_itself(model: RandomModel, path: Path, seed: int) -> bool:
+    """Return whether ONNX Runtime's own optimisations change the outputs of the original."""
+    sessions = opened(model.proto), _as_printed(Deployment(), path)
+    for number in range(_OWN_INPUTS):
+        feeds = model.feeds(seed + number, 1.0)
+        one, other = (run(session, feeds) for session in sessions)
+        if any(not np.array_equal(one[name], other[name]) for name in one):
+            return True
+    return False
 
 
 def _saved_walk(folder: Path) -> Any:
