@@ -1,14 +1,17 @@
-"""The inputs on which two models are compared: random ones and extreme ones."""
+"""The inputs on which two models are compared: random ones, the user's, and extreme ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from onnx import TensorProto
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes, element_types
+from graph_rewrite.operators.usual_values import settled_values
 from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.runtime.ort_worker.patterns import ABSENT, FLOAT_PATTERNS, INDEX_PATTERNS
 
@@ -22,6 +25,22 @@ _INTEGERS = frozenset({
 })  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ComparisonInputs:
+    """Inputs of a comparison: those that it must have, and extra ones as far as the time goes."""
+
+    run: Sequence[FeedSpec]
+    extra: Sequence[FeedSpec]
+
+
+def comparison_inputs(
+    graph: Graph, seeds: int, given: FeedSpec | Sequence[FeedSpec] | None, data: Sequence[FeedSpec], extremes: bool
+) -> ComparisonInputs:
+    """Return the inputs to compare a model on: random ones, or as `given` says, the user's `data`, and extreme ones."""
+    extreme = extreme_inputs(graph, given) if extremes else []
+    return ComparisonInputs([*seeded_inputs(graph, seeds, given), *data[:1]], [*data[1:], *extreme])
+
+
 def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | Sequence[FeedSpec] | None) -> list[FeedSpec]:
     """Return recipes for random inputs: masks are all ones for the first one and random for the others. A file of
     inputs is the only one, and several recipes are taken as they are."""
@@ -32,8 +51,11 @@ def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | Sequence[FeedSpec]
     shapes = element_shapes(graph)
     ranges = _ranges(graph, given)
     masks = {name: (0, 2) for value in graph.inputs if "mask" in (name := graph.names[value]).lower()}
-    first = given.seed if given else 0
-    return [FeedSpec(first + i, ranges if i == 0 else {**masks, **ranges}, element_shapes=shapes) for i in range(seeds)]
+    first, values = given.seed if given else 0, _values(graph, given)
+    return [
+        FeedSpec(first + i, ranges if i == 0 else {**masks, **ranges}, element_shapes=shapes, values=values)
+        for i in range(seeds)
+    ]
 
 
 def extreme_inputs(graph: Graph, given: FeedSpec | Sequence[FeedSpec] | None) -> list[FeedSpec]:
@@ -47,9 +69,13 @@ def extreme_inputs(graph: Graph, given: FeedSpec | Sequence[FeedSpec] | None) ->
     patterns = [*(FLOAT_PATTERNS if types & _FLOATS else ()), *(INDEX_PATTERNS if types & _INTEGERS else ())]
     patterns += [ABSENT] if optional else []
     ranges, shapes = _ranges(graph, given), element_shapes(graph)
-    seed = given.seed if given else 0
-    return [FeedSpec(seed, ranges, pattern=pattern, element_shapes=shapes) for pattern in patterns]
+    seed, values = given.seed if given else 0, _values(graph, given)
+    return [FeedSpec(seed, ranges, pattern=pattern, element_shapes=shapes, values=values) for pattern in patterns]
 
 
 def _ranges(graph: Graph, given: FeedSpec | None) -> dict[str, tuple[float, float]]:
     return {**index_ranges(graph), **(given.input_ranges if given else {})}
+
+
+def _values(graph: Graph, given: FeedSpec | None) -> dict[str, Any]:
+    return {**settled_values(graph), **(given.values if given else {})}

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graph_rewrite.delivery.comparison_inputs import extreme_inputs, seeded_inputs
+from graph_rewrite.delivery.acceptance import inputs_instead, refused_inputs
+from graph_rewrite.delivery.comparison_inputs import ComparisonInputs, comparison_inputs
 from graph_rewrite.delivery.comparison_process import ComparisonError, run_comparison
 from graph_rewrite.delivery.hidden_values import ModelFile, examine
 from graph_rewrite.delivery.random_operators import random_operators
@@ -75,9 +76,10 @@ def equivalent(
         rtol: with `atol`, a further limit for every element, as in `numpy.allclose`: differences of at most
             `atol + rtol * |original|`. Where one alone is given, the other is 0. Extreme inputs are exempt.
         feeds: how to make the random inputs; by default floats are standard normal, indices of Gather lie in range, and
-            masks are all ones for the first input and random for the others. A file of feeds gives one input, and
-            several recipes one each, which may have different shapes where the model has symbolic dimensions; no other
-            input is run but `data`.
+            masks are all ones for the first input and random for the others. Where the original refuses those, inputs
+            such as shapes and axes get values that it accepts (`acceptance`), or the user's inputs alone are run. A
+            file of feeds gives one input, and several recipes one each, which may have different shapes where the model
+            has symbolic dimensions; no other input is run but `data`.
         data: the user's inputs.
         extremes: run extreme inputs too: magnitudes of 1e-4 and 1e4, zeros, equal and one-hot values, the lowest and
             the highest index.
@@ -91,22 +93,33 @@ def equivalent(
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     graph = load(original)
     limit = default_tolerance(graph, deployment) if tolerance is None else tolerance
-    specs = [*seeded_inputs(graph, seeds, feeds), *data[:1]]
-    extra = [*data[1:], *(extreme_inputs(graph, feeds) if extremes else ())]
-    request = _request(original, optimised, deployment, specs, extra)
+    inputs = comparison_inputs(graph, seeds, feeds, data, extremes)
+    limits = {"tolerance": limit, "rtol": rtol, "atol": atol}
+
+    def compared(inputs: ComparisonInputs) -> Equivalence:
+        reply = _reply(_request(original, optimised, deployment, inputs) | limits)
+        return _outcome(reply, ModelFile(Path(original), graph), Path(optimised), deployment, inputs, limit)
+
+    instead: ComparisonInputs | str = ""
     try:
-        reply = _reply(request | {"tolerance": limit, "rtol": rtol, "atol": atol})
+        return compared(inputs)
+    except ComparisonError as error:
+        message = str(error)
+        if error.stage.endswith(": run"):
+            instead = inputs_instead(Path(original), graph, deployment, seeds, feeds, data, extremes)
+    if not isinstance(instead, ComparisonInputs):
+        return Equivalence(False, math.inf, limit, refused_inputs(instead) if instead else message)
+    try:
+        return compared(instead)
     except ComparisonError as error:
         return Equivalence(False, math.inf, limit, str(error))
-    return _outcome(reply, ModelFile(Path(original), graph), Path(optimised), deployment, specs, len(extra), limit)
 
 
 def _request(
     original: str | os.PathLike[str],
     optimised: str | os.PathLike[str],
     deployment: Deployment,
-    feeds: Sequence[FeedSpec],
-    extra: Sequence[FeedSpec],
+    inputs: ComparisonInputs,
 ) -> dict[str, object]:
     """Return what the process that compares is asked, without the limits of the differences."""
     return {
@@ -114,8 +127,8 @@ def _request(
         "original": os.fspath(original),
         "optimised": os.fspath(optimised),
         "deployment": deployment.to_request(),
-        "feeds": [spec.to_json() for spec in feeds],
-        "extra": [spec.to_json() for spec in extra],
+        "feeds": [spec.to_json() for spec in inputs.run],
+        "extra": [spec.to_json() for spec in inputs.extra],
     }
 
 
@@ -124,19 +137,19 @@ def _outcome(
     original: ModelFile,
     optimised: Path,
     deployment: Deployment,
-    feeds: Sequence[FeedSpec],
-    extra: int,
+    inputs: ComparisonInputs,
     tolerance: float,
 ) -> Equivalence:
-    """Return the outcome of a comparison that came to its end, on `feeds` and on as many of the `extra` inputs as the
-    reply says."""
+    """Return the outcome of a comparison that came to its end, on as many of the extra inputs as the reply says."""
     outcome = _judge([Finding(**finding) for finding in reply["findings"]], tolerance)
     if not outcome.ok:
         return _random_outcome(original.graph, optimised, reply["random"], outcome) if reply["random"] else outcome
-    outcome = replace(outcome, message=outcome.message + _extra_text(extra, reply["extra"], reply["refused"]))
+    outcome = replace(
+        outcome, message=outcome.message + _extra_text(len(inputs.extra), reply["extra"], reply["refused"])
+    )
     if not reply["constant"]:
         return outcome
-    return _with_hidden_values(outcome, original, optimised, reply["constant"], deployment, feeds)
+    return _with_hidden_values(outcome, original, optimised, reply["constant"], deployment, inputs.run)
 
 
 def _with_hidden_values(

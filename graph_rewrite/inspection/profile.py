@@ -16,6 +16,7 @@ from graph_rewrite.latency.peaks import ask
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
+from graph_rewrite.operators.usual_values import settled_values
 from graph_rewrite.runtime import Deployment, FeedSpec, Plan, WorkerClient
 
 BUDGET_S = 1.0
@@ -73,7 +74,9 @@ def profile_model(graph: Graph, deployment: Deployment, worker: WorkerClient, fo
     side = {"path": str(materialize(graph, folder)), "deployment": deployment.to_request()}
     shared = {
         "candidate": side,
-        "feeds": FeedSpec(input_ranges=index_ranges(graph), element_shapes=element_shapes(graph)).to_json(),
+        "feeds": FeedSpec(
+            input_ranges=index_ranges(graph), element_shapes=element_shapes(graph), values=settled_values(graph)
+        ).to_json(),
     }
     timed = _ask(worker, {"kind": "time", **shared, "plan": _PLAN.to_json()})
     told = _ask(

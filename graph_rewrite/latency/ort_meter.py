@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -18,14 +17,13 @@ import onnxruntime as ort
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.estimates import interval_width, latency_of
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Materialize, Measurable, MeasurementError
-from graph_rewrite.runtime import FULL, SCREEN, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, estimate
+from graph_rewrite.runtime import FULL, SCREEN, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure
 from graph_rewrite.runtime.custom_ops import hint
 from graph_rewrite.runtime.ort_worker.wire import Message
 from graph_rewrite.system.deadline import seconds_left
-
-_TO_MS = 1e3
 
 DISTURBED = 0.25
 """Width of the 95% interval, relative to the speed-up, above which something else must have run on the machine: one
@@ -60,6 +58,9 @@ class OrtMeter:
     session settings made that it asks for. `materialize` writes a graph into `workspace`; the file of a candidate is
     removed after its measurement unless `keep_files`. `screen` and `full` are the plans of the two efforts.
 
+    `other_feeds` looks for inputs that the baseline runs on, should it fail on `feeds`; it returns None where it finds
+    none.
+
     `clock` says what the time of a run is: `wall`, what passes, or `cpu`, what the thread computes. On one thread of a
     quiet CPU they are the same; where other processes share its cores, only the second tells models apart.
 
@@ -87,6 +88,7 @@ class OrtMeter:
         lock_path: str | os.PathLike[str] | None = None,
         keep_files: bool = False,
         clock: Clock = "wall",
+        other_feeds: Callable[[], FeedSpec | None] | None = None,
     ) -> None:
         self.deployment = deployment if deployment is not None else Deployment()
         if clock == "cpu" and (self.deployment.provider != "cpu" or self.deployment.threads != 1):
@@ -99,6 +101,7 @@ class OrtMeter:
         self.feeds = feeds if feeds is not None else FeedSpec()
         self.plans: dict[Effort, Plan] = {"screen": screen, "full": full}
         self._feeds_key = self.feeds.key
+        self._other_feeds = other_feeds
         self._materialize = materialize
         self._cache = cache
         self._keep_files = keep_files
@@ -210,10 +213,10 @@ class OrtMeter:
         latency = self._take(baseline, candidate, plan)
         took = time.monotonic() - began
         for _ in range(DISTURBED_RETRIES):
-            if not latency.ok or _width(latency) <= DISTURBED or seconds_left() < 2.0 * took:
+            if not latency.ok or interval_width(latency) <= DISTURBED or seconds_left() < 2.0 * took:
                 break
             again = self._take(baseline, candidate, plan)
-            latency = again if not again.ok else min(latency, again, key=_width)
+            latency = again if not again.ok else min(latency, again, key=interval_width)
         return latency
 
     def _take(self, baseline: _Side, candidate: _Side, plan: Plan) -> Latency:
@@ -223,23 +226,30 @@ class OrtMeter:
                 "kind": "compare",
                 "baseline": _plain(reference_path, baseline.deployment),
                 "candidate": _plain(candidate_path, candidate.deployment),
-                "feeds": self.feeds.to_json(),
                 "plan": plan.to_json(),
                 "clock": self.clock,
             }
-            reply = self._ask(request)
-            if _baseline_failed(reply) and reply["status"] != "error":
-                # It may have suffered from what ran in this worker before; the second one is fresh.
-                reply = self._ask(request)
+            reply = self._ask(request | {"feeds": self.feeds.to_json()})
+            # It may have suffered from what ran in this worker before, the second one is fresh; or from its inputs.
+            if _baseline_failed(reply) and (reply["status"] != "error" or self._has_found_feeds()):
+                reply = self._ask(request | {"feeds": self.feeds.to_json()})
         if _baseline_failed(reply):
             raise BaselineError(
                 f"the baseline model cannot be measured with {baseline.deployment.to_json()}: {reply['message']}."
-                " Run it alone in ONNX Runtime to see why; integer inputs out of range need FeedSpec.input_ranges,"
-                " a slow model a larger timeout_s, a large one a larger memory_limit_mb" + hint(reply["message"])
+                " Run it alone in ONNX Runtime to see why; inputs that it accepts are given by --input-data (`feeds`),"
+                " a slow model needs a larger timeout_s, a large one a larger memory_limit_mb" + hint(reply["message"])
             )
         if reply["status"] != "ok":
             return Latency.failed(reply["status"], reply["message"])
-        return _latency(reply["blocks"], identical=baseline.key == candidate.key)
+        return latency_of(reply["blocks"], identical=baseline.key == candidate.key)
+
+    def _has_found_feeds(self) -> bool:
+        """Look once for inputs that the baseline runs on, where it does not run on random ones."""
+        find, self._other_feeds = self._other_feeds, None
+        found = None if find is None else find()
+        if found is not None:
+            self.feeds, self._feeds_key = found, found.key
+        return found is not None
 
     def _ask(self, request: Message) -> Message:
         try:
@@ -273,28 +283,9 @@ class OrtMeter:
                 path.unlink(missing_ok=True)
 
 
-def _width(latency: Latency) -> float:
-    low, high = latency.ci95
-    return (high - low) / latency.speedup
-
-
 def _plain(path: Path, deployment: Deployment) -> Message:
     return {"path": str(path), "deployment": deployment.to_request()}
 
 
 def _baseline_failed(reply: Message) -> bool:
     return reply["status"] != "ok" and str(reply["phase"]).startswith("baseline")
-
-
-def _latency(timings: Sequence[tuple[list[float], list[float], int]], *, identical: bool) -> Latency:
-    blocks = [Block(tuple(baseline), tuple(candidate), repeats) for baseline, candidate, repeats in timings]
-    found = estimate(blocks)
-    ms = _TO_MS * median(seconds for block in blocks for seconds in block.candidate)
-    baseline_ms = _TO_MS * median(seconds for block in blocks for seconds in block.baseline)
-    speedup, interval = found.speedup, (found.low, found.high)
-    if identical:
-        # Where the two differ, the machine stalled during one of them.
-        speedup, interval, ms = 1.0, (1.0, 1.0), min(ms, baseline_ms)
-        baseline_ms = ms
-    runs = sum(len(block.candidate) * block.repeats for block in blocks)
-    return Latency(ms=ms, speedup=speedup, ci95=interval, runs=runs, baseline_ms=baseline_ms)

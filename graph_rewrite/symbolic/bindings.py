@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graph_rewrite.delivery.acceptance import refusals
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.custom_domains import require_operators
@@ -13,7 +14,7 @@ from graph_rewrite.onnx_files.loading import ModelLoadError
 from graph_rewrite.onnx_files.reading_once import load_once
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.choices import Role, default_values, role_of
-from graph_rewrite.symbolic.feeds import NoFeedsError, refusals, write_feeds
+from graph_rewrite.symbolic.feeds import NoFeedsError, write_feeds
 from graph_rewrite.symbolic.inputs import SymbolicInputs, symbolic_inputs
 from graph_rewrite.system.scratch import scratch_folder
 from graph_rewrite.task.models import parse_shapes

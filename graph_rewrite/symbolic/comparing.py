@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from graph_rewrite.delivery.acceptance import refusals
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.symbolic.choices import joint, role_of, variations
-from graph_rewrite.symbolic.feeds import refusals, write_feeds
+from graph_rewrite.symbolic.feeds import write_feeds
 from graph_rewrite.symbolic.inputs import SymbolicInputs
 
 LEAST_UNSEEN = 5

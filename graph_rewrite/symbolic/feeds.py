@@ -1,9 +1,7 @@
-"""Inputs of chosen shapes, as files; and whether the original model accepts them."""
+"""Inputs of chosen shapes, and those of the user, as files."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
-from graph_rewrite.runtime import Deployment, FeedSpec
-from graph_rewrite.runtime.leaf_process import leaf_command, run_leaf
+from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.runtime.ort_worker.feeds import Feeds, ModelInput, make_feeds
 from graph_rewrite.runtime.ort_worker.narrow_floats import storable
 from graph_rewrite.symbolic.inputs import Shapes, SymbolicInputs
@@ -75,33 +72,3 @@ def _saved(feeds: Feeds, path: Path, graph: Graph) -> FeedSpec:
     arrays: dict[str, Any] = {name: storable(array) for name, array in feeds.items()}
     np.savez(path, **arrays)
     return FeedSpec(npz=str(path), element_shapes=element_shapes(graph))
-
-
-def refusals(model: Path, feeds: Sequence[FeedSpec], deployment: Deployment, folder: Path, seconds: float) -> list[str]:
-    """Run a model on each of some inputs, without optimisation, in a process of its own.
-
-    Returns:
-        Per input an empty text, or why the model does not run on it. What was not tried within `seconds` counts as
-        refused.
-
-    Raises:
-        OutOfTime: the time limit of the run is reached.
-    """
-    report = folder / "acceptance.jsonl"
-    report.unlink(missing_ok=True)
-    plain = deployment.unoptimised()
-    asked = folder / "acceptance.json"
-    specs = [spec.to_json() for spec in feeds]
-    asked.write_text(
-        json.dumps({"kind": "accept", "original": str(model), "deployment": plain.to_request(), "feeds": specs}),
-        "utf-8",
-    )
-    command = leaf_command("ort_worker.comparison", [str(asked), str(report)])
-    reason = "ONNX Runtime crashed, or cannot open the model"
-    try:
-        run_leaf(command, seconds)
-    except subprocess.TimeoutExpired:
-        reason = f"not tried within {seconds:.0f} s"
-    lines = report.read_text().splitlines() if report.exists() else []
-    found = [str(json.loads(line).get("refused", reason)) for line in lines if line.endswith("}")]
-    return found + [reason] * (len(feeds) - len(found))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import atexit
 from collections import OrderedDict
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from graph_rewrite.delivery.acceptance import acceptance
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, SCREEN, Clock, Deployment, Measurable, MeasurementCache, OrtMeter, Plan
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
+from graph_rewrite.operators.usual_values import settled_values
 from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.task.models import Model
 
@@ -48,16 +52,26 @@ def ort_meter(
 ) -> OrtMeter:
     """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`, on given inputs; by
     default on random ones, with token ids that lie within the model's tables."""
+    other = None if feeds is not None else partial(_accepted_feeds, model, deployment, folder)
     return OrtMeter(
         model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock,
-        feeds=random_feeds(model.graph) if feeds is None else feeds, full=full,
+        feeds=random_feeds(model.graph) if feeds is None else feeds, full=full, other_feeds=other,
     )  # fmt: skip
 
 
 def random_feeds(graph: Graph) -> FeedSpec:
-    """Return the recipe of random inputs to measure a model with: token ids lie within its tables."""
+    """Return the recipe of random inputs to measure a model with: token ids lie within its tables, and inputs that say
+    how a node works have values that fit."""
     small = {name: limits for name, limits in index_ranges(graph).items() if limits[1] < SMALL_TABLE}
-    return FeedSpec(input_ranges=small, element_shapes=element_shapes(graph))
+    return FeedSpec(input_ranges=small, element_shapes=element_shapes(graph), values=settled_values(graph))
+
+
+def _accepted_feeds(model: Model, deployment: Deployment, folder: Path) -> FeedSpec | None:
+    """Return inputs that a model runs on which does not run on random ones; None where there are none."""
+    file = materialize(model.original, folder) if model.shapes else model.path
+    values = acceptance(file, model.original, deployment).values
+    random = random_feeds(model.graph)
+    return replace(random, values={**random.values, **values}) if values else None
 
 
 def _write_candidate(graph: Measurable, folder: Path) -> Path:

@@ -122,9 +122,7 @@ def _wrong(written: Path, reference: _Reference) -> str:
     return "" if reference.is_random else _differences(reference.outputs, found, *reference.tolerance)
 
 
-def _differences(
-    expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]], rtol: float, atol: float
-) -> str:
+def _differences(expected: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]], rtol: float, atol: float) -> str:
     for wanted, given in zip(expected, found, strict=True):
         if len(wanted) != len(given):
             return f"{len(given)} outputs, not {len(wanted)}"

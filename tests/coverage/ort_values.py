@@ -11,6 +11,7 @@ import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
 
+
 def opened(model: bytes) -> ort.InferenceSession:
     """Open a model with ONNX Runtime's defaults, on one thread of the CPU."""
     options = ort.SessionOptions()
@@ -98,7 +99,9 @@ def _is_built_in(dtype: np.dtype[Any]) -> bool:
 
 def _is_numpy(text: str) -> bool:
     """Return whether the values of a type, such as `tensor(float)`, are arrays of NumPy's own types."""
-    return text.startswith("tensor(") and not any(word in text for word in ("bfloat", "float8", "float4", "int4", "int2"))
+    return text.startswith("tensor(") and not any(
+        word in text for word in ("bfloat", "float8", "float4", "int4", "int2")
+    )
 
 
 def _as_feed(value: Any) -> Any:

@@ -1,18 +1,22 @@
-"""A meter that needs no clock: every graph other than the original is faster, by how much its hash tells."""
+"""Whole optimisations without a clock: every rewrite gains, by how much its graph's hash tells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Effort, Latency
+from graph_rewrite.runtime.ort_worker import comparison
 from graph_rewrite.task.models import Model
 from tests.envs.fakes import OperatorCountMeter
 
 BASELINE_MS = 10.0
+OPTIONS = {"agent": "greedy", "memory": False, "size_price": 0.0, "max_size_growth": 100.0}
+"""Options of `rewritegym.optimize` with which a planted gain decides alone."""
 
 
 class PlantedMeter(OperatorCountMeter):
@@ -29,7 +33,20 @@ def _meter(model: Model, *_: Any, **__: Any) -> PlantedMeter:
 
 
 @contextmanager
-def planted_gains() -> Iterator[None]:
-    """Let whole optimisations of this process measure with `PlantedMeter`."""
-    with mock.patch("graph_rewrite.task.problem.shared_meter", _meter):
+def planted_gains(*, in_process: bool = False) -> Iterator[None]:
+    """Let whole optimisations of this process measure with `PlantedMeter`.
+
+    Args:
+        in_process: run models in this process too, where a process each would take longer than the comparison.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch("graph_rewrite.task.problem.shared_meter", _meter))
+        if in_process:
+            for module in ("comparison_process", "acceptance"):
+                stack.enter_context(mock.patch(f"graph_rewrite.delivery.{module}.run_leaf", _run_directly))
         yield
+
+
+def _run_directly(command: Sequence[str], timeout_s: float) -> SimpleNamespace:
+    assert command[-3] == "ort_worker.comparison"
+    return SimpleNamespace(returncode=comparison.main(list(command[-2:])), stderr="")

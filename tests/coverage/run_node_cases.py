@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.coverage.node_cases import RAN, Outcome, judged, node_cases
-from tests.coverage.planted_meter import planted_gains
+from tests.coverage.planted_meter import OPTIONS, planted_gains
 
 MOST_REFUSED = 0.03
 """Part of the cases that ONNX Runtime runs which may be refused."""
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked.results.parent.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {"memory": False}
     if asked.planted:
-        options |= {"agent": "greedy", "size_price": 0.0, "max_size_growth": 100.0}
+        options = OPTIONS
     with asked.results.open("a", encoding="utf-8") as results, planted_gains() if asked.planted else nullcontext():
         for number, name in enumerate(names, 1):
             if name not in done:
@@ -57,7 +57,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=10**9, help="number of cases")
     parser.add_argument("--only", default="", help="a part of the names of the cases to run")
     parser.add_argument("--time-limit", type=float, default=1.0, help="seconds per optimisation")
-    parser.add_argument("--planted", action="store_true", help="let every rewrite seem to gain, so that results have some")
+    parser.add_argument(
+        "--planted", action="store_true", help="let every rewrite seem to gain, so that results have some"
+    )
     parser.add_argument("--results", type=Path, default=Path("build/node-cases.jsonl"), help="the file of outcomes")
     parser.add_argument("--afresh", action="store_true", help="forget the outcomes that are in that file")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")

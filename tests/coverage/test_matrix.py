@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from graph_rewrite.rules import Rewriter, rule_set
 from graph_rewrite.runtime.ort_worker.comparison import compare_values
 from graph_rewrite.runtime.ort_worker.feeds import Feeds, FeedSpec, ModelInput, make_feeds
 from graph_rewrite.runtime.ort_worker.narrow_floats import run
+from graph_rewrite.task.models import Shapes
 from tests.coverage.matrix import MATRIX, REFUSED, UNRUNNABLE
 from tests.graph_rewrite import custom_ops
 
@@ -37,8 +39,10 @@ def opened(model: onnx.ModelProto) -> ort.InferenceSession:
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def feeds_of(session: ort.InferenceSession, graph: Graph) -> Feeds:
-    inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in session.get_inputs()]
+def feeds_of(session: ort.InferenceSession, graph: Graph, shapes: Shapes = MappingProxyType({})) -> Feeds:
+    inputs = [
+        ModelInput(item.name, item.type, shapes.get(item.name, tuple(item.shape))) for item in session.get_inputs()
+    ]
     return make_feeds(inputs, FeedSpec(0, index_ranges(graph), element_shapes=element_shapes(graph)))
 
 

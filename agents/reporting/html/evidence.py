@@ -24,6 +24,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.device import cpu_model, gpu_model
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
+from graph_rewrite.operators.usual_values import settled_values
 from graph_rewrite.replay.recorder import find_by_key
 from graph_rewrite.replay.steps import TracedGraph
 from graph_rewrite.rulebook.site_diagram import diagrams_of_site
@@ -104,7 +105,10 @@ def footprints(
     """Load and run the original and the result, each in a process of its own; None where one of them cannot be run so,
     such as one with an input that is no tensor."""
     model = problem.model
-    feeds = FeedSpec(0, index_ranges(model.original), element_shapes=element_shapes(model.original))
+    feeds = FeedSpec(
+        0, index_ranges(model.original), element_shapes=element_shapes(model.original),
+        values=settled_values(model.original),
+    )  # fmt: skip
     original, plain = model.original, problem.deployment.plain()
     typed = {original.names[value]: original.types[value] for value in original.inputs}
     shapes = {name: type.shape for name, type in typed.items() if type is not None}

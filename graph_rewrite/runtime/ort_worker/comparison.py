@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -176,6 +176,21 @@ def _differences(one: Values, other: Values, tolerance: float) -> dict[str, floa
     return {name: error for name, (error, problem) in compared.items() if problem or not error <= tolerance}
 
 
+def _accept(
+    session: ort.InferenceSession, request: Mapping[str, Any], write: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Run a model on inputs in turn. With `group`, end with the first group of so many on all of which it runs; the
+    rest of a group is not run once one is refused."""
+    group, refused = request.get("group") or 0, ""
+    for number, spec in enumerate(request["feeds"]):
+        if not group or number % group == 0:
+            refused = ""
+        refused = refused or refusal(session, spec)
+        write({"refused": refused})
+        if group and not refused and (number + 1) % group == 0:
+            return
+
+
 def main(arguments: list[str]) -> int:
     follow()
     request, path = json.loads(Path(arguments[0]).read_text("utf-8")), Path(arguments[1])
@@ -191,8 +206,7 @@ def main(arguments: list[str]) -> int:
         try:
             if request["kind"] == "accept":
                 session = open_session(request["original"], Deployment.from_request(request["deployment"]))
-                for spec in request["feeds"]:
-                    write({"refused": refusal(session, spec)})
+                _accept(session, request, write)
                 return 0
             if request["kind"] == "probe":
                 reply: dict[str, Any] = {"probes": [asdict(found) for found in probe(request, report)]}

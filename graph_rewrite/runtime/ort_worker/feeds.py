@@ -56,6 +56,8 @@ class FeedSpec:
 
     `element_shapes` gives the shape of an optional tensor and of the elements of a sequence, by input: a session does
     not tell them. Such inputs are random also where the others come from a file.
+
+    `values` are the elements, as nested lists or one number for all, of inputs that are always the same.
     """
 
     seed: int = 0
@@ -64,6 +66,7 @@ class FeedSpec:
     pattern: str = ""
     item: int | None = None
     element_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         ranges = {name: list(limits) for name, limits in self.input_ranges.items()}
@@ -75,13 +78,18 @@ class FeedSpec:
             values["item"] = self.item
         if self.element_shapes:
             values["element_shapes"] = {name: list(shape) for name, shape in self.element_shapes.items()}
+        if self.values:
+            values["values"] = dict(self.values)
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         ranges = {name: (low, high) for name, (low, high) in values["input_ranges"].items()}
         shapes = {name: tuple(shape) for name, shape in values.get("element_shapes", {}).items()}
-        return cls(values["seed"], ranges, values["npz"], values.get("pattern", ""), values.get("item"), shapes)
+        return cls(
+            values["seed"], ranges, values["npz"], values.get("pattern", ""), values.get("item"), shapes,
+            values.get("values", {}),
+        )  # fmt: skip
 
     @property
     def label(self) -> str:
@@ -212,6 +220,8 @@ def _random(item: ModelInput, spec: FeedSpec, number: int = 0) -> NDArray[Any]:
     shape = [size for size in item.shape if isinstance(size, int)]
     if len(shape) != len(item.shape):
         raise ValueError(f"input {item.name!r} has symbolic dimensions {list(item.shape)}; fix them before measuring")
+    if item.name in spec.values:
+        return np.broadcast_to(np.asarray(spec.values[item.name]).astype(dtype), shape).copy()
     # Seeded by name as well, so a model whose inputs come in another order gets the same values.
     rng = np.random.default_rng([spec.seed, zlib.crc32(item.name.encode()), *([number] if number else [])])
     limits = spec.input_ranges.get(item.name)

@@ -13,7 +13,7 @@ import pytest
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, SCREEN, Effort, Latency, Plan
-from graph_rewrite.latency.ort_meter import _latency
+from graph_rewrite.latency.estimates import latency_of
 from graph_rewrite.runtime.ort_worker.statistics import Block, is_enough
 from graph_rewrite.runtime.ort_worker.timing import repeats_for, time_block
 from graph_rewrite.system.deadline import check_time, seconds_left
@@ -100,7 +100,7 @@ class SimulatedMeter:
                 break
         check_time()
         timings = [(list(block.baseline), list(block.candidate), block.repeats) for block in blocks]
-        return _latency(timings, identical=baseline.hash == candidate.hash)
+        return latency_of(timings, identical=baseline.hash == candidate.hash)
 
     def _session(self, seconds: float) -> Callable[[], None]:
         """Return the runs of a session of its own speed."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite.latency import BaselineError, Deployment, FeedSpec, Latency, LatencyMeter, MeasurementCache, OrtMeter
-from graph_rewrite.latency.ort_meter import _latency
+from graph_rewrite.latency.estimates import latency_of
 
 MakeMeter = Callable[..., OrtMeter]
 
@@ -214,7 +214,7 @@ def test_cuda(make_meter: MakeMeter, model: Any) -> None:
 
 def test_a_stall_during_a_model_against_itself_is_left_out() -> None:
     timings = [([0.002], [0.4], 1)]
-    itself = _latency(timings, identical=True)
+    itself = latency_of(timings, identical=True)
     assert (itself.ms, itself.baseline_ms, itself.speedup) == (2.0, 2.0, 1.0)
-    other = _latency(timings, identical=False)
+    other = latency_of(timings, identical=False)
     assert (other.ms, other.baseline_ms) == (400.0, 2.0)
