@@ -31,8 +31,8 @@ _CRASHES = 3
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a model runs on. `refusal` is why it does not run on random inputs, empty where it does; `values` are those
-    of some inputs, by name, with which it runs then; None where no such were found."""
+    """The inputs that a model runs on. `refusal` is why it does not run on random ones, empty where it does; `values`
+    are those of some inputs, by name, with which it runs then, and None where no such were found."""
 
     refusal: str = ""
     values: Mapping[str, Any] | None = field(default_factory=dict)

@@ -20,14 +20,14 @@ from tests.coverage.ort_values import difference, expected_value, fed, opened, r
 
 Status = Literal["not run", "optimised", "kept", "refused", "wrong", "crashed"]
 RAN: tuple[Status, ...] = ("optimised", "kept", "refused", "wrong", "crashed")
-"""What may become of a case that ONNX Runtime runs."""
+"""Outcomes of cases that ONNX Runtime runs."""
 OWN_TOLERANCE = 1e-3
 """Of the outputs that ONNX Runtime gives for the original, where those are not what the case expects."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case."""
+    """The outcome of a case."""
 
     name: str
     operator: str
@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _Reference:
-    """What a result must compute: per data set, the inputs as the case gives them, and the outputs."""
+    """The values that a result must compute: per data set, the inputs as the case gives them, and the outputs."""
 
     inputs: Sequence[Sequence[Any]]
     outputs: Sequence[Sequence[Any]]
