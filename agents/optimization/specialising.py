@@ -14,6 +14,7 @@ from agents.conclusion.recordings import recording_or_none, write_recording
 from agents.optimization.dynamic import DynamicResult
 from agents.optimization.judging_shapes import Judged, general_graph, judge, within_size
 from agents.optimization.single_shapes import ShapeResult
+from graph_rewrite.delivery.acceptance import refusals
 from graph_rewrite.delivery.checked_bundle import (
     BundlePart,
     CheckedBundle,
@@ -28,7 +29,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.bindings import DimensionBindings
-from graph_rewrite.symbolic.feeds import refusals, write_data, write_feeds
+from graph_rewrite.symbolic.feeds import write_data, write_feeds
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from graph_rewrite.task.problem import Problem
 
