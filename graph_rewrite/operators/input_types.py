@@ -11,15 +11,18 @@ from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.runtime.ort_worker.feeds import FEEDABLE
 from graph_rewrite.runtime.ort_worker.narrow_floats import NARROW
 
+SYMBOLIC_SIZE = 3
+"""Size of a symbolic dimension of elements: they are never rewritten by it, since a graph knows no type of them."""
+
 
 def element_types(graph: Graph) -> dict[str, TensorType]:
-    """Return the declared types of optional tensors, and of the elements of sequences, by input. Those of no fixed
-    shape are left out."""
+    """Return the declared types of optional tensors, and of the elements of sequences, by input. Those without a shape
+    are left out; symbolic dimensions count as `SYMBOLIC_SIZE`."""
     found: dict[str, TensorType] = {}
     for info in graph.header.graph.input:
         tensor = None if info.type.HasField("tensor_type") else _innermost(info.type)
-        if tensor is not None and _is_fixed(tensor):
-            found[info.name] = TensorType(tensor.elem_type, tuple(int(dim.dim_value) for dim in tensor.shape.dim))
+        if tensor is not None and tensor.HasField("shape"):
+            found[info.name] = TensorType(tensor.elem_type, tuple(map(_size, tensor.shape.dim)))
     return found
 
 
@@ -62,9 +65,9 @@ def _objection(type: onnx.TypeProto) -> str:
         return "is neither a tensor nor a sequence or an optional value of tensors, for which values are made"
     if (name := _name(tensor.elem_type)) not in FEEDABLE:
         return f"has elements of type {name}, for which no values are made"
-    if not _is_fixed(tensor):
+    if not tensor.HasField("shape"):
         return (
-            "is a sequence or an optional value whose tensors have no declared fixed shape, so that no values can be"
+            "is a sequence or an optional value whose tensors have no declared shape, so that no values can be"
             " made; declare one, as onnx.helper.make_tensor_sequence_value_info does"
         )
     return ""
@@ -79,8 +82,8 @@ def _innermost(type: onnx.TypeProto) -> onnx.TypeProto.Tensor | None:
     return type.tensor_type if type.HasField("tensor_type") else None
 
 
-def _is_fixed(tensor: onnx.TypeProto.Tensor) -> bool:
-    return tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
+def _size(dim: onnx.TensorShapeProto.Dimension) -> int:
+    return int(dim.dim_value) if dim.HasField("dim_value") else SYMBOLIC_SIZE
 
 
 def _element_name(type: onnx.TypeProto) -> str:

@@ -149,6 +149,11 @@ def _parts(place: _Place, size: int) -> Sequence[Any]:
     return [[shape[axis] for shape in place.outputs if axis < len(shape)]]
 
 
+def _even_parts(place: _Place, size: int) -> Sequence[Any]:
+    whole = place.given[place.axis(0)] if place.given else 0
+    return [[1], [*[whole // size] * (size - 1), whole - whole // size * (size - 1)]] if size else []
+
+
 def _reduced_axes(place: _Place, size: int) -> Sequence[Any]:
     return [axes for axes in itertools.combinations(range(len(place.given)), size) if _keeps(place, axes)]
 
@@ -240,7 +245,7 @@ _GUESSES: Mapping[tuple[str, int], _Guess] = {
     ("Col2Im", 2): _blocks,
     ("Resize", 3): _made_shape, ("Resize", 2): _ratios, ("Upsample", 1): _ratios, ("Resize", 1): _always(0.0),
     ("AffineGrid", 1): _grid_size, ("Tile", 1): _repeats, ("Pad", 1): _paddings, ("Split", 1): _parts,
-    ("SplitToSequence", 1): _always(1.0), ("TopK", 1): _along_axis, ("OneHot", 1): _along_axis,
+    ("SplitToSequence", 1): _even_parts, ("TopK", 1): _along_axis, ("OneHot", 1): _along_axis,
     **{(f"Reduce{name}", 1): _reduced_axes for name in _REDUCTIONS},
     ("Squeeze", 1): _reduced_axes, ("Unsqueeze", 1): _new_axes,
     ("Slice", 1): _always(0.0), ("Slice", 2): _largest_ends, ("Slice", 3): _last_axes, ("Slice", 4): _always(1.0),

@@ -26,6 +26,8 @@ TEXTS = {
     "repeats": "(float[2,3] x, int64[2] r) => (float[2,9] y) { y = Tile(x, r) }",
     "paddings": "(float[2,3] x, int64[4] p) => (float[2,6] y) { y = Pad(x, p) }",
     "parts": "(float[2,5] x, int64[2] p) => (float[2,2] y, float[2,3] z) { y, z = Split<axis = 1>(x, p) }",
+    "parts of a sequence": """(float[5,2] x, int64[2] p) => (float[2,2] y) <int64 first = {0}> {
+        s = SplitToSequence<axis = 0>(x, p)  y = SequenceAt(s, first) }""",
     "the axis of a reduction": "(float[2,3,4] x, int64[1] a) => (float[2,1,4] y) { y = ReduceSum(x, a) }",
     "axes that go": "(float[2,3,4] x, int64[2] a) => (float[3] y) { y = ReduceMax<keepdims = 0>(x, a) }",
     "axes that come": "(float[3] x, int64[2] a) => (float[1,3,1] y) { y = Unsqueeze(x, a) }",

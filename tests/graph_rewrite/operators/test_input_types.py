@@ -10,7 +10,7 @@ from graph_rewrite import load
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.input_ranges import index_ranges
-from graph_rewrite.operators.input_types import element_shapes, element_types, require_feedable
+from graph_rewrite.operators.input_types import SYMBOLIC_SIZE, element_shapes, element_types, require_feedable
 from graph_rewrite.runtime.ort_worker.feeds import ELEMENTS
 from tests.graph_rewrite.sample_models import parsed
 
@@ -24,9 +24,9 @@ def test_declared_types_of_elements() -> None:
     )
     assert element_types(graph) == {
         "s": TensorType(TensorProto.INT64, (2, 3)), "o": TensorType(TensorProto.FLOAT, (4,)),
-        "p": TensorType(TensorProto.STRING, (1,)),
+        "p": TensorType(TensorProto.STRING, (1,)), "symbolic": TensorType(TensorProto.FLOAT, (SYMBOLIC_SIZE,)),
     }  # fmt: skip
-    assert element_shapes(graph) == {"s": (2, 3), "o": (4,), "p": (1,)}
+    assert element_shapes(graph) == {"s": (2, 3), "o": (4,), "p": (1,), "symbolic": (SYMBOLIC_SIZE,)}
 
 
 def unranked() -> onnx.ModelProto:
@@ -38,8 +38,7 @@ def unranked() -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (unranked(), "'s' is a sequence or an optional value whose tensors have no declared fixed shape"),
-        (parsed(f"(float[2] x, seq(float[n]) s) {REST}"), "no declared fixed shape"),
+        (unranked(), "'s' is a sequence or an optional value whose tensors have no declared shape"),
         (parsed(f"(float[2] x, seq(map(int64, float)) s) {REST}"), "'s' is neither a tensor nor"),
         (parsed(f"(float[2] x, seq(seq(float[2])) s) {REST}"), "'s' is neither a tensor nor"),
         (parsed(f"(float[2] x, complex64[2] s) {REST}"), "'s' has elements of type complex64"),
@@ -54,6 +53,7 @@ def test_models_that_cannot_be_fed(model: onnx.ModelProto, reason: str) -> None:
 
 def test_models_that_can() -> None:
     require_feedable(load(parsed(f"(float[2] x, seq(int64[2,3]) s, optional(float[4]) o, string[3] t) {REST}")))
+    require_feedable(load(parsed(f"(float[2] x, seq(float[n, 2]) s) {REST}")))
     require_feedable(load(parsed("(bfloat16[2] x, float8e5m2[2] s) => (bfloat16[2] y) { y = Neg(x) }")))
     overridable = parsed(f"(float[2] x, complex64[2] c) {REST}")
     overridable.graph.initializer.append(helper.make_tensor("c", TensorProto.COMPLEX64, [2], [1.0, 2.0]))
