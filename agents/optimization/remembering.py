@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agents.conclusion.conclude import saved_and_checked
-from agents.conclusion.confirmation import surely_faster
+from agents.conclusion.confirmation import MOST_LOOKS, is_doubtful, pooled, surely_faster
 from agents.conclusion.recordings import actions_of, environment
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.paths import known_results
 from agents.optimization.options import OptimizeOptions
 from agents.searching.known_starts import Start
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import JUDGE
+from graph_rewrite.latency import JUDGE, Latency
 from graph_rewrite.replay import RecordedStep, Recording, fingerprint, replay
 from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.replay.remembered import RememberedResult
@@ -35,7 +35,9 @@ MOST_SHIPPED = 2
 REPLAYING_SHARE = 0.1
 """Most of the time limit that replaying remembered results may take, and likewise those that come with RewriteGym."""
 CONFIRMING_S = 8.0
-"""Seconds for measuring a remembered result."""
+"""Seconds for measuring a remembered result once."""
+CONFIRMING_SHARE = 0.4
+"""Share of the search's seconds after which it is not measured again, whatever doubt is left."""
 SAME_GAIN = 0.95
 """Part of the remembered gain that must be possible by the interval measured now, or the search goes on."""
 
@@ -154,9 +156,10 @@ class ResultRecall:
                 search.measure(problem.model.graph, ())
                 latency = search.measure(start.graph, start.actions)
                 if latency.ok:
-                    latency = problem.confirm(start.graph, replace(JUDGE, budget_s=CONFIRMING_S))
-                if not surely_faster(latency):  # or it cannot be run here, or breaks a limit
-                    self.memory.failed(before, self.context)
+                    latency = self._measured(search, start.graph)
+                if not surely_faster(latency):
+                    if not is_doubtful(latency):  # it gains nothing, cannot be run here, or breaks a limit
+                        self.memory.failed(before, self.context)
                     return None
                 if latency.ci95[1] < 1.0 + SAME_GAIN * (before.speedup - 1.0):
                     self.memory.corrected(before, latency.speedup)
@@ -177,6 +180,17 @@ class ResultRecall:
             search.applications, search.elapsed, message, trials=search.trials, faults=search.rule_faults,
             path=before.path if before.path and before.path[-1][0] == len(start.actions) else (),
         )  # fmt: skip
+
+    def _measured(self, search: Search, graph: Graph) -> Latency:
+        """Measure a remembered result with care; where that leaves a doubt, a few more times while little of the time
+        is spent."""
+        plan, last = replace(JUDGE, budget_s=CONFIRMING_S), search.after(CONFIRMING_SHARE)
+        latency = self.problem.confirm(graph, plan)
+        for look in range(1, MOST_LOOKS):
+            if not is_doubtful(latency) or search.seconds >= last:
+                break
+            latency = pooled(latency, self.problem.confirm(graph, plan, look))
+        return latency
 
     def learn(self, starts: Sequence[KnownStart], search: Search, result: OptimizationResult) -> None:
         """Note which starts gained in a search: one that was measured as no faster did not, nor did any where a search
