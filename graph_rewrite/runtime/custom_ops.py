@@ -91,7 +91,9 @@ def _known(libraries: tuple[tuple[str, int], ...], operators: tuple[CustomOperat
         asked, told = Path(folder, "request"), Path(folder, "findings")
         asked.write_text(json.dumps({"libraries": paths, "models": list(map(str, models))}), "utf-8")
         try:
-            code = run_leaf(leaf_command("ort_worker.custom_ops", [str(asked), str(told)]), _TIMEOUT_S).returncode
+            code = run_leaf(
+                leaf_command("ort_worker.trials.custom_ops", [str(asked), str(told)]), _TIMEOUT_S
+            ).returncode
             ended = f"it ended the process that loaded it ({describe_exit(code)})"
         except subprocess.TimeoutExpired:
             ended = f"no end after {_TIMEOUT_S:g} s"

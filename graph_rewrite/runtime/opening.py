@@ -24,7 +24,7 @@ def first_that_opens(models: Sequence[bytes]) -> int | None:
         for path, model in zip(paths, models, strict=True):
             path.write_bytes(model)
         try:
-            ended = run_leaf(leaf_command("ort_worker.opening", [str(path) for path in paths]), _TIMEOUT_S)
+            ended = run_leaf(leaf_command("ort_worker.trials.opening", [str(path) for path in paths]), _TIMEOUT_S)
         except subprocess.TimeoutExpired:
             return None
     answers = ended.stdout.split()

@@ -1,1 +1,1 @@
-"""What is left behind when an optimisation is killed, or asked to end, at any moment."""
+"""Optimisations that are killed, or asked to end, at any moment, and the files and processes that they leave."""

@@ -75,7 +75,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run that a signal met at a moment, in seconds from its start."""
+    """The end of a run that a signal met at a moment, in seconds from its start."""
 
     moment: float
     status: int

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its output, processes, locks, caches and temporary files."""
+"""Checks of all that a run leaves: its output, processes, locks, caches and temporary files."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_threads_beyond_the_machine_are_refused(threads: str, stack: Path, capsy
 
 
 class TestTimeLimit:
-    """What no time is left for is named, and the rest is told."""
+    """A part of the inspection for which no time is left is named, and the rest is told."""
 
     def test_rules_and_times(
         self, stack: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

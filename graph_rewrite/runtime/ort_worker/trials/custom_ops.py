@@ -1,6 +1,6 @@
 """A process that loads libraries of custom operators and looks for operators in them: `python -m
-ort_worker.custom_ops`, started by `graph_rewrite.runtime.custom_ops` as a process of its own, because a library may do
-anything.
+ort_worker.trials.custom_ops`, started by `graph_rewrite.runtime.custom_ops` as a process of its own, because a library
+may do anything.
 
 Arguments: a request (JSON) with the `libraries` and the `models` of one operator each, and a file for the findings, one
 JSON object per line: `{"refused": ...}` per library, an empty text where it is loaded, then `{"known": ...}` per model.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 
-from .following import follow
+from ..following import follow
 
 _FATAL_ONLY = 4
 _UNKNOWN = "is not a registered function/op"

@@ -1,4 +1,4 @@
-"""A process that opens model files one after another: `python -m ort_worker.opening`, started by
+"""A process that opens model files one after another: `python -m ort_worker.trials.opening`, started by
 `graph_rewrite.runtime.opening` as a process of its own, because a model may crash ONNX Runtime.
 
 It writes a line `opens` or `refused` per file, and ends after the first that opens.
@@ -10,7 +10,7 @@ import sys
 
 import onnxruntime as ort
 
-from .following import follow
+from ..following import follow
 
 _FATAL_ONLY = 4
 
