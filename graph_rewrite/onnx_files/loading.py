@@ -71,7 +71,7 @@ def load(
 def _read(path: Path) -> onnx.ModelProto:
     try:
         if path.is_dir():
-            raise ModelLoadError(f"{path}: is a folder; name a model file in it")
+            raise ModelLoadError(f"{path}: cannot be read: it is a folder; name a model file in it")
         # A pipe or a device has no end.
         if path.exists() and not path.is_file():
             raise ModelLoadError(f"{path}: is no file, but a device or a pipe; copy the model to a file")
