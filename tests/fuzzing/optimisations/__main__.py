@@ -29,7 +29,7 @@ _FATAL_ONLY = 4
 
 @dataclass
 class Tally:
-    """What a number of cases covered and found."""
+    """The coverage and the findings of a number of cases."""
 
     verdicts: list[Verdict] = field(default_factory=list)
 

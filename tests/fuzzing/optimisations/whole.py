@@ -47,7 +47,7 @@ _WRITTEN = {"out.onnx", "out.onnx.deployment.json", "out.onnx.actions.json", "ou
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a model: `fault` is empty where all is well."""
+    """The outcome for a model: `fault` is empty where all is well."""
 
     seed: int
     operators: frozenset[str]
