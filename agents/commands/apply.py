@@ -181,9 +181,7 @@ def _print(console: Console, arguments: ApplyArguments, entry: dict[str, Any]) -
     if entry["onnx_path"] is None:
         say(f"no file was written: {entry['message']}")
         return
-    say(f"outputs agree, largest difference {entry['max_rel_error']:.1e} of their scale")
-    if entry["message"]:
-        say(entry["message"])
+    say(entry["message"] or f"outputs agree, largest difference {entry['max_rel_error']:.1e} of their scale")
     say(f"written: {entry['onnx_path']} in {entry['seconds']:.1f} s")
     flags = "".join(f" --custom-ops {library}" for library in entry["custom_ops"])
     say(f"measure what it gains on this machine: rewritegym check {entry['onnx_path']}{flags}")

@@ -32,6 +32,7 @@ from agents.searching.cost_model import cost_model_speedup
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.cpu_count import threads_in_words
 from graph_rewrite.system.extras import MissingLibraryError, require
 from graph_rewrite.task.problem import Problem
 
@@ -213,7 +214,7 @@ def _print(
     console: Console, uri: str, problem: Problem, arguments: EvaluateArguments, entries: list[dict[str, Any]]
 ) -> None:
     choices = "fixed deployment" if arguments.fixed_deployment else "with deployment choices"
-    title = f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s), {choices}"
+    title = f"{uri} on {problem.deployment.provider}, {threads_in_words(arguments.threads)}, {choices}"
     console.print(results_table(title, entries))
     console.print(deployment_table(entries))
     console.print(rules_table(entries))

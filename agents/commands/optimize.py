@@ -38,6 +38,7 @@ from graph_rewrite.delivery.deployment_code import deployment_code
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.cpu_count import threads_in_words
 from graph_rewrite.task.problem import Problem
 
 
@@ -131,7 +132,7 @@ def _search(
 
 def _headline(path: Path, problem: Problem) -> str:
     deployment = problem.deployment
-    return f"{path} on {deployment.provider} with {deployment.threads} thread(s): {problem.model.report}"
+    return f"{path} on {deployment.provider} with {threads_in_words(deployment.threads)}: {problem.model.report}"
 
 
 def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:

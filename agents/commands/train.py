@@ -29,6 +29,7 @@ from agents.reporting.progress import (
 from agents.reporting.runs import new_run, result_entry, write_config, write_json, write_optimized
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
+from graph_rewrite.system.cpu_count import threads_in_words
 from graph_rewrite.system.extras import require
 from graph_rewrite.task.problem import Problem
 
@@ -101,7 +102,9 @@ def train(arguments: TrainArguments, console: Console) -> int:
     optimized = write_optimized(result, run / "optimized.onnx")
     entry = result_entry(result, problem, optimized)
     write_json(run / "result.json", _summary(uri, problem, entry, progress))
-    console.print(results_table(f"{uri} on {problem.deployment.provider}, {arguments.threads} thread(s)", [entry]))
+    console.print(
+        results_table(f"{uri} on {problem.deployment.provider}, {threads_in_words(arguments.threads)}", [entry])
+    )
     console.print(deployment_table([entry]))
     print_warnings(console, entry)
     console.print(rewrites_table(entry) if result.actions else result.message)

@@ -20,6 +20,7 @@ from graph_rewrite.delivery.checked_bundle import CheckedBundle
 from graph_rewrite.latency import Deployment, Latency
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import open_session
+from graph_rewrite.system.cpu_count import threads_in_words
 from graph_rewrite.task.problem import Problem
 
 SUMMARY = (
@@ -114,10 +115,10 @@ class Optimization:
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what a user should know before deploying the result."""
         slower = tuple(
-            f"with {threads} thread(s) the result is slower than the original: "
+            f"with {threads_in_words(threads)} the result is slower than the original: "
             f"x{latency.speedup:.3f} ({latency.ci95[0]:.3f} to {latency.ci95[1]:.3f})"
             if latency.ok
-            else f"with {threads} thread(s) the result cannot be measured: {latency.message}"
+            else f"with {threads_in_words(threads)} the result cannot be measured: {latency.message}"
             for threads, latency in self.by_threads
             if not latency.ok or latency.ci95[1] < 1.0
         )

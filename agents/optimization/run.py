@@ -71,19 +71,7 @@ def optimize_model(
     began = time.monotonic() if began is None else began
     limit, (first, *others) = options.seconds - reserved, options.thread_counts
     agent = make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
-    try:
-        with ending_at(began + limit):
-            bindings = bind(path, options.shape, Deployment(custom_ops=options.libraries))
-            if options.specialise:
-                bindings = check_specialise(options, bindings)
-            problem = open_with_threads(path, options, first, bindings)
-    except OutOfTime:
-        if time.monotonic() < began + limit:
-            raise KeyboardInterrupt("the model is not open yet, and nothing is written") from None
-        raise UserError(
-            f"{path}: --time-limit {options.time_limit} is over before the model is open, and nothing is written: give"
-            " more time"
-        ) from None
+    problem, bindings = _open(path, options, first, began + limit)
     if opened is not None:
         opened(problem)
     further = THREADS_SHARE * limit * len(others)
@@ -115,6 +103,23 @@ def optimize_model(
         with ending_at(began + limit):
             found.append((count, _with_threads(path, options, count, result, bindings, THREADS_SHARE * limit)))
     return Optimization(options, problem, result, began, tuple(found), recording, made.dynamic, bundle, keep)
+
+
+def _open(path: Path, options: OptimizeOptions, threads: int, until: float) -> tuple[Problem, DimensionBindings]:
+    """Open a model file as the problem that the options describe, and bind its symbolic dimensions."""
+    try:
+        with ending_at(until):
+            bindings = bind(path, options.shape, Deployment(custom_ops=options.libraries))
+            if options.specialise:
+                bindings = check_specialise(options, bindings)
+            return open_with_threads(path, options, threads, bindings), bindings
+    except OutOfTime:
+        if time.monotonic() < until:
+            raise KeyboardInterrupt("the model is not open yet, and nothing is written") from None
+        raise UserError(
+            f"{path}: --time-limit {options.time_limit} is over before the model is open, and nothing is written: give"
+            " more time"
+        ) from None
 
 
 class WatchedSearch:

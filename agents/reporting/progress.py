@@ -15,6 +15,7 @@ from rich.table import Table
 
 from agents.core.base import Search
 from agents.ppo.progress import TrainingProgress
+from graph_rewrite.system.cpu_count import threads_in_words
 
 MOST_OPERATORS = 8
 """Operators of a replacement that a table lists one by one."""
@@ -104,7 +105,7 @@ def _applications(search: Search) -> str:
 def summary_line(model: str, entry: Mapping[str, Any]) -> str:
     """Return the result in one sentence: the speed-up and the deployment for which it holds."""
     deployment = entry["deployment"]
-    threads = f"{deployment['threads']} thread{'s' if deployment['threads'] > 1 else ''}"
+    threads = threads_in_words(deployment["threads"])
     where = f"with {threads} on {deployment['provider']}"
     before, after = baseline_ms(entry), entry["latency_ms"]
     if before is None or not entry["rewrites"]:

@@ -1,8 +1,6 @@
 """An agent on a page: take the first candidate that makes the model faster, as long as there is one."""
 
-from agents import Search
-from agents.conclusion.conclude import conclude
-from agents.core.base import action_of
+from agents import Search, action_of, conclude
 
 
 class FirstGainAgent:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from graph_rewrite.inspection.blocks import RepeatedBlock
 from graph_rewrite.inspection.inspect import Inspection
+from graph_rewrite.system.cpu_count import threads_in_words
 
 _MOST_ROWS = 15
 
@@ -115,7 +116,7 @@ def _rules(found: Inspection) -> Table:
 def _times(found: Inspection) -> Table:
     assert found.profile is not None
     threads = found.profile.deployment.threads
-    title = f"Time by operator: {found.profile.ms:.3g} ms with {threads} thread(s)"
+    title = f"Time by operator: {found.profile.ms:.3g} ms with {threads_in_words(threads)}"
     table = _table(title, "operator", "kernels", "ms", "share", "GFLOP/s", "of the roofline")
     for entry in found.operator_times()[:_MOST_ROWS]:
         reached = "" if entry.least_ms is None or not entry.ms else f"{entry.least_ms / entry.ms:.0%}"

@@ -177,6 +177,8 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from error
     except UserError as error:
         raise UserError(f"{file}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: not JSON but a binary file") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: not JSON ({error})") from error
 

@@ -31,6 +31,11 @@ def check_threads(threads: int) -> int:
     return threads
 
 
+def threads_in_words(count: int) -> str:
+    """Return a number of threads with its noun, such as "1 thread"."""
+    return f"{count} thread{'' if count == 1 else 's'}"
+
+
 def is_busy() -> bool:
     """Return whether other work keeps all cores of the machine busy: as many processes wanted one in the last minute as
     there are. False where the system does not tell."""

@@ -225,8 +225,7 @@ def open_problem(
         cached: remember latencies on disk from run to run.
         limits: the limits that every result keeps.
         clock: `wall`, or `cpu` to count only what one thread on the CPU computes, where others share the cores.
-        thread_choices: numbers of threads that a search may choose; speed-ups stay relative to the original on
-            `threads`.
+        thread_choices: numbers of threads to choose from; speed-ups stay relative to the original on `threads`.
         target_opset: the operator set to convert the model to; by default the newest with rules that the model runs in.
         strict: leave out rules and session settings that do not keep NaN, infinities, denormals or the sign of zero,
             and rules that overflow before the operators which they replace.

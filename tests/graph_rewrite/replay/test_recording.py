@@ -67,3 +67,10 @@ class TestFile:
         values: dict[str, Any] = recording.to_json() | {name: 1.5}
         with pytest.raises(UserError, match="wrong kind"):
             Recording.from_json(values)
+
+
+def test_a_model_in_place_of_a_recording_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"\x08\xbf\x01\xff")
+    with pytest.raises(UserError, match=r"model\.onnx: not JSON but a binary file$"):
+        read_recording(path)

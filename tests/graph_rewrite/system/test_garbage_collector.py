@@ -51,6 +51,14 @@ def test_objects_made_inside_are_old_afterwards() -> None:
     assert gc.get_freeze_count() == 0
 
 
+def test_the_few_objects_that_python_freezes_at_its_start_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 375)
+    with no_garbage_collection():
+        made = [[number] for number in range(100)]
+    old = {id(each) for each in gc.get_objects(generation=OLDEST)}
+    assert all(id(each) in old for each in made)
+
+
 def test_cycles_made_inside_are_collected_before_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collector, "GROWTH", 0.0)
     most = 0
