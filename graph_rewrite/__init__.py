@@ -4,9 +4,9 @@ nor PyTorch.
 The names below are imported when they are first used, so that a command which needs none of them starts at once.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from graph_rewrite.system.lazy_exports import lazy_exports
+from graph_rewrite.system.lazy_exports import public_name
 
 if TYPE_CHECKING:
     from graph_rewrite.ir.graph import Graph
@@ -41,4 +41,10 @@ _HOME = {
 }
 """The module of each public name."""
 
-__getattr__, __dir__ = lazy_exports(__name__, _HOME)
+
+def __getattr__(name: str) -> Any:
+    return public_name(__name__, _HOME, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,9 +5,8 @@ Importing this package registers the Gymnasium environments ``rewritegym/GraphRe
 are first used, so Gymnasium, PyTorch and ONNX Runtime are not loaded before they are needed.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from graph_rewrite.system.lazy_exports import lazy_exports
 from rewritegym.registration import register_environments
 
 if TYPE_CHECKING:
@@ -47,6 +46,15 @@ _HOME = {
     "session": "graph_rewrite.delivery.deployed",
 }
 
-__getattr__, __dir__ = lazy_exports(__name__, _HOME)
+
+def __getattr__(name: str) -> Any:
+    from graph_rewrite.system.lazy_exports import public_name  # here, since `import rewritegym` loads nothing else
+
+    return public_name(__name__, _HOME, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 register_environments()

@@ -1,32 +1,27 @@
-"""Public names of a package, each imported when it is first used."""
+"""Public names of a package, each imported when it is first used (PEP 562)."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 
-def lazy_exports(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` (PEP 562) for a package whose public names live in other modules.
+def public_name(package: str, home: Mapping[str, str], name: str) -> Any:
+    """Return what a package's `__getattr__` is asked for: a name that lives in another module, and is kept from now on.
 
     Args:
         package: the package's `__name__`. Its `__all__` lists what it offers.
         home: the module of each name that is imported late.
+
+    Raises:
+        AttributeError: the package has no such name; the message lists those that it has.
     """
-
-    def get(name: str) -> Any:
-        module = sys.modules[package]
-        if name not in home:
-            offered = ", ".join(module.__all__)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}; it offers {offered}")
-        value = getattr(import_module(home[name]), name)
-        setattr(module, name, value)
-        return value
-
-    def names() -> list[str]:
-        module = sys.modules[package]
-        return sorted({*vars(module), *module.__all__})
-
-    return get, names
+    module = sys.modules[package]
+    if name not in home:
+        offered = ", ".join(module.__all__)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}; it offers {offered}")
+    value = getattr(import_module(home[name]), name)
+    setattr(module, name, value)
+    return value

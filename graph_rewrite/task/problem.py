@@ -234,8 +234,8 @@ def open_problem(
 
     Raises:
         UserError: unknown model, provider, granularity or rule set, less than one thread, the clock `cpu` for more
-            than one or a choice of threads, an impossible `target_opset`, an operator that ONNX Runtime does not
-            know, or an input for which no values can be made.
+            than one or a choice of threads, an impossible `target_opset`, an operator unknown to ONNX Runtime, or an
+            input for which no values can be made.
         ModelLoadError: a file that is no readable ONNX model.
         ProviderError: provider `cuda` does not work on this machine.
     """
