@@ -49,7 +49,7 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedSearch:
     """A recorded result, and what it was found for."""
 
     uri: str
@@ -65,7 +65,7 @@ class Recorded:
         return self.uri.removeprefix("zoo://").partition("?")[0]
 
 
-def recorded(folder: Path) -> Iterator[Recorded]:
+def recorded(folder: Path) -> Iterator[RecordedSearch]:
     """Yield the results in a folder that can be replayed by single rewrites."""
     for path in sorted(folder.glob("*.json")):
         try:
@@ -78,12 +78,12 @@ def recorded(folder: Path) -> Iterator[Recorded]:
             config = load_config(model.removeprefix("zoo://").partition("?")[0])
             uri = model if "://" in model else model_uri(model, dict(config.model))
             kind = "standard" if "standard" in path.stem else result["agent"]
-            yield Recorded(uri, kind, result["deployment"]["threads"], config.env.granularity, result)
+            yield RecordedSearch(uri, kind, result["deployment"]["threads"], config.env.granularity, result)
 
 
-def fastest(found: Iterator[Recorded]) -> list[Recorded]:
+def fastest(found: Iterator[RecordedSearch]) -> list[RecordedSearch]:
     """Return the fastest result for each model, kind and number of threads."""
-    best: dict[tuple[str, str, int], Recorded] = {}
+    best: dict[tuple[str, str, int], RecordedSearch] = {}
     for one in found:
         place = (one.uri, one.kind, one.threads)
         if place not in best or one.result["speedup"] > best[place].result["speedup"]:
@@ -91,7 +91,7 @@ def fastest(found: Iterator[Recorded]) -> list[Recorded]:
     return sorted(best.values(), key=lambda one: one.uri)
 
 
-def remembered(one: Recorded) -> RememberedResult | None:
+def remembered(one: RecordedSearch) -> RememberedResult | None:
     """Return a result as it is remembered; None where it does not replay as a whole."""
     old, graph = Recording.from_json(one.result), _graph(one.uri)
     rewriter = Rewriter(rule_set(old.rules), one.granularity)  # type: ignore[arg-type]

@@ -31,6 +31,7 @@ LAZY_IMPORTS = (
     ("graph_rewrite.egraph", "graph_rewrite.egraph.structure.kernels", "Numba takes a second to import"),
     ("graph_rewrite.egraph.extract", "graph_rewrite.egraph.extract.ilp", "only this method needs HiGHS"),
     ("graph_rewrite.soundness.verification.outcome", "graph_rewrite.soundness.verification", "z3 takes half a second"),
+    ("rewritegym", "graph_rewrite.system.lazy_exports", "importing the package loads no other of ours"),
     ("rewritegym.doctor", "graph_rewrite.latency.noise", "the help needs no ONNX Runtime"),
 )
 

@@ -25,7 +25,7 @@ AUTO_THREADS = "auto"
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """What is searched, for which deployment and how long."""
+    """Options of the search: its rules, the deployment that it is for, and its time."""
 
     shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """The shape of an input with symbolic dimensions, as name:1,128, or auto, which is the default; may be repeated,

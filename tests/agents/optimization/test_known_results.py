@@ -1,4 +1,4 @@
-"""What becomes of known results: the better is kept, one that does not gain is given up, one from elsewhere is checked,
+"""The fate of known results: the better is kept, one that does not gain is given up, one from elsewhere is checked,
 and those that come with RewriteGym are begun with."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.graph_rewrite.symbolic.dynamic_models import transformer
 
 
 def remembered() -> list[dict[str, Any]]:
-    """What the memory holds."""
+    """Return what the memory holds."""
     return [json.loads(file.read_text()) for file in sorted(ResultMemory().folder.glob("*.json"))]
 
 

@@ -89,7 +89,7 @@ class TestRecall:
 
 
 class TestTheBetterIsKept:
-    """Of two results in one context the faster stays, until it fails or is measured anew."""
+    """The faster of two results in one context stays, until it fails or is measured anew."""
 
     def test_a_slower_one_does_not_replace_it(self, tmp_path: Path) -> None:
         memory = ResultMemory(tmp_path)
