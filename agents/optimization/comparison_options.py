@@ -13,7 +13,7 @@ from graph_rewrite.task.limits import ResultLimits
 # Without slots: a class of options may inherit from this one and from others.
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """Options of the comparison: how far outputs may differ from the original's, on which inputs, and what must be kept."""
+    """Options of the comparison: how far outputs may differ, on which inputs, and which values must be kept."""
 
     error_budget: float | None = None
     """Largest difference of any output on several inputs, relative to its scale (default 1e-4 in float32)."""
