@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.replay.recorder import find_by_key
+from graph_rewrite.replay.recorder import KeyedAction, find_by_key
 from graph_rewrite.replay.steps import TracedGraph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.session_choices import session_candidate
@@ -29,15 +29,6 @@ COMPARED = 7
 """Most bindings at which a result is compared, beside the one that was searched."""
 ATTEMPTS = 8
 """Most graphs that are made and compared before generalisation is given up."""
-
-
-class Recorded(Protocol):
-    """A rewrite as a search records it."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ class SymbolicResult:
         }
 
 
-def generalise(problem: Problem, actions: Sequence[Recorded], bindings: DimensionBindings) -> SymbolicResult:
+def generalise(problem: Problem, actions: Sequence[KeyedAction], bindings: DimensionBindings) -> SymbolicResult:
     """Make the model with symbolic dimensions that recorded rewrites lead to, and compare it with the original.
 
     The rewrites are applied to the original at several bindings at once. A site that does not hold at all of them is
@@ -119,7 +110,7 @@ def generalise(problem: Problem, actions: Sequence[Recorded], bindings: Dimensio
             return SymbolicResult(bindings, message="no time was left to carry the rewrites over to other shapes")
 
 
-def recorded_candidates(problem: Problem, actions: Sequence[Recorded]) -> list[Candidate]:
+def recorded_candidates(problem: Problem, actions: Sequence[KeyedAction]) -> list[Candidate]:
     """Return the candidates that recorded rewrites were, each in the graph that those before it lead to.
 
     Raises:
@@ -135,7 +126,7 @@ def recorded_candidates(problem: Problem, actions: Sequence[Recorded]) -> list[C
     return found
 
 
-def _find(problem: Problem, graph: Graph, action: Recorded) -> Candidate | None:
+def _find(problem: Problem, graph: Graph, action: KeyedAction) -> Candidate | None:
     setting = session_candidate(graph, action.rule)
     if setting is not None and setting.key == action.key:
         return setting
