@@ -34,6 +34,8 @@ class ProblemOptions(TypedDict, total=False):
     """The operator set that models are converted to."""
     input_data: Sequence[str]
     """.npz files with inputs to measure and to compare with."""
+    custom_ops: Sequence[str]
+    """Libraries with operators of custom domains. Only the processes that run the model load them."""
     granularity: Granularity
     """Offer rewrites per `site`, per `class` of alike sites, or `both`."""
     deployment_choices: bool

@@ -111,6 +111,26 @@ def _say(console: Console, text: str) -> None:
 
 
 @contextmanager
+def interrupting_between_steps() -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C and SIGTERM raise KeyboardInterrupt where the yielded function is called next, at the end of a step.
+    Raised anywhere, it may be lost: libraries in C drop exceptions of the look-ups that they make. The second signal
+    raises it at once, in case the step does not end."""
+    asked_at: list[float] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        asked_at.append(time.monotonic())
+        if asked_at[-1] - asked_at[0] > _SAME_S:
+            raise KeyboardInterrupt
+
+    def check() -> None:
+        if asked_at:
+            raise KeyboardInterrupt
+
+    with _handling(handle, _SIGNALS):
+        yield check
+
+
+@contextmanager
 def interrupting_on_term() -> Iterator[None]:
     """Let SIGTERM do what Ctrl-C does: raise KeyboardInterrupt."""
 

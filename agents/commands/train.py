@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from agents.commands.common import ModelArguments, stderr_console
-from agents.commands.signals import ending_search, interrupting_on_term
+from agents.commands.signals import ending_search, interrupting_between_steps
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.config import Config
 from agents.core.registry import NEEDS
@@ -128,8 +128,16 @@ def _learn(
     trainer = Trainer(options, config, run / "checkpoint", resume)
     console.print(f"training on {training_uri}")
     try:
-        with interrupting_on_term(), training_display(console, config.training.total_timesteps) as update:
-            progress = trainer.run(update)
+        with (
+            interrupting_between_steps() as end_here,
+            training_display(console, config.training.total_timesteps) as update,
+        ):
+
+            def stepped(progress: TrainingProgress) -> None:
+                update(progress)
+                end_here()
+
+            progress = trainer.run(stepped)
     except KeyboardInterrupt:
         # As it stands: a command to be copied must not be broken into lines.
         command = _resume_command(arguments, run)

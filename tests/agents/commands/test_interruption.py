@@ -14,7 +14,13 @@ import pytest
 from rich.console import Console
 
 from agents.commands import optimize, signals
-from agents.commands.signals import HURRY_S, SearchWatch, ending_search, interrupting_on_term
+from agents.commands.signals import (
+    HURRY_S,
+    SearchWatch,
+    ending_search,
+    interrupting_between_steps,
+    interrupting_on_term,
+)
 from agents.core.base import Budget, Search
 from agents.core.registry import make_agent
 from agents.optimization.options import OptimizeOptions
@@ -156,6 +162,22 @@ class TestWatch:
         with ending_search(Console(quiet=True)), interrupting_on_term(), pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
         assert [signal.getsignal(number) for number in SIGNALS] == before
+
+    @pytest.mark.parametrize("number", SIGNALS)
+    def test_training_ends_at_the_end_of_a_step_and_at_once_when_asked_again(
+        self, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [100.0]
+        monkeypatch.setattr(signals.time, "monotonic", lambda: now[0])
+        with interrupting_between_steps() as end_here:
+            end_here()
+            os.kill(os.getpid(), number)  # raises nothing in the middle of a step
+            with pytest.raises(KeyboardInterrupt):
+                end_here()
+            os.kill(os.getpid(), number)  # the same wish: shells signal a process and its group
+            now[0] += 2.0
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), number)
 
     def test_in_another_thread_nothing_is_handled(self) -> None:
         found: list[Any] = []

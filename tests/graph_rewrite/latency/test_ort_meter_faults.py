@@ -102,7 +102,7 @@ def test_a_bug_in_the_writer_is_not_hidden(make_meter: MakeMeter, model: Any) ->
 
 
 def test_a_broken_baseline_is_an_error(make_meter: MakeMeter, model: Any, contents: dict[str, bytes]) -> None:
-    with pytest.raises(BaselineError, match=r"baseline model cannot be measured.*NoSuchOperator.*input_ranges"):
+    with pytest.raises(BaselineError, match=r"baseline model cannot be measured.*NoSuchOperator.*--input-data"):
         make_meter(model("broken", content=contents["unknown"])).measure(model("a", 1))
 
     def full(graph: Any, folder: Path) -> Path:

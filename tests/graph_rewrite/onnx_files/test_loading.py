@@ -69,7 +69,7 @@ class TestLossless:
         expected = bits(run(model, feeds(model)))
         inline = save(load(model), tmp_path / "inline.onnx")
         monkeypatch.setattr("graph_rewrite.onnx_files.saving.INLINE_TOTAL", 0)
-        monkeypatch.setattr("graph_rewrite.onnx_files.saving._SMALLEST_EXTERNAL", 1)
+        monkeypatch.setattr("graph_rewrite.onnx_files.saving.SMALLEST_EXTERNAL", 1)
         external = save(load(inline), tmp_path / "external.onnx")
         for path in (inline, external, materialize(load(external), tmp_path / "workspace")):
             assert bits(run(path, feeds(model))) == expected, path
