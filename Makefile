@@ -57,7 +57,7 @@ kill: setup ## kill optimisations at random moments and look at what they leave
 	@$(PY) -m tests.robustness.killing --moments 50 $(ARGS)
 
 node-cases: setup ## optimise all node test cases of onnx and compare (nightly; ARGS='--planted --first 0 --count 500')
-	@OMP_NUM_THREADS=1 $(PY) -m tests.coverage.run_node_cases $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m tests.coverage_of_models.run_node_cases $(ARGS)
 
 lint: setup ## check style, formatting and the direction of imports
 	@$(PY) -m ruff check --quiet .

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -43,6 +44,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("gpu") and not _cuda_device_answers():
         pytest.skip("no CUDA device answers on this machine")
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A test that leaves signals ignored or blocked would break those that interrupt processes, which inherit this."""
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "the test left another handler of SIGINT"
+    if hasattr(signal, "pthread_sigmask"):
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, []), "the test left signals blocked"
 
 
 def _cuda_device_answers() -> bool:

@@ -1,4 +1,4 @@
-"""All node test cases of `onnx` in one process: `make node-cases`, or `python -m tests.coverage.run_node_cases`.
+"""All node test cases of `onnx` in one process, by `make node-cases`.
 
 Outcomes are written to a file line by line. A run that is repeated goes on where the one before ended, and counts a
 case in which that one died as crashed.
@@ -20,8 +20,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.coverage.node_cases import RAN, Outcome, judged, node_cases
-from tests.coverage.planted_meter import OPTIONS, planted_gains
+from tests.coverage_of_models.node_cases import RAN, Outcome, judged, node_cases
+from tests.coverage_of_models.planted_meter import OPTIONS, planted_gains
 
 MOST_REFUSED = 0.03
 """Part of the cases that ONNX Runtime runs which may be refused."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.coverage.node_cases import judged, node_cases
-from tests.coverage.planted_meter import OPTIONS, planted_gains
-from tests.coverage.run_node_cases import main
+from tests.coverage_of_models.node_cases import judged, node_cases
+from tests.coverage_of_models.planted_meter import OPTIONS, planted_gains
+from tests.coverage_of_models.run_node_cases import main
 
 _NAMES = """
     abs affine_grid_2d_expanded and_bcast4v2d argmax_keepdims_random attention_4d_causal

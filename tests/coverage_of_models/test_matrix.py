@@ -21,7 +21,7 @@ from graph_rewrite.runtime.ort_worker.comparison import compare_values
 from graph_rewrite.runtime.ort_worker.feeds import Feeds, FeedSpec, ModelInput, make_feeds
 from graph_rewrite.runtime.ort_worker.narrow_floats import run
 from graph_rewrite.task.models import Shapes
-from tests.coverage.matrix import MATRIX, REFUSED, UNRUNNABLE
+from tests.coverage_of_models.matrix import MATRIX, REFUSED, UNRUNNABLE
 from tests.graph_rewrite import custom_ops
 
 CANDIDATES = 20

@@ -16,7 +16,7 @@ from onnx.backend.test.case.test_case import TestCase
 
 import rewritegym
 from graph_rewrite.errors import MachineError, UserError
-from tests.coverage.ort_values import difference, expected_value, fed, opened, run
+from tests.coverage_of_models.ort_values import difference, expected_value, fed, opened, run
 
 Status = Literal["not run", "optimised", "kept", "refused", "wrong", "crashed"]
 RAN: tuple[Status, ...] = ("optimised", "kept", "refused", "wrong", "crashed")

@@ -42,6 +42,7 @@ def planted_gains(*, in_process: bool = False) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch("graph_rewrite.task.problem.shared_meter", _meter))
         if in_process:
+            stack.enter_context(mock.patch.object(comparison, "follow"))  # it would leave Ctrl-C to a parent
             for module in ("comparison_process", "acceptance"):
                 stack.enter_context(mock.patch(f"graph_rewrite.delivery.{module}.run_leaf", _run_directly))
         yield

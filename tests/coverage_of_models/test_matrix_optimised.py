@@ -9,9 +9,9 @@ import pytest
 import rewritegym
 from graph_rewrite import load
 from graph_rewrite.errors import UserError
-from tests.coverage.matrix import MATRIX
-from tests.coverage.planted_meter import OPTIONS, planted_gains
-from tests.coverage.test_matrix import TOLERANCE, assert_same, feeds_of, opened, outputs_of
+from tests.coverage_of_models.matrix import MATRIX
+from tests.coverage_of_models.planted_meter import OPTIONS, planted_gains
+from tests.coverage_of_models.test_matrix import TOLERANCE, assert_same, feeds_of, opened, outputs_of
 from tests.graph_rewrite import custom_ops
 
 REFUSED = {
