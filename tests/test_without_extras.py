@@ -86,7 +86,7 @@ def test_rules_are_explained(bare: dict[str, str], tmp_path: Path) -> None:
         ),
         (
             "-m rewritegym rules verify --fast --rule commute-add",
-            "rewritegym rules: Verifying rules needs z3: pip install 'rewritegym[verify]'",
+            "error: Verifying rules needs z3: pip install 'rewritegym[verify]'",
         ),
     ],
 )

@@ -179,7 +179,7 @@ def _own_file(problem: Problem, original: Graph, unrun: bool = True) -> CheckedM
     except OutOfTime:  # its weights are many; without them it cannot be run
         if not unrun:
             raise
-    return kept_original(model.path, deployment, runnable=runnable, tolerance=tolerance, unrun=unrun)
+    return kept_original(model.path, deployment, runnable=runnable, tolerance=tolerance, data=problem.data, unrun=unrun)
 
 
 def _finalists(search: Search) -> list[Visit]:

@@ -155,6 +155,7 @@ def kept_original(
     *,
     runnable: Path | None = None,
     tolerance: float | None = None,
+    data: Sequence[FeedSpec] = (),
     unrun: bool = True,
 ) -> OriginalModel:
     """Return the original as what is handed over, run as it will be deployed and compared with itself without
@@ -162,7 +163,7 @@ def kept_original(
 
     Args:
         runnable: the file that is run where the original leaves shapes open that must be fixed for that.
-        tolerance: as in `checked_model`.
+        tolerance, data: as in `checked_model`.
         unrun: return it also where no time is left to run it: run as always, it is what it was.
 
     Raises:
@@ -170,7 +171,7 @@ def kept_original(
     """
     file = original if runnable is None else runnable
     try:
-        outcome = equivalent(file, file, deployment, tolerance=tolerance)
+        outcome = equivalent(file, file, deployment, tolerance=tolerance, data=data)
     except OutOfTime:
         if not unrun:
             raise

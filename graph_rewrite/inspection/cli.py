@@ -55,7 +55,7 @@ class InspectArguments:
 def main(argv: Sequence[str] | None = None) -> int:
     """Inspect a model; return the exit status."""
     arguments = parse(InspectArguments, argv, "rewritegym inspect", pairs=True)
-    return run_command(lambda: _inspect(arguments, time.monotonic()), prefix="rewritegym inspect")
+    return run_command(lambda: _inspect(arguments, time.monotonic()))
 
 
 def _inspect(arguments: InspectArguments, began: float) -> int:

@@ -55,7 +55,7 @@ Command = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out one subcommand. Return its exit status: 2, with a line on standard error, for wrong arguments."""
     command: Any = parse(Command, argv, "rewritegym rules", pairs=True)
-    return run_command(lambda: _HANDLERS[type(command)](command), prefix="rewritegym rules")
+    return run_command(lambda: _HANDLERS[type(command)](command))
 
 
 def _explain(command: Explain) -> int:

@@ -70,11 +70,11 @@ class Program:
         return command(rest)
 
 
-def run_command(main: Callable[[], int], prefix: str = "error") -> int:
+def run_command(main: Callable[[], int]) -> int:
     """Run a command and return its exit status.
 
     Errors that a user can mend (`UserError`, `MachineError`, what the operating system says of a file, and an optional
-    library that is not installed) are printed as one line that begins with `prefix`, with status 2; Ctrl-C gives 130, a
+    library that is not installed) are printed as one line, with status 2; Ctrl-C gives 130, a
     reader of the output that went away 141. All other exceptions are bugs and go through.
     """
     try:
@@ -91,12 +91,12 @@ def run_command(main: Callable[[], int], prefix: str = "error") -> int:
         # An OSError without a number is no answer of the operating system but something that a library made up.
         if isinstance(error, OSError) and error.errno is None and not isinstance(error, FileNotFoundError):
             raise
-        print(f"{prefix}: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return EXIT_USAGE
     except ModuleNotFoundError as error:
         sentence = explain_import_error(error)
         if sentence is None:
             raise
-        print(f"{prefix}: {sentence}", file=sys.stderr)
+        print(f"error: {sentence}", file=sys.stderr)
         return EXIT_USAGE
     return status

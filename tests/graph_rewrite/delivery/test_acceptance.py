@@ -13,6 +13,7 @@ from graph_rewrite import load
 from graph_rewrite.delivery import acceptance as module
 from graph_rewrite.delivery.acceptance import acceptance
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
+from graph_rewrite.delivery.ship import kept_original
 from graph_rewrite.operators.usual_values import attempts, settled_values
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.ort_worker.feeds import ModelInput, make_feeds
@@ -121,6 +122,7 @@ def test_the_users_inputs_are_enough(tmp_path: Path) -> None:
         return equivalent(path, other, Deployment(), data=specs)
 
     assert outcome_of(path).ok, outcome_of(path).message
+    assert kept_original(path, Deployment(), data=specs).outcome.ok
     wrong = tmp_path / "wrong.onnx"
     onnx.save(parsed(FAR.replace("{1, 2}", "{1, 3}")), wrong)
     assert not outcome_of(wrong).ok

@@ -140,7 +140,7 @@ def test_bad_files_are_one_line(
     assert main([str(path)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith(f"rewritegym inspect: {path}: {message}")
+    assert printed.err.startswith(f"error: {path}: {message}")
     assert printed.err.count("\n") == 1
 
 
