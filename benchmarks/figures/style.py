@@ -1,0 +1,113 @@
+"""Looks that all plots share: colours, marks, captions, and how a plot is saved."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from benchmarks.figures.rows import Results, Series
+from graph_rewrite.system.atomic_files import replace_file
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F", "#882255")
+"""Okabe and Ito's palette, which readers with any colour vision tell apart; grey and wine for its black and yellow."""
+DASHES = ("-", "--", "-.", ":")
+HATCHES = ("", "////", "....", "xxxx")
+GREY = "#555555"
+DPI = 110
+_BELOW = 0.22
+"""Inches below a plot for its caption."""
+_SOURCE = "Source"
+"""Entry of a PNG's metadata that holds the digest of the results file."""
+
+
+def colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]
+
+
+def bar_style(place: int) -> Mapping[str, Any]:
+    """Return colour and hatch of a series' bars, by its place in the legend."""
+    hatch = HATCHES[place // len(COLOURS) % len(HATCHES)]
+    return {
+        "facecolor": colour(place),
+        "hatch": hatch,
+        "edgecolor": "white" if hatch else colour(place),
+        "linewidth": 0,
+    }
+
+
+def line_style(place: int) -> Mapping[str, Any]:
+    """Return colour and dashes of a series' line, by its place in the legend."""
+    return {
+        "color": colour(place),
+        "linestyle": DASHES[(place + place // len(COLOURS)) % len(DASHES)],
+        "linewidth": 1.8,
+    }
+
+
+def legend_label(results: Results, series: Series) -> str:
+    """Return a series' label, and that it failed where no run of it counts."""
+    return series.label + ("" if any(row.counts for row in results.of(series)) else " (failed)")
+
+
+def tidy(axes: Axes, grid: str = "y") -> None:
+    """Leave a plot without frame at the top and the right, with a light grid behind the data."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(axis=grid, color="#dddddd", linewidth=0.7)  # type: ignore[arg-type]
+
+
+def log_seconds(axes: Axes) -> None:
+    """Give the horizontal axis a logarithmic scale with plain numbers."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda second, _: f"{second:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, in inches, whose parts make room for each other."""
+    return Figure(
+        figsize=(width, height), layout=ConstrainedLayoutEngine(rect=(0, _BELOW / height, 1, 1 - _BELOW / height))
+    )
+
+
+def save(figure: Figure, results: Results, path: Path) -> Path:
+    """Save a plot as PNG with the file's caption below it."""
+    figure.text(
+        0.995, 0.04 / figure.get_figheight(), results.caption, ha="right", va="bottom", fontsize=6.5, color=GREY
+    )
+    drawn, packed, told = io.BytesIO(), io.BytesIO(), PngInfo()
+    figure.savefig(drawn, dpi=DPI, format="png")
+    told.add_text(_SOURCE, results.digest)
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(256).save(packed, "png", optimize=True, pnginfo=told)
+    replace_file(path, packed.getvalue())
+    return path
+
+
+def drawn_from(path: Path) -> str:
+    """Return the digest of the results file that a plot was drawn from; empty where it names none or is missing."""
+    if not path.is_file():
+        return ""
+    with Image.open(path) as image:
+        return str(image.info.get(_SOURCE, ""))
+
+
+def places(results: Results) -> dict[Series, int]:
+    """Return the place of each series, which decides its colour in every plot: the default agent first, then the other
+    agents. Peers follow the default agent too, since they are drawn beside it alone."""
+    leader = results.leader()
+    first = [leader] if leader else []
+    agents = [series for series in results.series("agent") if series != leader]
+    ordered = ([*first, *agents], [*first, *results.series("peer")])
+    return {series: place for group in ordered for place, series in enumerate(group)}

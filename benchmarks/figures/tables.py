@@ -1,0 +1,139 @@
+"""Markdown tables of a results file: models by agents, models by peers, and every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.figures.intervals import MANY_SEEDS, Estimate, across_models, interquartile_mean, of_model
+from benchmarks.figures.rows import Results, Row, Series
+
+NOT_RUN = "not run"
+LONGEST_REASON = 40
+"""Characters of the reason for a failure that a cell of the summary has room for."""
+MOST_RULES = 6
+"""Rules of a run that its row names: those with the most sites."""
+
+
+def summary(results: Results) -> str:
+    """Return what README quotes: speed-ups by agent and, beside the default agent's, by peer, with a line that tells
+    what a cell is."""
+    agents, peers, leader = results.series("agent"), results.series("peer"), results.leader()
+    parts = [models_table(results, agents)] if agents else []
+    if peers:
+        parts.append(models_table(results, [leader, *peers] if leader else peers))
+    return "\n".join([*parts, legend(results)])
+
+
+def legend(results: Results) -> str:
+    """Return a line under the tables: units, failures, machine and commit."""
+    return (
+        "Speed-up over the original file with all of ONNX Runtime's optimisations, with 95% intervals; the fastest of "
+        f"a row is in bold. A run that failed counts as 1.0 in means. {results.caption}.\n"
+    )
+
+
+def models_table(results: Results, columns: Sequence[Series]) -> str:
+    """Return a table with a row per model and a column per series, and their means in the last rows."""
+    table = [["model", "original", *(series.label for series in columns)]]
+    for model in results.models:
+        found = [of_model(results, series, model) for series in columns]
+        best = max((e.value for e in found if e is not None), default=0.0)
+        cells = [
+            _cell(estimate, results.of(series, model), best) for estimate, series in zip(found, columns, strict=True)
+        ]
+        table.append([model, milliseconds(results.baseline_ms(model)), *cells])
+    means = [across_models(results, series) for series in columns]
+    of = [len({row.model for row in results.of(series)}) for series in columns]
+    table.append(["geometric mean", "", *(_mean(e, n, results) for e, n in zip(means, of, strict=True))])
+    middles = [interquartile_mean(results, series) for series in columns]
+    if any(middles):
+        label = f"interquartile mean, {MANY_SEEDS} runs or more"
+        table.append([label, "", *("" if e is None else interval(e) for e in middles)])
+    return markdown(table)
+
+
+def runs_table(rows: Iterable[Row]) -> str:
+    """Return a table of runs of one model, in the order given, failed ones included."""
+    table = [
+        ["run", "seed", "budget", "speed-up (95%)", "latency", "search", "measured", "outputs", "error", "weights",
+         "sites by rule"],
+    ]  # fmt: skip
+    table += [_run(row) for row in rows]
+    return markdown(table)
+
+
+def ahead_table(results: Results, leader: Series) -> str:
+    """Return for each peer on how many models the leader is ahead of it, by the judged speed-up and by intervals."""
+    table = [["peer", "models", "ahead", "surely ahead", "surely behind", "geometric mean", "ours on the same"]]
+    for peer in results.series("peer"):
+        pairs = {m: (of_model(results, leader, m), of_model(results, peer, m)) for m in results.models}
+        both = {m: (ours, its) for m, (ours, its) in pairs.items() if ours is not None and its is not None}
+        missing = [row.failure for row in results.of(peer) if not row.counts]
+        if not both:
+            table.append([peer.label, f"0: {missing[0]}" if missing else "0", *[""] * 5])
+            continue
+        means = [across_models(results, series, list(both)) for series in (peer, leader)]
+        table.append([
+            peer.label, str(len(both)) + (f", {len(missing)} failed" if missing else ""),
+            str(sum(ours.value > its.value for ours, its in both.values())),
+            str(sum(ours.low > its.high for ours, its in both.values())),
+            str(sum(ours.high < its.low for ours, its in both.values())),
+            *("" if mean is None else interval(mean) for mean in means),
+        ])  # fmt: skip
+    return markdown(table)
+
+
+def interval(estimate: Estimate) -> str:
+    return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
+
+
+def milliseconds(ms: float | None) -> str:
+    return "" if ms is None else f"{ms:.3g} ms" if ms < 1000 else f"{ms:.0f} ms"
+
+
+def markdown(table: Sequence[Sequence[str]]) -> str:
+    """Return a markdown table; the first line is the heading."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in table]
+    lines.insert(1, "|" + "---|" * len(table[0]))
+    return "\n".join(lines) + "\n"
+
+
+def _cell(estimate: Estimate | None, rows: Sequence[Row], best: float) -> str:
+    if not rows:
+        return NOT_RUN
+    if estimate is None:
+        return _failed(rows[0])
+    value = f"{estimate.value:.2f}"
+    shown = f"**{value}**" if value == f"{best:.2f}" and estimate.value > 1 else value
+    failed = f", {estimate.failed} of {estimate.runs} failed" if estimate.failed else ""
+    return f"{shown} ({estimate.low:.2f} to {estimate.high:.2f}){failed}"
+
+
+def _failed(row: Row) -> str:
+    reason = row.failure if len(row.failure) <= LONGEST_REASON else row.failure[: LONGEST_REASON - 3].rstrip() + "..."
+    return f"failed: {reason}" + ("" if row.speedup is None else f" (at {row.speedup:.2f})")
+
+
+def _mean(estimate: Estimate | None, models: int, results: Results) -> str:
+    if estimate is None:
+        return "none"
+    notes = [f"{models} of {len(results.models)} models"] if models < len(results.models) else []
+    notes += [f"{estimate.failed} of {estimate.runs} runs failed"] if estimate.failed else []
+    return interval(estimate) + "".join(f", {note}" for note in notes)
+
+
+def _run(row: Row) -> list[str]:
+    low_high = "" if row.ci95 is None else f" ({row.ci95[0]:.3f} to {row.ci95[1]:.3f})"
+    rules = sorted(row.sites.items(), key=lambda entry: -entry[1])
+    more = f", {len(rules) - MOST_RULES} more" if len(rules) > MOST_RULES else ""
+    return [
+        row.agent, "" if row.seed is None else str(row.seed), _or_empty(row.budget_s, "{:g} s"),
+        ("" if row.speedup is None else f"{row.speedup:.3f}") + low_high, milliseconds(row.latency_ms),
+        _or_empty(row.seconds, "{:.0f} s"), _or_empty(row.measurements, "{:.0f}"),
+        row.failure or "agree", _or_empty(row.max_rel_error, "{:.0e}"), _or_empty(row.size_growth, "x{:.2f}"),
+        ", ".join(f"{rule} {count}" for rule, count in rules[:MOST_RULES]) + more,
+    ]  # fmt: skip
+
+
+def _or_empty(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
