@@ -66,7 +66,7 @@ def _replicates(results: Results) -> str:
     """Return whether two seeds share a measurement, as they would if one had taken it from a memo of the other."""
     seen: dict[tuple[str, str, float | None, float], int] = {}
     for row in results.rows:
-        if row.kind == "agent" and row.latency_ms is not None:
+        if row.kind == "agent" and row.latency_ms is not None and not row.keeps_original:
             key = (row.model, row.agent, row.budget_s, row.latency_ms)
             seen[key] = seen.get(key, 0) + 1
     shared = sum(number - 1 for number in seen.values())

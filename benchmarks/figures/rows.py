@@ -58,6 +58,11 @@ class Row:
     def counts(self) -> bool:
         return not self.failure
 
+    @property
+    def keeps_original(self) -> bool:
+        """The search found nothing faster, and its result is the original."""
+        return self.counts and self.ci95 == (1.0, 1.0)
+
 
 @dataclass(frozen=True)
 class Results:
@@ -163,9 +168,9 @@ def _kind(entry: Mapping[str, Any]) -> Kind:
 
 
 def _failure(entry: Mapping[str, Any], speedup: float | None, verified: bool) -> str:
-    if speedup is not None and verified:
+    said = str(entry.get("failure") or "")
+    if speedup is not None and verified and not said:
         return ""
-    said = next((str(entry[name]) for name in ("failure", "error", "reason", "message") if entry.get(name)), "")
     standard = "no result" if speedup is None else "outputs differ"
     return " ".join((said or standard).split())
 

@@ -103,6 +103,8 @@ def _cell(estimate: Estimate | None, rows: Sequence[Row], best: float) -> str:
         return NOT_RUN
     if estimate is None:
         return _failed(rows[0])
+    if all(row.keeps_original for row in rows):
+        return "the original"
     value = f"{estimate.value:.2f}"
     shown = f"**{value}**" if value == f"{best:.2f}" and estimate.value > 1 else value
     failed = f", {estimate.failed} of {estimate.runs} failed" if estimate.failed else ""

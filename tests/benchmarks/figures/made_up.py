@@ -16,7 +16,7 @@ def row(model: str, agent: str, speedup: float | None, seed: int | None = 0, **m
         "speedup": speedup, "speedup_ci95": None if speedup is None else [0.98 * speedup, 1.02 * speedup],
         "baseline_ms": 12.0, "latency_ms": None if speedup is None else 12.0 / speedup, "seconds": 50.0,
         "measurements": 20, "verified": not failed, "max_rel_error": 2e-6, "size_growth": 1.5,
-        "rewrites": [] if failed else [{"rule": "Winograd4x4", "sites": 3}], **more,
+        "rewrites": [] if failed else [{"rule": "Winograd4x4", "sites": 3}], "failure": "", **more,
     }  # fmt: skip
 
 
@@ -41,8 +41,8 @@ def typical() -> list[dict[str, Any]]:
         row("bert", "greedy", 1.2),
         row("bert", "greedy", 1.3, 1, verified=False),
         row("vgg19", "greedy", 0.9, 0),
-        row("vgg19", "greedy", None, 1, reason="it ended with -9: killed"),
+        row("vgg19", "greedy", None, 1, failure="it ended with -9: killed"),
         *(row(model, "openvino", 1.7, None) for model in ("bert", "vgg19")),
-        *(row(model, "onnxslim", None, None, reason="onnxslim is not installed") for model in ("bert", "vgg19")),
+        *(row(model, "onnxslim", None, None, failure="onnxslim is not installed") for model in ("bert", "vgg19")),
         *(row(model, "original", 1.001, 0, kind="control") for model in ("bert", "vgg19")),
     ]

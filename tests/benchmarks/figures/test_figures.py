@@ -20,7 +20,7 @@ from tests.benchmarks.figures.made_up import row, typical, write_results
 ODD: dict[str, list[dict[str, Any]]] = {
     "no rows": [],
     "one model, one agent": [row("bert", "greedy", 1.2)],
-    "all failed": [row("bert", "greedy", None), row("vgg19", "regional", None, reason="out | of memory")],
+    "all failed": [row("bert", "greedy", None), row("vgg19", "regional", None, failure="out | of memory")],
     "peers only": [row("bert", "openvino", 1.1, None), row("bert", "onnxsim", None, None)],
     "failed search times": [row("bert", "random", 1.0, seconds=None), row("bert", "random", None, 1)],
     "two budgets, different models": [
@@ -60,6 +60,15 @@ def test_a_series_that_lacks_models_says_so(tmp_path: Path) -> None:
     _, bert, _, mean = lines(models_table(results, results.series("agent")))
     assert bert[3] == "not run"
     assert mean[3] == "2.00 (1.96 to 2.04), 1 of 2 models"
+
+
+def test_searches_that_keep_the_original_say_so_and_share_nothing(tmp_path: Path) -> None:
+    rows = [row("bert", "regional", 1.0, seed, speedup_ci95=[1.0, 1.0]) for seed in range(3)]
+    results = read_results(write_results(tmp_path / "a.json", rows))
+    _, bert, mean = lines(models_table(results, results.series("agent")))
+    assert bert[2] == "the original"
+    assert mean[2] == "1.00 (1.00 to 1.00)"
+    assert list(checks(results))[-1].startswith("0 seeds share")
 
 
 def test_an_agent_with_two_budgets_has_two_columns(tmp_path: Path) -> None:
