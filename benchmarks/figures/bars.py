@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from benchmarks.figures.intervals import Estimate, across_models, of_model
-from benchmarks.figures.rows import Results, Series
+from benchmarks.figures.rows import Results, Series, shown_model
 from benchmarks.figures.style import GREY, bar_style, colour, legend_label, new_figure, places, tidy
 
 MEAN = "geometric\nmean"
@@ -80,7 +80,7 @@ def _draw_row(axes: Axes, results: Results, groups: Sequence[str], columns: Sequ
         axes.plot(failed, [1.0] * len(failed), "x", ms=5, mew=1.4, color=colour(place_of[series]))
     axes.axhline(1.0, color=GREY, lw=0.9)
     axes.set_xlim(-0.6, width - 0.4)
-    axes.set_xticks(range(len(groups)), [group.replace("-", "-\n", 1) for group in groups], fontsize=8)
+    axes.set_xticks(range(len(groups)), [shown_model(group).replace("-", "-\n", 1) for group in groups], fontsize=8)
     axes.tick_params(axis="x", length=0)
     tidy(axes)
     axes.spines["bottom"].set_visible(False)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from benchmarks.figures.rows import Results, Series
+from benchmarks.figures.rows import Results, Series, shown_model
 from benchmarks.figures.style import GREY, colour, log_seconds, new_figure, places, tidy
 
 MOST_RULES = 32
@@ -39,7 +39,9 @@ def draw_rules(results: Results, series: Series) -> Figure:
     for i, j in zip(*np.nonzero(~np.isnan(sites)), strict=True):
         text = f"{sites[i, j]:.0f}" if sites[i, j] >= 1 else "<1"
         axes.text(j, i, text, ha="center", va="center", fontsize=6, color="white" if sites[i, j] > dark else "black")
-    axes.set_xticks(range(len(models)), models, rotation=40, ha="right", rotation_mode="anchor", fontsize=8)
+    axes.set_xticks(
+        range(len(models)), map(shown_model, models), rotation=40, ha="right", rotation_mode="anchor", fontsize=8
+    )
     axes.set_yticks(range(len(rules)), rules, fontsize=7)
     left_out = f"; {len(found) - len(rules)} rules used less are left out" if len(found) > len(rules) else ""
     title = f"sites of each rule in the results of {series.label}: mean over runs, below 1 where only some use it"

@@ -114,6 +114,11 @@ class Results:
         return f"{self.machine.partition(' [')[0]} · commit {self.commit[:9]} · {shown_path(self.path)}"
 
 
+def shown_model(model: str) -> str:
+    """Return a model's name as a plot has room for it: of a file its name alone."""
+    return model.rpartition("/")[2]
+
+
 def shown_path(path: Path) -> str:
     """Return a path as documentation names it: from the repository's root where it lies inside."""
     root = Path(__file__).resolve().parents[2]

@@ -50,7 +50,7 @@ def stale(path: Path) -> list[Path]:
 def _texts(results: Results) -> dict[Path, str]:
     path = results.path
     names = {name: _beside(path, f"-{name}.png").name for name in _plots(results)}
-    whole = page(results, names, read_headroom(_beside(path, "-headroom.json"), results))
+    whole = page(results, names, read_headroom(_beside(path, "-headroom.json")))
     return {_beside(path, ".md"): whole, _beside(path, "-summary.md"): summary(results)}
 
 

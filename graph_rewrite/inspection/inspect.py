@@ -13,7 +13,7 @@ from graph_rewrite.inspection.blocks import RepeatedBlock, repeated_blocks
 from graph_rewrite.inspection.facts import Facts, facts_of
 from graph_rewrite.inspection.profile import CannotRunError, Profile, profile_model
 from graph_rewrite.inspection.regions import block_shares
-from graph_rewrite.inspection.roofline import Peaks, kernel_flops, least_us, measure_peaks
+from graph_rewrite.inspection.roofline import OperatorTime, Peaks, least_us, measure_peaks, operator_times
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.onnx_files.normalisation import normalise
@@ -34,20 +34,6 @@ class RuleSites:
     rule: str
     sites: int
     classes: int
-
-
-@dataclass(frozen=True)
-class OperatorTime:
-    """Kernels of one operator: their number, their time per run in milliseconds, their share of the time of all
-    kernels, and what the roofline leaves of that time. `least_ms` is None where peaks were not measured."""
-
-    operator: str
-    kernels: int
-    ms: float
-    share: float
-    gflops: float
-    """Speed in 10**9 floating-point operations per second, estimated from shapes."""
-    least_ms: float | None
 
 
 @dataclass(frozen=True)
@@ -81,16 +67,7 @@ class Inspection:
 
     def operator_times(self) -> list[OperatorTime]:
         """Return the time by operator, the most expensive first; empty without a profile."""
-        if self.profile is None:
-            return []
-        kernels, total, peaks = self.profile.kernels, self.profile.us or 1.0, self.peaks
-        found = []
-        for operator, number in Counter(kernel.op for kernel in kernels).items():
-            group = [kernel for kernel in kernels if kernel.op == operator]
-            us, flops = sum(kernel.us for kernel in group), sum(map(kernel_flops, group))
-            least = None if peaks is None else sum(least_us(kernel, peaks) for kernel in group) / 1e3
-            found.append(OperatorTime(operator, number, us / 1e3, us / total, flops / us / 1e3 if us else 0.0, least))
-        return sorted(found, key=lambda entry: -entry.ms)
+        return [] if self.profile is None else operator_times(self.profile.kernels, self.peaks)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values. Times are in milliseconds, shares from 0 to 1."""

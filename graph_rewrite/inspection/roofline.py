@@ -6,6 +6,7 @@ Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Mo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -58,6 +59,40 @@ def least_us(kernel: TimedKernel, peaks: Peaks) -> float:
     """
     roof = max(kernel_flops(kernel) / peaks.gflops, kernel_bytes(kernel) / peaks.gigabytes) / 1e3
     return min(roof, kernel.us)
+
+
+@dataclass(frozen=True)
+class OperatorTime:
+    """Kernels of one operator: their number, their time per run in milliseconds, their share of the time of all
+    kernels, and what the roofline leaves of that time. `least_ms` is None where peaks were not measured."""
+
+    operator: str
+    kernels: int
+    ms: float
+    share: float
+    gflops: float
+    """Speed in 10**9 floating-point operations per second, estimated from shapes."""
+    least_ms: float | None
+
+
+def operator_times(
+    kernels: Sequence[TimedKernel], peaks: Peaks | None, name: Callable[[TimedKernel], str] = lambda kernel: kernel.op
+) -> list[OperatorTime]:
+    """Return the time by operator, the most expensive first.
+
+    Args:
+        name: groups kernels; by the operator's type unless told otherwise.
+    """
+    total = sum(kernel.us for kernel in kernels) or 1.0
+    groups: dict[str, list[TimedKernel]] = {}
+    for kernel in kernels:
+        groups.setdefault(name(kernel), []).append(kernel)
+    found = []
+    for operator, group in groups.items():
+        us, flops = sum(kernel.us for kernel in group), sum(map(kernel_flops, group))
+        least = None if peaks is None else sum(least_us(kernel, peaks) for kernel in group) / 1e3
+        found.append(OperatorTime(operator, len(group), us / 1e3, us / total, flops / us / 1e3 if us else 0.0, least))
+    return sorted(found, key=lambda entry: -entry.ms)
 
 
 def _with_weight(kernel: TimedKernel) -> TimedKernel:
