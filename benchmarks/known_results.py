@@ -67,7 +67,7 @@ class RecordedSearch:
 
 def recorded(folder: Path) -> Iterator[RecordedSearch]:
     """Yield the results in a folder that can be replayed by single rewrites."""
-    for path in sorted(folder.glob("*.json")):
+    for path in [*sorted(folder.glob("*.json")), *sorted(folder.glob("*/*.json"))]:
         try:
             found = list(results_of(path))
         except UserError:  # results of another kind

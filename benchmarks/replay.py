@@ -1,8 +1,9 @@
 """Replay the recorded results: `python -m benchmarks.replay [FILES]`.
 
-Every result in benchmarks/results that names its rewrites is applied to its model anew, without measuring. The table
-says which replay, and where the others differ: an exit status of 1 means that a result is lost that is not listed in
-`LOST`. Results without a recording (those of agents that extract a graph from an e-graph) are passed over.
+Every result in benchmarks/results that names its rewrites is applied to its model anew, without measuring: those of
+`benchmarks.results` and of `benchmarks.end_to_end`. The table says which replay, and where the others differ: an exit
+status of 1 means that a result is lost that is not listed in `LOST`. Results without a recording (those of agents that
+extract a graph from an e-graph) and those that failed are passed over. Seeds that found the same are replayed once.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Arguments:
     """Replay recorded results."""
 
     files: tyro.conf.Positional[tuple[Path, ...]] = ()
-    """Files of results; by default those of the benchmark end_to_end."""
+    """Files of results; by default all of benchmarks.results and benchmarks.end_to_end."""
     models: tuple[str, ...] = ()
     """Models; all by default."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -76,16 +77,33 @@ def results_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         UserError: a file that holds no results.
     """
     try:
-        stored = json.loads(path.read_text())
-        rows = stored["results"] if isinstance(stored, dict) else [
-            {"model": run["model"], **result} for run in stored for result in run["results"]
-        ]  # fmt: skip
-        found = [(row["model"], row) for row in rows if row["rewrites"]]
+        found = [(row["model"], row) for row in _rows(json.loads(path.read_text())) if row["rewrites"]]
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} holds no results of a benchmark ({error})") from error
     yield from found
+
+
+def _rows(stored: Any) -> list[dict[str, Any]]:
+    """Return the rows of a file of `evaluate.py`, of `benchmarks.end_to_end`, or of `benchmarks.results`; of the last
+    those that count, with the batch in the model's URI."""
+    if not isinstance(stored, dict):
+        return [{"model": run["model"], **result} for run in stored for result in run["results"]]
+    if "protocol" not in stored:
+        return list(stored["results"])
+    counting = [row for row in stored["rows"] if row["verified"] and not row.get("failure")]
+    return [{**row, "model": _at_batch(row["model"], row.get("batch", 1))} for row in counting]
+
+
+def _at_batch(model: str, batch: int) -> str:
+    return model if batch == 1 else model_uri(model, {"batch": batch})
+
+
+def results_files(folder: Path) -> list[Path]:
+    """Return the files whose results are replayed: one per machine and setting, and those of `end_to_end`."""
+    tables = [path for path in sorted(folder.glob("*/*.json")) if not path.stem.endswith("-headroom")]
+    return [*sorted(folder.glob("end_to_end-*.json")), *tables]
 
 
 def replayed(file: str, model: str, result: dict[str, Any]) -> ReplayedResult | None:
@@ -107,11 +125,14 @@ def replayed(file: str, model: str, result: dict[str, Any]) -> ReplayedResult | 
 
 def run(arguments: Arguments, console: Console) -> list[ReplayedResult]:
     """Replay all results, with a line for each."""
-    found = []
-    for path in arguments.files or sorted(RESULTS.glob("end_to_end-*.json")):
+    found: list[ReplayedResult] = []
+    for path in arguments.files or results_files(RESULTS):
+        known: set[str] = set()
         for model, result in results_of(path):
-            if arguments.models and model not in arguments.models:
+            same = json.dumps([model, result.get("actions") or result["rewrites"]])
+            if same in known or (arguments.models and model not in arguments.models):
                 continue
+            known.add(same)
             one = replayed(path.name, model, result)
             if one is not None:
                 found.append(one)

@@ -34,7 +34,7 @@ CACHE = ROOT / "build" / "docs"
 OUTSIDE = ("benchmarks/*.md", "CHANGELOG.md")
 """Pages that lie outside docs/ and belong to the site."""
 CATALOGUE = ("rules.md", "rules-generated.md", "rules-taso.md")
-CATALOGUE_SOURCES = ("graph_rewrite/**/*.py", "graph_rewrite/rules/**/*.json", "benchmarks/results/*.json")
+CATALOGUE_SOURCES = ("graph_rewrite/**/*.py", "graph_rewrite/rules/**/*.json", "benchmarks/results/**/*.json")
 PACKAGES = (
     "rewritegym", "graph_rewrite", "graph_rewrite.latency", "graph_rewrite.egraph", "envs",
     "agents",

@@ -111,7 +111,9 @@ class Results:
     @property
     def caption(self) -> str:
         """Return machine, commit and file in a line."""
-        return f"{self.machine.partition(' [')[0]} · commit {self.commit[:9]} · {shown_path(self.path)}"
+        number, _, changed = self.commit.partition("-")
+        commit = f"{number[:9]}, changed" if changed else number[:9]
+        return f"{self.machine.partition(' [')[0]} · commit {commit} · {shown_path(self.path)}"
 
 
 def shown_model(model: str) -> str:
@@ -142,7 +144,7 @@ def read_results(path: Path) -> Results:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is no results file of benchmarks.results ({error!r})") from error
-    name = str(machine.get("name") or machine.get("cpu") or "?") if isinstance(machine, Mapping) else str(machine)
+    name = str(machine.get("cpu") or machine.get("name") or "?") if isinstance(machine, Mapping) else str(machine)
     return Results(path, name, commit, versions, protocol, rows, hashlib.sha256(content).hexdigest()[:16])
 
 

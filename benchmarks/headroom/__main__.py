@@ -39,8 +39,8 @@ class Arguments:
     """A results file of benchmarks.results; without one only originals are measured, and nothing is written."""
     models: tuple[str, ...] = ()
     """Names of the zoo; by default all of the results file, or the whole zoo."""
-    threads: int = 1
-    """Threads per inference."""
+    threads: int | None = None
+    """Threads per inference; by default those of the results file, or one."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print one JSON object instead of tables."""
 
@@ -54,11 +54,12 @@ def run(arguments: Arguments, console: Console) -> dict[str, Any]:
     """
     results = None if arguments.file is None else read_results(arguments.file)
     models = arguments.models or tuple(zoo.names() if results is None else results.models)
-    found: dict[str, Any] = {"machine": device_name("cpu"), "threads": arguments.threads, "models": []}
-    with this_machine(arguments.threads) as profiler:
+    threads = arguments.threads or (1 if results is None else int(results.protocol.get("threads", 1)))
+    found: dict[str, Any] = {"machine": device_name("cpu"), "threads": threads, "models": []}
+    with this_machine(threads) as profiler:
         for model in models:
             try:
-                entry = headroom_of(model, profiler, arguments.threads, results)
+                entry = headroom_of(model, profiler, threads, results)
             except MachineError as error:  # of this model: the others go on
                 entry = {"model": model, "failure": str(error)}
             found["models"].append(entry)

@@ -65,7 +65,9 @@ def headroom_of(model: str, profiler: Profiler, threads: int, results: Results |
         UserError: there is no such model.
         MachineError: ONNX Runtime cannot run it.
     """
-    opened = open_model(model_uri(model, dict(load_config(model).model)))
+    batch = 1 if results is None else int(results.protocol.get("batch", 1))
+    parameters = {**load_config(model).model, **({"batch": batch} if batch > 1 else {})}
+    opened = open_model(model_uri(model, parameters))
     original = roof(profiler(opened.original, Deployment("cpu", threads)), profiler.peaks)
     found: dict[str, Any] = {"model": model, "peaks": asdict(profiler.peaks), ORIGINAL: original, "ours": None}
     leader = None if results is None else results.leader()

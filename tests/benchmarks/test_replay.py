@@ -11,7 +11,7 @@ from rich.console import Console
 
 from agents.conclusion.recordings import recording_of
 from agents.core.base import action_of
-from benchmarks import replay
+from benchmarks import known_results, replay
 from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import open_problem
 from tests.graph_rewrite.replay.models import write_network
@@ -52,6 +52,50 @@ def test_says_which_results_replay(results: Path, monkeypatch: pytest.MonkeyPatc
     assert replay.table(found).row_count == 3
     monkeypatch.setattr(replay, "LOST", frozenset({(results.name, found[2].model)}))
     assert not found[2].is_lost
+
+
+@pytest.fixture
+def table(results: Path) -> Path:
+    """The same rewrites in a file of `benchmarks.results`, below the folder of a machine."""
+    recorded, *_ = json.loads(results.read_text())["results"]
+    more = {"verified": True, "failure": "", "deployment": {"provider": "cpu", "threads": 2}}
+    row = {**recorded, **more, "agent": "regional"}
+    rows = [
+        {**row, "seed": 0, "batch": 1},
+        {**row, "seed": 1, "speedup": 1.7},
+        {**row, "seed": 2, "verified": False},
+        {**row, "seed": 3, "failure": "it was not judged"},
+        {**row, "seed": None, "agent": "openvino", "rewrites": [], "actions": None},
+    ]
+    path = results.parent / "machine" / "cpu-t2.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"machine": "m", "protocol": {}, "rows": rows}))
+    path.with_name("cpu-t2-headroom.json").write_text("{}")
+    return path
+
+
+def test_rows_of_a_table_replay_once_where_seeds_agree(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "RESULTS", table.parents[1])
+    (found,) = replay.run(replay.Arguments(), QUIET)
+    assert (found.file, found.agent, found.complete) == ("cpu-t2.json", "regional", True)
+
+
+def test_the_batch_of_a_row_is_that_of_its_model(table: Path) -> None:
+    stored = json.loads(table.read_text())
+    row = {**stored["rows"][0], "model": "resnet18", "batch": 8}
+    table.write_text(json.dumps({**stored, "rows": [row]}))
+    ((model, _),) = replay.results_of(table)
+    assert model == "zoo://resnet18?batch=8"
+
+
+def test_searches_begin_with_the_fastest_row_of_a_table(table: Path) -> None:
+    found = list(known_results.recorded(table.parents[1]))
+    assert [one.result["seed"] for one in found] == [0, 1]
+    (best,) = known_results.fastest(iter(found))
+    assert (best.kind, best.threads, best.result["speedup"]) == ("regional", 2, 1.7)
+    made = known_results.remembered(best)
+    assert made is not None
+    assert [step.rule for step in made.recording.steps] == ["ComposeTransposes"]
 
 
 def test_the_command_fails_where_a_result_is_lost(

@@ -96,6 +96,16 @@ class TestFacts:
         monkeypatch.setattr(catalogue, "RESULTS", tmp_path)
         assert catalogue.where_used.__wrapped__() == {"AddZero": ("dalle", "vit")}
 
+    def test_rows_of_a_machine_count_unless_they_failed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        rows = [
+            {"model": "vit", "rewrites": [{"rule": "AddZero"}], "verified": True, "failure": ""},
+            {"model": "bert", "rewrites": [{"rule": "AddZero"}], "verified": False, "failure": "outputs differ"},
+        ]
+        (tmp_path / "machine").mkdir()
+        (tmp_path / "machine" / "cpu-t1.json").write_text(json.dumps({"protocol": {}, "rows": rows}), "utf-8")
+        monkeypatch.setattr(catalogue, "RESULTS", tmp_path)
+        assert catalogue.where_used.__wrapped__() == {"AddZero": ("vit",)}
+
     def test_without_recorded_results_nothing_was_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(catalogue, "RESULTS", tmp_path)
         assert catalogue.where_used.__wrapped__() == {}
