@@ -1,0 +1,135 @@
+"""Values of programs at random inputs over the field of integers modulo 2^31 - 1: every element, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from graph_rewrite.layouts import Shape
+from graph_rewrite.mutate.moves import layout_of
+from graph_rewrite.mutate.program import Program, Step
+from graph_rewrite.soundness.domains.limbs import LONGEST, P, Limbs, Residues, multiply, product
+
+_CHUNK = 2**21
+"""Elements of unrolled windows that are multiplied at once."""
+
+
+def random_inputs(shapes: Sequence[Shape], seed: int) -> list[Residues]:
+    """Return uniformly random residues of these shapes."""
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, P, shape, dtype=np.int64) for shape in shapes]
+
+
+def values_of(program: Program, inputs: Sequence[Residues]) -> list[Residues]:
+    """Return all values of a program, inputs first, modulo P.
+
+    The program must fit the inputs' shapes (`types.types_of`).
+    """
+    values = list(inputs)
+    for step in program.steps:
+        values.append(apply(step, [values[value] for value in step.inputs]))
+    return values
+
+
+def outputs_of(program: Program, inputs: Sequence[Residues]) -> list[Residues]:
+    """Return the outputs of a program, modulo P; values are dropped after their last use."""
+    last = {value: number for number, step in enumerate(program.steps) for value in step.inputs}
+    values: dict[int, Residues] = dict(enumerate(inputs))
+    for number, step in enumerate(program.steps):
+        values[program.count + number] = apply(step, [values[value] for value in step.inputs])
+        for value in set(step.inputs).difference(program.outputs):
+            if last[value] == number:
+                del values[value]
+    return [values[value] for value in program.outputs]
+
+
+def apply(step: Step, operands: Sequence[Residues]) -> Residues:
+    """Return what a step gives for operands whose types it takes."""
+    return _APPLY[step.op](step, operands)
+
+
+def _conv(step: Step, operands: Sequence[Residues]) -> Residues:
+    x, w = operands[:2]
+    strides, dilations, pads = step.param("strides"), step.param("dilations"), step.param("pads")
+    groups, filters, rank = x.shape[1] // w.shape[1], w.shape[0], x.ndim - 2
+    taps = w.reshape(groups, filters // groups, -1)
+    windows = _windows(x, w.shape[2:], strides, dilations, pads)
+    sizes = windows.shape[2 : 2 + rank]
+    whole = Limbs(taps) if taps.shape[-1] <= LONGEST else None
+    result = np.empty((x.shape[0], filters, *sizes), dtype=np.int64)
+    for image, rows in _chunks(x.shape[0], sizes, taps.shape[-1] * groups):
+        part = windows[image, :, rows]  # [channels, sizes, kernel]
+        size = part.shape[1 : 1 + rank]
+        part = part.reshape(groups, w.shape[1], *part.shape[1:])
+        order = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
+        columns = part.transpose(order).reshape(groups, taps.shape[-1], -1)
+        made = multiply(taps, columns) if whole is None else product(whole, Limbs(columns))
+        result[image, :, rows] = made.reshape(filters, *size)
+    return result if len(operands) == 2 else (result + operands[2].reshape(-1, *(1,) * rank)) % P
+
+
+def _chunks(batch: int, sizes: Shape, length: int) -> Iterator[tuple[int, slice]]:
+    rows = max(1, _CHUNK // max(1, length * prod(sizes[1:])))
+    for image in range(batch):
+        for start in range(0, sizes[0], rows):
+            yield image, slice(start, start + rows)
+
+
+def _windows(x: Residues, kernel: Shape, strides: Shape, dilations: Shape, pads: Shape) -> Residues:
+    """Return a view [batch, channels, windows, kernel] of a padded image."""
+    rank = x.ndim - 2
+    if any(pads):
+        x = np.pad(x, [(0, 0), (0, 0), *((pads[i], pads[rank + i]) for i in range(rank))])
+    reach = tuple(d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True))
+    windows = np.lib.stride_tricks.sliding_window_view(x, reach, tuple(range(2, x.ndim)))
+    steps = [slice(None, None, s) for s in strides]
+    return windows[(slice(None), slice(None), *steps, *(slice(None, None, d) for d in dilations))]
+
+
+def _pool(step: Step, operands: Sequence[Residues]) -> Residues:
+    (x,) = operands
+    kernel, strides, pads = step.param("kernel"), step.param("strides"), step.param("pads")
+    rank, ones = x.ndim - 2, (1,) * (x.ndim - 2)
+    axes = tuple(range(-rank, 0))
+    sums = _windows(x, kernel, strides, ones, pads).sum(axis=axes) % P
+    if step.param("counted"):
+        return sums * pow(prod(kernel), -1, P) % P
+    inside = np.ones((1, 1, *x.shape[2:]), dtype=np.int64)
+    counts = _windows(inside, kernel, strides, ones, pads).sum(axis=axes)
+    inverses = np.array([0, *(pow(n, -1, P) for n in range(1, prod(kernel) + 1))])
+    return sums * inverses[counts] % P
+
+
+def _diagonal(step: Step, operands: Sequence[Residues]) -> Residues:
+    (x,) = operands
+    count, source, target = step.param("count"), step.param("source"), step.param("target")
+    shape = tuple(size * count if axis == target else size for axis, size in enumerate(x.shape))
+    result = np.zeros(shape, dtype=x.dtype)
+    high, wide = x.shape[source] // count, x.shape[target]
+    for i in range(count):
+        here = [slice(None)] * x.ndim
+        here[source] = slice(i * high, (i + 1) * high)
+        block = x[tuple(here)]
+        here[target] = slice(i * wide, (i + 1) * wide)
+        result[tuple(here)] = block
+    return result
+
+
+def _averaging(step: Step, operands: Sequence[Residues]) -> Residues:
+    kernel = step.param("kernel")
+    return np.full((operands[0].shape[1], 1, *kernel), pow(prod(kernel), -1, P), dtype=np.int64)
+
+
+_APPLY: dict[str, Callable[[Step, Sequence[Residues]], Residues]] = {
+    "conv": _conv,
+    "pool": _pool,
+    "matmul": lambda step, operands: multiply(*operands),
+    "add": lambda step, operands: (operands[0] + operands[1]) % P,
+    "mul": lambda step, operands: operands[0] * operands[1] % P,
+    "concat": lambda step, operands: np.concatenate(operands, axis=step.param("axis")),
+    "layout": lambda step, operands: layout_of(step.chain, operands[0].shape).numpy(operands[0]),
+    "diagonal": _diagonal,
+    "averaging": _averaging,
+}

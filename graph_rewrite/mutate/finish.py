@@ -1,0 +1,105 @@
+"""The last step of a mutant: the layout that brings a value to the place of an output.
+
+It is solved for, not enumerated: elements of the value that occur in the output tell where they must go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graph_rewrite.layouts import LayoutError, Shape
+from graph_rewrite.mutate.moves import Chain, DoesNotFit, Window, layout_of
+from graph_rewrite.soundness.domains.limbs import Residues
+
+Places = npt.NDArray[np.int64]
+"""Where the elements of a value occur in an output: a flat position, counted from 1; 0 for nowhere."""
+_SAMPLE = 512
+
+
+class Target:
+    """An output of the original at one random input, indexed by its elements."""
+
+    def __init__(self, values: Residues) -> None:
+        self.values, self.shape, self.size = values, values.shape, values.size
+        self._order: Any = None
+        self._sorted: Any = None
+
+    def places(self, made: Residues) -> Places:
+        """Return where the elements of a value occur here. Zeros occur nowhere: padding has them too."""
+        if self._order is None:
+            flat = self.values.reshape(-1)
+            self._order = np.argsort(flat, kind="stable")
+            self._sorted = flat[self._order]
+        at = np.minimum(np.searchsorted(self._sorted, made), self.size - 1)
+        return np.where((self._sorted[at] == made) & (made != 0), self._order[at] + 1, 0)
+
+    def share(self, places: Places) -> float:
+        """Return the largest part of the output that a layout of the value can give."""
+        return float(np.count_nonzero(np.bincount(places.reshape(-1), minlength=self.size + 1)[1:])) / self.size
+
+    def window(self, places: Places) -> tuple[Window | None, float]:
+        """Return the window that brings places where they belong, None for no change, and the part of the output that
+        is right then; 0 where no window helps."""
+        if places.ndim != len(self.shape):
+            return None, 0.0
+        start = self._start(places)
+        if start is None:
+            return None, 0.0
+        window = Window(start, self.shape)
+        try:
+            moved = places if _changes_nothing(window, places.shape) else _moved((window,), places)
+        except DoesNotFit:
+            return None, 0.0
+        right = np.count_nonzero(moved.reshape(-1) == np.arange(1, self.size + 1))
+        return (None if moved is places else window), right / self.size
+
+    def _start(self, places: Places) -> tuple[int, ...] | None:
+        flat = places.reshape(-1)
+        hits = np.flatnonzero(flat)
+        if not len(hits):
+            return None
+        hits = hits[:: max(1, len(hits) // _SAMPLE)]
+        own = np.stack(np.unravel_index(hits, places.shape))
+        wanted = np.stack(np.unravel_index(flat[hits] - 1, self.shape))
+        found, counts = np.unique(own - wanted, axis=1, return_counts=True)
+        return tuple(int(offset) for offset in found[:, int(np.argmax(counts))])
+
+
+def _changes_nothing(window: Window, shape: Shape) -> bool:
+    return not any(window.start) and window.size == shape
+
+
+def _moved(chain: Chain, places: Places) -> Places:
+    return layout_of(chain, places.shape).numpy(places)
+
+
+def solve(target: Target, made: Residues, options: Iterable[Chain], keep: float) -> tuple[Chain, Chain, float] | None:
+    """Return the chain of moves, of some options, that brings most of a value to its place in the output.
+
+    Args:
+        target: the output.
+        made: the value that a mutant computes.
+        options: chains of moves; the first of the best ones is taken.
+        keep: the part of the output that must be right.
+
+    Returns:
+        The chain, the same with the window that follows it, and the part that is right; None where no chain will do.
+    """
+    places = target.places(made)
+    if target.share(places) < keep:
+        return None
+    best: tuple[Chain, Chain, float] | None = None
+    for chain in options:
+        try:
+            window, right = target.window(_moved(chain, places))
+        except (DoesNotFit, LayoutError):
+            continue
+        if right >= keep and (best is None or right > best[2]):
+            best = chain, chain if window is None else (*chain, window), right
+            if right == 1:
+                break
+    return best

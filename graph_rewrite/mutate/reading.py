@@ -1,0 +1,152 @@
+"""Operators of a graph as steps of a program, or the reason why one is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import onnx
+
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.layouts import Crop, Pad, Reorder
+from graph_rewrite.mutate.program import Step, step
+from graph_rewrite.rewriting.rule import Refusal
+
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The steps that an operator is, one after the other; operands are values of the graph, and -1 is the step
+    before."""
+
+    steps: tuple[Step, ...]
+
+
+BEFORE = -1
+
+
+def read(graph: Graph, node: Node) -> Reading | Refusal:
+    """Return a node as steps, or the reason why it is not linear, or not known to be."""
+    reader = _READERS.get(node.op)
+    if reader is None or node.domain or node.opaque:
+        return Refusal(f"{node.op} is opaque" if node.opaque else f"{node.op} is not linear")
+    types = [graph.types[value] for value in (*node.inputs[:1], *node.outputs) if value is not None]
+    if any(type is None for type in types):
+        return Refusal(f"{node.op} has a dynamic shape; give the model fixed shapes")
+    known = [type for type in types if type is not None]
+    if any(type.dtype not in _FLOATS for type in known):
+        return Refusal(f"{node.op} computes {known[0]}; only float and double are proved")
+    if len(node.outputs) != 1 or any(prod(type.shape) == 0 for type in known):
+        return Refusal(f"{node.op} has several outputs or an empty one")
+    found = reader(graph, node, [value for value in node.inputs if value is not None], known[0])
+    return found if isinstance(found, Refusal) else Reading(tuple(found))
+
+
+Found = Sequence[Step] | Refusal
+
+
+def _conv(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    w = graph.types[values[1]]
+    rank = x.rank - 2
+    if w is None or node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
+        return Refusal("Conv leaves its pads to auto_pad")
+    ones = (1,) * rank
+    return [
+        step(
+            "conv", *values, strides=tuple(node.attrs.get("strides", ones)),
+            dilations=tuple(node.attrs.get("dilations", ones)), pads=tuple(node.attrs.get("pads", (0,) * (2 * rank))),
+        )
+    ]  # fmt: skip
+
+
+def _pool(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    rank, attrs = x.rank - 2, node.attrs
+    ones = (1,) * rank
+    dilated = tuple(attrs.get("dilations", ones)) != ones
+    if attrs.get("auto_pad", "NOTSET") != "NOTSET" or attrs.get("ceil_mode", 0) or dilated:
+        return Refusal("AveragePool with auto_pad, ceil_mode or dilations")
+    pads = tuple(attrs.get("pads", (0,) * (2 * rank)))
+    return [
+        step(
+            "pool", values[0], kernel=tuple(attrs["kernel_shape"]), strides=tuple(attrs.get("strides", ones)),
+            pads=pads, counted=int(bool(attrs.get("count_include_pad", 0)) or not any(pads)),
+        )
+    ]  # fmt: skip
+
+
+def _product(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    types = [graph.types[value] for value in values]
+    if any(type is None or type.rank < 2 for type in types):
+        return Refusal("MatMul of a vector")
+    return [step("matmul", *values)]
+
+
+def _mul(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    if not any(value in graph.constants for value in values):
+        return Refusal("Mul of two values is not linear")
+    return [step("mul", *values)]
+
+
+def _concat(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    axis = int(node.attrs["axis"]) % x.rank
+    if len(values) < 2:
+        return Refusal("Concat of one value")
+    return [
+        step("concat", values[0], values[1], axis=axis), *(step("concat", BEFORE, v, axis=axis) for v in values[2:])
+    ]  # fmt: skip
+
+
+def _transpose(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    perm = tuple(node.attrs.get("perm", tuple(reversed(range(x.rank)))))
+    return [step("layout", values[0], chain=(Reorder(perm),))]
+
+
+def _pad(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    constant = graph.constants.get(values[1])
+    value = graph.constants.get(values[2]) if len(values) > 2 else None
+    if constant is None or len(values) > 3 or node.attrs.get("mode", "constant") != "constant" or len(values) < 2:
+        return Refusal("Pad by other values than constant zeros")
+    if len(values) > 2 and (value is None or np.any(value.numpy())):
+        return Refusal("Pad by other values than constant zeros")
+    pads = [int(size) for size in constant.numpy()]
+    if min(pads) < 0:
+        return Refusal("Pad that cuts elements off")
+    chain = [Pad(i, pads[i], pads[x.rank + i]) for i in range(x.rank) if pads[i] or pads[x.rank + i]]
+    return [step("layout", values[0], chain=tuple(chain))] if chain else Refusal("Pad by nothing")
+
+
+def _slice(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    parts = [graph.constants.get(value) for value in values[1:]]
+    if len(parts) < 2 or any(part is None for part in parts) or len(values) != len(node.inputs):
+        return Refusal("Slice whose borders are no constants")
+    starts, ends, *rest = [part.numpy().astype(np.int64).tolist() for part in parts if part is not None]
+    axes = [axis % x.rank for axis in rest[0]] if rest else list(range(len(starts)))
+    if len(rest) > 1 and any(size != 1 for size in rest[1]):
+        return Refusal("Slice in steps")
+    chain = []
+    for axis, start, end in zip(axes, starts, ends, strict=True):
+        first, last, _ = slice(start, end).indices(x.shape[axis])
+        chain.append(Crop(axis, first, x.shape[axis] - last))
+    return [step("layout", values[0], chain=tuple(chain))]
+
+
+def _add(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+    return [step("add", *values)]
+
+
+_READERS: dict[str, Callable[[Graph, Node, list[int], TensorType], Found]] = {
+    "Conv": _conv,
+    "AveragePool": _pool,
+    "MatMul": _product,
+    "Add": _add,
+    "Mul": _mul,
+    "Concat": _concat,
+    "Transpose": _transpose,
+    "Pad": _pad,
+    "Slice": _slice,
+}

@@ -1,0 +1,140 @@
+"""The search for mutants of a graph: subprograms, small instances, sketches, and the proof at the real shapes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.layouts import LayoutError
+from graph_rewrite.mutate.equivalence import Finding, Trials, passes_filter, prove
+from graph_rewrite.mutate.finish import Target
+from graph_rewrite.mutate.generator import DEPTH, KEEP, Generator, Sketch
+from graph_rewrite.mutate.instance import lifted, small_instance, work_of
+from graph_rewrite.mutate.moves import DoesNotFit
+from graph_rewrite.mutate.program import Program, Subprogram
+from graph_rewrite.mutate.subprograms import LARGEST, split
+from graph_rewrite.rewriting.rule import Refusal
+
+LARGEST_WORK = 2 * 10**9
+"""Multiplications of a subprogram beyond which it is refused: a proof takes seconds for each 10^9."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a search.
+
+    `seconds` for all of it; `depth` and `keep` as for `Generator`; `largest` operators of a subprogram; `work`
+    multiplications of one that is proved.
+    """
+
+    seconds: float = 180.0
+    depth: int = DEPTH
+    keep: float = KEEP
+    largest: int = LARGEST
+    work: int = LARGEST_WORK
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A program that may stand for a subprogram, and where it differs from it."""
+
+    subprogram: Subprogram
+    program: Program
+    finding: Finding
+
+
+@dataclass(slots=True)
+class Mutants:
+    """The result of a search: mutants as they were found, the nodes of the graph that belong to no subprogram, and the
+    subprograms that were not searched. `complete` is False where the search was cut short."""
+
+    found: list[Mutant] = field(default_factory=list)
+    nodes: dict[int, Refusal] = field(default_factory=dict)
+    subprograms: list[tuple[Subprogram, Refusal]] = field(default_factory=list)
+    searched: list[tuple[Subprogram, int]] = field(default_factory=list)
+    """Subprograms that were searched, and how many sites of the graph each stands for."""
+    complete: bool = False
+
+
+def mutants_of(
+    graph: Graph,
+    limits: Limits = Limits(),
+    on_found: Callable[[Mutant], None] = lambda mutant: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Mutants:
+    """Return the mutants of all subprograms of a graph. Ctrl-C and the time limit end the search; what was found until
+    then is kept.
+
+    Args:
+        graph: a graph with static shapes; nodes without them are refused.
+        limits: of time and of size.
+        on_found: called with each mutant.
+        clock: seconds, for the time limit.
+    """
+    result = Mutants()
+    end = clock() + limits.seconds
+    try:
+        parts = split(graph, limits.largest)
+        result.nodes.update(parts.refused)
+        for number, (sub, places) in enumerate(zip(parts.subprograms, parts.places, strict=True)):
+            share = (end - clock()) / (len(parts.subprograms) - number)
+            if share <= 0:
+                return result
+            until = clock() + share
+            if work_of(sub.program, sub.shapes) > limits.work:
+                result.subprograms.append((sub, Refusal("too large to be proved at its real shape")))
+                continue
+            result.searched.append((sub, places))
+            for mutant in mutants_of_subprogram(sub, limits, lambda until=until: clock() >= until):  # type: ignore[misc]
+                result.found.append(mutant)
+                on_found(mutant)
+        result.complete = clock() < end
+    except KeyboardInterrupt:
+        pass
+    return result
+
+
+def mutants_of_subprogram(
+    sub: Subprogram, limits: Limits = Limits(), stop: Callable[[], bool] = lambda: False
+) -> Iterator[Mutant]:
+    """Yield the mutants of one subprogram, each proved at its real shapes.
+
+    Args:
+        sub: the subprogram.
+        limits: depth and the part that must be right; its seconds are not looked at.
+        stop: asked now and then; the search ends when it returns True.
+    """
+    small = small_instance(sub)
+    generator = Generator(sub.program, small, limits.depth, limits.keep, stop)
+    before = Trials(sub.program, small, seed=1)
+    real = before if small == sub.shapes else Trials(sub.program, sub.shapes, seed=2)
+    targets: list[Target] = []
+    seen = {str(sub.program)}
+    for sketch in generator.sketches():
+        for other in lifted(sketch, small, sub.shapes):
+            if stop():
+                return
+            targets = targets or [Target(values) for values in real.outputs(0)]
+            program = _at(other, targets, real, limits)
+            if program is None or str(program) in seen:
+                continue
+            seen.add(str(program))
+            finding = prove(real, program, limits.keep)
+            if finding is not None:
+                yield Mutant(sub, program, finding)
+
+
+def _at(sketch: Sketch, targets: list[Target], real: Trials, limits: Limits) -> Program | None:
+    """Return a sketch at the real shapes, if it fits them and is not much more work than the original."""
+    try:
+        bare = Program(sketch.count, sketch.steps, ())
+        if work_of(bare, real.shapes) > 4 * max(work_of(real.original, real.shapes), 1):
+            return None
+        return sketch.at(targets, real.inputs(0), limits.keep)
+    except (DoesNotFit, LayoutError):
+        return None
+
+
+__all__ = ["Limits", "Mutant", "Mutants", "mutants_of", "mutants_of_subprogram", "passes_filter"]
