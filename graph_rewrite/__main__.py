@@ -1,4 +1,4 @@
-"""``python -m graph_rewrite {rules,egraph} ...``: the command line of the library; ``rules`` is also a
+"""``python -m graph_rewrite {rules,egraph,mutate} ...``: the command line of the library; ``rules`` is also a
 command of ``rewritegym``."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from graph_rewrite.system.commands import Command, Program
 COMMANDS = {
     "rules": Command("graph_rewrite.rulebook.cli", "list the rules, show one, verify them, or generate more"),
     "egraph": Command("graph_rewrite.egraph.cli", "extract the cheapest term from an e-graph in a file"),
+    "mutate": Command("graph_rewrite.mutate.cli", "list partially equivalent rewrites of a model"),
 }
 
 

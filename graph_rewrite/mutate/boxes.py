@@ -14,7 +14,7 @@ from math import prod
 from graph_rewrite.layouts import Crop, Fold, Fuse, Pad, Primitive, Reorder, Shape, Split, Unfold
 from graph_rewrite.mutate.moves import layout_of
 from graph_rewrite.mutate.program import Program, Step
-from graph_rewrite.mutate.types import types_of
+from graph_rewrite.mutate.value_types import types_of
 
 Cuts = tuple[tuple[int, ...], ...]
 """Per axis, the first positions of its parts but the first one, sorted: all are above 0 and below the size."""
@@ -122,6 +122,11 @@ def _concat(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set[i
     return found
 
 
+def _fit(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set[int]]:
+    (x, cuts), _ = operands
+    return [{*axis, size} for axis, size in zip(cuts, x, strict=True)]
+
+
 def _diagonal(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set[int]]:
     ((x, cuts),) = operands
     count, source, target = step.param("count"), step.param("source"), step.param("target")
@@ -219,6 +224,7 @@ _CUTS: dict[str, Callable[[Step, Sequence[Operand], Shape], list[set[int]]]] = {
     "add": _elementwise,
     "mul": _elementwise,
     "concat": _concat,
+    "fit": _fit,
     "layout": _layout,
     "diagonal": _diagonal,
     "averaging": _averaging,

@@ -16,7 +16,7 @@ from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box, Cuts, boxes_of, cuts_of, joined, merged, volume
 from graph_rewrite.mutate.field import outputs_of, random_inputs
 from graph_rewrite.mutate.program import Program
-from graph_rewrite.mutate.types import types_of
+from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.soundness.domains.limbs import P, Residues
 
 TRIALS = 3
@@ -176,7 +176,9 @@ def wrong_boxes(mask: Mask, cuts: Cuts) -> tuple[Box, ...]:
     )  # fmt: skip
     edges = [(0, *axis, size) for axis, size in zip(cuts, mask.shape, strict=True)]
     places = np.argwhere(~equal)
-    return tuple(merged(tuple((edges[i][k], edges[i][k + 1]) for i, k in enumerate(place)) for place in places.tolist()))
+    return tuple(
+        merged(tuple((edges[i][k], edges[i][k + 1]) for i, k in enumerate(place)) for place in places.tolist())
+    )
 
 
 def _changes(mask: Mask, axis: int) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ def random_inputs(shapes: Sequence[Shape], seed: int) -> list[Residues]:
 def values_of(program: Program, inputs: Sequence[Residues]) -> list[Residues]:
     """Return all values of a program, inputs first, modulo P.
 
-    The program must fit the inputs' shapes (`types.types_of`).
+    The program must fit the inputs' shapes (`value_types.types_of`).
     """
     values = list(inputs)
     for step in program.steps:
@@ -93,13 +93,20 @@ def _pool(step: Step, operands: Sequence[Residues]) -> Residues:
     kernel, strides, pads = step.param("kernel"), step.param("strides"), step.param("pads")
     rank, ones = x.ndim - 2, (1,) * (x.ndim - 2)
     axes = tuple(range(-rank, 0))
-    sums = _windows(x, kernel, strides, ones, pads).sum(axis=axes) % P
+    sums: Residues = _windows(x, kernel, strides, ones, pads).sum(axis=axes) % P
     if step.param("counted"):
-        return sums * pow(prod(kernel), -1, P) % P
+        sums *= pow(prod(kernel), -1, P)
+        return sums % P
     inside = np.ones((1, 1, *x.shape[2:]), dtype=np.int64)
     counts = _windows(inside, kernel, strides, ones, pads).sum(axis=axes)
     inverses = np.array([0, *(pow(n, -1, P) for n in range(1, prod(kernel) + 1))])
-    return sums * inverses[counts] % P
+    sums *= inverses[counts]
+    return sums % P
+
+
+def _fit(step: Step, operands: Sequence[Residues]) -> Residues:
+    x, like = operands
+    return np.pad(x, [(0, wanted - size) for size, wanted in zip(x.shape, like.shape, strict=True)])
 
 
 def _diagonal(step: Step, operands: Sequence[Residues]) -> Residues:
@@ -129,6 +136,7 @@ _APPLY: dict[str, Callable[[Step, Sequence[Residues]], Residues]] = {
     "add": lambda step, operands: (operands[0] + operands[1]) % P,
     "mul": lambda step, operands: operands[0] * operands[1] % P,
     "concat": lambda step, operands: np.concatenate(operands, axis=step.param("axis")),
+    "fit": _fit,
     "layout": lambda step, operands: layout_of(step.chain, operands[0].shape).numpy(operands[0]),
     "diagonal": _diagonal,
     "averaging": _averaging,

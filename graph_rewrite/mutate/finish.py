@@ -5,6 +5,7 @@ It is solved for, not enumerated: elements of the value that occur in the output
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,7 +18,10 @@ from graph_rewrite.soundness.domains.limbs import Residues
 
 Places = npt.NDArray[np.int64]
 """Where the elements of a value occur in an output: a flat position, counted from 1; 0 for nowhere."""
-_SAMPLE = 512
+_SAMPLE = 32
+"""Elements whose places tell where a window begins."""
+_AGREED = 0.125
+"""The part of them that must tell the same."""
 
 
 class Target:
@@ -63,10 +67,10 @@ class Target:
         if not len(hits):
             return None
         hits = hits[:: max(1, len(hits) // _SAMPLE)]
-        own = np.stack(np.unravel_index(hits, places.shape))
-        wanted = np.stack(np.unravel_index(flat[hits] - 1, self.shape))
-        found, counts = np.unique(own - wanted, axis=1, return_counts=True)
-        return tuple(int(offset) for offset in found[:, int(np.argmax(counts))])
+        own = np.array(np.unravel_index(hits, places.shape))
+        wanted = np.array(np.unravel_index(flat[hits] - 1, self.shape))
+        offset, count = Counter(map(tuple, (own - wanted).T.tolist())).most_common(1)[0]
+        return offset if count >= _AGREED * len(hits) else None
 
 
 def _changes_nothing(window: Window, shape: Shape) -> bool:
@@ -90,7 +94,8 @@ def solve(target: Target, made: Residues, options: Iterable[Chain], keep: float)
         The chain, the same with the window that follows it, and the part that is right; None where no chain will do.
     """
     places = target.places(made)
-    if target.share(places) < keep:
+    possible = target.share(places)
+    if possible < keep:
         return None
     best: tuple[Chain, Chain, float] | None = None
     for chain in options:
@@ -100,6 +105,6 @@ def solve(target: Target, made: Residues, options: Iterable[Chain], keep: float)
             continue
         if right >= keep and (best is None or right > best[2]):
             best = chain, chain if window is None else (*chain, window), right
-            if right == 1:
+            if right >= possible:
                 break
     return best

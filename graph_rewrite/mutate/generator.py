@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.field import apply, outputs_of, random_inputs
 from graph_rewrite.mutate.finish import Target, solve
 from graph_rewrite.mutate.moves import Chain, DoesNotFit, Move, Tiles
 from graph_rewrite.mutate.program import Program, Step, step
-from graph_rewrite.mutate.types import Monomial, ValueType, input_types, type_of, types_of
+from graph_rewrite.mutate.value_types import Monomial, ValueType, input_types, type_of, types_of
 from graph_rewrite.mutate.vocabulary import averaging_variants, chains, conv_variants, unary_variants, vocabulary_of
 from graph_rewrite.soundness.domains.limbs import Residues
 
@@ -21,6 +23,10 @@ DEPTH = 4
 """Steps of a mutant at most; the layouts of its outputs, which are solved for, are not counted."""
 KEEP = 0.25
 """The part of each output's positions that a mutant must get right."""
+_ORDER = ((1, True), (2, True), (2, False), (3, True), (4, True), (3, False), (4, False))
+_ORDER_OF_SEVERAL = ((1, True), (2, True), (3, True), (4, True), (2, False), (3, False), (4, False))
+"""Numbers of steps in the order in which mutants of one and of several products are built; True for those with few
+kinds of layouts, or none where there are several products."""
 _GROWTH = 4
 """A value may have so many times the elements of the largest of the original."""
 
@@ -97,22 +103,21 @@ class Generator:
         self._largest = _GROWTH * max(value.size for value in types)
         self._vocabulary = vocabulary_of(original, shapes, [target.shape for target in self._targets])
         self._joins = sum(each.op in ("conv", "matmul", "pool") for each in original.steps) > 1
-        self._own = signature(original, shapes)
+        self._biased = any(len(each.inputs) == 3 for each in original.steps)
+        self._narrow = True
+        self._best: dict[object, float] = {signature(original, shapes): 1.0}
         self._shapes = shapes
         self.tried = 0
         """Values computed so far."""
 
     def sketches(self) -> Iterator[Sketch]:
         """Yield mutants; of those whose operators other than layouts are the same, each is better than the last."""
-        best: dict[object, float] = {self._own: 1.0}
-        for depth in range(1, self._depth + 1):
+        for depth, self._narrow in _ORDER_OF_SEVERAL if self._joins else _ORDER:
+            if depth > self._depth:
+                continue
             state = _State(input_types(self._shapes), list(self._inputs))
             state.prints.update(_print(array) for array in self._inputs)
-            for sketch in self._grown(state, depth):
-                key = signature(Program(sketch.count, sketch.steps, ()), self._shapes)
-                if sketch.share_right > best.get(key, 0.0):
-                    best[key] = sketch.share_right
-                    yield sketch
+            yield from self._grown(state, depth)
             if self._stop():
                 return
 
@@ -126,6 +131,8 @@ class Generator:
             except (DoesNotFit, LayoutError):
                 continue
             if type.size > self._largest or not self._leads_on(type, left):
+                continue
+            if left == 1 and self._best.get(self._signature(state, new), 0.0) == 1:
                 continue
             array = apply(new, [state.arrays[value] for value in new.inputs])
             self.tried += 1
@@ -145,10 +152,14 @@ class Generator:
             state.steps.pop()
             state.prints.remove(key)
 
+    def _signature(self, state: _State, *more: Step) -> object:
+        return _signature([*state.steps, *more], state.types)
+
     def _leads_on(self, type: ValueType, left: int) -> bool:
         """Tell whether a value may be part of a mutant that is complete after `left - 1` more steps."""
         if left == 1:
-            return all(wanted <= type.monomials for wanted in self._wanted)
+            enough = all(type.size >= self._keep * target.size for target in self._targets)
+            return enough and all(wanted <= type.monomials for wanted in self._wanted)
         return type.degree <= self._degree and any(term in self._useful for term in type.monomials)
 
     def _steps(self, state: _State, left: int) -> Iterator[Step]:
@@ -161,19 +172,18 @@ class Generator:
         unused = [value for value in range(count, len(state.types)) if value not in used]
         highest = max(type.degree for type in state.types)
         products = max(self._degree - highest, 0)
-        for new in self._options(state, left, only_products=left <= products):
-            if last is not None and newest not in new.inputs and (new.op, new.inputs, new.params) < (
-                last.op, last.inputs, last.params,
-            ):  # fmt: skip
+        for new in self._options(state, left, left <= products, unused):
+            if last is not None and newest not in new.inputs and _comes_before(new, last):
                 continue
             open_values = len([value for value in unused if value not in new.inputs]) + 1
-            if open_values <= 1 + 2 * (left - 1):
+            if open_values <= (1, 1 + self._biased, 4, 6)[left - 1] + (left > 1):
                 yield new
 
-    def _options(self, state: _State, left: int, only_products: bool) -> Iterator[Step]:
+    def _options(self, state: _State, left: int, only_products: bool, unused: Sequence[int]) -> Iterator[Step]:
         values = range(len(state.types))
+        needed = unused if left == 1 else []
         for original in self._vocabulary.operators:
-            yield from self._like(original, state)
+            yield from self._like(original, state, needed)
         if only_products or left == 1:
             return
         for value in values:
@@ -183,13 +193,15 @@ class Generator:
                     yield step("layout", value, chain=chain)
             yield from self._diagonals(type, value)
         if self._joins:
-            yield from _joined(state)
+            yield from self._joined(state)
 
-    def _like(self, original: Step, state: _State) -> Iterator[Step]:
-        """Yield steps like one of the original's, over all values whose types fit."""
+    def _like(self, original: Step, state: _State, needed: Sequence[int]) -> Iterator[Step]:
+        """Yield steps like one of the original's that read the `needed` values, over all values whose types fit."""
         types = state.types
         if original.op == "conv":
             for x, w in itertools.permutations(range(len(types)), 2):
+                if not {x, w}.issuperset(needed) or not self._play(types, "conv", x, w):
+                    continue
                 if len(types[x].shape) == len(types[w].shape) > 2 and types[x].shape[1] % types[w].shape[1] == 0:
                     biases = [
                         b for b, type in enumerate(types) if type.shape == types[w].shape[:1] and len(type.shape) == 1
@@ -199,7 +211,8 @@ class Generator:
         elif original.op in ("matmul", "add", "mul"):
             pairs = itertools.permutations if original.op == "matmul" else itertools.combinations
             for a, b in pairs(range(len(types)), 2):
-                yield step(original.op, a, b)
+                if original.op != "matmul" or self._play(types, "matmul", a, b):
+                    yield step(original.op, a, b)
         elif original.op == "pool":
             for x, type in enumerate(types):
                 yield from unary_variants(original, x)
@@ -210,6 +223,20 @@ class Generator:
             for value in range(len(types)):
                 yield step("layout", value, chain=original.chain)
 
+    def _play(self, types: Sequence[ValueType], op: str, a: int, b: int) -> bool:
+        plays = self._vocabulary.plays
+        return plays(types[a].monomials, op, 0) and plays(types[b].monomials, op, 1)
+
+    def _joined(self, state: _State) -> Iterator[Step]:
+        """Yield concatenations of values that play the same part, and zeros that make one as large as another."""
+        for a, b in itertools.product(range(len(state.types)), repeat=2):
+            first, second = state.types[a], state.types[b]
+            rank = len(first.shape)
+            if rank == len(second.shape) and self._vocabulary.are_alike(first.monomials, second.monomials):
+                yield from (step("concat", a, b, axis=axis) for axis in range(min(rank, 2)))
+                if first.shape != second.shape:
+                    yield step("fit", a, b)
+
     def _diagonals(self, type: ValueType, value: int) -> Iterator[Step]:
         if type.degree == 1 and len(type.shape) > 1:
             pairs = [(0, 1), (1, 0)] if len(type.shape) > 2 else []
@@ -217,27 +244,28 @@ class Generator:
                 yield step("diagonal", value, count=count, source=source, target=target)
 
     def _ended(self, state: _State) -> Iterator[Sketch]:
-        """Yield the mutant whose outputs are layouts of the newest value, if there is one."""
+        """Yield the mutant whose outputs are layouts of the newest value, if it is better than those like it."""
+        key = self._signature(state)
+        known = self._best.get(key, 0.0)
         value = len(state.types) - 1
         shape = state.types[value].shape
         outputs, share = [], 1.0
         for target in self._targets:
             options = itertools.chain([()], _undone(state.steps), chains(shape, self._vocabulary.factors))
-            found = solve(target, state.arrays[value], options, self._keep)
+            found = solve(target, state.arrays[value], options, max(self._keep, np.nextafter(known, 2)))
             if found is None:
                 return
             outputs.append((value, found[0]))
             share = min(share, found[2])
+        self._best[key] = share
         yield Sketch(len(self._inputs), tuple(state.steps), tuple(outputs), share)
 
 
-def _joined(state: _State) -> Iterator[Step]:
-    """Yield concatenations of two values; zeros at the end make the smaller one fit along one more axis."""
-    for a, b in itertools.permutations(range(len(state.types)), 2):
-        first, second = state.types[a].shape, state.types[b].shape
-        if len(first) == len(second):
-            for axis in range(min(len(first), 2)):
-                yield step("concat", a, b, axis=axis)
+def _comes_before(a: Step, b: Step) -> bool:
+    """Order steps that do not depend on each other, so that a program is built in one order only."""
+    if (a.op, a.inputs) != (b.op, b.inputs):
+        return (a.op, a.inputs) < (b.op, b.inputs)
+    return repr(a.params) < repr(b.params)
 
 
 def _undone(steps: Sequence[Step]) -> Iterator[Chain]:
@@ -257,11 +285,17 @@ def _print(array: Residues) -> int:
 
 
 def signature(program: Program, shapes: Sequence[Shape]) -> object:
-    """Return what tells mutants apart: operators other than layouts, with the shapes of their operands, but not pads."""
-    types = types_of(program, shapes)
+    """Return what tells mutants apart: operators other than layouts, with the shapes of what they read, but no pads."""
+    return _signature(program.steps, types_of(program, shapes))
+
+
+def _signature(steps: Sequence[Step], types: Sequence[ValueType]) -> object:
     return tuple(
-        (each.op, *(entry for entry in each.params if entry[0] != "pads"), *(types[value].shape for value in each.inputs))
-        for each in program.steps if each.op != "layout"
+        (
+            each.op, *(entry for entry in each.params if entry[0] != "pads"),
+            *(types[value].shape for value in each.inputs),
+        )
+        for each in steps if each.op != "layout"
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.generator import Sketch
 from graph_rewrite.mutate.moves import DoesNotFit, Move, Tiles
 from graph_rewrite.mutate.program import Program, Step, Subprogram
-from graph_rewrite.mutate.types import types_of
+from graph_rewrite.mutate.value_types import types_of
 
 SIDE = 16
 """The longest side of an image in a small instance, unless kernels are large."""
@@ -107,8 +107,8 @@ def _smaller(sizes: Sequence[int]) -> dict[int, int]:
 
 
 def lifted(sketch: Sketch, small: Sequence[Shape], real: Sequence[Shape]) -> Iterator[Sketch]:
-    """Yield a mutant for the real shapes: with the same factors, then with those that were the small instance's batch or
-    groups as the real ones."""
+    """Yield a mutant for the real shapes: with the same factors, then with the real batch or groups in the place of
+    those of the small instance."""
     yield sketch
     swaps = {a[i]: b[i] for a, b in zip(small, real, strict=True) for i in (0,) if len(a) > 2 and a[0] != b[0]}
     swaps |= {

@@ -25,6 +25,8 @@ SIGNATURES: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "add": ((2,), ()),
     "mul": ((2,), ()),
     "concat": ((2,), ("axis",)),
+    # The first operand with zeros at the end of its axes, up to the shape of the second one.
+    "fit": ((2,), ()),
     # A chain of moves: reshape, transpose, pad, slice and unfold as one.
     "layout": ((1,), ("chain",)),
     # `count` equal blocks of axis `source` become the diagonal of (source, target), with zeros beside it.
@@ -77,7 +79,7 @@ class Program:
             if self.count + number in needed:
                 needed.update(self.steps[number].inputs)
         numbers = {value: value for value in range(self.count)}
-        steps = []
+        steps: list[Step] = []
         for number, step in enumerate(self.steps):
             if self.count + number in needed:
                 numbers[self.count + number] = self.count + len(steps)

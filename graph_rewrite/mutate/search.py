@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import LayoutError
-from graph_rewrite.mutate.equivalence import Finding, Trials, passes_filter, prove
+from graph_rewrite.mutate.equivalence import Finding, Trials, prove
 from graph_rewrite.mutate.finish import Target
-from graph_rewrite.mutate.generator import DEPTH, KEEP, Generator, Sketch
+from graph_rewrite.mutate.generator import DEPTH, KEEP, Generator, Sketch, signature
 from graph_rewrite.mutate.instance import lifted, small_instance, work_of
 from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.program import Program, Subprogram
@@ -56,6 +56,20 @@ class Mutants:
     searched: list[tuple[Subprogram, int]] = field(default_factory=list)
     """Subprograms that were searched, and how many sites of the graph each stands for."""
     complete: bool = False
+    interrupted: bool = False
+    """Ctrl-C ended the search."""
+    _places: dict[object, int] = field(default_factory=dict, repr=False)
+
+    def add(self, mutant: Mutant) -> None:
+        """Keep a mutant; of those of one subprogram with the same operators beside layouts, only the one that differs
+        least."""
+        sub = mutant.subprogram
+        key = (sub.nodes, signature(mutant.program, sub.shapes))
+        place = self._places.setdefault(key, len(self.found))
+        if place == len(self.found):
+            self.found.append(mutant)
+        elif mutant.finding.share_wrong < self.found[place].finding.share_wrong:
+            self.found[place] = mutant
 
 
 def mutants_of(
@@ -88,11 +102,11 @@ def mutants_of(
                 continue
             result.searched.append((sub, places))
             for mutant in mutants_of_subprogram(sub, limits, lambda until=until: clock() >= until):  # type: ignore[misc]
-                result.found.append(mutant)
+                result.add(mutant)
                 on_found(mutant)
         result.complete = clock() < end
     except KeyboardInterrupt:
-        pass
+        result.interrupted = True
     return result
 
 
@@ -108,8 +122,7 @@ def mutants_of_subprogram(
     """
     small = small_instance(sub)
     generator = Generator(sub.program, small, limits.depth, limits.keep, stop)
-    before = Trials(sub.program, small, seed=1)
-    real = before if small == sub.shapes else Trials(sub.program, sub.shapes, seed=2)
+    real = Trials(sub.program, sub.shapes, seed=2)
     targets: list[Target] = []
     seen = {str(sub.program)}
     for sketch in generator.sketches():
@@ -135,6 +148,3 @@ def _at(sketch: Sketch, targets: list[Target], real: Trials, limits: Limits) -> 
         return sketch.at(targets, real.inputs(0), limits.keep)
     except (DoesNotFit, LayoutError):
         return None
-
-
-__all__ = ["Limits", "Mutant", "Mutants", "mutants_of", "mutants_of_subprogram", "passes_filter"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.moves import Chain, Move, Place, Tiles
 from graph_rewrite.mutate.program import Program, Step, step
+from graph_rewrite.mutate.value_types import Monomial
 
 PLACES: tuple[Place, Place] = ("outer", "inner")
 
@@ -23,11 +24,17 @@ class Vocabulary:
     overlaps: tuple[tuple[int, int], ...]
     """How far tiles overlap, and how many zeros come before the first."""
     operators: tuple[Step, ...]
+    roles: Mapping[int, frozenset[tuple[str, int]]]
+    """Per input of the original, the operators that read it, and as which operand."""
 
-    @property
-    def has_pool(self) -> bool:
-        """An average may become a convolution."""
-        return any(each.op == "pool" for each in self.operators)
+    def plays(self, monomials: frozenset[Monomial], op: str, operand: int) -> bool:
+        """Tell whether values of these monomials may be an operand: one input alone only where the original has it."""
+        return all((op, operand) in self.roles[term[0]] for term in monomials if len(term) == 1)
+
+    def are_alike(self, a: frozenset[Monomial], b: frozenset[Monomial]) -> bool:
+        """Tell whether values may stand side by side: inputs that are the same operand of the same operators."""
+        single = [self.roles[term[0]] for term in a | b if len(term) == 1]
+        return not single or bool(frozenset.intersection(*single))
 
 
 def vocabulary_of(program: Program, shapes: Sequence[Shape], outputs: Sequence[Shape]) -> Vocabulary:
@@ -52,12 +59,28 @@ def vocabulary_of(program: Program, shapes: Sequence[Shape], outputs: Sequence[S
                 overlaps.update((k - 1, p) for k, p in zip(each.param("kernel"), each.param("pads"), strict=False))
     factors.update(shape[0] for shape in outputs if len(shape) > 2)
     wanted = tuple(sorted(f for f in factors if 1 < f <= 16))
-    return Vocabulary(wanted, tuple(sorted(pair for pair in overlaps if pair[0] > 0)), tuple(operators.values()))
+    tiles = tuple(sorted(pair for pair in overlaps if pair[0] > 0))
+    return Vocabulary(wanted, tiles, tuple(operators.values()), _roles(program))
 
 
-def chains(shape: Shape, factors: Sequence[int], overlaps: Sequence[tuple[int, int]] = ()) -> Iterator[Chain]:
-    """Yield chains of moves for a tensor: single moves, the same move of all spatial axes, and tiles of them."""
-    return iter(_chains(shape, tuple(factors), tuple(overlaps)))
+def _roles(program: Program) -> dict[int, frozenset[tuple[str, int]]]:
+    """Return the roles of inputs; those that a layout reads have the roles of what it gives."""
+    found: dict[int, set[tuple[str, int]]] = {v: set() for v in range(program.count + len(program.steps))}
+    for number in reversed(range(len(program.steps))):
+        each = program.steps[number]
+        for operand, value in enumerate(each.inputs):
+            own = found[program.count + number] if each.op in ("layout", "concat") else {(each.op, operand)}
+            found[value] |= own or {(each.op, operand)}
+    return {value: frozenset(found[value]) for value in range(program.count)}
+
+
+def chains(
+    shape: Shape, factors: Sequence[int], overlaps: Sequence[tuple[int, int]] = (), narrow: bool = False
+) -> Iterator[Chain]:
+    """Yield chains of moves for a tensor: single moves, the same move of all spatial axes, and tiles of them; with
+    `narrow`, only those of all spatial axes where there are several."""
+    every = _chains(shape, tuple(factors), tuple(overlaps))
+    return (chain for chain in every if len(chain) > 1) if narrow and len(shape) > 3 else iter(every)
 
 
 @lru_cache(maxsize=4096)
@@ -80,7 +103,9 @@ def _chains(shape: Shape, factors: tuple[int, ...], overlaps: tuple[tuple[int, i
                     found += [(move,) for move in _fronts(Move(source, part, target, place, factor), shape)]
         found += [
             (Tiles(axis, factor, overlap, 0, before),)
-            for axis in spatial for overlap, before in overlaps if shape[axis] > overlap
+            for axis in spatial
+            for overlap, before in overlaps
+            if shape[axis] > overlap
         ]
     return found
 
@@ -115,7 +140,17 @@ def conv_variants(original: Step, inputs: tuple[int, ...], kernel: Shape) -> Ite
     half = tuple((k - 1) // 2 for k in kernel)
     rest = tuple(k - 1 - h for k, h in zip(kernel, half, strict=True))
     dense = tuple(p // d for p, d in zip(pads, dilations * 2, strict=True))
-    options = [pads, (0,) * (2 * rank), dense, (*half, *half), (*half, *rest), (*rest, *half), (*rest, *rest)]
+    one_bare = [tuple(0 if i % rank == axis else p for i, p in enumerate(pads)) for axis in range(rank)]
+    options = [
+        pads,
+        (0,) * (2 * rank),
+        *one_bare,
+        dense,
+        (*half, *half),
+        (*half, *rest),
+        (*rest, *half),
+        (*rest, *rest),
+    ]
     for s, d in dict.fromkeys([(strides, dilations), (ones, ones), (ones, dilations), (strides, ones)]):
         for p in dict.fromkeys(options):
             yield step("conv", *inputs, strides=s, dilations=d, pads=p)

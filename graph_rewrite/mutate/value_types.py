@@ -66,6 +66,8 @@ def type_of(step: Step, operands: Sequence[ValueType]) -> ValueType:
 def _monomials(step: Step, operands: list[frozenset[Monomial]]) -> frozenset[Monomial]:
     if step.op == "averaging":
         return frozenset([()])
+    if step.op == "fit":
+        return operands[0]
     if step.op in ("conv", "matmul", "mul"):
         first, second, *bias = operands
         products = frozenset(tuple(sorted((*a, *b))) for a in first for b in second)
@@ -86,9 +88,7 @@ def _conv(step: Step, shapes: list[Shape]) -> Shape:
         raise DoesNotFit(f"conv of {x} and {w}")
     if len(shapes) == 3 and shapes[2] != (w[0],):
         raise DoesNotFit(f"conv of {x} and {w} with a bias of {shapes[2]}")
-    sizes = [
-        window_count(x[2 + i], w[2 + i], strides[i], dilations[i], pads[i] + pads[rank + i]) for i in range(rank)
-    ]
+    sizes = [window_count(x[2 + i], w[2 + i], strides[i], dilations[i], pads[i] + pads[rank + i]) for i in range(rank)]
     return (x[0], w[0], *sizes)
 
 
@@ -123,6 +123,13 @@ def _concat(step: Step, shapes: list[Shape]) -> Shape:
     return (*a[:axis], a[axis] + b[axis], *a[axis + 1 :])
 
 
+def _fit(step: Step, shapes: list[Shape]) -> Shape:
+    a, b = shapes
+    if len(a) != len(b) or a == b or any(x > y for x, y in zip(a, b, strict=True)):
+        raise DoesNotFit(f"fit of {a} to {b}")
+    return b
+
+
 def _diagonal(step: Step, shapes: list[Shape]) -> Shape:
     (x,) = shapes
     count, source, target = step.param("count"), step.param("source"), step.param("target")
@@ -146,6 +153,7 @@ _SHAPES: dict[str, Callable[[Step, list[Shape]], Shape]] = {
     "add": lambda step, shapes: _broadcast(shapes),
     "mul": lambda step, shapes: _broadcast(shapes),
     "concat": _concat,
+    "fit": _fit,
     "layout": lambda step, shapes: layout_of(step.chain, shapes[0]).shape,
     "diagonal": _diagonal,
     "averaging": _averaging,
