@@ -69,6 +69,11 @@ class Search:
         return unblocked_time() - self._start + self._charged
 
     @property
+    def excluded(self) -> float:
+        """Seconds that were left out of `elapsed`, such as those of pricing operators."""
+        return self._excluded
+
+    @property
     def seconds(self) -> float:
         """The part of the budget's seconds that is spent: `elapsed`, or all of them once the search is ended."""
         return max(self.elapsed, self.budget.seconds) if self.ended else self.elapsed

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.utils import ConstantSchedule
 
@@ -15,7 +16,14 @@ from agents.core.base import Action, Budget, OptimizationResult, Search, Visit, 
 from agents.core.config import Config, EnvConfig
 from agents.core.paths import checkpoints
 from agents.ppo.best_path import CLEAR
-from agents.ppo.checkpoint import Checkpoint, CheckpointError, adapt_weights, check_vocabulary, load_checkpoint
+from agents.ppo.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    PolicyDescription,
+    adapt_weights,
+    check_vocabulary,
+    load_checkpoint,
+)
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from envs import GraphRewriteEnv
@@ -41,6 +49,8 @@ class RolloutOptions:
     """Factor on the temperature of sampling after a rollout without a new graph."""
     fruitless: int = 20
     """Sampled rollouts in a row without a new graph after which the policy has nothing more to say."""
+    untrained: bool = False
+    """Act with the checkpoint's network at random weights, drawn by the seed: a control for what training brings."""
 
 
 DEFAULTS = RolloutOptions()
@@ -67,7 +77,7 @@ class PPOAgent:
     ) -> OptimizationResult:
         options, checkpoint = self.options, self._load(problem)
         env = acting_env(problem, checkpoint.description.env)
-        policy = restore_policy(checkpoint, env)
+        policy = untrained_policy(checkpoint, env, seed) if options.untrained else restore_policy(checkpoint, env)
         known = np.isin(rule_vocabulary(), checkpoint.description.rules)
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
@@ -192,11 +202,22 @@ def restore_policy(checkpoint: Checkpoint, env: GraphRewriteEnv) -> CandidatePol
     check_vocabulary(described, rule_vocabulary(), operator_vocabulary())
     if dict(described.features) != dict(feature_sizes()):
         raise CheckpointError(f"{checkpoint.path}: trained with other observation features; train again")
-    config = Config(encoder=described.encoder)
-    arguments = policy_arguments(config)
+    policy = _network(described, env)
+    policy.load_weights(adapt_weights(checkpoint, rule_vocabulary(), operator_vocabulary()))
+    return policy
+
+
+def untrained_policy(checkpoint: Checkpoint, env: GraphRewriteEnv, seed: int) -> CandidatePolicy:
+    """The network of a checkpoint with the weights that training would begin with, drawn by `seed`."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return _network(checkpoint.description, env)
+
+
+def _network(described: PolicyDescription, env: GraphRewriteEnv) -> CandidatePolicy:
+    arguments = policy_arguments(Config(encoder=described.encoder))
     arguments["head_layers"] = described.head_layers
     policy = CandidatePolicy(env.observation_space, env.action_space, ConstantSchedule(0.0), **arguments)
-    policy.load_weights(adapt_weights(checkpoint, rule_vocabulary(), operator_vocabulary()))
     policy.set_training_mode(False)
     return policy
 

@@ -1,0 +1,135 @@
+"""Cold runs: each search in a process of its own that knows nothing of earlier ones, kept in a folder with its outcome.
+
+The folder of a run holds `run.json` (the outcome, written last) and `result.onnx` (the optimised model). A run whose
+outcome is there is not repeated; what an interrupted run left is removed before it begins again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from agents.core.config import load_config, model_uri
+from agents.reporting.runs import file_name
+from benchmarks.protocol.processes import child_environment, ending_with_us, pinned
+from graph_rewrite.system.atomic_files import remove_unfinished
+
+OUTCOME, RESULT = "run.json", "result.onnx"
+DONE, MISSING, FAILED = "done", "missing", "failed"
+"""States of a run: it has a result; the agent cannot run on this model or machine; it broke."""
+LIMIT_FACTOR, LIMIT_S = 4.0, 900.0
+"""A run is killed after so many times its budget and these seconds: opening, pricing and checking come on top of it."""
+CONCLUSION_SHARE, CONCLUSION_S = 0.3, 90.0
+"""Share of the budget, and most seconds, for confirming, saving and checking the result, as for `optimize`."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A search: `agent` as `make_agent` takes it, called `name` in the table. `measurements` is None for no limit."""
+
+    model: str
+    name: str
+    agent: str
+    seed: int
+    budget_s: float
+    measurements: int | None = None
+    threads: int = 1
+    batch: int = 1
+    kind: str = "agent"
+    """`agent` or `control`."""
+
+    @property
+    def uri(self) -> str:
+        """The model's URI, with the configured parameters and the batch."""
+        return uri_of(self.model, self.batch)
+
+    @property
+    def contestant(self) -> str:
+        """The name among the contestants of a judgement."""
+        return f"{self.name}@{self.budget_s:g}/{self.seed}"
+
+    @property
+    def place(self) -> Path:
+        """The run's folder, relative to that of the table."""
+        return Path(file_name(self.model), f"{file_name(self.name)}-{self.budget_s:g}s", str(self.seed))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, for another process."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`."""
+        return cls(**values)
+
+
+Search = Callable[[Run, Path], dict[str, Any]]
+"""Carries out a run, with a folder for its model, and returns the outcome."""
+
+
+def uri_of(model: str, batch: int) -> str:
+    """Return the URI of a model of the zoo, or of a file, with its configured parameters.
+
+    Raises:
+        UserError: a batch for a model that comes from a file.
+    """
+    parameters = dict(load_config(model).model)
+    return model_uri(model, {**parameters, **({"batch": batch} if batch > 1 else {})})
+
+
+def known_outcome(folder: Path, run: Run) -> dict[str, Any] | None:
+    """Return the outcome of a run that was carried out already; None where there is none, it ended without a result,
+    or it was made with other settings."""
+    try:
+        outcome: dict[str, Any] = json.loads((folder / OUTCOME).read_text())
+        is_same = outcome["status"] == DONE and outcome["run"] == run.to_json()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    has_model = outcome["kept_original"] or not outcome["verified"] or (folder / RESULT).is_file()
+    return outcome if is_same and has_model else None
+
+
+def carried_out(run: Run, table: Path, search: Search) -> dict[str, Any]:
+    """Return the outcome of a run, known or new; the file of a new one is written by `search`."""
+    folder = table / run.place
+    known = known_outcome(folder, run)
+    if known is not None:
+        return known
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    remove_unfinished(folder.parent)
+    return search(run, folder)
+
+
+def in_fresh_process(run: Run, folder: Path, cores: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Carry out a run in a process of its own, pinned to `cores`; one that breaks has status `failed` with a reason."""
+    request = folder / "request.json"
+    request.write_text(json.dumps(run.to_json()))
+    command = [sys.executable, "-m", "benchmarks.protocol.search_process", str(request), str(folder)]
+    limit = LIMIT_FACTOR * run.budget_s + LIMIT_S
+    with (folder / "log.txt").open("w") as log, pinned(cores):
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment(1), start_new_session=True
+        )
+    with ending_with_us(process):
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            return failed(run, f"it was killed after {limit:g} s")
+    try:
+        outcome: dict[str, Any] = json.loads((folder / OUTCOME).read_text())
+    except (OSError, ValueError):
+        said = (folder / "log.txt").read_text(errors="replace").strip().splitlines()
+        return failed(run, f"it ended with {code}: {said[-1] if said else 'no message'}"[:500])
+    return outcome
+
+
+def failed(run: Run, reason: str, status: str = FAILED) -> dict[str, Any]:
+    """Return the outcome of a run without a result."""
+    return {"status": status, "run": run.to_json(), "reason": reason}

@@ -1,0 +1,132 @@
+"""The process of a cold run: `python -m benchmarks.protocol.search_process REQUEST.json FOLDER`.
+
+It opens the model, then turns to an empty folder for all that RewriteGym keeps on disk, and lets the agent search. So
+no latency, no time of a window and no result of an earlier run is known to it. Prices of operators are taken anew as
+well; the seconds that this takes are outside the budget, and reported.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agents.conclusion.recordings import recording_or_none
+from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.config import Config, load_config
+from agents.core.registry import make_agent
+from agents.reporting.runs import result_entry, write_json
+from benchmarks.protocol.replaying import REPLAY, replayed_result
+from benchmarks.protocol.runs import CONCLUSION_S, CONCLUSION_SHARE, DONE, MISSING, OUTCOME, RESULT, Run, failed
+from graph_rewrite.errors import UserError
+from graph_rewrite.task.problem import MeterSource, Problem, open_problem
+
+TELLING_SHARE, TELLING_S = 0.1, 60.0
+"""Share of the budget, and most seconds, that go from the search to telling a small lead from none, as for
+`optimize`."""
+CACHE = "REWRITEGYM_CACHE"
+_KEPT = ("failed_measurements", "applications", "trajectory", "rule_histogram", "rule_faults", "memory", "deployment")
+
+
+@contextmanager
+def cold() -> Iterator[None]:
+    """Keep all that is written to disk for later searches in an empty folder that is removed at the end."""
+    before = os.environ.get(CACHE)
+    with tempfile.TemporaryDirectory(prefix="rewritegym-cold-") as folder:
+        os.environ[CACHE] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop(CACHE)
+            if before is not None:
+                os.environ[CACHE] = before
+
+
+def budget_of(run: Run) -> Budget:
+    """Return the limits of a run: search and conclusion together take its seconds, beside the pricing of operators."""
+    conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * run.budget_s)
+    measurements = 10**9 if run.measurements is None else run.measurements
+    return Budget(
+        measurements, run.budget_s - conclusion, conclusion_s=conclusion, overtime_s=conclusion,
+        telling_s=min(TELLING_S, TELLING_SHARE * run.budget_s),
+    )  # fmt: skip
+
+
+def conducted(run: Run, folder: Path, meter: MeterSource | None = None) -> dict[str, Any]:
+    """Carry out a run, write its model into `folder`, and return the outcome. An agent that cannot run on this model or
+    machine has status `missing`, with its reason."""
+    config = load_config(run.model)
+    problem = open_problem(
+        run.uri, provider="cpu", threads=run.threads, granularity=config.env.granularity, rules=config.env.rules,
+        cached=False, meter=meter,
+    )  # fmt: skip
+    seen: list[Search] = []
+    with cold():
+        began = time.monotonic()
+        try:
+            if run.agent == REPLAY:
+                result = replayed_result(problem)
+            else:
+                agent = make_agent(run.agent)
+                result = agent.optimize(problem, budget_of(run), seed=run.seed, progress=seen.append)
+        except UserError as error:
+            return failed(run, str(error), MISSING)
+        wall = time.monotonic() - began
+        path = result.checked.write_to(folder / RESULT) if result.verified and not result.is_original else None
+        pricing = seen[-1].excluded if seen else 0.0
+        return outcome_of(run, problem, result, path, config) | {
+            "seconds": round(wall - pricing, 3), "pricing_s": round(pricing, 3),
+        }  # fmt: skip
+
+
+def outcome_of(
+    run: Run, problem: Problem, result: OptimizationResult, path: Path | None, config: Config
+) -> dict[str, Any]:
+    """Return the outcome of a search. What the search itself says of its result is kept under `search`."""
+    entry = result_entry(result, problem, path)
+    recording = recording_or_none(problem, result.actions, result.graph, config.env.rules)
+    before, after = entry["memory"]["before"]["weights"], entry["memory"]["after"]["weights"]
+    return {
+        "status": DONE,
+        "run": run.to_json(),
+        "reason": entry["message"],
+        "kept_original": result.is_original,
+        "verified": result.verified,
+        "max_rel_error": _finite(result.max_rel_error),
+        "size_growth": after / before if before else 1.0,
+        "measurements": result.measurements,
+        "rewrites": [{"rule": action.rule, "sites": action.count} for action in result.actions],
+        "actions": None if recording is None else replace(recording, model="").to_json(),
+        "search": {
+            name: entry[name] for name in ("speedup", "speedup_ci95", "latency_ms")
+        } | {"baseline_ms": _finite(result.latency.baseline_ms), "seconds": entry["seconds"]},
+        **{name: entry[name] for name in _KEPT},
+    }  # fmt: skip
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def main(arguments: list[str]) -> int:
+    """Carry out the run of a request, and write its outcome."""
+    request, folder = Path(arguments[0]), Path(arguments[1])
+    run = Run.from_json(json.loads(request.read_text()))
+    if "torch" in run.agent or run.agent.partition(":")[0] in ("ppo", "mcts"):
+        import torch  # here, as agents that learned nothing do without it, and it takes seconds
+
+        torch.set_num_threads(1)
+    write_json(folder / OUTCOME, conducted(run, folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
