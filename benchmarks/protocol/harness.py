@@ -1,0 +1,139 @@
+"""The harness: searches, then one judgement for each model, then rows. Whatever is done already is not repeated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agents.reporting.runs import file_name, write_json
+from benchmarks.protocol import ort_runner
+from benchmarks.protocol.contestants import ORIGINAL, Contestant, check_plain
+from benchmarks.protocol.judgement import Judgement, MakeJudge, Wait, judged
+from benchmarks.protocol.plan import Peers, Plan, chosen_peers, settings_of
+from benchmarks.protocol.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out
+from benchmarks.protocol.table import Row, missing_row, original_row, peer_row, run_row
+from graph_rewrite.errors import MachineError
+
+Say = Callable[[str], None]
+RowSink = Callable[[list[Row]], None]
+"""Takes the rows of a model when they are complete."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What the harness works with; tests plant their own."""
+
+    locate: Callable[[str], Path]
+    """Returns the file of a model, exported where it is not there yet."""
+    search: Search
+    judging: Callable[[str, Path], MakeJudge]
+    """Returns what makes the judge of a model, with a folder for its inputs and outputs."""
+    wait: Wait
+    peers: Peers
+    commit: str
+    setting: dict[str, Any]
+    """What timings depend on beside protocol and contestants, such as the machine and its cores."""
+    say: Say = lambda text: None
+
+
+class Harness:
+    """Makes the rows of a table.
+
+    Args:
+        folder: of all runs and judgements; what it has is not repeated.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, tools: Tools) -> None:
+        self._plan, self._folder, self._tools = plan, folder, tools
+
+    def rows(self, sink: RowSink = lambda rows: None) -> list[Row]:
+        """Return all rows of the plan; `sink` gets those of each model as soon as they are complete."""
+        found: list[Row] = []
+        for model in self._plan.models:
+            rows = self._model_rows(model)
+            sink(rows)
+            found += rows
+        for number in range(self._plan.aa if self._plan.models else 0):
+            rows = [self._original_row(self._plan.models[number % len(self._plan.models)], number)]
+            sink(rows)
+            found += rows
+        return found
+
+    def _model_rows(self, model: str) -> list[Row]:
+        runs = list(self._plan.runs(model))
+        outcomes = [self._outcome(run) for run in runs]
+        peers, missing = self._peers(model)
+        contestants = [
+            Contestant(run.contestant, ort_runner.MODULE, self._folder / run.place / RESULT)
+            for run, outcome in zip(runs, outcomes, strict=True)
+            if outcome["status"] == DONE and outcome["verified"] and not outcome["kept_original"]
+        ]
+        judgement, failure = None, ""
+        if contestants or peers:
+            try:
+                judgement = self._judged(model, [*contestants, *(peer for peer, _ in peers)], file_name(model), model)
+            except MachineError as error:
+                failure = str(error)
+                self._tools.say(f"{model}: {failure}")
+        rows = [run_row(run, outcome, judgement) for run, outcome in zip(runs, outcomes, strict=True)]
+        setting = self._setting()
+        rows += [peer_row(model, one.name, judgement, seconds=s, setting=setting) for one, s in peers] + missing
+        return [{**row, "failure": failure} if failure and row["failure"] == "it was not judged" else row
+                for row in rows]  # fmt: skip
+
+    def _setting(self) -> Row:
+        return {**settings_of(self._plan), "commit": self._tools.commit}
+
+    def _outcome(self, run: Run) -> dict[str, Any]:
+        """Return the outcome of a run; a new one is kept with the commit and the interference before it."""
+        tools = self._tools
+
+        def search(run: Run, folder: Path) -> dict[str, Any]:
+            interference = tools.wait(f"{run.model}, {run.contestant}")
+            began = time.monotonic()
+            tools.locate(run.model)
+            outcome = tools.search(run, folder) | {"interference": interference, "commit": tools.commit}
+            write_json(folder / OUTCOME, outcome)
+            said = f"kept the original: {outcome['reason']}" if outcome.get("kept_original") else outcome["reason"]
+            tools.say(f"{run.model}, {run.contestant}: {said} ({time.monotonic() - began:.0f} s)")
+            return outcome
+
+        return carried_out(run, self._folder, search)
+
+    def _peers(self, model: str) -> tuple[list[tuple[Contestant, float]], list[Row]]:
+        """Prepare the peers. Return those that are there, with the seconds it took, and a row for each that is not."""
+        tools, prepared, missing = self._tools, list[tuple[Contestant, float]](), list[Row]()
+        for name in chosen_peers(self._plan.peers, tools.peers):
+            try:
+                if name not in tools.peers:
+                    raise LookupError("there is no such peer")
+                folder = self._folder / file_name(model) / "peers" / file_name(name)
+                folder.mkdir(parents=True, exist_ok=True)
+                began = time.monotonic()
+                peer = tools.peers[name](tools.locate(model), folder, self._plan.threads)
+                prepared.append((check_plain(replace(peer, name=name)), round(time.monotonic() - began, 3)))
+            except Exception as error:  # whatever a foreign tool says about a model is a finding
+                reason = " ".join(str(error).split()) or type(error).__name__
+                missing.append(missing_row(model, name, "peer", reason[:500], self._setting()))
+                tools.say(f"{model}, {name}: {reason}")
+        return prepared, missing
+
+    def _judged(self, model: str, contestants: Sequence[Contestant], place: str, what: str) -> Judgement:
+        tools, folder = self._tools, self._folder / place
+        original = Contestant(ORIGINAL, ort_runner.MODULE, tools.locate(model), {"plain": True})
+        return judged(
+            folder, original, contestants, self._plan.protocol, tools.judging(model, folder), setting=tools.setting,
+            wait=tools.wait, what=what,
+        )  # fmt: skip
+
+    def _original_row(self, model: str, number: int) -> Row:
+        """Judge an original against itself, in sessions of their own, so that such judgements are independent."""
+        again = Contestant(f"{ORIGINAL}/{number}", ort_runner.MODULE, self._tools.locate(model), {"plain": True})
+        try:
+            judgement = self._judged(model, [again], f"{file_name(model)}/original-{number}", f"{model} against itself")
+        except MachineError as error:
+            return missing_row(model, ORIGINAL, "control", str(error), self._setting()) | {"seed": number}
+        return original_row(model, number, judgement, again.name, self._setting())

@@ -1,0 +1,207 @@
+"""The judgement: the original and all contestants of a model, timed in turn, in fresh processes for every session.
+
+A session opens a process per contestant, in shuffled order, as many at once as fit into memory beside one of the
+original; what does not fit follows with another process of the original. Each group then plays rounds: in a round every
+contestant has one turn, in shuffled order, of equally many runs on the same inputs, after one untimed run that brings
+its weights back into the caches. Inputs rotate from run to run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.protocol.contestants import Contestant
+from benchmarks.protocol.outputs import OutputCheck
+from benchmarks.protocol.seats import Seat, SeatError, Seating
+from graph_rewrite.errors import MachineError
+
+MOST_RUNS = 400
+"""Runs of a turn."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a judgement is taken."""
+
+    sessions: int = 6
+    """Processes per contestant."""
+    rounds: int = 8
+    """Turns of each contestant in a session."""
+    inputs: int = 8
+    """Different inputs that rotate."""
+    turn_s: float = 0.05
+    """Seconds that a turn of the original takes at least; one run where that takes longer."""
+    seed: int = 0
+    """Seed of the orders and of the inputs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, for the results file."""
+        return asdict(self)
+
+
+@dataclass
+class SessionTimes:
+    """Seconds per run in each round of one session: of the contestant, and of the original in its group, by two
+    clocks."""
+
+    session: int
+    group: int
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    original_wall: list[float] = field(default_factory=list)
+    original_cpu: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Session:
+    """The outcome of one session: times by contestant, why some have none, and what their outputs are like."""
+
+    number: int
+    times: dict[str, SessionTimes] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
+    """Largest error of the outputs, relative to their scale; infinite where something else is wrong with them. The
+    first session compares them."""
+    wrong: dict[str, str] = field(default_factory=dict)
+    """What is wrong with the outputs of those beyond the tolerance."""
+    groups: int = 0
+    """Groups that the contestants were opened in, as many at once as fit into memory."""
+    interference: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, for a file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Session:
+        """Inverse of `to_json`."""
+        times = {name: SessionTimes(**found) for name, found in values["times"].items()}
+        return cls(**{**values, "times": times})
+
+
+Fits = Callable[[int], bool]
+"""Tells whether another process of so many bytes fits into memory."""
+
+
+class Judge:
+    """Plays sessions of one model.
+
+    Args:
+        original: the contestant that all others are compared with.
+        seating: gives a contestant its process.
+        check: compares outputs; writes them into its folder.
+        fits: tells how many processes may be open at once.
+        quiet: entered around the opening and the rounds of each group, such as a lock of the machine.
+    """
+
+    def __init__(
+        self,
+        original: Contestant,
+        contestants: Iterable[Contestant],
+        seating: Seating,
+        check: OutputCheck,
+        protocol: Protocol,
+        *,
+        fits: Fits = lambda size: True,
+        quiet: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self._original, self._contestants = original, sorted(contestants, key=lambda one: one.name)
+        self._seating, self._check, self._protocol = seating, check, protocol
+        self._fits, self._quiet = fits, quiet
+
+    def session(self, number: int, excluded: Iterable[str] = ()) -> Session:
+        """Play one session, without the contestants that failed before.
+
+        Raises:
+            MachineError: the original itself cannot be opened or run.
+        """
+        left_out = set(excluded)
+        rng = np.random.default_rng([self._protocol.seed, number])
+        pending = [one for one in self._contestants if one.name not in left_out]
+        pending = [pending[place] for place in rng.permutation(len(pending))]
+        session = Session(number)
+        while pending:
+            with self._quiet():
+                pending = self._group(session, pending, rng)
+            session.groups += 1
+        return session
+
+    def _group(self, session: Session, pending: list[Contestant], rng: np.random.Generator) -> list[Contestant]:
+        """Open as many as fit beside the original, play their rounds, and return those that are left."""
+        with ExitStack() as stack:
+            try:
+                original = stack.enter_context(self._seating(self._original))
+                opened = original.open(self._path(session, self._original))
+            except SeatError as error:
+                raise MachineError(f"the original cannot be judged: {error}") from error
+            runs = runs_of_a_turn(opened["run_s"], self._protocol)
+            seats: dict[str, Seat] = {}
+            largest = int(opened["bytes"])
+            while pending and (not seats or self._fits(largest)):
+                contestant, *pending = pending
+                seat = stack.enter_context(self._seating(contestant))
+                try:
+                    found = seat.open(self._path(session, contestant))
+                except SeatError as error:
+                    session.failures[contestant.name] = str(error)
+                    continue
+                largest = max(largest, int(found["bytes"]))
+                if session.number == 0:
+                    self._compare(session, contestant.name)
+                seats[contestant.name] = seat
+            self._play(session, original, seats, runs, rng)
+        return pending
+
+    def _path(self, session: Session, contestant: Contestant) -> Path | None:
+        """Return the file for outputs, which are compared in the first session."""
+        return self._check.path(contestant.name) if session.number == 0 else None
+
+    def _compare(self, session: Session, name: str) -> None:
+        session.errors[name], problem = self._check.compared(self._original.name, name)
+        if problem:
+            session.wrong[name] = problem
+
+    def _play(
+        self, session: Session, original: Seat, seats: dict[str, Seat], runs: int, rng: np.random.Generator
+    ) -> None:
+        times = {name: SessionTimes(session.number, session.groups) for name in seats}
+        for number in range(self._protocol.rounds if seats else 0):
+            inputs = [(number * runs + run) % self._protocol.inputs for run in range(runs)]
+            order: list[str | None] = [None, *(name for name in seats if name not in session.failures)]
+            found: dict[str | None, dict[str, Any]] = {}
+            for place in rng.permutation(len(order)):
+                name = order[place]
+                try:
+                    found[name] = (original if name is None else seats[name]).turn(inputs)
+                except SeatError as error:
+                    if name is None:
+                        raise MachineError(f"the original cannot be judged: {error}") from error
+                    session.failures[name] = str(error)
+            for name in found:
+                if name is not None:
+                    _add(times[name], found[name], found[None])
+        session.times.update({name: taken for name, taken in times.items() if name not in session.failures})
+
+
+def _add(times: SessionTimes, own: dict[str, Any], original: dict[str, Any]) -> None:
+    times.wall.append(own["wall"])
+    times.cpu.append(own["cpu"])
+    times.original_wall.append(original["wall"])
+    times.original_cpu.append(original["cpu"])
+
+
+def runs_of_a_turn(run_s: float, protocol: Protocol) -> int:
+    """Return the runs of a turn, the same for all contestants of a group, for an original that takes `run_s`."""
+    return min(MOST_RUNS, max(1, math.ceil(protocol.turn_s / max(run_s, 1e-9)), _coverage(protocol)))
+
+
+def _coverage(protocol: Protocol) -> int:
+    """Return the runs of a turn with which the rounds cover all inputs."""
+    return math.ceil(protocol.inputs / protocol.rounds)

@@ -1,0 +1,147 @@
+"""Judgements as a whole: sessions that are kept as they end, and what they say of every contestant."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from agents.reporting.runs import write_json
+from benchmarks.protocol.contestants import Contestant
+from benchmarks.protocol.intervals import Interval, over_sessions, session_ratio
+from benchmarks.protocol.judge import Judge, Protocol, Session, SessionTimes
+
+MakeJudge = Callable[[Contestant, Sequence[Contestant]], Judge]
+Wait = Callable[[str], dict[str, Any]]
+"""Waits for a quiet machine, and returns the interference that is left."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgement on one contestant; times in milliseconds per run."""
+
+    wall: Interval | None
+    """Its speed-up by the wall clock; None where it failed or its outputs are wrong."""
+    cpu: Interval | None
+    baseline_ms: float | None
+    latency_ms: float | None
+    sessions: tuple[float, ...] = ()
+    """Log ratios by the wall clock, one per session."""
+    max_rel_error: float | None = None
+    verified: bool = False
+    failure: str = ""
+    """The reason why it does not count; empty where it counts."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """All sessions of one model's judgement. `key` is the same where contestants and protocol are."""
+
+    key: str
+    sessions: tuple[Session, ...]
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return how it was taken, for the results file."""
+        disturbed = [s.number for s in self.sessions if s.interference and not s.interference.get("quiet", True)]
+        return {
+            "judgement": self.key, "sessions_played": len(self.sessions),
+            "groups": max((session.groups for session in self.sessions), default=0), "disturbed_sessions": disturbed,
+        }  # fmt: skip
+
+
+def key_of(original: Contestant, contestants: Sequence[Contestant], setting: dict[str, Any]) -> str:
+    """Return a text that tells judgements apart: by contestants, the state of their files, and the setting."""
+    listed = [_state(one) for one in (original, *sorted(contestants, key=lambda one: one.name))]
+    text = json.dumps({"contestants": listed, "setting": setting}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _state(contestant: Contestant) -> list[Any]:
+    stat = None if contestant.path is None or not contestant.path.exists() else contestant.path.stat()
+    return [contestant.to_json(), None if stat is None else [stat.st_size, stat.st_mtime_ns]]
+
+
+def judged(
+    folder: Path,
+    original: Contestant,
+    contestants: Sequence[Contestant],
+    protocol: Protocol,
+    make: MakeJudge,
+    *,
+    setting: dict[str, Any],
+    wait: Wait,
+    what: str,
+) -> Judgement:
+    """Play the sessions of a judgement that are not in its folder yet, each kept there as it ends.
+
+    Args:
+        folder: of the model; a judgement has a folder of its own in it.
+        setting: what timings depend on beside the protocol, such as threads and cores.
+        what: the judgement in words, for messages.
+
+    Raises:
+        MachineError: the original cannot be opened or run.
+        ValueError: two contestants have the same name.
+    """
+    names = [original.name, *(one.name for one in contestants)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"contestants of one judgement need names of their own, got {sorted(names)}")
+    key = key_of(original, contestants, {**setting, **protocol.to_json()})
+    place = folder / f"judgement-{key}"
+    place.mkdir(parents=True, exist_ok=True)
+    judge: Judge | None = None
+    sessions: list[Session] = []
+    for number in range(protocol.sessions):
+        path = place / f"session-{number:02}.json"
+        session = _known(path)
+        if session is None:
+            excluded = {name for one in sessions for name in (*one.failures, *one.wrong)}
+            interference = wait(f"{what}, session {number + 1} of {protocol.sessions},")
+            judge = judge or make(original, contestants)
+            session = judge.session(number, excluded)
+            session.interference = interference
+            write_json(path, session.to_json())
+        sessions.append(session)
+    verdicts = {one.name: verdict_on(one.name, sessions) for one in contestants}
+    return Judgement(key, tuple(sessions), verdicts)
+
+
+def _known(path: Path) -> Session | None:
+    try:
+        return Session.from_json(json.loads(path.read_text()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def verdict_on(name: str, sessions: Sequence[Session]) -> Verdict:
+    """Return what some sessions say of a contestant. One that failed once, or whose outputs are wrong, has no
+    speed-up."""
+    error = next((session.errors[name] for session in sessions if name in session.errors), None)
+    failure = next((session.failures[name] for session in sessions if name in session.failures), "")
+    wrong = next((session.wrong[name] for session in sessions if name in session.wrong), "")
+    times = [session.times[name] for session in sessions if name in session.times]
+    if failure or wrong or len(times) < 2:
+        why = wrong or failure or "it was not timed"
+        return Verdict(None, None, None, None, max_rel_error=error, verified=False, failure=why)
+    ratios = [session_ratio(one.original_wall, one.wall) for one in times]
+    cpu = [session_ratio(one.original_cpu, one.cpu) for one in times] if _has_cpu_times(times) else None
+    return Verdict(
+        over_sessions(ratios), None if cpu is None else over_sessions(cpu),
+        1e3 * _typical([one.original_wall for one in times]), 1e3 * _typical([one.wall for one in times]),
+        tuple(ratios), error, True,
+    )  # fmt: skip
+
+
+def _has_cpu_times(times: Sequence[SessionTimes]) -> bool:
+    """Return whether the CPU clock told something: on a device it does not, and coarse ones stand still."""
+    return all(min(*one.cpu, *one.original_cpu) > 0.0 for one in times)
+
+
+def _typical(by_session: Sequence[Sequence[float]]) -> float:
+    return median(median(values) for values in by_session)

@@ -1,0 +1,77 @@
+"""The machine, the versions and the commit that results belong to, and the memory that is left."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from graph_rewrite.latency.device import cpu_flags, cpu_model
+
+LIBRARIES = (
+    "onnxruntime", "onnxruntime-gpu", "onnx", "onnx-ir", "numpy", "torch", "onnxsim", "onnxslim", "onnxscript",
+    "openvino",
+)  # fmt: skip
+_HOME = Path(__file__).resolve().parents[2]
+RESERVE = 1 << 30
+"""Bytes of memory that are left to the system."""
+SPARE = 1.25
+"""Times the size of the largest process so far that there must be for another."""
+
+
+def machine() -> dict[str, Any]:
+    """Return processor, instruction sets, cores, memory in bytes and system, as plain values."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "cpu": cpu_model(), "cpu_flags": list(cpu_flags()), "cores": os.cpu_count(), "cores_allowed": allowed,
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "platform": platform.platform(),
+    }  # fmt: skip
+
+
+def machine_name() -> str:
+    """Return a short name of the processor that can be a folder's, such as `amd-epyc-25-17`."""
+    text = re.sub(r"\(r\)|\(tm\)|processor|cpu family|stepping \d+|model|,|@.*", " ", cpu_model().lower())
+    return re.sub(r"[^a-z0-9]+", "-", text).strip("-") or "unknown"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that are installed."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def commit() -> str:
+    """Return the commit of this code, followed by `-dirty` where files differ from it; `unknown` outside a clone."""
+    try:
+        command = ["git", "-C", str(_HOME), "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that processes may still take, on this machine and in this container; very many where
+    the system does not tell."""
+    found = [1 << 62]
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found.append(next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")))
+    with suppress(OSError, ValueError):
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            found.append(int(limit) - int((group / "memory.current").read_text()))
+    return min(found)
+
+
+def fits(size: int) -> bool:
+    """Return whether another process of so many bytes fits into memory."""
+    return available_memory() - RESERVE > SPARE * size

@@ -1,0 +1,98 @@
+"""The tools of the harness on this machine: real searches, processes, peers and clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agents.core.config import uri_parameters
+from benchmarks.protocol.contestants import Contestant
+from benchmarks.protocol.harness import Say, Tools
+from benchmarks.protocol.inputs import write_inputs
+from benchmarks.protocol.judge import Judge
+from benchmarks.protocol.judgement import MakeJudge
+from benchmarks.protocol.machine import commit, fits, machine_name, versions
+from benchmarks.protocol.outputs import OutputCheck
+from benchmarks.protocol.plan import Plan, known_peers
+from benchmarks.protocol.processes import cores_for
+from benchmarks.protocol.quiet import QuietMachine, measure
+from benchmarks.protocol.runs import in_fresh_process, uri_of
+from benchmarks.protocol.seats import ProcessSeat
+from graph_rewrite import zoo
+from graph_rewrite.errors import UserError
+from graph_rewrite.latency import MachineLock
+from graph_rewrite.system.cpu_count import check_threads
+
+SEARCH_CORES = 2
+"""Cores of a search on one thread: the agent's, and that of what it times."""
+
+
+def tools_of(plan: Plan, say: Say, patience_s: float) -> Tools:
+    """Return the tools for a plan.
+
+    Args:
+        patience_s: seconds to wait for a quiet machine, at most.
+
+    Raises:
+        UserError: more threads than cores.
+    """
+    cores = cores_for(check_threads(plan.threads))
+    search_cores = cores_for(max(SEARCH_CORES, plan.threads))
+    quiet = QuietMachine(lambda: measure(cores), patience_s, say)
+    return Tools(
+        locate=lambda model: located(model, plan.batch),
+        search=lambda run, folder: in_fresh_process(run, folder, search_cores),
+        judging=lambda model, folder: judging(uri_of(model, plan.batch), folder, plan, cores),
+        wait=quiet.wait,
+        peers=known_peers(),
+        commit=commit(),
+        setting={
+            "machine": machine_name(), "onnxruntime": versions().get("onnxruntime-gpu", versions().get("onnxruntime")),
+            "threads": plan.threads, "cores": list(cores), "search_cores": list(search_cores),
+        },
+        say=say,
+    )  # fmt: skip
+
+
+def located(model: str, batch: int) -> Path:
+    """Return the file of a model, exported where it is one of the zoo.
+
+    Raises:
+        UserError: no such model.
+    """
+    uri = uri_of(model, batch)
+    if uri.startswith("zoo://"):
+        return zoo.export(uri.removeprefix("zoo://").partition("?")[0], **uri_parameters(uri))
+    path = Path(uri.removeprefix("file:"))
+    if not path.is_file():
+        raise UserError(f"{path}: no such model")
+    return path.resolve()
+
+
+def check_models(models: Sequence[str]) -> None:
+    """Refuse models that there are not, before hours of searches.
+
+    Raises:
+        UserError: a name that is neither in the zoo nor a file.
+    """
+    for model in models:
+        name = model.removeprefix("zoo://").partition("?")[0]
+        if name not in zoo.names() and not Path(model.removeprefix("file:")).is_file():
+            raise UserError(f"--models {model}: neither a file nor in the zoo, which has {', '.join(zoo.names())}")
+
+
+def judging(uri: str, folder: Path, plan: Plan, cores: Sequence[int]) -> MakeJudge:
+    """Return what makes the judge of a model; inputs, outputs and what processes print lie in `folder`."""
+
+    def make(original: Contestant, contestants: Sequence[Contestant]) -> Judge:
+        inputs, outputs = folder / "inputs", folder / "outputs"
+        tolerance = write_inputs(uri, plan.protocol.inputs, plan.protocol.seed, inputs)
+        outputs.mkdir(parents=True, exist_ok=True)
+
+        def seat(contestant: Contestant) -> ProcessSeat:
+            return ProcessSeat(contestant, inputs, plan.threads, cores, folder / "log.txt")
+
+        check = OutputCheck(outputs, tolerance)
+        return Judge(original, contestants, seat, check, plan.protocol, fits=fits, quiet=MachineLock)
+
+    return make
