@@ -21,10 +21,10 @@ from rich.console import Console
 
 from agents.commands.common import stderr_console
 from benchmarks.protocol.harness import Harness, Tools
-from benchmarks.protocol.judge import Protocol
-from benchmarks.protocol.machine import machine, machine_name, versions
+from benchmarks.protocol.judging.judge import Protocol
+from benchmarks.protocol.machine.description import machine, machine_name, versions
+from benchmarks.protocol.machine.processes import child_environment
 from benchmarks.protocol.plan import AGENTS, ALL, CONTROLS, Plan
-from benchmarks.protocol.processes import child_environment
 from benchmarks.protocol.summary import controls_held, summary_table
 from benchmarks.protocol.table import Row, own_key, write_results
 from benchmarks.protocol.tools import check_models, tools_of
@@ -46,7 +46,7 @@ class Arguments:
     controls: tuple[str, ...] = ()
     """Controls: policy-untrained, policy-unsampled, regional-no-climb, replay; or all."""
     peers: tuple[str, ...] = (ALL,)
-    """Other tools; ort stands for all whose names begin with ort-."""
+    """Other tools; ort stands for all whose names begin with ort-. --peers alone for none."""
     budget: tuple[float, ...] = (60.0,)
     """Seconds of each run, search and conclusion together; with 60, also 100 measurements at most."""
     seeds: int = 3
@@ -124,7 +124,7 @@ def run(arguments: Arguments, console: Console, tools: Tools | None = None) -> l
     """
     plan = arguments.plan()
     check_models(plan.models)
-    tools = tools or tools_of(plan, lambda text: console.print(text, markup=False, highlight=False), arguments.patience)
+    tools = tools or tools_of(plan, lambda text: _say(console, text), arguments.patience)
     head, rows = head_of(arguments, plan, tools), list[Row]()
 
     def keep(found: list[Row]) -> None:
@@ -137,6 +137,10 @@ def run(arguments: Arguments, console: Console, tools: Tools | None = None) -> l
     keys = [own_key(row) for row in rows]
     assert len(set(keys)) == len(keys), "every row of a command is of another run"
     return rows
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def make_figures(path: Path, console: Console) -> None:

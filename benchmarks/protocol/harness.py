@@ -11,9 +11,9 @@ from typing import Any
 from agents.reporting.runs import file_name, write_json
 from benchmarks.protocol import ort_runner
 from benchmarks.protocol.contestants import ORIGINAL, Contestant, check_plain
-from benchmarks.protocol.judgement import Judgement, MakeJudge, Wait, judged
+from benchmarks.protocol.judging.judgement import Judgement, MakeJudge, Wait, judged
 from benchmarks.protocol.plan import Peers, Plan, chosen_peers, settings_of
-from benchmarks.protocol.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out
+from benchmarks.protocol.searches.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out
 from benchmarks.protocol.table import Row, missing_row, original_row, peer_row, run_row
 from graph_rewrite.errors import MachineError
 
@@ -97,8 +97,7 @@ class Harness:
             tools.locate(run.model)
             outcome = tools.search(run, folder) | {"interference": interference, "commit": tools.commit}
             write_json(folder / OUTCOME, outcome)
-            said = f"kept the original: {outcome['reason']}" if outcome.get("kept_original") else outcome["reason"]
-            tools.say(f"{run.model}, {run.contestant}: {said} ({time.monotonic() - began:.0f} s)")
+            tools.say(f"{run.model}, {run.contestant}: {outcome['reason']} ({time.monotonic() - began:.0f} s)")
             return outcome
 
         return carried_out(run, self._folder, search)

@@ -11,9 +11,9 @@ from typing import Any
 
 from agents.core.registry import agent_names
 from benchmarks.protocol.contestants import Contestant
-from benchmarks.protocol.judge import Protocol
-from benchmarks.protocol.replaying import REPLAY
-from benchmarks.protocol.runs import Run
+from benchmarks.protocol.judging.judge import Protocol
+from benchmarks.protocol.searches.replaying import REPLAY
+from benchmarks.protocol.searches.runs import Run
 from graph_rewrite.errors import UserError
 
 AGENTS = ("regional", "ppo", "mcts", "taso", "greedy", "random", "tensat", "egraph-mcts")

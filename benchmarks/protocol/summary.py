@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.protocol.contestants import ORIGINAL
-from benchmarks.protocol.intervals import Interval, interquartile_mean, over_models
+from benchmarks.protocol.judging.intervals import Interval, interquartile_mean, over_models
 from benchmarks.protocol.table import Row, counts
 
 MANY_SEEDS = 5

@@ -11,8 +11,8 @@ from typing import Any
 
 from agents.reporting.runs import write_json
 from benchmarks.protocol.contestants import ORIGINAL
-from benchmarks.protocol.judgement import Judgement, Verdict
-from benchmarks.protocol.runs import DONE, Run
+from benchmarks.protocol.judging.judgement import Judgement, Verdict
+from benchmarks.protocol.searches.runs import DONE, Run
 from graph_rewrite.errors import MachineError, UserError
 
 Row = dict[str, Any]

@@ -8,16 +8,16 @@ from pathlib import Path
 from agents.core.config import uri_parameters
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.harness import Say, Tools
-from benchmarks.protocol.inputs import write_inputs
-from benchmarks.protocol.judge import Judge
-from benchmarks.protocol.judgement import MakeJudge
-from benchmarks.protocol.machine import commit, fits, machine_name, versions
-from benchmarks.protocol.outputs import OutputCheck
+from benchmarks.protocol.judging.inputs import write_inputs
+from benchmarks.protocol.judging.judge import Judge
+from benchmarks.protocol.judging.judgement import MakeJudge
+from benchmarks.protocol.judging.outputs import OutputCheck
+from benchmarks.protocol.judging.seats import ProcessSeat
+from benchmarks.protocol.machine.description import commit, fits, machine_name, versions
+from benchmarks.protocol.machine.processes import cores_for
+from benchmarks.protocol.machine.quiet import QuietMachine, measure
 from benchmarks.protocol.plan import Plan, known_peers
-from benchmarks.protocol.processes import cores_for
-from benchmarks.protocol.quiet import QuietMachine, measure
-from benchmarks.protocol.runs import in_fresh_process, uri_of
-from benchmarks.protocol.seats import ProcessSeat
+from benchmarks.protocol.searches.runs import in_fresh_process, uri_of
 from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import MachineLock

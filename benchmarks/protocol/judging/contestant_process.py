@@ -1,4 +1,4 @@
-"""The process of a contestant: `python -m benchmarks.protocol.contestant_process CONTESTANT FEEDS THREADS`.
+"""The process of a contestant: `python -m benchmarks.protocol.judging.contestant_process CONTESTANT FEEDS THREADS`.
 
 It opens the contestant, reads a request per line from standard input and answers each with a line of JSON on standard
 output: `{"do": "open", "outputs": PATH}` opens it, runs it on every input and writes the outputs where a path is given;

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from agents.core.config import load_config, model_uri
 from agents.reporting.runs import file_name
-from benchmarks.protocol.processes import child_environment, ending_with_us, pinned
+from benchmarks.protocol.machine.processes import child_environment, ending_with_us, pinned
 from graph_rewrite.system.atomic_files import remove_unfinished
 
 OUTCOME, RESULT = "run.json", "result.onnx"
@@ -88,11 +88,12 @@ def known_outcome(folder: Path, run: Run) -> dict[str, Any] | None:
     or it was made with other settings."""
     try:
         outcome: dict[str, Any] = json.loads((folder / OUTCOME).read_text())
-        is_same = outcome["status"] == DONE and outcome["run"] == run.to_json()
+        if outcome["status"] != DONE or outcome["run"] != run.to_json():
+            return None
+        has_model = outcome["kept_original"] or not outcome["verified"] or (folder / RESULT).is_file()
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    has_model = outcome["kept_original"] or not outcome["verified"] or (folder / RESULT).is_file()
-    return outcome if is_same and has_model else None
+    return outcome if has_model else None
 
 
 def carried_out(run: Run, table: Path, search: Search) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def in_fresh_process(run: Run, folder: Path, cores: tuple[int, ...] = ()) -> dic
     """Carry out a run in a process of its own, pinned to `cores`; one that breaks has status `failed` with a reason."""
     request = folder / "request.json"
     request.write_text(json.dumps(run.to_json()))
-    command = [sys.executable, "-m", "benchmarks.protocol.search_process", str(request), str(folder)]
+    command = [sys.executable, "-m", "benchmarks.protocol.searches.process", str(request), str(folder)]
     limit = LIMIT_FACTOR * run.budget_s + LIMIT_S
     with (folder / "log.txt").open("w") as log, pinned(cores):
         process = subprocess.Popen(

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from benchmarks.protocol.contestants import Contestant
-from benchmarks.protocol.processes import child_environment, ending_with_us, pinned
+from benchmarks.protocol.machine.processes import child_environment, ending_with_us, pinned
 from graph_rewrite.runtime.leaf_process import describe_exit
 
 OPEN_S = 1200.0
@@ -64,7 +64,7 @@ class ProcessSeat:
         self, contestant: Contestant, feeds: Path, threads: int, cores: Sequence[int], log: Path | None = None
     ) -> None:
         self._command = [
-            sys.executable, "-m", "benchmarks.protocol.contestant_process", json.dumps(contestant.to_json()),
+            sys.executable, "-m", "benchmarks.protocol.judging.contestant_process", json.dumps(contestant.to_json()),
             str(feeds), str(threads),
         ]  # fmt: skip
         self._threads, self._cores, self._log = threads, cores, log

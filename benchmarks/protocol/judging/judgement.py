@@ -12,8 +12,8 @@ from typing import Any
 
 from agents.reporting.runs import write_json
 from benchmarks.protocol.contestants import Contestant
-from benchmarks.protocol.intervals import Interval, over_sessions, session_ratio
-from benchmarks.protocol.judge import Judge, Protocol, Session, SessionTimes
+from benchmarks.protocol.judging.intervals import Interval, over_sessions, session_ratio
+from benchmarks.protocol.judging.judge import Judge, Protocol, Session, SessionTimes
 
 MakeJudge = Callable[[Contestant, Sequence[Contestant]], Judge]
 Wait = Callable[[str], dict[str, Any]]

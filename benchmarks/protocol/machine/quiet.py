@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.protocol.processes import pinned
+from benchmarks.protocol.machine.processes import pinned
 
 SPIN_S = 0.5
 """Seconds of a calibration."""

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from agents.reporting.runs import file_name
-from benchmarks.protocol.contestant_process import read_outputs
+from benchmarks.protocol.judging.contestant_process import read_outputs
 from graph_rewrite.runtime.ort_worker.values import compare_values
 
 

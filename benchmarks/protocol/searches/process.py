@@ -1,4 +1,4 @@
-"""The process of a cold run: `python -m benchmarks.protocol.search_process REQUEST.json FOLDER`.
+"""The process of a cold run: `python -m benchmarks.protocol.searches.process REQUEST.json FOLDER`.
 
 It opens the model, then turns to an empty folder for all that RewriteGym keeps on disk, and lets the agent search. So
 no latency, no time of a window and no result of an earlier run is known to it. Prices of operators are taken anew as
@@ -24,8 +24,17 @@ from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.config import Config, load_config
 from agents.core.registry import make_agent
 from agents.reporting.runs import result_entry, write_json
-from benchmarks.protocol.replaying import REPLAY, replayed_result
-from benchmarks.protocol.runs import CONCLUSION_S, CONCLUSION_SHARE, DONE, MISSING, OUTCOME, RESULT, Run, failed
+from benchmarks.protocol.searches.replaying import REPLAY, replayed_result
+from benchmarks.protocol.searches.runs import (
+    CONCLUSION_S,
+    CONCLUSION_SHARE,
+    DONE,
+    MISSING,
+    OUTCOME,
+    RESULT,
+    Run,
+    failed,
+)
 from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import MeterSource, Problem, open_problem
 

@@ -17,7 +17,7 @@ LIBRARIES = (
     "onnxruntime", "onnxruntime-gpu", "onnx", "onnx-ir", "numpy", "torch", "onnxsim", "onnxslim", "onnxscript",
     "openvino",
 )  # fmt: skip
-_HOME = Path(__file__).resolve().parents[2]
+_HOME = Path(__file__).resolve().parents[3]
 RESERVE = 1 << 30
 """Bytes of memory that are left to the system."""
 SPARE = 1.25

@@ -1,4 +1,4 @@
-"""Inputs of a judgement: `python -m benchmarks.protocol.inputs URI COUNT SEED FOLDER`.
+"""Inputs of a judgement: `python -m benchmarks.protocol.judging.inputs URI COUNT SEED FOLDER`.
 
 A process of its own writes them, so that the harness holds no model in memory while others are timed. It prints how far
 outputs may differ, as JSON.
@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.protocol.contestant_process import write_feeds
-from benchmarks.protocol.processes import child_environment
+from benchmarks.protocol.judging.contestant_process import write_feeds
+from benchmarks.protocol.machine.processes import child_environment
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.errors import MachineError
 from graph_rewrite.operators.input_ranges import index_ranges
@@ -44,7 +44,7 @@ def write_inputs(uri: str, count: int, seed: int, folder: Path) -> float:
     Raises:
         MachineError: none can be made.
     """
-    command = [sys.executable, "-m", "benchmarks.protocol.inputs", uri, str(count), str(seed), str(folder)]
+    command = [sys.executable, "-m", "benchmarks.protocol.judging.inputs", uri, str(count), str(seed), str(folder)]
     done = subprocess.run(
         command, capture_output=True, text=True, env=child_environment(1), check=False, stdin=subprocess.DEVNULL
     )

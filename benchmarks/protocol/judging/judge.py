@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.protocol.contestants import Contestant
-from benchmarks.protocol.outputs import OutputCheck
-from benchmarks.protocol.seats import Seat, SeatError, Seating
+from benchmarks.protocol.judging.outputs import OutputCheck
+from benchmarks.protocol.judging.seats import Seat, SeatError, Seating
 from graph_rewrite.errors import MachineError
 
 MOST_RUNS = 400

@@ -1,0 +1,1 @@
+"""The judgement of all results of a model, side by side."""
