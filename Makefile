@@ -16,7 +16,7 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations kill node-cases lint types verify-rules format bench known-results replay docs doctor clean
+.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations kill node-cases lint types verify-rules format bench results known-results replay docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -76,6 +76,13 @@ format: setup ## format the code and mend what ruff can mend
 
 bench: setup ## measure what README and docs quote
 	@$(PY) -m benchmarks.env_speed --model $(MODEL) $(ARGS)
+
+# MODELS= counts random models elsewhere: without one on the command line all models of the zoo are searched.
+results: setup ## search with all agents, judge all results side by side and write the table (MODELS= AGENTS= PEERS= CONTROLS= BUDGET= SEEDS= AA= THREADS= BATCH=)
+	@$(PY) -m benchmarks.results $(if $(filter file,$(origin MODELS)),,--models $(MODELS)) \
+	  $(if $(AGENTS),--agents $(AGENTS)) $(if $(PEERS),--peers $(PEERS)) --controls $(or $(CONTROLS),all) \
+	  --budget $(or $(BUDGET),60) --seeds $(or $(SEEDS),3) --aa $(or $(AA),20) --threads $(or $(THREADS),1) \
+	  --batch $(or $(BATCH),1) $(ARGS)
 
 known-results: setup ## write known_results/, with which searches begin, from benchmarks/results
 	@$(PY) -m benchmarks.known_results $(ARGS)

@@ -106,11 +106,12 @@ class Arguments:
 def head_of(arguments: Arguments, plan: Plan, tools: Tools) -> dict[str, Any]:
     """Return all that the results file says beside its rows."""
     listed = {name: value for name, value in asdict(plan).items() if name not in ("models", "protocol")}
+    setting = {name: value for name, value in tools.setting.items() if name not in ("machine", "versions")}
     return {
         "machine": {"name": arguments.machine, **machine()},
         "versions": versions(),
         "commit": tools.commit,
-        "protocol": {**plan.protocol.to_json(), **listed, **tools.setting},
+        "protocol": {**plan.protocol.to_json(), **listed, **setting},
     }
 
 

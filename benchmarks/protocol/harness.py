@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agents.reporting.runs import file_name, write_json
 from benchmarks.protocol import ort_runner
-from benchmarks.protocol.contestants import ORIGINAL, Contestant, check_plain
+from benchmarks.protocol.contestants import ORIGINAL, Contestant
 from benchmarks.protocol.judging.judgement import Judgement, MakeJudge, Wait, judged
 from benchmarks.protocol.plan import Peers, Plan, chosen_peers, settings_of
+from benchmarks.protocol.preparing import prepared
 from benchmarks.protocol.searches.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out
 from benchmarks.protocol.table import Row, missing_row, original_row, peer_row, run_row
 from graph_rewrite.errors import MachineError
@@ -104,21 +105,19 @@ class Harness:
 
     def _peers(self, model: str) -> tuple[list[tuple[Contestant, float]], list[Row]]:
         """Prepare the peers. Return those that are there, with the seconds it took, and a row for each that is not."""
-        tools, prepared, missing = self._tools, list[tuple[Contestant, float]](), list[Row]()
+        tools, found, missing = self._tools, list[tuple[Contestant, float]](), list[Row]()
         for name in chosen_peers(self._plan.peers, tools.peers):
             try:
                 if name not in tools.peers:
                     raise LookupError("there is no such peer")
                 folder = self._folder / file_name(model) / "peers" / file_name(name)
-                folder.mkdir(parents=True, exist_ok=True)
-                began = time.monotonic()
-                peer = tools.peers[name](tools.locate(model), folder, self._plan.threads)
-                prepared.append((check_plain(replace(peer, name=name)), round(time.monotonic() - began, 3)))
+                threads, versions = self._plan.threads, tools.setting.get("versions", {})
+                found.append(prepared(name, tools.peers[name], tools.locate(model), folder, threads, versions))
             except Exception as error:  # whatever a foreign tool says about a model is a finding
                 reason = " ".join(str(error).split()) or type(error).__name__
                 missing.append(missing_row(model, name, "peer", reason[:500], self._setting()))
                 tools.say(f"{model}, {name}: {reason}")
-        return prepared, missing
+        return found, missing
 
     def _judged(self, model: str, contestants: Sequence[Contestant], place: str, what: str) -> Judgement:
         tools, folder = self._tools, self._folder / place

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from agents.core.registry import agent_names
-from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.judging.judge import Protocol
+from benchmarks.protocol.preparing import Prepare
 from benchmarks.protocol.searches.replaying import REPLAY
 from benchmarks.protocol.searches.runs import Run
 from graph_rewrite.errors import UserError
@@ -30,7 +29,7 @@ MEASUREMENTS = {60.0: 100}
 """Measurements of a budget in seconds; others have no limit but time."""
 ALL = "all"
 
-Peers = Mapping[str, Callable[[Path, Path, int], Contestant]]
+Peers = Mapping[str, Prepare]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.reporting.runs import write_json
 from benchmarks.protocol.contestants import ORIGINAL
 from benchmarks.protocol.judging.judgement import Judgement, Verdict
 from benchmarks.protocol.searches.runs import DONE, Run
 from graph_rewrite.errors import MachineError, UserError
+from graph_rewrite.system.atomic_files import replace_file
 
 Row = dict[str, Any]
 FIELDS = (
@@ -22,7 +22,7 @@ FIELDS = (
 )  # fmt: skip
 """What every row has; None (null) where it does not apply or is not known. `failure` is the reason why a row does not
 count, and empty where it counts."""
-_OF_SEARCH = ("pricing_s", "actions", "rule_histogram", "rule_faults", "deployment", "search", "interference", "commit")
+_OF_SEARCH = ("pricing_s", "actions", "rule_faults", "deployment", "search", "interference", "commit")
 
 
 class SharedMeasurementError(MachineError):
@@ -172,5 +172,12 @@ def write_results(path: Path, head: dict[str, Any], rows: Sequence[Row]) -> list
     whole = merged(read_rows(path, head["machine"]), rows)
     check_no_shared_measurement(whole)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {**head, "rows": whole})
+    replace_file(path, as_text(head, whole))
     return whole
+
+
+def as_text(head: dict[str, Any], rows: Sequence[Row]) -> str:
+    """Return the content of a results file: JSON with a row per line, since rows hold whole recordings."""
+    lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    before = json.dumps({**head, "rows": []}, indent=2).removesuffix("[]\n}")
+    return f"{before}[\n{lines}\n]\n}}\n"

@@ -47,8 +47,8 @@ def tools_of(plan: Plan, say: Say, patience_s: float) -> Tools:
         peers=known_peers(),
         commit=commit(),
         setting={
-            "machine": machine_name(), "onnxruntime": versions().get("onnxruntime-gpu", versions().get("onnxruntime")),
-            "threads": plan.threads, "cores": list(cores), "search_cores": list(search_cores),
+            "machine": machine_name(), "versions": versions(), "threads": plan.threads, "cores": list(cores),
+            "search_cores": list(search_cores),
         },
         say=say,
     )  # fmt: skip

@@ -78,7 +78,7 @@ class ProcessSeat:
         with pinned(self._cores):
             self._process = subprocess.Popen(
                 self._command, stdin=pipe, stdout=pipe, stderr=errors, env=child_environment(self._threads),
-                start_new_session=True,
+                start_new_session=True, bufsize=0,  # nothing is left to be written to a process that has ended
             )  # fmt: skip
         self._stack.enter_context(ending_with_us(self._process))
         return self

@@ -9,7 +9,7 @@ from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.core.base import Budget
 from agents.core.config import Config, EncoderConfig, EnvConfig
-from agents.ppo.agent import PPOAgent, RolloutOptions, acting_env
+from agents.ppo.agent import PPOAgent, RolloutOptions, acting_env, untrained_policy
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
@@ -116,3 +116,26 @@ def test_training_keeps_the_limits(tmp_path: Path, open_tower: OpenTower, monkey
         action = int(np.flatnonzero(env.action_masks()[:-1])[0])
         *_, info = env.step(action)
         assert bool(info["failure"]) == fails
+
+
+def test_an_untrained_policy_has_the_weights_of_its_seed_alone(open_tower: OpenTower, untrained: Path) -> None:
+    env, checkpoint = acting_env(open_tower(), CONFIG.env), load_checkpoint(untrained)
+    first, same, other = (untrained_policy(checkpoint, env, seed).weights() for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    assert any(not torch.equal(first[name], other[name]) for name in first)
+    before = torch.random.get_rng_state()
+    untrained_policy(checkpoint, env, 2)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_an_untrained_policy_searches_as_a_control(
+    open_tower: OpenTower, untrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object) -> None:
+        raise AssertionError("weights of the checkpoint are loaded")
+
+    monkeypatch.setattr("agents.ppo.agent.restore_policy", never)
+    budget = Budget(measurements=20, seconds=60.0)
+    result = PPOAgent(untrained, RolloutOptions(untrained=True)).optimize(open_tower(), budget, seed=0)
+    assert result.verified
+    assert result.measurements > 1

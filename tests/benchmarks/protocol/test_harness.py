@@ -1,0 +1,164 @@
+"""The harness with planted searches and clocks: resume, interruption, and what is missing."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.protocol.contestants import Contestant
+from benchmarks.protocol.harness import Harness
+from benchmarks.protocol.judging.judge import Protocol
+from benchmarks.protocol.plan import Plan
+from benchmarks.protocol.searches.runs import MISSING, OUTCOME
+from benchmarks.protocol.table import Row, check_no_shared_measurement, counts
+from tests.benchmarks.protocol.planted import GOOD, Machine, Searches, tools
+
+PROTOCOL = Protocol(sessions=3, rounds=2, inputs=2)
+NAMES = (
+    "greedy@60/0",
+    "greedy@60/1",
+    "taso@60/0",
+    "taso@60/1",
+    "openvino",
+    "original",
+    "original/0",
+    "original/1",
+    "original/2",
+)
+
+
+class MissingPeer(Exception):
+    """A peer that is not installed."""
+
+
+def there(model: Path, folder: Path, threads: int) -> Contestant:
+    assert model.is_file()
+    assert folder.is_dir()
+    return Contestant("any name", "planted", None, {"threads": threads})
+
+
+def missing(model: Path, folder: Path, threads: int) -> Contestant:
+    raise MissingPeer("openvino is not installed")
+
+
+def fast() -> Machine:
+    return Machine({name: 1e-3 / (2 + place) for place, name in enumerate(NAMES)} | {"original": 1e-3}, noise=0.001)
+
+
+def harness(
+    folder: Path, searches: Searches, machine: Machine | None = None, known: dict[str, Any] | None = None, **plan: Any
+) -> Harness:
+    given = {"models": ("m", "n"), "agents": ("greedy", "taso"), "seeds": 2, "protocol": PROTOCOL, **plan}
+    made = Plan(**given)
+    return Harness(made, folder / "table", tools(folder, machine or fast(), searches, PROTOCOL, known))
+
+
+def by_name(rows: Sequence[Row], model: str) -> dict[tuple[str, int | None], Row]:
+    return {(row["agent"], row["seed"]): row for row in rows if row["model"] == model}
+
+
+def test_all_seeds_of_all_agents_are_judged_side_by_side_with_the_peers(tmp_path: Path) -> None:
+    searches, machine = Searches(), fast()
+    rows = harness(tmp_path, searches, machine, {"openvino": there}, peers=("openvino",)).rows()
+    assert searches.made == [
+        f"{m} {name}" for m in "mn" for name in ("greedy@60/0", "taso@60/0", "greedy@60/1", "taso@60/1")
+    ]
+    assert len(rows) == 10
+    assert all(counts(row) for row in rows)
+    found = by_name(rows, "m")
+    assert found["greedy", 1]["speedup"] == pytest.approx(3.0, rel=0.01)
+    assert found["openvino", None]["speedup"] == pytest.approx(6.0, rel=0.01)
+    assert found["greedy", 0]["judgement"] == found["openvino", None]["judgement"]
+    assert found["greedy", 0]["commit"] == "abc"
+    check_no_shared_measurement(rows)
+    json.dumps(rows, allow_nan=False)
+
+
+def test_what_is_done_is_not_repeated(tmp_path: Path) -> None:
+    first = harness(tmp_path, Searches()).rows()
+    searches, machine = Searches(), fast()
+    assert harness(tmp_path, searches, machine).rows() == first
+    assert not searches.made
+    assert not machine.opened
+
+
+def test_ctrl_c_loses_at_most_the_run_under_way(tmp_path: Path) -> None:
+    searches, kept = Searches(interrupt_at="n taso@60/0"), list[list[Row]]()
+    with pytest.raises(KeyboardInterrupt):
+        harness(tmp_path, searches).rows(kept.append)
+    assert [row["model"] for row in kept[0]] == ["m"] * 4
+    again = Searches()
+    rows = harness(tmp_path, again).rows()
+    assert again.made == ["n taso@60/0", "n greedy@60/1", "n taso@60/1"]
+    assert len(rows) == 8
+    assert all(counts(row) for row in rows)
+
+
+def test_missing_agents_and_peers_are_reported(tmp_path: Path) -> None:
+    no_checkpoint = {"status": MISSING, "reason": "no checkpoint comes with the project"}
+    searches = Searches({f"taso@60/{seed}": no_checkpoint for seed in (0, 1)})
+    peers = {"openvino": missing}
+    rows = by_name(harness(tmp_path, searches, known=peers, models=("m",)).rows(), "m")
+    assert ("openvino", None) not in rows  # not asked for
+    asked = Plan(("m",), ("greedy", "taso"), peers=("openvino", "tensorrt"), seeds=2, protocol=PROTOCOL)
+    rows = by_name(Harness(asked, tmp_path / "table", tools(tmp_path, fast(), searches, PROTOCOL, peers)).rows(), "m")
+    assert rows["taso", 1]["failure"] == "no checkpoint comes with the project"
+    assert rows["openvino", None]["failure"] == "openvino is not installed"
+    assert rows["tensorrt", None]["failure"] == "there is no such peer"
+    assert [counts(row) for row in rows.values()] == [True, False, True, False, False, False]
+
+
+def test_what_was_missing_is_tried_again(tmp_path: Path) -> None:
+    searches = Searches({"taso@60/0": {"status": MISSING, "reason": "no library"}})
+    harness(tmp_path, searches, models=("m",)).rows()
+    again = Searches()
+    rows = harness(tmp_path, again, models=("m",)).rows()
+    assert again.made == ["m taso@60/0"]
+    assert all(counts(row) for row in rows)
+
+
+def test_wrong_outputs_are_reported_and_do_not_count(tmp_path: Path) -> None:
+    machine = fast()
+    machine.outputs = {"greedy@60/0": -GOOD, "openvino": GOOD[:2]}
+    rows = by_name(harness(tmp_path, Searches(), machine, {"openvino": there}, peers=("all",)).rows(), "m")
+    wrong = [rows["greedy", 0], rows["openvino", None]]
+    assert [(row["verified"], row["speedup"], counts(row)) for row in wrong] == [(False, None, False)] * 2
+    assert all(row["failure"].startswith("output 0 on input 0") for row in wrong)
+    assert counts(rows["greedy", 1])
+
+
+def test_kept_originals_are_not_judged(tmp_path: Path) -> None:
+    kept = {"kept_original": True, "reason": "nothing was surely faster"}
+    searches = Searches({f"taso@60/{seed}": kept for seed in (0, 1)})
+    machine = fast()
+    rows = by_name(harness(tmp_path, searches, machine, models=("m",)).rows(), "m")
+    assert not any(name.startswith("taso") for name in machine.opened)
+    assert [rows["taso", seed]["speedup_ci95"] for seed in (0, 1)] == [[1.0, 1.0]] * 2
+    assert rows["taso", 0]["message"] == "nothing was surely faster"
+
+
+def test_originals_are_judged_against_themselves(tmp_path: Path) -> None:
+    machine = Machine(dict.fromkeys(NAMES, 0.001), noise=0.01, instance=0.005, seed=1)
+    rows = harness(tmp_path, Searches(), machine, agents=(), aa=3).rows()
+    assert [(row["model"], row["agent"], row["seed"], row["kind"]) for row in rows[:2]] == [
+        ("m", "original", 0, "control"),
+        ("n", "original", 1, "control"),
+    ]
+    assert all(row["speedup"] == pytest.approx(1.0, abs=0.03) for row in rows[:2])
+    assert len({row["speedup"] for row in rows}) == 3
+
+
+def test_an_original_that_cannot_be_judged_leaves_rows_with_the_reason(tmp_path: Path) -> None:
+    machine = fast()
+    machine.broken = {"original": "open"}
+    rows = harness(tmp_path, Searches(), machine, models=("m",), aa=1).rows()
+    assert len(rows) == 5
+    assert all(row["failure"].startswith("the original cannot be judged") for row in rows)
+
+
+def test_an_outcome_says_what_disturbed_its_search(tmp_path: Path) -> None:
+    rows = harness(tmp_path, Searches(), models=("m",)).rows()
+    assert rows[0]["interference"]["quiet"] is True
+    assert len(list(tmp_path.rglob(OUTCOME))) == 4

@@ -1,0 +1,96 @@
+"""Judgements that are kept session by session, and go on where they stopped."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.protocol.contestants import Contestant
+from benchmarks.protocol.judging.judge import Protocol
+from benchmarks.protocol.judging.judgement import Judgement, judged
+from tests.benchmarks.protocol.planted import GOOD, Machine, contestants, make_judge
+
+PROTOCOL = Protocol(sessions=4, rounds=2, inputs=2)
+ORIGINAL = Contestant("original", "planted")
+
+
+def play(
+    folder: Path, machine: Machine, others: list[Contestant], protocol: Protocol = PROTOCOL, **setting: Any
+) -> Judgement:
+    return judged(
+        folder, ORIGINAL, others, protocol, make_judge(machine, folder / "outputs", protocol), setting=setting,
+        wait=lambda what: {"quiet": "3 of 4" not in what, "lost": 0.0}, what="m",
+    )  # fmt: skip
+
+
+def test_a_judgement_that_is_there_is_not_repeated(tmp_path: Path) -> None:
+    machine = Machine({"original": 1e-3, "a": 5e-4})
+    first = play(tmp_path, machine, contestants("a"))
+    count = len(machine.turns)
+    assert play(tmp_path, machine, contestants("a")) == first
+    assert len(machine.turns) == count
+
+
+def test_an_interrupted_judgement_loses_the_session_under_way(tmp_path: Path) -> None:
+    machine = Machine({"original": 1e-3, "a": 5e-4})
+    turns = 2 * PROTOCOL.rounds
+
+    def interrupt() -> None:
+        if len(machine.turns) == 2 * turns + 1:
+            raise KeyboardInterrupt
+
+    machine.before_turn = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path, machine, contestants("a"))
+    assert machine.open_now == 0
+    again = Machine({"original": 1e-3, "a": 5e-4})
+    found = play(tmp_path, again, contestants("a"))
+    assert len(again.turns) == 2 * turns
+    assert len(found.sessions) == PROTOCOL.sessions
+
+
+@pytest.mark.parametrize("change", ["file", "protocol", "contestants", "setting"])
+def test_another_judgement_is_played_anew(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "a.onnx"
+    path.write_text("one")
+    machine = Machine({"original": 1e-3, "a": 5e-4, "b": 1e-3})
+    others = [Contestant("a", "planted", path)]
+    first = play(tmp_path, machine, others, threads=1)
+    protocol = PROTOCOL
+    if change == "file":
+        path.write_text("another")
+    elif change == "protocol":
+        protocol = Protocol(sessions=4, rounds=3, inputs=2)
+    elif change == "contestants":
+        others = [*others, *contestants("b")]
+    second = play(tmp_path, machine, others, protocol, threads=2 if change == "setting" else 1)
+    assert first.key != second.key
+
+
+def test_wrong_and_broken_contestants_leave_after_their_first_session(tmp_path: Path) -> None:
+    machine = Machine({"original": 1e-3, "a": 5e-4, "b": 1e-9, "c": 1e-3}, {"b": -GOOD}, {"c": "turn"})
+    found = play(tmp_path, machine, contestants("a", "b", "c"))
+    assert [machine.opened.count(name) for name in ("a", "b", "c")] == [4, 1, 1]
+    assert [found.verdicts[name].verified for name in ("a", "b", "c")] == [True, False, False]
+    assert found.verdicts["b"].max_rel_error == pytest.approx(2.0)
+
+
+def test_what_disturbed_a_session_is_reported(tmp_path: Path) -> None:
+    found = play(tmp_path, Machine({"original": 1e-3, "a": 5e-4}), contestants("a"))
+    assert found.facts["disturbed_sessions"] == [2]
+    assert found.facts["sessions_played"] == 4
+
+
+def test_contestants_have_names_of_their_own(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="names of their own"):
+        play(tmp_path, Machine({}), contestants("a", "a"))
+
+
+def test_sessions_are_processes_of_their_own(tmp_path: Path) -> None:
+    """Processes differ: the interval must show it, however alike the rounds of each are."""
+    machine = Machine({"original": 1e-3, "a": 1e-3}, instance=0.05, noise=1e-4, seed=5)
+    verdict = play(tmp_path, machine, contestants("a")).verdicts["a"]
+    assert verdict.wall is not None
+    assert verdict.wall.high / verdict.wall.low > 1.03
+    assert np.std(verdict.sessions) > 0.01
