@@ -129,10 +129,6 @@ def main(arguments: list[str]) -> int:
     """Carry out the run of a request, and write its outcome."""
     request, folder = Path(arguments[0]), Path(arguments[1])
     run = Run.from_json(json.loads(request.read_text()))
-    if "torch" in run.agent or run.agent.partition(":")[0] in ("ppo", "mcts"):
-        import torch  # here, as agents that learned nothing do without it, and it takes seconds
-
-        torch.set_num_threads(1)
     write_json(folder / OUTCOME, conducted(run, folder))
     return 0
 
