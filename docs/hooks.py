@@ -217,7 +217,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, make in generated().items():
         files.append(File.generated(config, name, content=make()))
     own = outside()
-    linked = set(linked_files([*own, *(ROOT / "docs").rglob("*.md")]))
+    tables = ROOT.glob("benchmarks/results/*/*.md")
+    linked = set(linked_files([*own, *tables, *(ROOT / "docs").rglob("*.md")]))
     for found, level in ((own, InclusionLevel.INCLUDED), (sorted(linked), InclusionLevel.NOT_IN_NAV)):
         for file in found:
             name = file.relative_to(ROOT).as_posix()

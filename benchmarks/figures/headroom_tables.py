@@ -29,6 +29,19 @@ def read_headroom(path: Path) -> str:
         raise UserError(f"{path} is no file of benchmarks.headroom ({error!r})") from error
 
 
+def rests_of(path: Path) -> dict[str, str]:
+    """Return by model the operators with the most time above their limits in our result, or in the original where that
+    is our result; empty where there is no file.
+
+    Raises:
+        UserError: it is no file of `benchmarks.headroom`.
+    """
+    if not read_headroom(path):
+        return {}
+    entries = json.loads(path.read_text())["models"]
+    return {one["model"]: _rest(one["ours"] or one["original"]) for one in entries if "failure" not in one}
+
+
 def headroom_tables(found: Entry) -> str:
     """Return three tables: limits and work, distances by contestant, and the operators that hold the rest."""
     entries = [entry for entry in found["models"] if "failure" not in entry]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from benchmarks.figures.rows import Results, Row
-from benchmarks.figures.tables import ahead_table, legend, markdown, models_table, runs_table
+from benchmarks.figures.rows import KINDS, ORIGINAL, Results, Row
+from benchmarks.figures.tables import ahead_table, behind_table, legend, markdown, models_table, runs_table
 
 PLOTS = {
     "speedups": "Speed-up by model and agent, with 95% intervals",
@@ -19,12 +20,15 @@ PLOTS = {
 """Plots by the end of their file's name, with what they show. A plot without data is not drawn."""
 
 
-def page(results: Results, plots: Mapping[str, str], headroom: str = "") -> str:
+def page(
+    results: Results, plots: Mapping[str, str], headroom: str = "", rests: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Return the page.
 
     Args:
         plots: names of files beside the page, by the keys of `PLOTS`.
         headroom: the tables of `benchmarks.headroom`, markdown; empty where they were not made.
+        rests: from these tables, the operators with most time above the limit, by model.
     """
     parts = [f"# Results: {results.path.parent.name}, {results.path.stem}", _facts(results)]
     agents, peers, controls = (results.series(kind) for kind in ("agent", "peer", "control"))
@@ -33,7 +37,10 @@ def page(results: Results, plots: Mapping[str, str], headroom: str = "") -> str:
         parts += ["## Agents", models_table(results, agents), legend(results), *_images(plots, "speedups", "profiles")]
     if peers:
         parts += ["## Peers", models_table(results, [leader, *peers] if leader else peers), *_images(plots, "peers")]
-        parts += [ahead_table(results, leader)] if leader else []
+        if leader:
+            behind = behind_table(results, leader, rests)
+            parts += [ahead_table(results, leader)]
+            parts += ["Models on which a peer is ahead, and where our result loses time:", behind] if behind else []
     if controls:
         parts += ["## Controls", models_table(results, controls)]
     if headroom:
@@ -42,7 +49,7 @@ def page(results: Results, plots: Mapping[str, str], headroom: str = "") -> str:
     if len(set(plots) & {"over-time", "rules", "search-time"}):
         parts += ["## Searches", *_images(plots, "over-time", "search-time", "rules")]
     for model in results.models:
-        parts += [f"## {model}", runs_table(row for row in results.rows if row.model == model)]
+        parts += [f"## {model}", runs_table(r for series in results.series(*KINDS) for r in results.of(series, model))]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -56,7 +63,7 @@ def checks(results: Results) -> Iterator[str]:
     yield f"{len(slower)} of {len(ours)} results of agents are surely slower than the original{named and ': '}{named}."
     for control in results.series("control"):
         told = [row.ci95 for row in results.of(control) if row.counts and row.ci95 is not None]
-        if told and "original" in control.agent:
+        if told and control.agent == ORIGINAL:
             held = sum(low <= 1 <= high for low, high in told)
             yield f"original against original: {held} of {len(told)} intervals contain 1."
     yield _replicates(results)
@@ -86,7 +93,9 @@ def _failures(rows: Sequence[Row]) -> str:
 
 def _facts(results: Results) -> str:
     """Return machine, versions, commit, protocol and command as a table."""
-    rows = [["", ""], ["machine", results.machine], ["commit", results.commit]]
+    rows = [["", ""], ["command", "`python -m benchmarks.results`"], ["machine", results.machine]]
+    rows += [[f"machine: {name}", _plain(value)] for name, value in results.machine_facts.items()]
+    rows += [["commit", results.commit]]
     rows += [["versions", ", ".join(f"{name} {version}" for name, version in results.versions.items())]]
     rows += [[f"protocol: {name}", _plain(value)] for name, value in results.protocol.items()]
     return markdown([row for row in rows if row == rows[0] or row[1]])

@@ -15,6 +15,8 @@ from graph_rewrite.errors import UserError
 Kind = Literal["agent", "peer", "control"]
 KINDS: tuple[Kind, ...] = ("agent", "peer", "control")
 _NUMBERS = ("baseline_ms", "latency_ms", "seconds", "measurements", "max_rel_error", "size_growth")
+ORIGINAL = "original"
+"""The control in which an original is judged against itself."""
 LEADER = "regional"
 """The agent that `rewritegym optimize` runs, which the peers are compared with."""
 
@@ -51,6 +53,11 @@ class Row:
     """Sites by rule."""
     curve: tuple[tuple[float, float], ...]
     """Seconds since the start of the search, and the best speed-up so far by the search's own measurements."""
+    cpu_speedup: float | None
+    """The speed-up by the clock of the CPU instead of the wall."""
+    cpu_ci95: tuple[float, float] | None
+    disturbed: tuple[int, int] | None
+    """Sessions of the judgement that other programs disturbed, and all of them."""
     failure: str
     """The reason why the row does not count, in words; empty where it counts."""
 
@@ -70,6 +77,7 @@ class Results:
 
     path: Path
     machine: str
+    machine_facts: Mapping[str, Any]
     commit: str
     versions: Mapping[str, str]
     protocol: Mapping[str, Any]
@@ -87,7 +95,7 @@ class Results:
         found = dict.fromkeys((row.agent, row.kind, row.budget_s) for row in self.rows if row.kind in kinds)
         budgets = {agent: {b for a, _, b in found if a == agent} for agent, _, _ in found}
         return [
-            Series(agent, kind, budget, agent if len(budgets[agent]) == 1 else f"{agent}, {_seconds(budget)}")
+            Series(agent, kind, budget, _label(agent, kind, None if len(budgets[agent]) == 1 else _seconds(budget)))
             for agent, kind, budget in found
         ]
 
@@ -145,25 +153,36 @@ def read_results(path: Path) -> Results:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is no results file of benchmarks.results ({error!r})") from error
     name = str(machine.get("cpu") or machine.get("name") or "?") if isinstance(machine, Mapping) else str(machine)
-    return Results(path, name, commit, versions, protocol, rows, hashlib.sha256(content).hexdigest()[:16])
+    facts = {k: v for k, v in machine.items() if k not in ("cpu", "name")} if isinstance(machine, Mapping) else {}
+    return Results(path, name, facts, commit, versions, protocol, rows, hashlib.sha256(content).hexdigest()[:16])
 
 
 def _row(entry: Mapping[str, Any]) -> Row:
     agent, seed, speedup = str(entry["agent"]), entry.get("seed"), _positive(entry.get("speedup"))
     verified = entry.get("verified") is True
-    interval = tuple(map(_positive, entry.get("speedup_ci95") or ()))
-    known = len(interval) == 2 and None not in interval and speedup is not None
     rewrites: Sequence[Mapping[str, Any]] = entry.get("rewrites") or ()
     sites: dict[str, int] = {}
     for step in rewrites:
         sites[step["rule"]] = sites.get(step["rule"], 0) + int(step.get("sites", 1))
     baseline_ms, latency_ms, seconds, measurements, error, growth = (_number(entry.get(name)) for name in _NUMBERS)
     return Row(
-        str(entry["model"]).removeprefix("zoo://"), agent, _kind(entry), seed, _number(entry.get("budget_s")), speedup,
-        cast("tuple[float, float]", interval) if known else None, baseline_ms, latency_ms, seconds, measurements,
-        verified, error, growth, sites, tuple((float(s), float(x)) for s, x in entry.get("curve") or ()),
+        str(entry["model"]).removeprefix("zoo://"), agent, _kind(entry), seed, _number(entry.get("budget_s")),
+        speedup, None if speedup is None else _interval(entry.get("speedup_ci95")), baseline_ms, latency_ms, seconds,
+        measurements, verified, error, growth, sites, tuple((float(s), float(x)) for s, x in entry.get("curve") or ()),
+        _positive(entry.get("cpu_speedup")), _interval(entry.get("cpu_speedup_ci95")), _disturbed(entry),
         _failure(entry, speedup, verified),
     )  # fmt: skip
+
+
+def _interval(ends: Any) -> tuple[float, float] | None:
+    """Return both ends of an interval; None where one is missing or is no positive number."""
+    known = [end for end in map(_positive, ends or ()) if end is not None]
+    return (known[0], known[1]) if len(known) == 2 else None
+
+
+def _disturbed(entry: Mapping[str, Any]) -> tuple[int, int] | None:
+    played = entry.get("sessions_played")
+    return None if not played else (len(entry.get("disturbed_sessions") or ()), int(played))
 
 
 def _kind(entry: Mapping[str, Any]) -> Kind:
@@ -192,6 +211,11 @@ def _number(value: object) -> float | None:
 def _positive(value: object) -> float | None:
     number = _number(value)
     return number if number is not None and number > 0 else None
+
+
+def _label(agent: str, kind: Kind, budget: str | None) -> str:
+    name = "original against itself" if kind == "control" and agent == ORIGINAL else agent
+    return name if budget is None else f"{name}, {budget}"
 
 
 def _seconds(budget: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.figures.intervals import MANY_SEEDS, Estimate, across_models, interquartile_mean, of_model
 from benchmarks.figures.rows import Results, Row, Series
@@ -55,8 +55,8 @@ def models_table(results: Results, columns: Sequence[Series]) -> str:
 def runs_table(rows: Iterable[Row]) -> str:
     """Return a table of runs of one model, in the order given, failed ones included."""
     table = [
-        ["run", "seed", "budget", "speed-up (95%)", "latency", "search", "measured", "outputs", "error", "weights",
-         "sites by rule"],
+        ["run", "seed", "budget", "speed-up (95%)", "by the CPU's clock", "disturbed sessions", "latency", "search",
+         "measured", "outputs", "error", "weights", "sites by rule"],
     ]  # fmt: skip
     table += [_run(row) for row in rows]
     return markdown(table)
@@ -81,6 +81,23 @@ def ahead_table(results: Results, leader: Series) -> str:
             *("" if mean is None else interval(mean) for mean in means),
         ])  # fmt: skip
     return markdown(table)
+
+
+def behind_table(results: Results, leader: Series, rests: Mapping[str, str]) -> str:
+    """Return the models on which a peer is ahead of the leader, with the fastest peer; empty where there are none.
+
+    Args:
+        rests: by model, the operators with most time above the machine's limit in the leader's result.
+    """
+    table = [["model", "peer", "its speed-up", leader.label, "our time above the limit"]]
+    for model in results.models:
+        ours = of_model(results, leader, model)
+        found = [(e, p) for p in results.series("peer") if (e := of_model(results, p, model)) is not None]
+        best, peer = max(found, key=lambda pair: pair[0].value, default=(None, None))
+        if best is not None and peer is not None and best.value > (1.0 if ours is None else ours.value):
+            shown = "failed" if ours is None else interval(ours)
+            table.append([model, peer.label, interval(best), shown, rests.get(model, "not profiled")])
+    return markdown(table) if len(table) > 1 else ""
 
 
 def interval(estimate: Estimate) -> str:
@@ -125,16 +142,21 @@ def _mean(estimate: Estimate | None, models: int, results: Results) -> str:
 
 
 def _run(row: Row) -> list[str]:
-    low_high = "" if row.ci95 is None else f" ({row.ci95[0]:.3f} to {row.ci95[1]:.3f})"
     rules = sorted(row.sites.items(), key=lambda entry: -entry[1])
     more = f", {len(rules) - MOST_RULES} more" if len(rules) > MOST_RULES else ""
     return [
         row.agent, "" if row.seed is None else str(row.seed), _or_empty(row.budget_s, "{:g} s"),
-        ("" if row.speedup is None else f"{row.speedup:.3f}") + low_high, milliseconds(row.latency_ms),
+        _exact(row.speedup, row.ci95), _exact(row.cpu_speedup, row.cpu_ci95),
+        "" if row.disturbed is None else "{} of {}".format(*row.disturbed), milliseconds(row.latency_ms),
         _or_empty(row.seconds, "{:.0f} s"), _or_empty(row.measurements, "{:.0f}"),
         row.failure or "agree", _or_empty(row.max_rel_error, "{:.0e}"), _or_empty(row.size_growth, "x{:.2f}"),
         ", ".join(f"{rule} {count}" for rule, count in rules[:MOST_RULES]) + more,
     ]  # fmt: skip
+
+
+def _exact(speedup: float | None, ends: tuple[float, float] | None) -> str:
+    value = "" if speedup is None else f"{speedup:.3f}"
+    return value if ends is None else f"{value} ({ends[0]:.3f} to {ends[1]:.3f})"
 
 
 def _or_empty(value: float | None, form: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from benchmarks.figures.bars import draw_speedups
-from benchmarks.figures.headroom_tables import read_headroom
+from benchmarks.figures.headroom_tables import read_headroom, rests_of
 from benchmarks.figures.lines import draw_over_time, draw_profiles, has_curves
 from benchmarks.figures.maps import draw_rules, draw_search_times, rule_sites
 from benchmarks.figures.page import page
@@ -50,7 +50,8 @@ def stale(path: Path) -> list[Path]:
 def _texts(results: Results) -> dict[Path, str]:
     path = results.path
     names = {name: _beside(path, f"-{name}.png").name for name in _plots(results)}
-    whole = page(results, names, read_headroom(_beside(path, "-headroom.json")))
+    headroom = _beside(path, "-headroom.json")
+    whole = page(results, names, read_headroom(headroom), rests_of(headroom))
     return {_beside(path, ".md"): whole, _beside(path, "-summary.md"): summary(results)}
 
 

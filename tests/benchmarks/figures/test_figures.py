@@ -12,7 +12,7 @@ from benchmarks.figures import __main__ as command
 from benchmarks.figures.maps import rule_sites
 from benchmarks.figures.page import checks, page
 from benchmarks.figures.rows import read_results
-from benchmarks.figures.tables import ahead_table, models_table, summary
+from benchmarks.figures.tables import ahead_table, behind_table, models_table, summary
 from benchmarks.figures.writing import stale, write
 from graph_rewrite.errors import UserError
 from tests.benchmarks.figures.made_up import row, typical, write_results
@@ -84,7 +84,7 @@ def test_the_page_has_every_run(tmp_path: Path) -> None:
     rows = typical()
     results = read_results(write_results(tmp_path / "cpu-t1.json", rows))
     text = page(results, {"speedups": "x-speedups.png"})
-    told = [line for line in lines(text) if len(line) == 11 and line[0] != "run"]
+    told = [line for line in lines(text) if len(line) == 13 and line[0] != "run"]
     assert [line[:2] for line in told if line[0] == "greedy"] == [["greedy", "0"], ["greedy", "1"]] * 2
     assert len(told) == len(rows)
     assert sum("outputs differ" in line for line in text.splitlines() if line.startswith("| greedy")) == 1
@@ -110,6 +110,28 @@ def test_peers_are_counted_against_the_default_agent(tmp_path: Path) -> None:
     _, openvino, onnxslim = lines(ahead_table(results, leader))
     assert openvino[:5] == ["openvino", "2", "1", "1", "1"]
     assert onnxslim[1] == "0: onnxslim is not installed"
+
+
+def test_where_a_peer_is_ahead_the_page_names_the_operators(tmp_path: Path) -> None:
+    results = read_results(write_results(tmp_path / "cpu-t1.json", typical()))
+    leader = results.leader()
+    assert leader is not None
+    _, bert = lines(behind_table(results, leader, {"bert": "MatMul 90%"}))
+    assert bert[:3] == ["bert", "openvino", "1.70 (1.67 to 1.73)"]
+    assert bert[3].startswith("1.55 (1.4")
+    assert bert[4] == "MatMul 90%"
+    assert "not profiled" in behind_table(results, leader, {})
+    rows = [row("bert", "regional", 1.5), row("bert", "openvino", 1.4, None), row("bert", "onnxsim", None, None)]
+    ahead = read_results(write_results(tmp_path / "a.json", rows))
+    assert behind_table(ahead, ahead.series("agent")[0], {}) == ""
+
+
+def test_the_page_tells_the_other_clock_and_disturbances(tmp_path: Path) -> None:
+    more = {"cpu_speedup": 1.52, "cpu_speedup_ci95": [1.5, 1.54], "sessions_played": 6, "disturbed_sessions": [0, 4]}
+    path = write_results(tmp_path / "a.json", [row("bert", "regional", 1.5, **more)], machine={"cpu": "C", "cores": 2})
+    text = page(read_results(path), {})
+    assert "| 1.500 (1.470 to 1.530) | 1.520 (1.500 to 1.540) | 2 of 6 |" in text
+    assert "| machine: cores | 2 |" in text
 
 
 def test_sites_are_means_over_the_runs_that_count(tmp_path: Path) -> None:
