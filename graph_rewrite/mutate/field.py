@@ -10,7 +10,7 @@ import numpy as np
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.moves import layout_of
 from graph_rewrite.mutate.program import Program, Step
-from graph_rewrite.soundness.domains.limbs import LONGEST, P, Limbs, Residues, multiply, product
+from graph_rewrite.soundness.domains.limbs import LONGEST, Limbs, P, Residues, multiply, product
 
 _CHUNK = 2**21
 """Elements of unrolled windows that are multiplied at once."""

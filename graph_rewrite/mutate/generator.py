@@ -112,7 +112,8 @@ class Generator:
 
     def sketches(self) -> Iterator[Sketch]:
         """Yield mutants; of those whose operators other than layouts are the same, each is better than the last."""
-        for depth, self._narrow in _ORDER_OF_SEVERAL if self._joins else _ORDER:
+        for depth, narrow in _ORDER_OF_SEVERAL if self._joins else _ORDER:
+            self._narrow = narrow
             if depth > self._depth:
                 continue
             state = _State(input_types(self._shapes), list(self._inputs))
@@ -188,7 +189,7 @@ class Generator:
             return
         for value in values:
             type = state.types[value]
-            if type.degree < self._degree or left > 1 and self._joins:
+            if type.degree < self._degree or (left > 1 and self._joins):
                 for chain in chains(type.shape, self._vocabulary.factors, self._vocabulary.overlaps):
                     yield step("layout", value, chain=chain)
             yield from self._diagonals(type, value)
