@@ -114,7 +114,7 @@ def test_comparison_goes_on_without_plots(tmp_path: Path) -> None:
 def test_every_optional_library_belongs_to_the_extra_that_is_named() -> None:
     modules = {"pytorch": "torch", "z3-solver": "z3"}
     declared = {}
-    for extra in ("train", "env", "egraph", "verify"):
+    for extra in ("train", "env", "egraph", "verify", "bench"):
         for requirement in map(Requirement, OPTIONAL[extra]):
             if requirement.name == "rewritegym":
                 assert requirement.extras == INCLUDES[extra]
@@ -127,7 +127,7 @@ def test_every_optional_library_belongs_to_the_extra_that_is_named() -> None:
 def test_development_has_every_extra() -> None:
     [own] = [requirement for requirement in map(Requirement, OPTIONAL["dev"]) if requirement.name == "rewritegym"]
     covered = {extra for name in own.extras for extra in (name, *INCLUDES.get(name, ()))}
-    assert covered == OPTIONAL.keys() - {"dev", "docs"}
+    assert covered == OPTIONAL.keys() - {"bench", "dev", "docs"}
 
 
 def test_the_larger_extra_is_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:

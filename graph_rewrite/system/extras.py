@@ -34,9 +34,12 @@ LIBRARIES: Mapping[str, Library] = {
     "highspy": Library("HiGHS", "egraph"),
     "numba": Library("Numba", "egraph"),
     "z3": Library("z3", "verify"),
+    "onnxsim": Library("onnxsim", "bench"),
+    "onnxslim": Library("OnnxSlim", "bench"),
+    "openvino": Library("OpenVINO", "bench"),
 }
 """The optional libraries by the name of their module."""
-INCLUDES: Mapping[str, frozenset[str]] = {"train": frozenset({"env"})}
+INCLUDES: Mapping[str, frozenset[str]] = {"train": frozenset({"env"}), "bench": frozenset({"env", "train"})}
 """Extras that bring others with them."""
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
@@ -25,14 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graph_rewrite.system.extras import require
-from graph_rewrite.zoo.configs.common import Inputs
-from graph_rewrite.zoo.disk_cache import cached_folder
+from graph_rewrite.zoo.configs.common import Inputs, ModelConfig
+from graph_rewrite.zoo.disk_cache import cached_folder, read_manifest
 from graph_rewrite.zoo.registry import ARCHITECTURES, architecture, configure
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["build", "defaults", "example_inputs", "export", "names", "parameter_count"]
+__all__ = ["build", "defaults", "example_inputs", "export", "names", "origin", "parameter_count"]
 
 _MODEL_FILE = "model.onnx"
 _EXPORTING_PACKAGES = ("torch", "onnx", "onnx-ir", "onnxscript")
@@ -110,13 +111,7 @@ def export(name: str, /, **params: int | str) -> Path:
     """
     config = configure(name, params)
     require("Exporting a model of the zoo", "torch", "onnxscript")
-    identity = {
-        "model": name,
-        "params": asdict(config),
-        "versions": {package: version(package) for package in _EXPORTING_PACKAGES},
-        "network": architecture(name).network,
-        "source": _source_digest(architecture(name).module),
-    }
+    identity = _identity(name, config)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
     def create(folder: Path) -> None:
@@ -126,6 +121,37 @@ def export(name: str, /, **params: int | str) -> Path:
         export_network(name, config, folder / _MODEL_FILE)
 
     return cached_folder(f"{name}-{digest}", create, identity) / _MODEL_FILE
+
+
+def origin(path: str | os.PathLike[str]) -> tuple[str, dict[str, int]] | None:
+    """Return the model and all its parameters of which ``path`` is the export.
+
+    ``build`` makes the same network, with the same weights, from what is returned. None for any other file, and for an
+    export by another version of the zoo or of the libraries that exported it: its weights may differ.
+
+    Raises:
+        MissingLibraryError: PyTorch or its exporter is not installed.
+    """
+    require("Recognising a model of the zoo", "torch", "onnxscript")
+    try:
+        recorded = read_manifest(Path(path).parent)
+        name, params = recorded["model"], recorded["params"]
+        config = configure(name, params)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # no manifest, or one that `export` did not write
+    known = Path(path).name == _MODEL_FILE and recorded.items() >= _identity(name, config).items()
+    return (name, asdict(config)) if known else None
+
+
+def _identity(name: str, config: ModelConfig) -> dict[str, object]:
+    """Return all that decides an exported file."""
+    return {
+        "model": name,
+        "params": asdict(config),
+        "versions": {package: version(package) for package in _EXPORTING_PACKAGES},
+        "network": architecture(name).network,
+        "source": _source_digest(architecture(name).module),
+    }
 
 
 @cache

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 
@@ -53,9 +54,20 @@ def cached_folder(key: str, create: Callable[[Path], None], description: Mapping
     return folder
 
 
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what the manifest of a cached folder says: its description, and under ``files`` the size of each file.
+
+    Raises:
+        OSError: there is none.
+        ValueError: it is no JSON.
+    """
+    manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    return manifest
+
+
 def _is_complete(folder: Path) -> bool:
     try:
-        sizes = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
+        sizes = read_manifest(folder)["files"]
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False  # missing, or a manifest that is not what _replace_folder wrote

@@ -172,3 +172,32 @@ def test_links_to_the_cache_folder_are_resolved(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
     monkeypatch.setenv("REWRITEGYM_CACHE", str(tmp_path / "link"))
     assert disk_cache.zoo_folder() == (tmp_path / "real").resolve() / "zoo"
+
+
+def test_origin_of_an_export_is_the_model_that_builds_it() -> None:
+    params = {**TINY_BERT, "seed": 3}
+    path = zoo.export("bert", **params)
+    found = zoo.origin(path)
+    assert found is not None
+    name, settings = found
+    assert name == "bert"
+    assert settings == {**zoo.defaults("bert"), **params}
+    assert zoo.export(name, **settings) == path
+
+
+def test_other_files_have_no_origin(tmp_path: Path) -> None:
+    path = zoo.export("bert", **TINY_BERT)
+    manifest = json.loads(path.with_name("manifest.json").read_text(encoding="utf-8"))
+    copy = tmp_path / "model.onnx"
+    copy.write_bytes(path.read_bytes())
+    assert zoo.origin(copy) is None  # no manifest
+    changes: list[dict[str, object]] = [
+        {"versions": {**manifest["versions"], "torch": "1.0"}}, {"source": "another"}, {"model": "none"},
+        {"params": {"layers": 0}}, {"params": 3},
+    ]  # fmt: skip
+    for change in changes:
+        (tmp_path / "manifest.json").write_text(json.dumps({**manifest, **change}), encoding="utf-8")
+        assert zoo.origin(copy) is None, change
+    (tmp_path / "manifest.json").write_text("{}", encoding="utf-8")
+    assert zoo.origin(copy) is None
+    assert zoo.origin(path.with_name("other.onnx")) is None
