@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from benchmarks.protocol.contestants import Array, Contestant, Runner
+from graph_rewrite.runtime.ort_worker.following import follow
 
 Clock = Callable[[], float]
 Feeds = Sequence[Mapping[str, Array]]
@@ -132,7 +134,9 @@ def serve(server: ContestantServer, requests: TextIO, answers: TextIO) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve the contestant of the command line."""
+    """Serve the contestant of the command line. It ends with its parent, and at SIGTERM."""
+    follow(os.getppid())
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # What libraries print must not mix with the answers.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from benchmarks.protocol.searches.runs import (
     failed,
 )
 from graph_rewrite.errors import UserError
+from graph_rewrite.runtime.ort_worker.following import follow
 from graph_rewrite.task.problem import MeterSource, Problem, open_problem
 
 TELLING_SHARE, TELLING_S = 0.1, 60.0
@@ -46,11 +48,12 @@ _KEPT = ("failed_measurements", "applications", "trajectory", "rule_histogram", 
 
 
 @contextmanager
-def cold() -> Iterator[None]:
-    """Keep all that is written to disk for later searches in an empty folder that is removed at the end."""
+def cold(folder: Path) -> Iterator[None]:
+    """Keep all that is written to disk for later searches in an empty folder inside `folder`, removed at the end."""
     before = os.environ.get(CACHE)
-    with tempfile.TemporaryDirectory(prefix="rewritegym-cold-") as folder:
-        os.environ[CACHE] = folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="cache-", dir=folder) as empty:
+        os.environ[CACHE] = empty
         try:
             yield
         finally:
@@ -78,7 +81,7 @@ def conducted(run: Run, folder: Path, meter: MeterSource | None = None) -> dict[
         cached=False, meter=meter,
     )  # fmt: skip
     seen: list[Search] = []
-    with cold():
+    with cold(folder):
         began = time.monotonic()
         try:
             if run.agent == REPLAY:
@@ -126,7 +129,9 @@ def _finite(number: float) -> float | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out the run of a request, and write its outcome."""
+    """Carry out the run of a request, and write its outcome. It ends with its parent, and at SIGTERM."""
+    follow(os.getppid())
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     request, folder = Path(arguments[0]), Path(arguments[1])
     run = Run.from_json(json.loads(request.read_text()))
     write_json(folder / OUTCOME, conducted(run, folder))

@@ -1,0 +1,25 @@
+"""The tables in the repository: no two seeds share a measurement, and no result of ours is surely slower."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.protocol.summary import slower
+from benchmarks.protocol.table import FIELDS, check_no_shared_measurement
+from benchmarks.results import RESULTS
+
+
+def tables() -> dict[Path, list[dict[str, Any]]]:
+    """Rows by file: those of folders of machines."""
+    return {path: json.loads(path.read_text())["rows"] for path in sorted(RESULTS.glob("*/cpu-t*.json"))}
+
+
+def test_seeds_of_recorded_tables_share_no_measurement() -> None:
+    for rows in tables().values():
+        check_no_shared_measurement(rows)
+
+
+def test_recorded_results_are_not_slower_than_their_originals() -> None:
+    for path, rows in tables().items():
+        assert all(set(FIELDS) <= set(row) for row in rows), path
+        assert not slower(rows), path
