@@ -47,7 +47,7 @@ class TrainArguments(ModelArguments):
     total_timesteps: int | None = None
     """Steps of the environment to train for."""
     episodes: int | None = None
-    """Train for about this many full episodes instead (episodes x horizon steps)."""
+    """Train for about this many full episodes instead (of training.episode_steps or env.horizon steps)."""
     device: str = "cpu"
     """PyTorch device of the policy: cpu or cuda."""
     resume: Path | None = None
@@ -66,7 +66,7 @@ class TrainArguments(ModelArguments):
         if self.n_envs is not None:
             training = dataclasses.replace(training, n_envs=self.n_envs)
         if self.episodes is not None:
-            training = dataclasses.replace(training, total_timesteps=self.episodes * config.env.horizon)
+            training = dataclasses.replace(training, total_timesteps=self.episodes * _episode_steps(config))
         if self.total_timesteps is not None:
             training = dataclasses.replace(training, total_timesteps=self.total_timesteps)
         if self.eval_freq is not None:
@@ -92,7 +92,8 @@ def train(arguments: TrainArguments, console: Console) -> int:
     torch.manual_seed(arguments.seed)
     torch.set_num_threads(1)
     uri = arguments.uri(config)
-    problem = arguments.open(config)
+    # Seeds are compared on what they measure, not on what an earlier run left on disk.
+    problem = arguments.open(config, cached=False)
     run = new_run(arguments.runs, arguments.model, "ppo")
     write_config(run, config, _plain_arguments(arguments))
     console.print(f"model {uri}: {problem.model.report}")
@@ -117,13 +118,14 @@ def _learn(
     arguments: TrainArguments, config: Config, run: Path, resume: Checkpoint | None, console: Console
 ) -> tuple[TrainingProgress, Checkpoint]:
     from agents.ppo.checkpoint import load_checkpoint
-    from agents.ppo.trainer import Trainer, TrainingOptions
+    from agents.ppo.environments import TrainingOptions
+    from agents.ppo.trainer import Trainer
 
     training_uri = arguments.uri(config, dict(config.training.model))
     options = TrainingOptions(
         training_uri, arguments.provider, arguments.threads, not arguments.fixed_deployment, arguments.shapes(),
         arguments.seed, arguments.device, arguments.tensorboard_log or run / "tensorboard",
-        arguments.limits(),
+        arguments.limits(), run / "measurements.sqlite3",
     )  # fmt: skip
     trainer = Trainer(options, config, run / "checkpoint", resume)
     console.print(f"training on {training_uri}")
@@ -177,6 +179,12 @@ def _resume_command(arguments: TrainArguments, run: Path) -> str:
         else:
             words += [word for item in (value if isinstance(value, tuple) else (value,)) for word in (flag, str(item))]
     return shlex.join([*words, "--resume", str(run)])
+
+
+def _episode_steps(config: Config) -> int:
+    """Return the steps of a full episode."""
+    longest = config.training.episode_steps or config.env.horizon
+    return min(longest, config.env.horizon)
 
 
 def _plain_arguments(arguments: TrainArguments) -> dict[str, Any]:

@@ -22,17 +22,17 @@ from graph_rewrite.rewriting.enumerator import Granularity
 class EnvConfig:
     """The environment that the agent learns in and acts in."""
 
-    horizon: int = 12
-    """Steps after which an episode is truncated."""
+    horizon: int = 128
+    """Actions on the longest path. The best known results take up to 106."""
     feedback_every: int = 1
     """N of X-RLflow: latency is measured every N steps."""
     granularity: Granularity = "both"
     """Offer rewrites per `site`, per `class` of sites, or `both`."""
     rules: str = "default"
     """Rule sets, separated by commas: default, generated, taso, or all."""
-    max_candidates: int = 256
-    max_nodes: int = 2048
-    max_edges: int = 4096
+    max_candidates: int = 512
+    max_nodes: int = 8192
+    max_edges: int = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,16 @@ class TrainingConfig:
     seconds: float = 480.0
     """Wall-clock limit of training; whichever limit comes first ends it."""
     n_envs: int = 1
+    episode_steps: int = 0
+    """Steps that an episode takes from where it begins, which may be on the best path; 0 for `env.horizon` alone."""
     restarts: float = 0.0
     """Share of the episodes that begin on the best path found so far, 0 to 1."""
     imitation_steps: int = 0
     """Gradient steps per update towards the actions of the best path found so far."""
     eval_freq: int = 0
     """Steps between deterministic evaluation episodes; 0 for none."""
-    checkpoint_freq: int = 500
-    """Steps between checkpoints."""
+    checkpoint_freq: int = 100
+    """Steps between checkpoints; a new best is saved at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from agents.core.config import EnvConfig
 from agents.mcts import tree as mcts
 from agents.mcts.guide import Guide, PolicyGuide, UniformGuide
 from agents.mcts.tree import Score, Selection, Tree, TreeNode
-from agents.ppo.agent import acting_env, shipped_checkpoint
+from agents.ppo.acting import LONGEST, acting_env, shipped_checkpoint
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from envs import GraphRewriteEnv
 from envs.observation import Observation
 from graph_rewrite.errors import UserError
+from graph_rewrite.latency import Latency
 from graph_rewrite.task.problem import Problem
 
 FRUITLESS = 100
@@ -52,6 +53,10 @@ class EnvState:
         env, actions = self.env.fork(), (*self.actions, action_of(self.env.candidates[action]))
         observation, _, terminated, truncated, info = env.step(action)
         return None if info["failure"] else EnvState(env, observation, actions, terminated or truncated)
+
+    def measured(self, latency: Latency) -> EnvState:
+        """Return the state as observed after its measurement."""
+        return dataclasses.replace(self, observation=self.env.give_feedback(latency), over=self.over or not latency.ok)
 
 
 class MCTSAgent:
@@ -107,7 +112,7 @@ class MCTSAgent:
     ) -> OptimizationResult:
         checkpoint, said = self._load(problem)
         config = checkpoint.description.env if checkpoint is not None else EnvConfig()
-        env = acting_env(problem, dataclasses.replace(config, horizon=max(self.depth, config.horizon)))
+        env = acting_env(problem, config, max(self.depth, LONGEST))
         guide: Guide = UniformGuide() if checkpoint is None else PolicyGuide(checkpoint, env)
         rollouts = self.rollouts
         if rollouts == "auto":
@@ -181,6 +186,7 @@ class _Simulator:
             tree = mcts.expand(tree=tree, parent=key, action=action, key=state.key, node=known)
             return mcts.backup(tree=tree, path=(*path, (key, action)), value=known.known_value)
         latency = self._search.measure(state.env.graph, state.actions)
+        state = state.measured(latency)
         node = self._node(state, latency.speedup) if latency.ok else TreeNode(0.0)
         tree = mcts.expand(tree=tree, parent=key, action=action, key=state.key, node=node)
         self._states[state.key] = state

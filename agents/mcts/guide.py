@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from agents.ppo.agent import restore_policy
-from agents.ppo.checkpoint import Checkpoint
+from agents.ppo.acting import restore_policy
+from agents.ppo.checkpoint import Checkpoint, known_rules
 from envs import GraphRewriteEnv
 from envs.observation import Observation
 from envs.vocabulary import rule_vocabulary
@@ -48,7 +48,7 @@ class PolicyGuide:
     """A trained policy: its probabilities are the priors, its critic tells what is still to be gained.
 
     The critic was trained on rewards in units of their own spread, which a checkpoint does not hold. So it is scaled:
-    what it expects at the start stands for the best that training found (`best_speedup`).
+    what it expects at the start stands for the best that training found beyond doubt (`best_speedup`).
 
     Raises:
         CheckpointError: the policy was trained with other rules, operators or features.
@@ -56,7 +56,7 @@ class PolicyGuide:
 
     def __init__(self, checkpoint: Checkpoint, env: GraphRewriteEnv) -> None:
         self._policy = restore_policy(checkpoint, env)
-        self._known = np.isin(rule_vocabulary(), checkpoint.description.rules)
+        self._known = known_rules(checkpoint.description, rule_vocabulary())
         observation = env.reset()[0]
         at_start = self._critic(observation)
         saved = max(0.0, 1.0 - 1.0 / max(1.0, checkpoint.description.best_speedup))

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, Visit, action_of
-from agents.core.config import Config, EnvConfig
-from agents.core.paths import checkpoints
+from agents.ppo.acting import acting_env, fitting_checkpoint, restore_policy, untrained_policy
 from agents.ppo.best_path import CLEAR
-from agents.ppo.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    PolicyDescription,
-    adapt_weights,
-    check_vocabulary,
-    load_checkpoint,
-)
+from agents.ppo.checkpoint import Checkpoint, known_rules, load_checkpoint
 from agents.ppo.policy import CandidatePolicy
-from agents.ppo.trainer import policy_arguments
 from envs import GraphRewriteEnv
-from envs.observation import Observation, feature_sizes
-from envs.vocabulary import operator_vocabulary, rule_vocabulary
+from envs.observation import Observation
+from envs.vocabulary import rule_vocabulary
 from graph_rewrite.task.problem import Problem
 
 
@@ -45,6 +35,8 @@ class RolloutOptions:
     from_best: float = 0.75
     """Share of the sampled rollouts that go on from the best graph and end with the first action that gains nothing;
     the others begin somewhere on the way to it, and are trusted like the deterministic one."""
+    doubts: float = 0.25
+    """Share of the budget's seconds for timing two graphs in turn where their measurements overlap."""
     warming: float = 1.5
     """Factor on the temperature of sampling after a rollout without a new graph."""
     fruitless: int = 20
@@ -63,7 +55,9 @@ class PPOAgent:
     Every graph on the way is measured, so a rollout that goes too far loses nothing.
 
     Args:
-        checkpoint: a checkpoint or its folder; None takes the one shipped for the problem's model.
+        checkpoint: a checkpoint or its folder; None takes the one that ships for the problem's model, for models
+            without one the policy of another model that knows most of the first rewrites, or an untrained one. The
+            result's message then says so.
         options: settings of the rollouts.
     """
 
@@ -75,21 +69,25 @@ class PPOAgent:
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
-        options, checkpoint = self.options, self._load(problem)
+        options, (checkpoint, said) = self.options, self._load(problem)
         env = acting_env(problem, checkpoint.description.env)
-        policy = untrained_policy(checkpoint, env, seed) if options.untrained else restore_policy(checkpoint, env)
-        known = np.isin(rule_vocabulary(), checkpoint.description.rules)
+        policy, described = restore_policy(checkpoint, env), checkpoint.description
+        if options.untrained:  # it has learnt nothing about any rule, so it may choose all of them
+            policy, described = untrained_policy(checkpoint, env, seed), dataclasses.replace(described, offered=None)
+        known = known_rules(described, rule_vocabulary())
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
-        actor = _Actor(search, env, policy, known, options)
         with search.running():
-            actor.roll_out_all(rng)
-        return conclude(search, self.name)
+            _Actor(search, env, policy, known, options).roll_out_all(rng)
+        result = conclude(search, self.name)
+        return dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
 
-    def _load(self, problem: Problem) -> Checkpoint:
-        if isinstance(self._checkpoint, Checkpoint):
-            return self._checkpoint
-        return load_checkpoint(self._checkpoint or shipped_checkpoint(problem.model.uri))
+    def _load(self, problem: Problem) -> tuple[Checkpoint, str]:
+        """Return the policy, and a remark on it for readers of the result."""
+        if self._checkpoint is None or self._checkpoint == "":
+            return fitting_checkpoint(problem)
+        given = self._checkpoint
+        return given if isinstance(given, Checkpoint) else load_checkpoint(given), ""
 
 
 class _Actor:
@@ -107,7 +105,11 @@ class _Actor:
         self._options = options
         self._tried: dict[str, set[str]] = {}
         """Keys of the candidates that sampled rollouts began with, by the hash of the graph they were taken from."""
-        self._base: Visit | None = None
+        start = search.problem.model.graph
+        search.measure(start, ())
+        self._base: Visit = search.visits[start.hash]
+        self._comparing = 0.0
+        """Seconds spent on timing graphs in turn."""
 
     def roll_out_all(self, rng: np.random.Generator) -> None:
         """The deterministic rollout, then sampled ones while the budget lasts and they find new graphs."""
@@ -129,18 +131,19 @@ class _Actor:
         actions: tuple[Action, ...] = ()
         done = False
         patience = self._options.trust
-        if rng is not None and self._base is not None:
+        if rng is not None:
             path = self._base.actions
             if rng.random() < self._options.from_best:
                 actions, patience = path, 0
             else:
                 actions = path[: int(rng.integers(len(path) + 1))]
-            for action in actions:
+            for number, action in enumerate(actions, start=1):
                 if not search.can_apply:
                     return
                 keys = [candidate.key for candidate in env.candidates]
                 search.count_applications()
-                observation, _, terminated, truncated, _ = env.step(keys.index(action.key))
+                _, _, terminated, truncated, _ = env.step(keys.index(action.key))
+                observation = env.give_feedback(search.measure(env.graph, actions[:number]))
                 done = terminated or truncated
         start, behind = len(actions), 0
         while not done and not search.exhausted:
@@ -152,19 +155,37 @@ class _Actor:
                 self._tried.setdefault(env.graph.hash, set()).add(env.candidates[choice].key)
             actions = (*actions, action_of(env.candidates[choice]))
             search.count_applications()
-            observation, _, terminated, truncated, _ = env.step(choice)
-            done = terminated or truncated
-            behind = 0 if self._gains(actions) else behind + 1
-            done = done or behind > patience
+            _, _, terminated, truncated, info = env.step(choice)
+            if info["failure"]:
+                break
+            latency = search.measure(env.graph, actions)
+            observation = env.give_feedback(latency)
+            behind = 0 if self._gains(search.visits[env.graph.hash]) else behind + 1
+            done = terminated or truncated or not latency.ok or behind > patience
 
-    def _gains(self, actions: tuple[Action, ...]) -> bool:
-        """Measure where the rollout stands; a graph that is clearly faster becomes the base of those to come."""
-        search, graph = self._search, self._env.graph
-        speedup = search.measure(graph, actions).speedup
-        if self._base is not None and speedup <= self._base.latency.speedup * (1.0 + self._options.clear):
+    def _gains(self, visit: Visit) -> bool:
+        """Return whether a graph is clearly faster than the base; it is then the base of the rollouts to come.
+
+        Where their intervals overlap both are timed in turn, as the best of many quick measurements is often lucky;
+        once that has taken its share of the time, their lower bounds decide.
+        """
+        options = self._options
+        mine, base = visit.latency, self._base.latency
+        if not mine.ok or mine.speedup <= base.speedup * (1.0 + options.clear):
             return False
-        self._base = search.visits[graph.hash]
+        if mine.lower_bound <= base.ci95[1] and not self._wins(visit):
+            return False
+        self._base = visit
         return True
+
+    def _wins(self, visit: Visit) -> bool:
+        search, clear = self._search, self._options.clear
+        if self._comparing >= self._options.doubts * search.allowed:
+            return visit.latency.lower_bound > self._base.latency.lower_bound * (1.0 + clear)
+        begin = search.seconds
+        wins = search.beats(visit, self._base, clear)
+        self._comparing += search.seconds - begin
+        return wins
 
     def _choose(
         self, observation: Observation, rng: np.random.Generator | None, temperature: float, first: bool
@@ -180,60 +201,3 @@ class _Actor:
             return int(probabilities.argmax())
         flattened = np.where(mask, probabilities, 0.0) ** (1.0 / temperature)
         return int(rng.choice(len(flattened), p=flattened / flattened.sum()))
-
-
-def acting_env(problem: Problem, env: EnvConfig) -> GraphRewriteEnv:
-    """An environment to act in: as in training, but nothing is measured by the environment itself, and limits are
-    wide enough for deeper models."""
-    return GraphRewriteEnv(
-        problem=problem, horizon=env.horizon, feedback_every=env.horizon + 1, measure_last=False,
-        max_candidates=max(env.max_candidates, 768), max_nodes=max(env.max_nodes, 6144),
-        max_edges=max(env.max_edges, 12288),
-    )  # fmt: skip
-
-
-def restore_policy(checkpoint: Checkpoint, env: GraphRewriteEnv) -> CandidatePolicy:
-    """The policy of a checkpoint, for an environment of any size.
-
-    Raises:
-        CheckpointError: it was trained with other rules, operators or features.
-    """
-    described = checkpoint.description
-    check_vocabulary(described, rule_vocabulary(), operator_vocabulary())
-    if dict(described.features) != dict(feature_sizes()):
-        raise CheckpointError(f"{checkpoint.path}: trained with other observation features; train again")
-    policy = _network(described, env)
-    policy.load_weights(adapt_weights(checkpoint, rule_vocabulary(), operator_vocabulary()))
-    return policy
-
-
-def untrained_policy(checkpoint: Checkpoint, env: GraphRewriteEnv, seed: int) -> CandidatePolicy:
-    """The network of a checkpoint with the weights that training would begin with, drawn by `seed`."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return _network(checkpoint.description, env)
-
-
-def _network(described: PolicyDescription, env: GraphRewriteEnv) -> CandidatePolicy:
-    arguments = policy_arguments(Config(encoder=described.encoder))
-    arguments["head_layers"] = described.head_layers
-    policy = CandidatePolicy(env.observation_space, env.action_space, ConstantSchedule(0.0), **arguments)
-    policy.set_training_mode(False)
-    return policy
-
-
-def shipped_checkpoint(uri: str) -> Path:
-    """Folder of the checkpoint that comes with the project for a zoo model.
-
-    Raises:
-        CheckpointError: there is none for this model.
-    """
-    name = uri.removeprefix("zoo://").split("?")[0]
-    folder = checkpoints() / name
-    if not folder.is_dir():
-        shipped = sorted(path.name for path in checkpoints().iterdir() if path.is_dir())
-        raise CheckpointError(
-            f"no checkpoint comes with the project for {uri} (there are: {', '.join(shipped) or 'none'}); "
-            f"train one with train.py --model {uri}, or name one with --checkpoint"
-        )
-    return folder

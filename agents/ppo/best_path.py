@@ -1,29 +1,34 @@
 """Learning from the best path found so far: some episodes begin on it, and the policy imitates it.
 
 Good sequences are rare among many measured steps, and a gain of 4% after one of 40% hardly moves a policy gradient.
-Returning to what was reached and exploring from there is the idea of Go-Explore (Ecoffet et al., Nature 2021);
-imitating one's own best episodes that of self-imitation learning (Oh et al., ICML 2018).
+Returning to what was reached and exploring from there is the idea of Go-Explore (Ecoffet et al., Nature 2021).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from agents.ppo.policy import CandidatePolicy
 from envs import GraphRewriteEnv
 from envs.observation import Observation
 from graph_rewrite.errors import UserError
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency
 
 CLEAR = 0.01
 """A difference in speed-up that is more than noise, in training and in rollouts of the trained policy."""
 FRONTIER = 0.75
 """Share of the restarts that go on from the end of the best path; the others begin somewhere on the way."""
+STOPS = 0.25
+"""Share of the episodes from the end of the best path that may stop there at once, so that stopping is learnt; the
+others have to try something new first."""
+EXPLORED = 16
+"""Fruitless tries at the end of the best path after which stopping there is a part of it, to be imitated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,34 +40,55 @@ class PathStep:
     """bool [A + 1], the legal actions."""
     action: int
     key: str
-    """Finds the candidate again."""
+    """Finds the candidate again; empty for the No-Op."""
 
 
 class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
     """Keeps the actions that led to the fastest graph so far, and begins a share of the episodes on that path.
 
-    A new best is measured again before it counts: the fastest of many quick measurements is partly luck, and what is
-    found so stands from then on. `info["confirmed_speedup"]` is that of the best path's end. An episode that goes on
-    from the path's end first takes an action that was not tried there, and ends with the first that gains nothing: a
-    look at the neighbours of the best graph, one by one. The others go on as ever.
+    A new best is measured again before it counts, as the fastest of many quick measurements is partly luck: it must
+    beat the old one with its whole 95% interval when both are timed in turn, and the first must beat the original
+    twice. What is found so stands from then on. An episode that goes on from the path's end takes an action that was
+    not tried there, and ends with the first that gains nothing: a look at the neighbours of the best graph, one by one.
+    The others go on as ever.
+
+    `info["confirmed_speedup"]` is `speedup`; `info["restarted"]` is true in episodes that began on the best path.
 
     Args:
         env: a GraphRewriteEnv.
         restarts: probability that an episode begins on the best path, 0 to 1.
+        episode_steps: steps from where an episode begins after which it is truncated, at the next measured one; 0 for
+            the environment's horizon alone.
     """
 
-    def __init__(self, env: GraphRewriteEnv, restarts: float) -> None:
+    def __init__(self, env: GraphRewriteEnv, restarts: float, episode_steps: int = 0) -> None:
         super().__init__(env)
         if not 0.0 <= restarts <= 1.0:
             raise UserError(f"restarts must be a probability, 0 to 1, got {restarts}")
-        self._rewriting, self.restarts = env, restarts
+        self._rewriting, self.restarts, self.episode_steps = env, restarts, episode_steps
         self.path: tuple[PathStep, ...] = ()
-        self.speedup = 1.0
-        """Confirmed speed-up of the best path's end."""
+        self.latency: Latency | None = None
+        """A careful measurement of the best path's end."""
+        self._end: tuple[Graph, PathStep] | None = None
         self._steps: list[PathStep] = []
+        self._taken = 0
         self._tried: dict[str, set[str]] = {}
-        self._frontier = False
+        self._restarted = self._frontier = self._looking = False
         self._observation: Observation | None = None
+
+    @property
+    def speedup(self) -> float:
+        """Lower bound of the speed-up at the best path's end; 1.0 for an empty path."""
+        return 1.0 if self.latency is None else self.latency.lower_bound
+
+    @property
+    def lesson(self) -> tuple[PathStep, ...]:
+        """The decisions to imitate: the best path, and to stop at its end once enough was tried there in vain."""
+        if self._end is None:
+            return ()
+        graph, stop = self._end
+        tried, legal = len(self._tried.get(graph.hash, ())), int(stop.mask[:-1].sum())
+        return (*self.path, stop) if tried >= min(EXPLORED, legal) else self.path
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool [A + 1]: what is legal, and at the end of the best path what was not tried there before."""
@@ -72,8 +98,8 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
             fresh = mask.copy()
             for k in np.flatnonzero(mask[:-1]):
                 fresh[k] = self._rewriting.candidates[int(k)].key not in tried
-            fresh[-1] = False
-            if fresh.any():
+            fresh[-1] = not self._looking
+            if fresh[:-1].any():
                 return fresh
         return mask
 
@@ -82,12 +108,15 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode, perhaps on the best path."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._steps, self._frontier, self._observation = [], False, observation
+        self._steps, self._taken, self._observation = [], 0, observation
+        self._restarted = self._frontier = self._looking = False
         random = self._rewriting.np_random
         if self.path and random.random() < self.restarts:
-            self._frontier = bool(random.random() < FRONTIER)
-            length = len(self.path) if self._frontier else int(random.integers(1, len(self.path) + 1))
+            frontier = bool(random.random() < FRONTIER)
+            length = len(self.path) if frontier else int(random.integers(1, len(self.path) + 1))
             if length < self._rewriting.settings.horizon:
+                self._restarted, self._frontier = True, frontier
+                self._looking = frontier and bool(random.random() >= STOPS)
                 for step in self.path[:length]:
                     keys = [candidate.key for candidate in self._rewriting.candidates]
                     observation, _, _, _, info = self.env.step(keys.index(step.key))
@@ -104,36 +133,79 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
                 self._tried.setdefault(rewriting.graph.hash, set()).add(key)
             self._steps.append(PathStep(self._observation, rewriting.action_masks(), int(action), key))
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._observation = observation
-        gained = bool(info["measured"]) and not info["failure"] and self._keep(float(info["speedup"]))
-        info["confirmed_speedup"] = self.speedup
-        fruitless = self._frontier and bool(info["measured"]) and not gained
-        return observation, reward, terminated, truncated or (fruitless and not terminated), info
+        self._observation, self._taken = observation, self._taken + 1
+        measured = bool(info["measured"])
+        gained = measured and not info["failure"] and self._keep(float(info["speedup"]))
+        info["confirmed_speedup"], info["restarted"] = self.speedup, self._restarted
+        fruitless = self._frontier and measured and not gained
+        long = 0 < self.episode_steps <= self._taken and measured
+        return observation, reward, terminated, truncated or ((fruitless or long) and not terminated), info
+
+    def record(self) -> dict[str, Any] | None:
+        """Return the best path as JSON-serialisable values, from which `go_on` makes it again; None without one."""
+        if self._end is None or self.latency is None:
+            return None
+        tried = sorted(self._tried.get(self._end[0].hash, ()))
+        keys = [step.key for step in self.path]
+        return {"keys": keys, "latency": self.latency.to_json(), "graph_hash": self._end[0].hash, "tried": tried}
+
+    def go_on(self, record: Mapping[str, Any]) -> bool:
+        """Take over the best path of an earlier training; false where its actions do not lead to its graph any more.
+
+        Its graphs are measured again, for the observations; its speed-up stands. Call `reset` afterwards.
+
+        Raises:
+            KeyError, TypeError, ValueError: the record is none.
+        """
+        rewriting, steps = self._rewriting, list[PathStep]()
+        latency, end = Latency.from_json(record["latency"]), str(record["graph_hash"])
+        tried = {str(key) for key in record["tried"]}
+        observation, _ = self.env.reset()
+        for key in record["keys"]:
+            mask = rewriting.action_masks()
+            found = [k for k in np.flatnonzero(mask[:-1]) if rewriting.candidates[int(k)].key == key]
+            if not found:
+                return False
+            steps.append(PathStep(observation, mask, int(found[0]), key))
+            observation, _, terminated, truncated, _ = self.env.step(int(found[0]))
+            if (terminated or truncated) and len(steps) < len(record["keys"]):
+                return False
+        if rewriting.graph.hash != end:
+            return False
+        self._arrive(steps, observation, latency)
+        self._tried[end] = tried
+        return True
 
     def _keep(self, speedup: float) -> bool:
         """Return whether the episode stands at a new best; its path is then the one to follow."""
-        if speedup <= self.speedup * (1.0 + CLEAR):
+        best = 1.0 if self.latency is None else self.latency.speedup
+        if speedup <= best * (1.0 + CLEAR):
             return False
-        confirmed = self._rewriting.problem.settle(self._rewriting.graph).speedup
-        if confirmed <= self.speedup * (1.0 + CLEAR / 2):
+        confirmed = self._rewriting.problem.settle(self._rewriting.graph)
+        if not confirmed.ok or confirmed.speedup <= best * (1.0 + CLEAR / 2):
             return False
-        self.path, self.speedup = tuple(self._steps), confirmed
+        proved = self._proved(self._rewriting.graph, confirmed)
+        if proved is None:
+            return False
+        assert self._observation is not None
+        self._arrive(self._steps, self._observation, proved)
         return True
 
+    def _proved(self, graph: Graph, confirmed: Latency) -> Latency | None:
+        """Return what is known of a graph's latency if it is surely faster than the best so far, else None."""
+        problem = self._rewriting.problem
+        if self._end is None or self.latency is None:
+            if confirmed.lower_bound <= 1.0:
+                return None
+            again = problem.confirm(graph, None, 1)
+            lower = min(confirmed, again, key=lambda latency: latency.lower_bound)
+            return lower if lower.lower_bound > 1.0 else None
+        compared = problem.compare(self._end[0], graph)
+        if compared is None:
+            return confirmed if confirmed.lower_bound > self.latency.ci95[1] else None
+        return confirmed if compared[0].lower_bound > 1.0 else None
 
-def imitate(policy: CandidatePolicy, path: tuple[PathStep, ...], steps: int, max_grad_norm: float) -> float:
-    """Gradient steps towards the actions of a path; the last loss, the mean negative log-likelihood in nats."""
-    observations = {key: np.stack([step.observation[key] for step in path]) for key in path[0].observation}
-    masks: Any = np.stack([step.mask for step in path])
-    actions = torch.as_tensor([step.action for step in path], device=policy.device)
-    tensors: Any = policy.obs_to_tensor(observations)[0]
-    policy.set_training_mode(True)
-    loss = torch.zeros(())
-    for _ in range(steps):
-        _, log_likelihood, _ = policy.evaluate_actions(tensors, actions, action_masks=masks)
-        loss = -log_likelihood.mean()
-        policy.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), max_grad_norm)
-        policy.optimizer.step()
-    return float(loss.detach())
+    def _arrive(self, steps: list[PathStep], observation: Observation, latency: Latency) -> None:
+        mask = self._rewriting.action_masks()
+        self.path, self.latency = tuple(steps), latency
+        self._end = self._rewriting.graph, PathStep(observation, mask, self._rewriting.no_op, "")

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -44,6 +46,11 @@ class PolicyDescription:
     trained_on: str = ""
     timesteps: int = 0
     best_speedup: float = 1.0
+    """Lower bound of the 95% interval of the speed-up at the end of the training's best path; 1.0 where nothing was
+    surely faster."""
+    offered: tuple[str, ...] | None = None
+    """Names of the rules that were legal in some state of the training. The embeddings of all others are random, so an
+    agent leaves those rules alone. None in checkpoints that do not say: then every rule counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +101,10 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
         values = json.loads((path / DESCRIPTION).read_text())
         if values.pop("format") != FORMAT:
             raise CheckpointError(f"{path / DESCRIPTION}: written in another format than {FORMAT}; train again")
+        offered = values.pop("offered", None)
         description = PolicyDescription(
-            rules=tuple(values.pop("rules")), operators=tuple(values.pop("operators")),
+            rules=tuple(values.pop("rules")), offered=None if offered is None else tuple(map(str, offered)),
+            operators=tuple(values.pop("operators")),
             encoder=build_settings(EncoderConfig, values.pop("encoder"), "encoder."),
             head_layers=tuple(values.pop("head_layers")),
             env=build_settings(EnvConfig, values.pop("env"), "env."), **values,
@@ -128,6 +137,12 @@ def check_sizes(description: PolicyDescription) -> None:
     for name, (size, largest) in sizes.items():
         if not isinstance(size, int) or not 0 <= size <= largest:
             raise ConfigError(f"{name} must be a whole number up to {largest}, not {size!r}")
+
+
+def known_rules(description: PolicyDescription, rules: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Return bool [rules]: of the rules of now, those that the policy has learnt something about."""
+    learnt = description.rules if description.offered is None else description.offered
+    return np.isin(rules, learnt)
 
 
 def load_optimizer(folder: Path, optimizer: torch.optim.Optimizer) -> bool:

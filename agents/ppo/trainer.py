@@ -2,91 +2,36 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import gymnasium
-import torch
+import numpy as np
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.callbacks import MaskableEvalCallback
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 from stable_baselines3.common.logger import configure
-from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 
 from agents.core.config import Config
-from agents.ppo.best_path import BestPath, imitate
+from agents.ppo.callback import TrainingCallback
 from agents.ppo.checkpoint import (
     Checkpoint,
+    CheckpointError,
     PolicyDescription,
     adapt_weights,
     check_vocabulary,
     load_optimizer,
     save_checkpoint,
 )
+from agents.ppo.environments import TrainingOptions, make_env
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.progress import TrainingProgress
-from envs import GraphRewriteEnv
+from agents.ppo.training_state import FILE, RewardScale, TrainingState, load_state, save_state
 from envs.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
-from graph_rewrite.latency import Deployment, MeasurementCache, OrtMeter, Plan
-from graph_rewrite.task.limits import ResultLimits
-from graph_rewrite.task.meters import ort_meter
-from graph_rewrite.task.models import Model
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingOptions:
-    """Options of the command line beside the configuration."""
-
-    uri: str
-    """Model to train on."""
-    provider: str = "auto"
-    threads: int = 1
-    deployment_choices: bool = True
-    shapes: dict[str, tuple[int, ...]] | None = None
-    seed: int = 0
-    device: str = "cpu"
-    tensorboard_log: Path | None = None
-    limits: ResultLimits | None = None
-    """Limits of every graph: one beyond a limit ends an episode like one that cannot be run."""
-
-
-SCREEN_IN_TRAINING = Plan(instances=3, min_pairs=3, target_ci_width=0.03, budget_s=0.12)
-"""Half the time of `SCREEN`, a third of which goes into building sessions: a learner averages over many
-measurements, and sees twice as many graphs."""
-
-
-def quick_meter(model: Model, deployment: Deployment, workspace: Path) -> OrtMeter:
-    """The meter that environments train with."""
-    return ort_meter(model, deployment, workspace, MeasurementCache(), SCREEN_IN_TRAINING)
-
-
-def make_env(options: TrainingOptions, config: Config) -> Callable[[], gymnasium.Env[Any, Any]]:
-    """A factory of monitored environments, picklable for SubprocVecEnv."""
-
-    def build() -> gymnasium.Env[Any, Any]:
-        # A process of its own has its own PyTorch: leave the cores to the measurements.
-        torch.set_num_threads(1)
-        env = BestPath(GraphRewriteEnv(**env_arguments(options, config)), config.training.restarts)
-        return Monitor(env, info_keywords=("best_speedup",))
-
-    return build
-
-
-def env_arguments(options: TrainingOptions, config: Config) -> dict[str, Any]:
-    """Keyword arguments of `GraphRewriteEnv`."""
-    env = config.env
-    return {
-        "model": options.uri, "horizon": env.horizon, "feedback_every": env.feedback_every,
-        "max_candidates": env.max_candidates, "max_nodes": env.max_nodes, "max_edges": env.max_edges,
-        "granularity": env.granularity, "rules": env.rules, "deployment_choices": options.deployment_choices,
-        "provider": options.provider, "threads": options.threads, "shapes": options.shapes, "meter": quick_meter,
-        "result_limits": options.limits,
-    }  # fmt: skip
 
 
 def policy_arguments(config: Config) -> dict[str, Any]:
@@ -107,6 +52,9 @@ class Trainer:
     ) -> None:
         self.options, self.config, self.folder = options, config, checkpoint_folder
         self.progress = TrainingProgress()
+        self.offered: set[int] = set()
+        """Indices of the rules that were legal in some state of this training."""
+        self._paths: tuple[Mapping[str, Any], ...] = ()
         # Returns are percentages of a latency, up to about 50: unscaled, the value loss would drown the policy's
         # gradient in the shared encoder. Observations are scaled already.
         self.env = VecNormalize(self._vectorised(), norm_obs=False, gamma=config.ppo.gamma)
@@ -124,7 +72,7 @@ class Trainer:
 
     def run(self, on_step: Callable[[TrainingProgress], None] | None = None) -> TrainingProgress:
         """Train until `total_timesteps` or `seconds` are reached; KeyboardInterrupt passes through after a save."""
-        callbacks: list[BaseCallback] = [_TrainingCallback(self, on_step)]
+        callbacks: list[BaseCallback] = [TrainingCallback(self, on_step)]
         if self.config.training.eval_freq > 0:
             callbacks.append(self._evaluation())
         left = max(0, self.config.training.total_timesteps - self.ppo.num_timesteps)
@@ -136,8 +84,18 @@ class Trainer:
         return self.progress
 
     def save(self) -> None:
-        """Write the checkpoint."""
+        """Write the checkpoint, the state of the training included."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        save_state(self.folder, self.state())
         save_checkpoint(self.folder, self.describe(), self.policy.weights(), self.policy.optimizer.state_dict())
+
+    def state(self) -> TrainingState:
+        """Return what a resumed training takes up again, beside the policy."""
+        returns = self.env.ret_rms
+        scale = RewardScale(float(returns.mean), float(returns.var), float(returns.count))
+        with suppress(EOFError, OSError):  # of a process that has died, the best path stays as it was saved last
+            self._paths = tuple(record for record in self.env.env_method("record") if record is not None)
+        return TrainingState(self.options.uri, scale, self._paths, copy.copy(self.progress))
 
     @property
     def policy(self) -> CandidatePolicy:
@@ -152,16 +110,17 @@ class Trainer:
 
     def describe(self) -> PolicyDescription:
         """The description that goes into the checkpoint."""
+        rules = rule_vocabulary()
         return PolicyDescription(
-            rules=rule_vocabulary(), operators=operator_vocabulary(), features=feature_sizes(),
-            encoder=self.config.encoder, head_layers=self.config.ppo.head_layers, env=self.config.env,
-            deployment_choices=self.options.deployment_choices, trained_on=self.options.uri,
+            rules=rules, offered=tuple(rules[index] for index in sorted(self.offered)), operators=operator_vocabulary(),
+            features=feature_sizes(), encoder=self.config.encoder, head_layers=self.config.ppo.head_layers,
+            env=self.config.env, deployment_choices=self.options.deployment_choices, trained_on=self.options.uri,
             timesteps=self.ppo.num_timesteps, best_speedup=self.progress.best_speedup,
         )  # fmt: skip
 
     def _evaluation(self) -> MaskableEvalCallback:
-        """Deterministic episodes now and then, logged as eval/mean_reward."""
-        inner = DummyVecEnv([make_env(self.options, self.config)])
+        """Deterministic episodes from the start now and then, logged as eval/mean_reward."""
+        inner = DummyVecEnv([make_env(self.options, self.config, evaluation=True)])
         env = VecNormalize(inner, norm_obs=False, norm_reward=False, training=False)
         frequency = max(1, self.config.training.eval_freq // self.config.training.n_envs)
         return MaskableEvalCallback(env, n_eval_episodes=1, eval_freq=frequency, deterministic=True, verbose=0)
@@ -180,49 +139,24 @@ class Trainer:
         if (checkpoint.description.rules, checkpoint.description.operators) == (rules, operators):
             load_optimizer(checkpoint.path, self.policy.optimizer)
         self.ppo.num_timesteps = checkpoint.description.timesteps
-        self.progress.best_speedup = checkpoint.description.best_speedup
+        known = checkpoint.description.offered
+        self.offered = {index for index, rule in enumerate(rules) if known is None or rule in known}
+        if checkpoint.description.trained_on == self.options.uri:
+            self.progress.best_speedup = checkpoint.description.best_speedup
+            self._take_up(checkpoint.path)
 
-
-class _TrainingCallback(BaseCallback):
-    def __init__(self, trainer: Trainer, display: Callable[[TrainingProgress], None] | None) -> None:
-        super().__init__()
-        self._trainer, self._display = trainer, display
-        self._start = time.monotonic()
-        self._rewards: list[float] = []
-        self._saved = trainer.ppo.num_timesteps
-
-    def _on_step(self) -> bool:
-        progress, training = self._trainer.progress, self._trainer.config.training
-        progress.timesteps, progress.seconds = self.num_timesteps, time.monotonic() - self._start
-        for info in self.locals["infos"]:
-            progress.best_speedup = max(progress.best_speedup, float(info["confirmed_speedup"]))
-            if "episode" in info:
-                self._finish_episode(float(info["episode"]["r"]))
-        if self.num_timesteps - self._saved >= training.checkpoint_freq:
-            self._saved = self.num_timesteps
-            self._trainer.save()
-        if self._display is not None:
-            self._display(progress)
-        return progress.seconds < training.seconds
-
-    def _finish_episode(self, reward: float) -> None:
-        progress = self._trainer.progress
-        self._rewards.append(reward)
-        recent = self._rewards[-20:]
-        progress.episodes += 1
-        progress.mean_reward = sum(recent) / len(recent)
-        progress.curve.append((progress.timesteps, progress.mean_reward, progress.best_speedup))
-
-    def _on_rollout_start(self) -> None:
-        # Before the next rollout and not after the last: an update in between would falsify PPO's ratios.
-        trainer = self._trainer
-        steps = trainer.config.training.imitation_steps
-        speedups = [float(value) for value in trainer.env.get_attr("speedup")]
-        best = max(range(len(speedups)), key=speedups.__getitem__)
-        if steps > 0 and speedups[best] > 1.0:
-            (path,) = trainer.env.get_attr("path", indices=best)
-            loss = imitate(trainer.policy, path, steps, trainer.config.ppo.max_grad_norm)
-            self.logger.record("train/imitation_loss", loss)
-
-    def _on_rollout_end(self) -> None:
-        self.logger.record("search/best_speedup", self._trainer.progress.best_speedup)
+    def _take_up(self, folder: Path) -> None:
+        """Go on with the reward's scale, the best paths and the curve of a training on the same model."""
+        state = load_state(folder)
+        if state is None:
+            return
+        self.progress = state.progress
+        scale, returns = state.reward_scale, self.env.ret_rms
+        returns.mean, returns.var = np.array(scale.mean), np.array(scale.variance)
+        returns.count = scale.count
+        for number in range(self.env.num_envs) if state.paths else ():
+            try:
+                self.env.env_method("go_on", state.paths[number % len(state.paths)], indices=number)
+            except (KeyError, TypeError, ValueError) as error:
+                raise CheckpointError(f"{folder / FILE}: holds a best path that is none ({error!r})") from error
+        self.progress.best_speedup = max(float(speedup) for speedup in self.env.get_attr("speedup"))

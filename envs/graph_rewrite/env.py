@@ -25,6 +25,10 @@ class GraphRewriteOptions(ProblemOptions, total=False):
     """N of X-RLflow: steps from one measurement to the next; 5."""
     measure_last: bool
     """Measure the last state; without it, only every `feedback_every` steps; True."""
+    given_feedback: bool
+    """Measure nothing; the caller hands measurements over with `give_feedback`; False."""
+    step_scale: int | None
+    """Steps at which the observed `step` is 1, which it does not exceed; None for `horizon`."""
     # Of MetaGraphObserver and its limits.
     max_candidates: int
     max_nodes: int

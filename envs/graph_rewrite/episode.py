@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import numpy as np
@@ -30,12 +30,18 @@ class EpisodeSettings:
     """N of X-RLflow: steps from one measurement to the next."""
     measure_last: bool = True
     """Measure the last state of the episode, whatever `feedback_every` says."""
+    given_feedback: bool = False
+    """Measure nothing: the caller hands measurements over (`EpisodeEnv.give_feedback`)."""
+    step_scale: int | None = None
+    """Steps at which the observed `step` is 1, which it does not exceed; by default `horizon`."""
 
     def __post_init__(self) -> None:
         if self.horizon < 1 or self.feedback_every < 1:
             raise UserError(
                 f"horizon and feedback_every must be at least 1, got {self.horizon} and {self.feedback_every}"
             )
+        if self.step_scale is not None and self.step_scale < 1:
+            raise UserError(f"step_scale must be at least 1, got {self.step_scale}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,23 +121,29 @@ class Episode:
         step = self._act(action)
         self.steps.append(step)
         over = self.terminated or self.truncated
-        due = self.since_feedback >= self.settings.feedback_every or (over and self.settings.measure_last)
-        latency = measure(self.graph) if due and not step.failure else None
-        if latency is not None:
-            self._record(latency)
-        failure = step.failure if latency is None or latency.ok else latency.status
-        self.steps[-1] = EpisodeStep(
-            step.action, step.kind, step.key, step.rule, step.match, step.sites, failure, latency, self.speedup
-        )
+        due = self.feedback_due or (over and self.settings.measure_last)
+        asked = due and not self.settings.given_feedback and not step.failure
+        self._record(measure(self.graph) if asked else None)
         return self.steps[-1]
+
+    @property
+    def feedback_due(self) -> bool:
+        """Return whether the steps between measurements are over."""
+        return self.since_feedback >= self.settings.feedback_every
+
+    def give_feedback(self, latency: Latency) -> None:
+        """Take over a measurement of the current graph where feedback is due."""
+        if self.steps and self.feedback_due and not self.steps[-1].failure:
+            self._record(latency)
 
     def observe(self) -> Observation:
         """The observation of the current state, freshly allocated."""
         settings, choices = self.settings, self.choices
         features = (
-            len(self.steps) / settings.horizon, self.since_feedback / settings.feedback_every, self.speedup,
-            self.best_speedup, log_share(choices.cut), log_share(len(choices.candidates)),
-            log_share(choices.graph.count), len(self.graph.disabled_optimizers) / 8,
+            min(1.0, len(self.steps) / (settings.step_scale or settings.horizon)),
+            self.since_feedback / settings.feedback_every, self.speedup, self.best_speedup, log_share(choices.cut),
+            log_share(len(choices.candidates)), log_share(choices.graph.count),
+            len(self.graph.disabled_optimizers) / 8,
         )  # fmt: skip
         return self.observer.observe(choices, self.mask, features)
 
@@ -151,10 +163,15 @@ class Episode:
             action, candidate.kind, candidate.key, candidate.rule, candidate.description, candidate.count, failure
         )
 
-    def _record(self, latency: Latency) -> None:
-        self.measured, self.since_feedback = latency, 0
-        if latency.ok and latency.speedup > self.best_speedup:
-            self.best_graph, self.best_speedup = self.graph, latency.speedup
+    def _record(self, latency: Latency | None) -> None:
+        """Complete the last step with its measurement, if it has one."""
+        step, failure = self.steps[-1], self.steps[-1].failure
+        if latency is not None:
+            self.measured, self.since_feedback = latency, 0
+            failure = failure if latency.ok else latency.status
+            if latency.ok and latency.speedup > self.best_speedup:
+                self.best_graph, self.best_speedup = self.graph, latency.speedup
+        self.steps[-1] = replace(step, failure=failure, latency=latency, speedup=self.speedup)
 
     def _arrive(self, graph: Graph) -> None:
         found = self.problem.rewriter.candidates(graph)

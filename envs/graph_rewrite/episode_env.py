@@ -22,6 +22,7 @@ from envs.problems import ProblemSource
 from envs.reward import ILLEGAL_ACTION_REWARD, RewardContext, RewardFunction
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
 
 Info = dict[str, Any]
@@ -121,6 +122,18 @@ class EpisodeEnv(gymnasium.Env[Observation, int]):
         step = episode.advance(number, self.problem.measure)
         reward = ILLEGAL_ACTION_REWARD if step.kind == "illegal" else float(self.reward_fn(_context(episode, before)))
         return episode.observe(), reward, episode.terminated, episode.truncated, _info(episode)
+
+    def give_feedback(self, latency: Latency) -> Observation:
+        """Take over a measurement of the current graph, made by the caller, if `feedback_every` says that it is due;
+        return the state's observation.
+
+        Raises:
+            UserError: the environment measures by itself; `given_feedback=True` makes one that does not.
+        """
+        if not self.settings.given_feedback:
+            raise UserError("this environment measures by itself: make it with given_feedback=True to give latencies")
+        self._running.give_feedback(latency)
+        return self._running.observe()
 
     def fork(self) -> Self:
         """An independent environment in the same state, random generator included; shares model, meter and graphs."""

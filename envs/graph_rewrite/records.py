@@ -54,7 +54,10 @@ def replay_episode(
             action = find_candidate(
                 episode.candidates, record["key"], number, problem.model.uri, action, record.get("match", "")
             )
-        episode.advance(action, _recorded(record, number))
+        latency = _recorded(record, number)
+        episode.advance(action, latency)
+        if settings.given_feedback and record["latency"] is not None:
+            episode.give_feedback(latency(episode.graph))
     if episode.graph.hash != state["graph_hash"]:
         raise ReplayError(
             f"replaying {len(state['steps'])} steps on {problem.model.uri} gave graph {episode.graph.hash} and not "
@@ -63,8 +66,13 @@ def replay_episode(
     return episode
 
 
+_ADDED = {"given_feedback": False, "step_scale": None}
+"""Settings that older records lack, with the values that held then; they are written where they differ."""
+
+
 def _settings_record(settings: EpisodeSettings, observer: MetaGraphObserver) -> dict[str, Any]:
-    return {**asdict(settings), **asdict(observer)}
+    values = {**asdict(settings), **asdict(observer)}
+    return {name: value for name, value in values.items() if name not in _ADDED or value != _ADDED[name]}
 
 
 def _step_record(step: EpisodeStep) -> dict[str, Any]:
@@ -97,6 +105,7 @@ def _check(state: Mapping[str, Any], problem: Problem, settings: Mapping[str, An
         **settings,
     }
     there = {**state, **state["settings"]}
+    here, there = {**_ADDED, **here}, {**_ADDED, **there}
     differing = [
         f"{name} was {there.get(name)!r}, is {value!r}" for name, value in here.items() if there.get(name) != value
     ]

@@ -13,7 +13,7 @@ from agents.core.base import Budget
 from agents.core.config import Config, EncoderConfig, EnvConfig
 from agents.mcts.agent import MCTSAgent
 from agents.mcts.guide import PolicyGuide, UniformGuide
-from agents.ppo.agent import acting_env
+from agents.ppo.acting import acting_env
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments

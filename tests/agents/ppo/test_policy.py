@@ -9,10 +9,10 @@ import torch
 from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.core.config import Config, EncoderConfig
-from agents.ppo.agent import acting_env, restore_policy
-from agents.ppo.checkpoint import load_checkpoint, save_checkpoint
+from agents.ppo.acting import acting_env, restore_policy
+from agents.ppo.checkpoint import PolicyDescription, load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
-from agents.ppo.trainer import PolicyDescription, policy_arguments
+from agents.ppo.trainer import policy_arguments
 from envs import GraphRewriteEnv
 from envs.observation import feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary

@@ -71,6 +71,7 @@ class TestMaking:
         [
             ({"horizon": 0}, "horizon"),
             ({"feedback_every": 0}, "feedback_every"),
+            ({"step_scale": 0}, "step_scale must be at least 1"),
             ({"max_nodes": 0}, "max_nodes must be at least 1"),
             ({"render_mode": "human"}, "render_mode must be one of"),
             ({"model": []}, "at least one model"),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs import GraphRewriteEnv, ReplayError
+from envs.observation import GLOBAL_FEATURES
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import OperatorCountMeter
 
@@ -130,6 +131,24 @@ class TestRestore:
         env.reset(options={"model": relu})
         other = make_env(model=[tower, relu])
         assert other.restore(env.state())[1]["model"] == relu
+
+    def test_of_given_feedback(self, make_env: MakeEnv) -> None:
+        def made() -> GraphRewriteEnv:
+            return make_env(given_feedback=True, feedback_every=2, step_scale=3)
+
+        env = made()
+        env.reset()
+        for _ in range(4):
+            walk(env, 1)
+            observation = env.give_feedback(env.problem.measure(env.graph))
+        assert env.problem.measurements == 4, "the environment itself measures nothing"
+        assert observation["globals"][GLOBAL_FEATURES.index("step")] == 1.0
+        other, _ = made().restore(json.loads(json.dumps(env.state())))
+        assert data_equivalence(other, observation, exact=True)
+        with pytest.raises(ReplayError, match="given_feedback was True, is False"):
+            make_env(feedback_every=2).restore(env.state())
+        with pytest.raises(ValueError, match="measures by itself"):
+            make_env().give_feedback(env.problem.measure(env.graph))
 
 
 class TestMismatch:

@@ -1,0 +1,139 @@
+"""A trained policy put to work: its environment, its weights, and the choice among the policies that ship."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.utils import ConstantSchedule
+
+from agents.core.config import Config, EnvConfig
+from agents.core.paths import checkpoints
+from agents.ppo.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    PolicyDescription,
+    adapt_weights,
+    check_vocabulary,
+    known_rules,
+    load_checkpoint,
+)
+from agents.ppo.policy import CandidatePolicy
+from agents.ppo.trainer import policy_arguments
+from envs import GraphRewriteEnv
+from envs.observation import ObservationLimits, feature_sizes
+from envs.vocabulary import operator_vocabulary, rule_vocabulary
+from graph_rewrite.task.problem import Problem
+
+LONGEST = EnvConfig().horizon
+"""Actions on the longest path of an agent, however short the episodes of its training were."""
+FITS = 0.5
+"""Share of a model's first rewrites that a policy for another model must know to be used for it."""
+
+
+def acting_env(problem: Problem, env: EnvConfig, longest: int = LONGEST) -> GraphRewriteEnv:
+    """An environment to act in. Its observations are those of training; latencies come from the agent
+    (`give_feedback`), and limits are wide enough for longer paths and deeper models."""
+    return GraphRewriteEnv(
+        problem=problem, horizon=max(env.horizon, longest), step_scale=env.horizon, feedback_every=env.feedback_every,
+        given_feedback=True, max_candidates=max(env.max_candidates, 1024), max_nodes=max(env.max_nodes, 16384),
+        max_edges=max(env.max_edges, 32768),
+    )  # fmt: skip
+
+
+def restore_policy(checkpoint: Checkpoint, env: GraphRewriteEnv) -> CandidatePolicy:
+    """The policy of a checkpoint, for an environment of any size.
+
+    Raises:
+        CheckpointError: it was trained with other rules, operators or features.
+    """
+    described = checkpoint.description
+    check_vocabulary(described, rule_vocabulary(), operator_vocabulary())
+    if dict(described.features) != dict(feature_sizes()):
+        raise CheckpointError(f"{checkpoint.path}: trained with other observation features; train again")
+    policy = _network(described, env)
+    policy.load_weights(adapt_weights(checkpoint, rule_vocabulary(), operator_vocabulary()))
+    return policy
+
+
+def untrained_policy(checkpoint: Checkpoint, env: GraphRewriteEnv, seed: int) -> CandidatePolicy:
+    """The network of a checkpoint with the weights that training would begin with, drawn by `seed`."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return _network(checkpoint.description, env)
+
+
+def _network(described: PolicyDescription, env: GraphRewriteEnv) -> CandidatePolicy:
+    arguments = policy_arguments(Config(encoder=described.encoder))
+    arguments["head_layers"] = described.head_layers
+    policy = CandidatePolicy(env.observation_space, env.action_space, ConstantSchedule(0.0), **arguments)
+    policy.set_training_mode(False)
+    return policy
+
+
+def shipped_checkpoint(uri: str) -> Path:
+    """Folder of the checkpoint that comes with the project for a zoo model.
+
+    Raises:
+        CheckpointError: there is none for this model.
+    """
+    name = uri.removeprefix("zoo://").split("?")[0]
+    folder = checkpoints() / name
+    if ":" in name or not folder.is_dir():
+        shipped = sorted(path.name for path in checkpoints().iterdir() if path.is_dir())
+        raise CheckpointError(
+            f"no checkpoint comes with the project for {uri} (there are: {', '.join(shipped) or 'none'}); "
+            f"train one with train.py --model {uri}, or name one with --checkpoint"
+        )
+    return folder
+
+
+def fitting_checkpoint(problem: Problem) -> tuple[Checkpoint, str]:
+    """Return the policy that ships for a problem's model, or else the one that knows most of the model's first
+    rewrites, or else an untrained one; and a remark for the reader of the result, empty for the first."""
+    uri = problem.model.uri
+    try:
+        return load_checkpoint(shipped_checkpoint(uri)), ""
+    except CheckpointError:
+        advice = f"train one with train.py --model {uri.removeprefix('file:')}"
+    best = max(_others(problem), key=lambda other: other[0], default=None)
+    if best is not None and best[0] >= FITS:
+        share, checkpoint = best
+        return checkpoint, (
+            f"the policy was trained on {checkpoint.description.trained_on}, another model, and knows {share:.0%} of "
+            f"the first rewrites; {advice}"
+        )
+    return untrained_checkpoint(), f"an untrained policy, as none that ships knows this kind of model; {advice}"
+
+
+def _others(problem: Problem) -> Iterator[tuple[float, Checkpoint]]:
+    """The policies that ship and fit the vocabularies of now, each with the share of the first rewrites it knows."""
+    rules = rule_vocabulary()
+    first = [candidate.rule for candidate in problem.rewriter.candidates(problem.model.graph)]
+    for folder in sorted(path for path in checkpoints().iterdir() if path.is_dir()):
+        try:
+            checkpoint = load_checkpoint(folder)
+            check_vocabulary(checkpoint.description, rules, operator_vocabulary())
+        except CheckpointError:
+            continue
+        known = {
+            rule for rule, is_known in zip(rules, known_rules(checkpoint.description, rules), strict=True) if is_known
+        }
+        yield float(np.mean([rule in known for rule in first])) if first else 0.0, checkpoint
+
+
+def untrained_checkpoint() -> Checkpoint:
+    """Return a policy with random weights, always the same, that knows all rules: near-uniform at first."""
+    config = Config()
+    space = ObservationLimits(1, 1, 1).space()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        actions = spaces.Discrete(2)
+        policy = CandidatePolicy(space, actions, ConstantSchedule(0.0), **policy_arguments(config))
+    description = PolicyDescription(
+        rule_vocabulary(), operator_vocabulary(), feature_sizes(), config.encoder, config.ppo.head_layers, config.env
+    )
+    return Checkpoint(Path("untrained"), description, policy.weights())
