@@ -143,7 +143,7 @@ def _checked(arguments: CheckArguments, console: Console) -> tuple[dict[str, Any
     )  # fmt: skip
     latency = None
     if outcome.ok and not lost:
-        plan, feeds = replace(JUDGE, budget_s=max(1.0, arguments.seconds)), data[0] if data else random_feeds(graph)
+        plan, feeds = replace(JUDGE, budget_s=max(1.0, arguments.seconds)), data or random_feeds(graph)
         latency = compare_files(before, after, deployment, workspace=workspace(), plan=plan, feeds=feeds)
     kept = recording is not None and not recording.steps
     verdict, status = (lost, EXIT_DIFFERENT) if outcome.ok and lost else judge(outcome, latency, kept)

@@ -18,7 +18,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, OrtMeter, Plan
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.symbolic.bindings import DimensionBindings
-from graph_rewrite.symbolic.feeds import write_data, write_feeds
+from graph_rewrite.symbolic.feeds import measured_feeds
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.meters import ort_meter
@@ -102,9 +102,10 @@ def measure_at(problem: Problem, graph: Graph, bindings: DimensionBindings, plan
     with tempfile.TemporaryDirectory(prefix="dynamic-", dir=problem.workspace) as folder:
         for number, values in enumerate(bindings.values):
             shapes = bindings.inputs.shapes(values)
-            feeds = write_feeds(problem.model.graph, bindings.inputs, shapes, Path(folder), 2 * number)
-            if not number:  # the user's inputs are of the shape that was searched
-                feeds = next(iter(write_data(problem.model.original, problem.data[:1], Path(folder))), feeds)
+            data = () if number else problem.data  # the user's inputs are of the shape that was searched
+            feeds = measured_feeds(
+                problem.model.graph, bindings.inputs, shapes, problem.model.original, data, Path(folder)
+            )
             with ort_meter(
                 model, problem.deployment, problem.workspace, clock=problem.meter.clock, feeds=feeds
             ) as meter:

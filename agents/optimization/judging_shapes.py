@@ -17,7 +17,7 @@ from graph_rewrite.ir.memory import shared_weight_bytes, weight_bytes
 from graph_rewrite.latency import Latency, OrtMeter
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.symbolic.bindings import DimensionBindings
-from graph_rewrite.symbolic.feeds import write_data, write_feeds
+from graph_rewrite.symbolic.feeds import measured_feeds
 from graph_rewrite.symbolic.lanes import NotGeneralError
 from graph_rewrite.system.deadline import OutOfTime, seconds_left
 from graph_rewrite.task.meters import ort_meter
@@ -101,9 +101,11 @@ def _measured(
     plan = judging_plan(max(0.0, _MEASURED * seconds_left()))
     model = replace(problem.model, original=load(problem.model.path))
     with tempfile.TemporaryDirectory(prefix="shape-", dir=problem.workspace) as folder:
-        feeds = write_feeds(first.model.graph, bindings.inputs, bindings.inputs.shapes(values), Path(folder), 0)
         # The user's inputs are of the first shape, and further problems have none.
-        feeds = next(iter(write_data(problem.model.original, problem.data[:1], Path(folder))), feeds)
+        feeds = measured_feeds(
+            first.model.graph, bindings.inputs, bindings.inputs.shapes(values), problem.model.original, problem.data,
+            Path(folder),
+        )  # fmt: skip
         with ort_meter(
             model, problem.deployment, problem.workspace, clock=problem.meter.clock, feeds=feeds, full=plan
         ) as meter:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from graph_rewrite.latency.meter import FileMeter, Latency, LatencyMeter, Measurable
 from graph_rewrite.latency.ort_meter import Clock, OrtMeter
-from graph_rewrite.runtime import JUDGE, Deployment, FeedSpec, Plan
+from graph_rewrite.runtime import JUDGE, Deployment, Plan, Recipes
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def compare_files(
     *,
     workspace: Path,
     plan: Plan = JUDGE,
-    feeds: FeedSpec | None = None,
+    feeds: Recipes | None = None,
     threads: int | None = None,
     clock: Clock = "wall",
 ) -> Latency:
@@ -39,7 +39,7 @@ def compare_files(
     would: with the same provider and threads. Both run in a worker of their own.
 
     Args:
-        feeds: inputs to run with.
+        feeds: inputs to run with, in turn.
         threads: threads of the original, where they differ.
         clock: as in `OrtMeter`.
 

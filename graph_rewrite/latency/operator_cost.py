@@ -25,7 +25,16 @@ from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Measurable
 from graph_rewrite.latency.models import operator_model
 from graph_rewrite.latency.operator_spec import OperatorSpec
-from graph_rewrite.runtime import Deployment, FeedSpec, Plan, Status, WorkerClient, WorkerFailure, median_standard_error
+from graph_rewrite.runtime import (
+    PROTOCOL,
+    Deployment,
+    FeedSpec,
+    Plan,
+    Status,
+    WorkerClient,
+    WorkerFailure,
+    median_standard_error,
+)
 
 # Hundreds of operators are timed for one search: a few milliseconds each.
 OPERATOR_PLAN = Plan(min_pairs=3, max_pairs=20, warmup=1, target_ci_width=0.1, budget_s=0.03)
@@ -165,6 +174,7 @@ class OperatorCostMeter:
             "device": device_name(self.deployment.provider),
             "onnxruntime": ort.__version__,
             "plan": self.plan.key,
+            **({"inputs": PROTOCOL} if _indices(spec) else {}),
         }
 
     def _net(self, spec: OperatorSpec) -> OperatorCost:
@@ -209,9 +219,16 @@ class OperatorCostMeter:
         return {
             "kind": "time",
             "candidate": {"path": str(path), "deployment": self.deployment.to_request()},
-            "feeds": FeedSpec(input_ranges=_index_ranges(spec)).to_json(),
+            "feeds": FeedSpec(input_ranges=_index_ranges(spec), rotated=_indices(spec)).to_json(),
             "plan": self.plan.to_json(),
         }
+
+
+def _indices(spec: OperatorSpec) -> tuple[str, ...]:
+    """Return the input that is looked up in a table, which changes from run to run. Others are activations: in a model
+    the operator before has just written them, and they are in the caches."""
+    position = _INDEXED.get(spec.op)
+    return () if position is None or position in spec.constant_inputs else (f"i{position}",)
 
 
 def _index_ranges(spec: OperatorSpec) -> dict[str, tuple[float, float]]:

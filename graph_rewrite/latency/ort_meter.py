@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +19,9 @@ from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.estimates import interval_width, latency_of
 from graph_rewrite.latency.lock import MachineLock
+from graph_rewrite.latency.measured_inputs import FindRecipe, MeasuredInputs
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Materialize, Measurable, MeasurementError
-from graph_rewrite.runtime import FULL, SCREEN, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure
+from graph_rewrite.runtime import FULL, SCREEN, Deployment, FeedSpec, Plan, Recipes, WorkerClient, WorkerFailure
 from graph_rewrite.runtime.custom_ops import hint
 from graph_rewrite.runtime.ort_worker.wire import Message
 from graph_rewrite.system.deadline import seconds_left
@@ -58,6 +59,8 @@ class OrtMeter:
     session settings made that it asks for. `materialize` writes a graph into `workspace`; the file of a candidate is
     removed after its measurement unless `keep_files`. `screen` and `full` are the plans of the two efforts.
 
+    Runs take the inputs of `feeds` in turn: those of each recipe, or many random ones of a single one.
+
     `other_feeds` looks for inputs that the baseline runs on, should it fail on `feeds`; it returns None where it finds
     none.
 
@@ -80,7 +83,7 @@ class OrtMeter:
         *,
         workspace: str | os.PathLike[str],
         cache: MeasurementCache | None = None,
-        feeds: FeedSpec | None = None,
+        feeds: Recipes | None = None,
         screen: Plan = SCREEN,
         full: Plan = FULL,
         timeout_s: float = 30.0,
@@ -88,7 +91,7 @@ class OrtMeter:
         lock_path: str | os.PathLike[str] | None = None,
         keep_files: bool = False,
         clock: Clock = "wall",
-        other_feeds: Callable[[], FeedSpec | None] | None = None,
+        other_feeds: FindRecipe | None = None,
     ) -> None:
         self.deployment = deployment if deployment is not None else Deployment()
         if clock == "cpu" and (self.deployment.provider != "cpu" or self.deployment.threads != 1):
@@ -98,10 +101,8 @@ class OrtMeter:
             raise UserError("memory_limit_mb works on the CPU only: a CUDA process maps far more than it uses")
         self.baseline = baseline
         self.workspace = Path(workspace)
-        self.feeds = feeds if feeds is not None else FeedSpec()
         self.plans: dict[Effort, Plan] = {"screen": screen, "full": full}
-        self._feeds_key = self.feeds.key
-        self._other_feeds = other_feeds
+        self._inputs = MeasuredInputs(FeedSpec() if feeds is None else feeds, other_feeds)
         self._materialize = materialize
         self._cache = cache
         self._keep_files = keep_files
@@ -110,6 +111,11 @@ class OrtMeter:
         self._baseline_path: Path | None = None
         self._memo: dict[tuple[_Key, _Key, Effort], Latency] = {}
         self._measurements = 0
+
+    @property
+    def feeds(self) -> tuple[FeedSpec, ...]:
+        """Recipes of the inputs that runs take in turn."""
+        return self._inputs.recipes
 
     @property
     def measurements(self) -> int:
@@ -201,7 +207,7 @@ class OrtMeter:
             "baseline_deployment": baseline.deployment.key,
             "device": device_name(self.deployment.provider),
             "onnxruntime": ort.__version__,
-            "feeds": self._feeds_key,
+            "feeds": self._inputs.key,
             "effort": effort,
             "plan": self.plans[effort].key,
             **({} if self.clock == "wall" else {"clock": self.clock}),
@@ -229,10 +235,12 @@ class OrtMeter:
                 "plan": plan.to_json(),
                 "clock": self.clock,
             }
-            reply = self._ask(request | {"feeds": self.feeds.to_json()})
+            reply = self._ask(request | {"feeds": self._inputs.to_json()})
             # It may have suffered from what ran in this worker before, the second one is fresh; or from its inputs.
-            if _baseline_failed(reply) and (reply["status"] != "error" or self._has_found_feeds()):
-                reply = self._ask(request | {"feeds": self.feeds.to_json()})
+            if _baseline_failed(reply) and reply["status"] != "error":
+                reply = self._ask(request | {"feeds": self._inputs.to_json()})
+            while _baseline_failed(reply) and self._inputs.fall_back(search=reply["status"] == "error"):
+                reply = self._ask(request | {"feeds": self._inputs.to_json()})
         if _baseline_failed(reply):
             raise BaselineError(
                 f"the baseline model cannot be measured with {baseline.deployment.to_json()}: {reply['message']}."
@@ -242,14 +250,6 @@ class OrtMeter:
         if reply["status"] != "ok":
             return Latency.failed(reply["status"], reply["message"])
         return latency_of(reply["blocks"], identical=baseline.key == candidate.key)
-
-    def _has_found_feeds(self) -> bool:
-        """Look once for inputs that the baseline runs on, where it does not run on random ones."""
-        find, self._other_feeds = self._other_feeds, None
-        found = None if find is None else find()
-        if found is not None:
-            self.feeds, self._feeds_key = found, found.key
-        return found is not None
 
     def _ask(self, request: Message) -> Message:
         try:

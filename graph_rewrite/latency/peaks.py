@@ -64,5 +64,5 @@ def ask(
 def _best(worker: WorkerClient, path: Path, model: onnx.ModelProto, deployment: Deployment) -> float:
     path.write_bytes(model.SerializeToString())
     side = {"path": str(path), "deployment": deployment.to_request()}
-    request = {"kind": "time", "candidate": side, "feeds": FeedSpec().to_json(), "plan": _PLAN.to_json()}
+    request = {"kind": "time", "candidate": side, "feeds": FeedSpec(rotated=()).to_json(), "plan": _PLAN.to_json()}
     return float(min(ask(worker, request)["samples"]))

@@ -11,15 +11,25 @@ from graph_rewrite.runtime.ort_worker.options.blocked_layout import block_size
 from graph_rewrite.runtime.ort_worker.options.optimizers import OPTIMIZERS
 from graph_rewrite.runtime.ort_worker.options.session_settings import SETTING_NAMES, SessionSettings
 from graph_rewrite.runtime.ort_worker.plan import FULL, JUDGE, SCREEN, Plan
+from graph_rewrite.runtime.ort_worker.rotation import (
+    PROTOCOL,
+    Recipes,
+    Rotation,
+    as_recipes,
+    recipes_key,
+    recipes_to_json,
+)
+from graph_rewrite.runtime.ort_worker.runner import Runner
 from graph_rewrite.runtime.ort_worker.sessions.flushing import can_flush
 from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
-from graph_rewrite.runtime.ort_worker.timing import Runner, repeats_for, time_block
+from graph_rewrite.runtime.ort_worker.timing import repeats_for, time_block
 
 __all__ = [
     "FULL",
     "JUDGE",
     "MOST_THREADS",
     "OPTIMIZERS",
+    "PROTOCOL",
     "SCREEN",
     "SETTING_NAMES",
     "Block",
@@ -27,12 +37,15 @@ __all__ = [
     "Estimate",
     "FeedSpec",
     "Plan",
+    "Recipes",
+    "Rotation",
     "Runner",
     "SessionSettings",
     "Status",
     "WorkerClient",
     "WorkerFailure",
     "WorkerStartError",
+    "as_recipes",
     "block_size",
     "can_flush",
     "check_block",
@@ -40,6 +53,8 @@ __all__ = [
     "log_ratios",
     "median_standard_error",
     "open_session",
+    "recipes_key",
+    "recipes_to_json",
     "repeats_for",
     "time_block",
 ]

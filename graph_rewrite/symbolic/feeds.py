@@ -12,7 +12,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
-from graph_rewrite.runtime import FeedSpec
+from graph_rewrite.runtime import FeedSpec, Recipes
 from graph_rewrite.runtime.ort_worker.feeds import Feeds, ModelInput, make_feeds
 from graph_rewrite.runtime.ort_worker.narrow_floats import storable
 from graph_rewrite.symbolic.inputs import Shapes, SymbolicInputs
@@ -48,6 +48,24 @@ def write_feeds(graph: Graph, inputs: SymbolicInputs, shapes: Shapes, folder: Pa
     text = "-".join(f"{name}{'x'.join(map(str, shape))}" for name, shape in shapes.items())
     path = folder / f"feeds-{seed}-{abs(hash(text)) % 10**10}.npz"
     return _saved(arrays, path, graph)
+
+
+def measured_feeds(
+    graph: Graph, inputs: SymbolicInputs, shapes: Shapes, bound: Graph, data: Sequence[FeedSpec], folder: Path
+) -> Recipes:
+    """Return the inputs to measure a model with symbolic dimensions with: the user's, where there are any of these
+    shapes, and else random ones, with token ids that lie within the model's tables.
+
+    Args:
+        graph: the graph at the shapes that were searched, from which the ranges of token ids are read.
+        shapes: the shapes to measure at.
+        bound: the model at the shape of the user's inputs.
+        folder: where the user's inputs are written.
+    """
+    if data:
+        return write_data(bound, data, folder)
+    fixed = {name: shapes.get(name) or tuple(int(dim) for dim in dims) for name, dims in inputs.dims.items()}
+    return FeedSpec(input_ranges=index_ranges(graph), element_shapes=fixed)
 
 
 def write_data(bound: Graph, data: Sequence[FeedSpec], folder: Path) -> tuple[FeedSpec, ...]:

@@ -15,21 +15,19 @@ from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
 from graph_rewrite.operators.usual_values import settled_values
-from graph_rewrite.runtime import FeedSpec
+from graph_rewrite.runtime import FeedSpec, Recipes, recipes_key
 from graph_rewrite.task.models import Model
 
 _SHARED_METERS = 8
-SMALL_TABLE = 1000
-"""Token ids are drawn below this number, unless the model's table is smaller."""
 
 _meters: OrderedDict[tuple[str, str, Path, bool, Clock, str], OrtMeter] = OrderedDict()
 
 
 def shared_meter(
-    model: Model, deployment: Deployment, folder: Path, cached: bool, clock: Clock, feeds: FeedSpec | None = None
+    model: Model, deployment: Deployment, folder: Path, cached: bool, clock: Clock, feeds: Recipes | None = None
 ) -> OrtMeter:
     """Return this process's meter for a model and a deployment; with `cached`, latencies are remembered on disk."""
-    key = (model.original.hash, deployment.key, folder, cached, clock, "" if feeds is None else feeds.key)
+    key = (model.original.hash, deployment.key, folder, cached, clock, "" if feeds is None else recipes_key(feeds))
     if key not in _meters:
         cache = MeasurementCache() if cached else None
         _meters[key] = ort_meter(model, deployment, folder, cache, clock=clock, feeds=feeds)
@@ -47,11 +45,11 @@ def ort_meter(
     cache: MeasurementCache | None = None,
     screen: Plan = SCREEN,
     clock: Clock = "wall",
-    feeds: FeedSpec | None = None,
+    feeds: Recipes | None = None,
     full: Plan = FULL,
 ) -> OrtMeter:
-    """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`, on given inputs; by
-    default on random ones, with token ids that lie within the model's tables."""
+    """Make a meter that runs a model's rewritten graphs in ONNX Runtime, from files in `folder`, on given inputs, in
+    turn; by default on random ones, with token ids that lie within the model's tables."""
     other = None if feeds is not None else partial(_accepted_feeds, model, deployment, folder)
     return OrtMeter(
         model.original, _write_candidate, deployment, workspace=folder, cache=cache, screen=screen, clock=clock,
@@ -60,10 +58,11 @@ def ort_meter(
 
 
 def random_feeds(graph: Graph) -> FeedSpec:
-    """Return the recipe of random inputs to measure a model with: token ids lie within its tables, and inputs that say
-    how a node works have values that fit."""
-    small = {name: limits for name, limits in index_ranges(graph).items() if limits[1] < SMALL_TABLE}
-    return FeedSpec(input_ranges=small, element_shapes=element_shapes(graph), values=settled_values(graph))
+    """Return the recipe of random inputs to measure a model with: token ids are drawn from the whole of its tables, and
+    inputs that say how a node works have values that fit."""
+    return FeedSpec(
+        input_ranges=index_ranges(graph), element_shapes=element_shapes(graph), values=settled_values(graph)
+    )
 
 
 def _accepted_feeds(model: Model, deployment: Deployment, folder: Path) -> FeedSpec | None:

@@ -65,7 +65,7 @@ class Problem:
     thread_choices: tuple[int, ...] = ()
     """Numbers of threads that a search may choose instead of the deployment's; none where that is fixed."""
     data: tuple[FeedSpec, ...] = ()
-    """The user's inputs. Results are compared on them too, and measured with the first."""
+    """The user's inputs. Results are measured with them in turn, and compared on them too."""
     strict: bool = False
     """Whether results must keep NaN, infinities, denormals and the sign of zero."""
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
@@ -229,7 +229,7 @@ def open_problem(
         target_opset: the operator set to convert the model to; by default the newest with rules that the model runs in.
         strict: leave out rules and session settings that do not keep NaN, infinities, denormals or the sign of zero,
             and rules that overflow before the operators which they replace.
-        input_data: .npz files or globs of them: inputs to measure (the first) and to compare with (`task.input_data`).
+        input_data: .npz files or globs of them: inputs to measure with, in turn, and to compare on (`task.input_data`).
         custom_ops: libraries with operators of custom domains. Only the processes that run the model load them.
 
     Raises:
@@ -248,7 +248,7 @@ def open_problem(
     elif callable(meter):
         meter = meter(opened, deployment, folder)
     data = read_input_data(input_data, opened.original)
-    measuring = meter or shared_meter(opened, deployment, folder, cached, clock, data[0] if data else None)
+    measuring = meter or shared_meter(opened, deployment, folder, cached, clock, data or None)
     kept = ResultLimits() if limits is None else limits
     domains = kept.allowed_domains(opened.original, deployment.provider)
     rewriter = _shared_rewriter(granularity, deployment_choices, rules, domains, strict)

@@ -27,7 +27,7 @@ from graph_rewrite.latency.windows.identical import run_alike
 from graph_rewrite.latency.windows.window import MARGIN, NotSeparable, WindowPair, changed_windows
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
-from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure
+from graph_rewrite.runtime import PROTOCOL, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure
 
 BATCH = Plan(instances=4, min_instances=4, min_pairs=3, max_pairs=12, warmup=1, target_ci_width=0.0, budget_s=0.4)
 """The plan of one batch, after which the meter decides whether to time another: fresh sessions and few pairs each,
@@ -173,6 +173,7 @@ class WindowMeter:
             "deployment": deployment.key,
             "device": device_name(deployment.provider),
             "onnxruntime": ort.__version__,
+            "inputs": PROTOCOL,
             "plan": [self.plan.key, self.budget_s, self.resolution_s, *([] if self.exchange else ["one order"])],
         }
 
@@ -246,11 +247,16 @@ class WindowMeter:
 
 
 def _feeds(pair: WindowPair) -> FeedSpec:
-    """Return feeds with integers in the range of the tables that they index, else 1: they may be divisors or sizes."""
+    """Return feeds with integers in the range of the tables that they index, else 1: they may be divisors or sizes.
+
+    Only what is looked up in tables changes from run to run. Other inputs of a window are activations: in the whole
+    model the operator before has just written them, and they are in the caches.
+    """
     ranges: dict[str, tuple[float, float]] = {}
     for graph in (pair.before, pair.after):
         integers = [v for v in graph.inputs if (type := graph.types[v]) is not None and type.dtype in _INTEGERS]
         ranges |= {graph.names[value]: (1, 2) for value in integers}
     for graph in (pair.before, pair.after):
         ranges |= index_ranges(graph)
-    return FeedSpec(input_ranges=ranges)
+    indices = {name for graph in (pair.before, pair.after) for name in index_ranges(graph)}
+    return FeedSpec(input_ranges=ranges, rotated=tuple(sorted(indices)))

@@ -58,6 +58,8 @@ class FeedSpec:
     not tell them. Such inputs are random also where the others come from a file.
 
     `values` are the elements, as nested lists or one number for all, of inputs that are always the same.
+
+    `rotated` names the inputs that change from run to run of a measurement (`rotation.Rotation`), all of them for None.
     """
 
     seed: int = 0
@@ -67,6 +69,7 @@ class FeedSpec:
     item: int | None = None
     element_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
+    rotated: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         ranges = {name: list(limits) for name, limits in self.input_ranges.items()}
@@ -80,15 +83,18 @@ class FeedSpec:
             values["element_shapes"] = {name: list(shape) for name, shape in self.element_shapes.items()}
         if self.values:
             values["values"] = dict(self.values)
+        if self.rotated is not None:
+            values["rotated"] = list(self.rotated)
         return values
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         ranges = {name: (low, high) for name, (low, high) in values["input_ranges"].items()}
         shapes = {name: tuple(shape) for name, shape in values.get("element_shapes", {}).items()}
+        rotated = values.get("rotated")
         return cls(
             values["seed"], ranges, values["npz"], values.get("pattern", ""), values.get("item"), shapes,
-            values.get("values", {}),
+            values.get("values", {}), None if rotated is None else tuple(rotated),
         )  # fmt: skip
 
     @property
@@ -107,25 +113,18 @@ class FeedSpec:
         return json.dumps(values, sort_keys=True)
 
 
-def make_feeds(inputs: Sequence[ModelInput], spec: FeedSpec) -> Feeds:
-    """Make values for all `inputs`, by name. Raises ValueError that names the input it cannot make, and why."""
+def make_feeds(inputs: Sequence[ModelInput], spec: FeedSpec, given: Feeds | None = None) -> Feeds:
+    """Make values for all `inputs`, by name; `given` are the arrays of the .npz file where it is read already. Raises
+    ValueError that names the input it cannot make, and why."""
     if spec.npz is None:
         return {item.name: _made(item, spec) for item in inputs}
-    given = load_npz(spec.npz)
+    given = load_npz(spec.npz) if given is None else given
     return {item.name: _checked(item, given, spec) if is_tensor(item) else _made(item, spec) for item in inputs}
 
 
 def is_tensor(item: ModelInput) -> bool:
     """Tell whether an input is a tensor, and not a sequence, an optional value or a map."""
     return item.type.startswith("tensor(")
-
-
-def shape_of(value: Any) -> Any:
-    """Return the shape of an input's value: that of a tensor, those of the elements of a sequence, and None where an
-    optional value is left out."""
-    if isinstance(value, list):
-        return [element.shape for element in value]
-    return None if value is None else value.shape
 
 
 def load_npz(path: str) -> Feeds:
@@ -140,15 +139,16 @@ def load_npz(path: str) -> Feeds:
 def items_in(array: NDArray[Any], item: ModelInput) -> int | None:
     """Return the number of inputs that an array holds for `item`, 0 where it is one alone; None where the shape does
     not fit."""
-    if _fits(array.shape, item.shape):
+    if fits(array.shape, item.shape):
         return 0
-    if _fits(array.shape[1:], item.shape):
+    if fits(array.shape[1:], item.shape):
         return len(array)
-    stacked = item.shape[:1] == (1,) and array.ndim > 0 and _fits((1, *array.shape[1:]), item.shape)
+    stacked = item.shape[:1] == (1,) and array.ndim > 0 and fits((1, *array.shape[1:]), item.shape)
     return len(array) if stacked else None
 
 
-def _fits(shape: Sequence[int], wanted: Sequence[int | str | None]) -> bool:
+def fits(shape: Sequence[int], wanted: Sequence[int | str | None]) -> bool:
+    """Tell whether a shape is the wanted one, in which dimensions may be symbolic."""
     return len(shape) == len(wanted) and all(
         not isinstance(want, int) or want == got for want, got in zip(wanted, shape, strict=True)
     )
@@ -172,7 +172,7 @@ def _checked(item: ModelInput, given: Feeds, spec: FeedSpec) -> NDArray[Any]:
     if not count:
         return array
     chosen = np.asarray(array[spec.item or 0])
-    return chosen if _fits(chosen.shape, item.shape) else chosen[None]
+    return chosen if fits(chosen.shape, item.shape) else chosen[None]
 
 
 def dtype_of(item: ModelInput) -> type[np.generic]:
@@ -231,9 +231,9 @@ def _random(item: ModelInput, spec: FeedSpec, number: int = 0) -> NDArray[Any]:
     if dtype is np.bool_:
         return np.asarray(rng.integers(0, 2, shape)).astype(np.bool_)
     if np.issubdtype(dtype, np.integer):
-        low, high = limits if limits is not None else _integer_range(item.name, dtype)
-        drawn = np.asarray(rng.integers(int(low), int(high), shape)).astype(dtype)
-        return patterned_integers(drawn, spec.pattern, int(low), int(high))
+        low, high = integer_limits(item, spec)
+        drawn = np.asarray(rng.integers(low, high, shape)).astype(dtype)
+        return patterned_integers(drawn, spec.pattern, low, high)
     is_narrow = item.type.removeprefix("tensor(").removesuffix(")") in NARROW
     drawn_as = np.float32 if is_narrow else dtype
     if limits is not None:
@@ -243,10 +243,13 @@ def _random(item: ModelInput, spec: FeedSpec, number: int = 0) -> NDArray[Any]:
     return narrowed(floats, dtype) if is_narrow else floats
 
 
-def _integer_range(name: str, dtype: type[np.generic]) -> tuple[int, int]:
-    lowered = name.lower()
+def integer_limits(item: ModelInput, spec: FeedSpec) -> tuple[int, int]:
+    """Return the range that an input of integers is drawn from, the upper end exclusive."""
+    if (limits := spec.input_ranges.get(item.name)) is not None:
+        return int(limits[0]), int(limits[1])
+    lowered = item.name.lower()
     if "mask" in lowered:
         return 1, 2
     if "type" in lowered or "segment" in lowered:
         return 0, 2
-    return 0, min(1000, int(np.iinfo(np.dtype(dtype)).max) + 1)
+    return 0, min(1000, int(np.iinfo(np.dtype(dtype_of(item))).max) + 1)

@@ -82,17 +82,30 @@ def read_as(array: Array, dtype: type[np.generic]) -> Array:
     return array.view(wanted) if is_bytes else array
 
 
-def runner(session: ort.InferenceSession, names: Sequence[str] | None, feeds: Mapping[str, Any]) -> Callable[[], Any]:
+def runner(
+    session: ort.InferenceSession,
+    names: Sequence[str] | None,
+    feeds: Mapping[str, Any],
+    made: dict[int, ort.OrtValue] | None = None,
+) -> Callable[[], Any]:
     """Return a function that runs a session on inputs, made ready once, and returns the outputs as ONNX Runtime gives
-    them: values, or `OrtValue`s where an output is of these types. `names` are the outputs, all of them for None."""
+    them: values, or `OrtValue`s where an output is of these types. `names` are the outputs, all of them for None.
+
+    `made` keeps what is made of an array, by its `id`, for further functions that take the same arrays.
+    """
+    made = {} if made is None else made
     types = {item.name: item.type for item in session.get_outputs()}
     wanted = list(types) if names is None else list(names)
-    ready: dict[str, Any] = {name: _ort_value(value) if is_narrow(value) else value for name, value in feeds.items()}
+    ready: dict[str, Any] = {}
+    for name, value in feeds.items():
+        if is_narrow(value) and id(value) not in made:
+            made[id(value)] = _ort_value(value)
+        ready[name] = made.get(id(value), value)
     if not any(_is_narrow_type(types[name]) for name in wanted):
         return lambda: session.run(names, ready)
     for name, value in ready.items():
         if not isinstance(value, ort.OrtValue):
-            ready[name] = _usual_ort_value(name, value)
+            ready[name] = made[id(value)] = _usual_ort_value(name, value)
     return lambda: session.run_with_ort_values(wanted, ready)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from itertools import cycle
 from statistics import median
 from time import perf_counter
 from typing import Any
 
+import onnxruntime as ort
+
 from .deployment import Deployment, open_session
-from .feeds import FeedSpec, ModelInput, make_feeds
+from .feeds import ModelInput
 from .narrow_floats import runner
+from .rotation import Recipes, Rotation
 
 _MOST_RUNS = 50
 _MOST_EVENTS = 30_000  # ONNX Runtime writes 600 bytes of JSON for a kernel and a run, and reading them takes longest.
@@ -25,15 +29,15 @@ Event = dict[str, Any]
 def profile(
     path: str,
     deployment: Deployment,
-    feeds: FeedSpec,
+    feeds: Recipes,
     folder: str,
     budget_s: float,
     begin_run: Callable[[], None],
     nodes: int = 1,
 ) -> list[dict[str, Any]]:
-    """Run a model of so many nodes for about `budget_s` seconds, at least three times if that is no more than five
-    times the budget, and return its kernels. A model of thousands of nodes is run less often. `begin_run` is called
-    before every run.
+    """Run a model of so many nodes, with its inputs in turn, for about `budget_s` seconds, at least three times if that
+    is no more than five times the budget, and return its kernels. A model of thousands of nodes is run less often.
+    `begin_run` is called before every run.
 
     Returns:
         For every kernel, in the order of execution, its `name`, `op`, median time per run in microseconds `us`, and
@@ -46,14 +50,15 @@ def profile(
     options.profile_file_prefix = os.path.join(folder, "profile")
     session = open_session(path, deployment, options=options)
     inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in session.get_inputs()]
-    run = runner(session, None, make_feeds(inputs, feeds))
+    rotation, made = Rotation(inputs, feeds), dict[int, ort.OrtValue]()
+    turns = cycle([runner(session, None, rotation.feeds(turn, inputs), made) for turn in range(rotation.count)])
     begin_run()
-    run()
+    next(turns)()
     started, runs, elapsed = perf_counter(), 0, 0.0
     most = min(_MOST_RUNS, _MOST_EVENTS // max(1, nodes))
     while runs < 1 or (runs < most and elapsed < (budget_s if runs >= _LEAST_RUNS else _OVERRUN * budget_s)):
         begin_run()
-        run()
+        next(turns)()
         runs, elapsed = runs + 1, perf_counter() - started
     written = session.end_profiling()
     try:

@@ -3,7 +3,8 @@
 A model that crashes, hangs or exhausts this process costs one request, never the trainer. Requests are plain values
 (paths, numbers, deployments), so a worker could serve them from anywhere that sees the files. For every request the
 worker writes any number of `{"phase": ..., "expect_s": ...}` (what begins now, and how long it should take at most)
-and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`.
+and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`. `feeds` is a recipe of inputs or a list of
+them; runs take the inputs that they give in turn, both sides of a comparison the same ones in the same order.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
 alone), `time` (one model), `optimizers` (which of ONNX Runtime's optimisers change a model), `optimised` (writes what
@@ -24,7 +25,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -32,13 +33,15 @@ import numpy as np
 import onnxruntime as ort
 
 from .deployment import Deployment, open_session
-from .feeds import FeedSpec
+from .feeds import FeedSpec, ModelInput
 from .following import follow
 from .options.optimizers import active_in_log, registered_in_log
 from .plan import Plan
 from .profiling import profile
+from .rotation import Accepts, Rotation, RotationPair, recipes_from_json
+from .runner import Runner
 from .statistics import Block, is_enough
-from .timing import Clock, Runner, repeats_for, time_alone, time_block
+from .timing import Clock, repeats_for, time_alone, time_block
 from .wire import Message, read_message, write_message
 
 FAULT_VARIABLE = "REWRITEGYM_WORKER_FAULT"
@@ -61,6 +64,7 @@ class Worker:
         self._replies = replies
         self._phase = ""
         self._kept: tuple[object, Runner] | None = None
+        self._rotations = RotationPair()
         self._handlers: dict[str, Callable[[Message], Message]] = {
             "hello": self._hello,
             "compare": self._compare,
@@ -99,7 +103,8 @@ class Worker:
             alive.append(self._open_pair(request, plan, candidate_first=instance % 2 == 1))
             del alive[:-1]
             left = within_s - (time.perf_counter() - started)
-            blocks.append(self._time_block(*alive[0], plan, _CLOCKS[request.get("clock", "wall")], left))
+            first = sum(len(block.baseline) * block.repeats for block in blocks)
+            blocks.append(self._time_block(*alive[0], plan, _CLOCKS[request.get("clock", "wall")], left, first))
             elapsed = time.perf_counter() - started
             # A further block that would be cut off would take all the others with it.
             if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + _SPARE / len(blocks)) > within_s:
@@ -107,51 +112,64 @@ class Worker:
         return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks]}
 
     def _open_pair(self, request: Message, plan: Plan, *, candidate_first: bool) -> tuple[Runner, Runner]:
-        # In turn, so that neither side always gets the memory that the other left.
+        # In turn, so that neither side always gets the memory that the other left, nor the same copy of the inputs.
         if candidate_first:
-            candidate = self._open_candidate(request)
-            baseline = self._open_baseline(request, keep=False)
-        else:
-            baseline = self._open_baseline(request, keep=plan.instances == 1)
-            candidate = self._open_candidate(request)
-        candidate.require_inputs_of(baseline)
-        return baseline, candidate
+            candidate = self._open_candidate(request, copy=0)
+            return self._open_baseline(request, keep=False, copy=1), candidate
+        baseline = self._open_baseline(request, keep=plan.instances == 1, copy=0)
+        return baseline, self._open_candidate(request, copy=1)
 
-    def _open_baseline(self, request: Message, *, keep: bool) -> Runner:
+    def _open_baseline(self, request: Message, *, keep: bool, copy: int) -> Runner:
         self._enter("baseline: open")
         side, feeds = request["baseline"], request["feeds"]
+
+        def made(inputs: Sequence[ModelInput], accepts: Accepts) -> Rotation:
+            return self._rotations.of(inputs, recipes_from_json(feeds), accepts)[copy]
+
         if not keep:
-            return Runner(side["path"], Deployment.from_request(side["deployment"]), FeedSpec.from_json(feeds))
+            return Runner(side["path"], Deployment.from_request(side["deployment"]), made)
         changed = os.stat(side["path"]).st_mtime_ns
-        if self._kept is None or self._kept[0] != (side, feeds, changed):
+        known = (side, feeds, changed)
+        if self._kept is None or self._kept[0] != known or self._kept[1].rotation is not self._rotations.last(copy):
             self._kept = None
-            runner = Runner(side["path"], Deployment.from_request(side["deployment"]), FeedSpec.from_json(feeds))
-            self._kept = ((side, feeds, changed), runner)
+            runner = Runner(side["path"], Deployment.from_request(side["deployment"]), made)
+            self._kept = (known, runner)
         return self._kept[1]
 
-    def _open_candidate(self, request: Message) -> Runner:
+    def _open_candidate(self, request: Message, *, copy: int) -> Runner:
         self._enter("candidate: open")
         side = request["candidate"]
         _inject_fault(side["path"])
-        return Runner(side["path"], Deployment.from_request(side["deployment"]), FeedSpec.from_json(request["feeds"]))
+        return Runner(side["path"], Deployment.from_request(side["deployment"]), lambda *_: self._rotations.last(copy))
 
-    def _time_block(self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, left_s: float) -> Block:
+    def _time_block(
+        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, left_s: float, first: int
+    ) -> Block:
+        """Time one block, from the inputs of number `first` on."""
         self._enter("baseline: run")
-        baseline_s = baseline.warm_up(plan.warmup, clock)
+        baseline_s = baseline.warm_up(plan.warmup, clock, first)
         self._enter("candidate: run", expect_s=plan.warmup * baseline_s)
-        candidate_s = candidate.warm_up(plan.warmup, clock)
+        candidate_s = candidate.warm_up(plan.warmup, clock, first)
         repeats = repeats_for(min(baseline_s, candidate_s))
         budget_s = min(plan.budget_s / plan.instances, max(0.0, left_s) / 4)
         self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * repeats * (baseline_s + candidate_s))
-        return time_block(baseline.run, candidate.run, plan, repeats, budget_s, clock)
+
+        def turn_to(number: int) -> None:
+            baseline.turn_to(first + number)
+            candidate.turn_to(first + number)
+
+        return time_block(baseline.run, candidate.run, plan, repeats, budget_s, clock, turn_to)
 
     def _time(self, request: Message) -> Message:
         plan = Plan.from_json(request["plan"])
-        runner = self._open_candidate(request)
+        self._enter("candidate: open")
+        side, recipes = request["candidate"], recipes_from_json(request["feeds"])
+        _inject_fault(side["path"])
+        runner = Runner(side["path"], Deployment.from_request(side["deployment"]), recipes)
         self._enter("candidate: run")
         repeats = repeats_for(runner.warm_up(plan.warmup))
         self._enter("candidate: time", expect_s=plan.budget_s)
-        return {"samples": time_alone(runner.run, plan, repeats), "repeats": repeats}
+        return {"samples": time_alone(runner.run, plan, repeats, turn_to=runner.turn_to), "repeats": repeats}
 
     def _optimizers(self, request: Message) -> Message:
         self._enter("candidate: open")
@@ -180,7 +198,7 @@ class Worker:
 
     def _profile(self, request: Message) -> Message:
         self._enter("candidate: open")
-        side, feeds = request["candidate"], FeedSpec.from_json(request["feeds"])
+        side, feeds = request["candidate"], recipes_from_json(request["feeds"])
         deployment, budget_s = Deployment.from_request(side["deployment"]), float(request["budget_s"])
         found = profile(
             side["path"], deployment, feeds, request["folder"], budget_s, lambda: self._enter("candidate: run"),

@@ -1,0 +1,150 @@
+"""An open session with the inputs that it is run with, in turn. Runs inside the worker."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
+from time import perf_counter
+from typing import Any
+
+import onnxruntime as ort
+
+from .deployment import Deployment, open_session
+from .feeds import Feeds, ModelInput
+from .narrow_floats import NARROW, runner
+from .rotation import Accepts, Recipes, Rotation
+from .sessions.cuda_graphs import CudaGraphSession
+from .timing import Clock, warm_up
+
+_CUDA_WARMUP = 3  # cuDNN picks its algorithms in the first run, the memory arena settles in the second.
+
+MakeRotation = Callable[[Sequence[ModelInput], Accepts], Rotation]
+"""Gives the inputs for a model that has these, and a function that runs it."""
+
+
+class Runner:
+    """A session with its inputs at hand: each run takes the next ones. On CUDA inputs and outputs stay on the device
+    and a run is synchronised.
+
+    Args:
+        feeds: recipes of inputs, or a function that gives inputs that are made already.
+
+    Raises:
+        ValueError: inputs cannot be made, or the model has others than those that are made.
+    """
+
+    def __init__(self, path: str, deployment: Deployment, feeds: Recipes | MakeRotation) -> None:
+        self.path = path
+        self.cuda = deployment.provider == "cuda"
+        self.session = open_session(path, deployment, measuring=True)
+        self.inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in self.session.get_inputs()]
+        make = feeds if callable(feeds) else partial(_rotation, recipes=feeds)
+        self.rotation = make(self.inputs, self._accepts)
+        if foreign := self.rotation.lacks(self.inputs):
+            listed = ", ".join(f"{item.name} {item.type}{list(item.shape)}" for item in foreign)
+            raise ValueError(f"{os.path.basename(path)} has inputs that the baseline has not: {listed}")
+        turns = [self.rotation.feeds(number, self.inputs) for number in range(self.rotation.count)]
+        if self.cuda and self._is_bindable():
+            self._device: DeviceRuns | None = DeviceRuns(self.session, turns)
+            self._turns: list[Callable[[], Any]] = self._device.turns
+        else:
+            self._device, made = None, dict[int, ort.OrtValue]()
+            self._turns = [runner(self.session, None, feeds, made) for feeds in turns]
+        self.turn_to(0)
+
+    @property
+    def feeds(self) -> Feeds:
+        """The first inputs."""
+        return self.rotation.feeds(0, self.inputs)
+
+    def _accepts(self, feeds: Feeds) -> bool:
+        try:
+            runner(self.session, None, feeds)()
+        except Exception:  # whatever a model does that gets a length or a divisor of no use to it
+            return False
+        return True
+
+    def _is_bindable(self) -> bool:
+        """Tell whether all inputs and outputs are tensors that can be bound to places of the device."""
+        types = [item.type for item in (*self.inputs, *self.session.get_outputs())]
+        return all(type.startswith("tensor(") and type[7:-1] not in NARROW for type in types)
+
+    def turn_to(self, number: int) -> None:
+        """Let the next run take the inputs of this number, and those after it the following ones."""
+        number %= len(self._turns)
+        self._next = cycle(self._turns[number:] + self._turns[:number]).__next__
+        if self._device is not None:
+            self._device.turn_to(number)
+
+    def run(self) -> None:
+        self._next()()
+
+    def warm_up(self, runs: int, clock: Clock = perf_counter, first: int = 0) -> float:
+        """`warm_up` of this session, on the inputs before those of number `first`, with which the next run begins. On
+        CUDA always several runs."""
+        runs, long_s = (max(runs, _CUDA_WARMUP), {"long_s": math.inf}) if self.cuda else (max(runs, 1), {})
+        self.turn_to(first - runs)
+        seconds = warm_up(self.run, runs, clock, **long_s)
+        self.turn_to(first)
+        return seconds
+
+
+def _rotation(inputs: Sequence[ModelInput], accepts: Accepts, recipes: Recipes) -> Rotation:
+    return Rotation(inputs, recipes, accepts)
+
+
+class DeviceRuns:
+    """Runs of a session on values that lie on a device.
+
+    A session that replays a CUDA graph reads its inputs from fixed places. What changes there is copied by `turn_to`,
+    which is not timed; runs in a row then have the same inputs.
+
+    Args:
+        turns: inputs, in turn.
+        device: where they are to lie: `cuda`; tests take `cpu`.
+    """
+
+    def __init__(self, session: ort.InferenceSession, turns: Sequence[Feeds], device: str = "cuda") -> None:
+        self._session, self._feeds = session, turns
+        self._binding = session.io_binding()
+        self._fixed = isinstance(session, CudaGraphSession)
+        self._places: dict[str, ort.OrtValue] = {}
+        values: dict[int, ort.OrtValue] = {}
+        bound: list[list[tuple[str, ort.OrtValue]]] = []
+        for feeds in turns[:1] if self._fixed else turns:
+            for value in feeds.values():
+                if id(value) not in values:
+                    values[id(value)] = ort.OrtValue.ortvalue_from_numpy(value, device, 0)
+            bound.append([(name, values[id(value)]) for name, value in feeds.items()])
+        self._bind(bound[0])
+        for output in session.get_outputs():
+            self._binding.bind_output(output.name, device, 0)
+        if self._fixed:
+            self._places = dict(bound[0])
+            session.fix_outputs(self._binding)
+        self.turns: list[Callable[[], Any]] = (
+            [self._run] * len(turns) if self._fixed or len(turns) == 1 else [self._runs_on(one) for one in bound]
+        )
+
+    def turn_to(self, number: int) -> None:
+        """Copy the inputs of a turn to the fixed places, where there are such."""
+        for name, place in self._places.items():
+            place.update_inplace(self._feeds[number][name])
+
+    def _bind(self, values: Sequence[tuple[str, ort.OrtValue]]) -> None:
+        for name, value in values:
+            self._binding.bind_ortvalue_input(name, value)
+
+    def _run(self) -> None:
+        self._session.run_with_iobinding(self._binding)
+        self._binding.synchronize_outputs()
+
+    def _runs_on(self, values: Sequence[tuple[str, ort.OrtValue]]) -> Callable[[], None]:
+        def run() -> None:
+            self._bind(values)
+            self._run()
+
+        return run
