@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -109,8 +111,14 @@ class FeedSpec:
         """Stable text that tells two specs apart; an .npz file counts by content, not by name."""
         values = self.to_json()
         if self.npz is not None:
-            values["npz"] = hashlib.sha256(Path(self.npz).read_bytes()).hexdigest()
+            about = os.stat(self.npz)
+            values["npz"] = _digest(self.npz, about.st_mtime_ns, about.st_size)
         return json.dumps(values, sort_keys=True)
+
+
+@lru_cache(maxsize=64)
+def _digest(path: str, _changed_ns: int, _size: int) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def make_feeds(inputs: Sequence[ModelInput], spec: FeedSpec, given: Feeds | None = None) -> Feeds:

@@ -110,23 +110,17 @@ class DeviceRuns:
     def __init__(self, session: ort.InferenceSession, turns: Sequence[Feeds], device: str = "cuda") -> None:
         self._session, self._feeds = session, turns
         self._binding = session.io_binding()
-        self._fixed = isinstance(session, CudaGraphSession)
-        self._places: dict[str, ort.OrtValue] = {}
+        self._places = _places(turns[0], device) if isinstance(session, CudaGraphSession) else {}
         values: dict[int, ort.OrtValue] = {}
-        bound: list[list[tuple[str, ort.OrtValue]]] = []
-        for feeds in turns[:1] if self._fixed else turns:
-            for value in feeds.values():
-                if id(value) not in values:
-                    values[id(value)] = ort.OrtValue.ortvalue_from_numpy(value, device, 0)
-            bound.append([(name, values[id(value)]) for name, value in feeds.items()])
+        bound = [list(self._places.items())] if self._places else [_moved(feeds, values, device) for feeds in turns]
         self._bind(bound[0])
         for output in session.get_outputs():
             self._binding.bind_output(output.name, device, 0)
-        if self._fixed:
-            self._places = dict(bound[0])
+        if isinstance(session, CudaGraphSession):
+            self.turn_to(0)
             session.fix_outputs(self._binding)
         self.turns: list[Callable[[], Any]] = (
-            [self._run] * len(turns) if self._fixed or len(turns) == 1 else [self._runs_on(one) for one in bound]
+            [self._run] * len(turns) if len(bound) == 1 else [self._runs_on(one) for one in bound]
         )
 
     def turn_to(self, number: int) -> None:
@@ -148,3 +142,18 @@ class DeviceRuns:
             self._run()
 
         return run
+
+
+def _places(feeds: Feeds, device: str) -> dict[str, ort.OrtValue]:
+    return {
+        name: ort.OrtValue.ortvalue_from_shape_and_type(list(value.shape), value.dtype.type, device, 0)
+        for name, value in feeds.items()
+    }
+
+
+def _moved(feeds: Feeds, known: dict[int, ort.OrtValue], device: str) -> list[tuple[str, ort.OrtValue]]:
+    """Return values on a device; `known` are those that are there already, by the `id` of the array."""
+    for value in feeds.values():
+        if id(value) not in known:
+            known[id(value)] = ort.OrtValue.ortvalue_from_numpy(value, device, 0)
+    return [(name, known[id(value)]) for name, value in feeds.items()]

@@ -127,7 +127,8 @@ def test_on_the_users_inputs(tmp_path: Path, run: Run, planted: list[Any], comma
     code, found = run(command, *files, "--input-data", tmp_path / "usual.npz")
     assert (code, found["verified"]) == (0, True)
     if command == "check":
-        assert [(feeds.npz, feeds.item) for feeds in planted] == [(str(tmp_path / "usual.npz"), 0)]
+        (recipes,) = planted
+        assert [(spec.npz, spec.item) for spec in recipes] == [(str(tmp_path / "usual.npz"), item) for item in range(3)]
     (tmp_path / "out.onnx").unlink(missing_ok=True)
     code, found = run(command, *files, "--input-data", overflowing(tmp_path))
     assert (code, found["verified"]) == (1, False)

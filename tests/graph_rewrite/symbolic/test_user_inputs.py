@@ -11,9 +11,9 @@ import onnx.parser
 import pytest
 
 from graph_rewrite.rewriting.rule import Rule
-from graph_rewrite.runtime import FeedSpec
+from graph_rewrite.runtime import Deployment, FeedSpec, Recipes, Runner
 from graph_rewrite.symbolic import attempts
-from graph_rewrite.symbolic.feeds import write_data
+from graph_rewrite.symbolic.feeds import measured_feeds, write_data
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
 from graph_rewrite.task.input_data import read_input_data
 from graph_rewrite.task.limits import ResultLimits
@@ -97,3 +97,27 @@ def test_each_of_several_inputs_is_a_file_of_its_own(tmp_path: Path) -> None:
         with np.load(spec.npz or "") as arrays:
             np.testing.assert_array_equal(arrays["x"], x[number : number + 1])
             np.testing.assert_array_equal(arrays["y"], np.ones((1, 4), np.float32))
+
+
+class TestMeasuring:
+    """Inputs to measure a model with symbolic dimensions with: many, of the shape that is asked for."""
+
+    def recipes(self, folder: Path, *, given: bool) -> Recipes:
+        path = folder / "model.onnx"
+        onnx.save(onnx.parser.parse_model(MODEL), path)
+        problem, bindings = open_dynamic(path, "x:3,4", "y:3,4")
+        if given:
+            np.savez(folder / "mine.npz", x=np.ones((2, 3, 4), np.float32), y=np.ones((3, 4), np.float32))
+            problem.data = read_input_data([str(folder / "mine.npz")], problem.model.original)
+        graph, shapes = problem.model.graph, bindings.inputs.shapes({"batch": 3})
+        return measured_feeds(graph, bindings.inputs, shapes, problem.model.original, problem.data, folder)
+
+    @pytest.mark.parametrize(("given", "count"), [(False, 8), (True, 2)])
+    def test_in_turn(self, tmp_path: Path, given: bool, count: int) -> None:
+        recipes = self.recipes(tmp_path, given=given)
+        runner = Runner(str(tmp_path / "model.onnx"), Deployment(), recipes)
+        assert runner.rotation.count == count
+        assert {value.shape for values in runner.rotation.values.values() for value in values} == {(3, 4)}
+        if not given:
+            assert len({value.tobytes() for value in runner.rotation.values["x"]}) == count
+        runner.run()

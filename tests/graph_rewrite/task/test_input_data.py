@@ -117,11 +117,11 @@ def test_a_difference_on_the_users_inputs_alone_is_found(tmp_path: Path) -> None
     assert "agree on 8 inputs" in found.message
 
 
-def test_a_problem_measures_with_the_first_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_measures_with_all_of_them_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWRITEGYM_WORKSPACE", str(tmp_path / "workspace"))
     path = write_tower(tmp_path / "tower.onnx")
     file = written(tmp_path / "data.npz", x=np.zeros((2, 4, 4), np.float32))
     problem = open_problem(f"file:{path}", provider="cpu", cached=False, input_data=[file])
     assert [spec.item for spec in problem.data] == [0, 1]
-    assert problem.meter.feeds == problem.data[0]  # type: ignore[attr-defined]
+    assert problem.meter.feeds == problem.data  # type: ignore[attr-defined]
     assert open_problem(f"file:{path}", provider="cpu", cached=False).meter is not problem.meter
