@@ -18,10 +18,11 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
+from numpy.typing import NDArray
 
 from agents.core.config import load_config, model_uri
 from benchmarks.rule_lists import rewritten
@@ -70,7 +71,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Row:
+class LookupRow:
     """One comparison: the speed-up of the model with a list of rules over the one without, and its 95% interval.
     `table_mb` are the megabytes that the rules add to the weights."""
 
@@ -104,7 +105,7 @@ def _texts(graph: Graph, random: FeedSpec, folder: Path) -> list[FeedSpec]:
     """Write inputs with token ids as frequent as words into a file, and return recipes that read them."""
     rng, inputs = np.random.default_rng(random.seed), model_inputs(graph)
     made = make_feeds(inputs, random)
-    arrays = {name: np.broadcast_to(value, (TEXTS, *value.shape)) for name, value in made.items()}
+    arrays: dict[str, Any] = {name: np.broadcast_to(value, (TEXTS, *value.shape)) for name, value in made.items()}
     for name, (_, size) in index_ranges(graph).items():
         shape = arrays[name].shape
         arrays[name] = zipf(rng, size, shape).astype(made[name].dtype)
@@ -113,12 +114,13 @@ def _texts(graph: Graph, random: FeedSpec, folder: Path) -> list[FeedSpec]:
     return [FeedSpec(npz=str(path), item=item) for item in range(TEXTS)]
 
 
-def zipf(rng: np.random.Generator, size: int, shape: tuple[int, ...]) -> np.ndarray:
+def zipf(rng: np.random.Generator, size: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Return ranks 0 to `size` - 1, rank r about 1 / (r + 1) times as often as rank 0."""
-    return np.minimum(np.exp(rng.random(shape) * np.log1p(size)).astype(np.int64) - 1, size - 1)
+    drawn: NDArray[np.int64] = np.exp(rng.random(shape) * np.log1p(size)).astype(np.int64) - 1
+    return np.minimum(drawn, size - 1)
 
 
-def rows(arguments: Arguments) -> Iterator[Row]:
+def rows(arguments: Arguments) -> Iterator[LookupRow]:
     """Measure model by model, list by list, and the kinds of inputs one after another."""
     for name in arguments.models:
         model = open_model(model_uri(name, dict(load_config(name).model)))
@@ -139,7 +141,7 @@ def rows(arguments: Arguments) -> Iterator[Row]:
                         model, Deployment(), Path(folder), clock=arguments.clock, feeds=feeds, full=plan
                     ) as meter:
                         found = meter.compare(without, variant)
-                yield Row(
+                yield LookupRow(
                     name, rules, kind, round(found.baseline_ms, 4), round(found.ms, 4), round(found.speedup, 4),
                     (round(found.ci95[0], 4), round(found.ci95[1], 4)), round(grown, 1),
                 )  # fmt: skip
@@ -150,7 +152,7 @@ def main() -> None:
     arguments = tyro.cli(Arguments)
     if arguments.core is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {arguments.core})
-    found: list[Row] = []
+    found: list[LookupRow] = []
     for row in rows(arguments):
         found.append(row)
         if not arguments.json:

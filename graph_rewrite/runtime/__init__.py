@@ -11,15 +11,15 @@ from graph_rewrite.runtime.ort_worker.options.blocked_layout import block_size
 from graph_rewrite.runtime.ort_worker.options.optimizers import OPTIMIZERS
 from graph_rewrite.runtime.ort_worker.options.session_settings import SETTING_NAMES, SessionSettings
 from graph_rewrite.runtime.ort_worker.plan import FULL, JUDGE, SCREEN, Plan
-from graph_rewrite.runtime.ort_worker.rotation import (
+from graph_rewrite.runtime.ort_worker.rotating.recipes import (
     PROTOCOL,
     Recipes,
-    Rotation,
     as_recipes,
     recipes_key,
     recipes_to_json,
 )
-from graph_rewrite.runtime.ort_worker.runner import Runner
+from graph_rewrite.runtime.ort_worker.rotating.rotation import Rotation
+from graph_rewrite.runtime.ort_worker.rotating.runner import Runner
 from graph_rewrite.runtime.ort_worker.sessions.flushing import can_flush
 from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
 from graph_rewrite.runtime.ort_worker.timing import repeats_for, time_block

@@ -61,7 +61,7 @@ class FeedSpec:
 
     `values` are the elements, as nested lists or one number for all, of inputs that are always the same.
 
-    `rotated` names the inputs that change from run to run of a measurement (`rotation.Rotation`), all of them for None.
+    `rotated` names the inputs that change from run to run of a measurement (`rotating.rotation`), all of them for None.
     """
 
     seed: int = 0

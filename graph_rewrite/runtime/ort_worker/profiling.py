@@ -15,7 +15,8 @@ import onnxruntime as ort
 from .deployment import Deployment, open_session
 from .feeds import ModelInput
 from .narrow_floats import runner
-from .rotation import Recipes, Rotation
+from .rotating.recipes import Recipes
+from .rotating.rotation import Rotation
 
 _MOST_RUNS = 50
 _MOST_EVENTS = 30_000  # ONNX Runtime writes 600 bytes of JSON for a kernel and a run, and reading them takes longest.

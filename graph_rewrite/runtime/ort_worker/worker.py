@@ -38,8 +38,10 @@ from .following import follow
 from .options.optimizers import active_in_log, registered_in_log
 from .plan import Plan
 from .profiling import profile
-from .rotation import Accepts, Rotation, RotationPair, recipes_from_json
-from .runner import Runner
+from .rotating.pair import RotationPair
+from .rotating.recipes import recipes_from_json
+from .rotating.rotation import Accepts, Rotation
+from .rotating.runner import Runner
 from .statistics import Block, is_enough
 from .timing import Clock, repeats_for, time_alone, time_block
 from .wire import Message, read_message, write_message

@@ -1,4 +1,4 @@
-"""What meters ask for: inputs in turn, and no stored latency that was measured with one input."""
+"""Requests of meters: inputs in turn, and no stored latency that was measured with one input."""
 
 from collections.abc import Callable
 from pathlib import Path

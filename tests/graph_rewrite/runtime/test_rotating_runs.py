@@ -11,11 +11,11 @@ import onnxruntime as ort
 import pytest
 
 from graph_rewrite.runtime import FULL, SCREEN, Deployment, FeedSpec, Plan, Runner
-from graph_rewrite.runtime.ort_worker import runner as runner_module
 from graph_rewrite.runtime.ort_worker import worker as worker_module
 from graph_rewrite.runtime.ort_worker.feeds import ModelInput, make_feeds
-from graph_rewrite.runtime.ort_worker.rotation import BYTES, FEWEST, Rotation
-from graph_rewrite.runtime.ort_worker.runner import DeviceRuns
+from graph_rewrite.runtime.ort_worker.rotating import runner as runner_module
+from graph_rewrite.runtime.ort_worker.rotating.rotation import BYTES, FEWEST, Rotation
+from graph_rewrite.runtime.ort_worker.rotating.runner import DeviceRuns
 from graph_rewrite.runtime.ort_worker.sessions.cuda_graphs import CudaGraphSession
 from graph_rewrite.runtime.ort_worker.worker import Worker
 from tests.graph_rewrite.sample_models import parsed

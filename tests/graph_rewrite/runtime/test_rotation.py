@@ -9,17 +9,9 @@ from hypothesis import strategies as st
 
 from graph_rewrite.runtime import FeedSpec, Rotation, recipes_key
 from graph_rewrite.runtime.ort_worker.feeds import Feeds, ModelInput, make_feeds
-from graph_rewrite.runtime.ort_worker.rotation import (
-    BYTES,
-    FEWEST,
-    LARGE_TOKENS,
-    MOST_TOKENS,
-    TOKEN_BYTES,
-    RotationPair,
-    as_recipes,
-    recipes_from_json,
-    recipes_to_json,
-)
+from graph_rewrite.runtime.ort_worker.rotating.pair import RotationPair
+from graph_rewrite.runtime.ort_worker.rotating.recipes import as_recipes, recipes_from_json, recipes_to_json
+from graph_rewrite.runtime.ort_worker.rotating.rotation import BYTES, FEWEST, LARGE_TOKENS, MOST_TOKENS, TOKEN_BYTES
 
 IDS = ModelInput("input_ids", "tensor(int64)", (1, 128))
 MASK = ModelInput("attention_mask", "tensor(int64)", (1, 128))

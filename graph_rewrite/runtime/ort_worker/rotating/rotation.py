@@ -11,18 +11,14 @@ sweep the caches by themselves.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
-from .feeds import Feeds, FeedSpec, ModelInput, dtype_of, fits, integer_limits, is_tensor, load_npz, make_feeds
-
-PROTOCOL = "in turn"
-"""Part of the keys of stored latencies: those that were measured with one input are not mixed with others."""
+from ..feeds import Feeds, FeedSpec, ModelInput, dtype_of, fits, integer_limits, is_tensor, load_npz, make_feeds
+from .recipes import Recipes, as_recipes
 
 FEWEST = 8
 """Different inputs that a measurement rotates among, where memory allows it."""
@@ -35,7 +31,6 @@ LARGE_TOKENS = 8 << 20
 BYTES = 32 << 20
 """Bytes of all other inputs of a model in all turns. An input that is larger is the only one."""
 
-Recipes = FeedSpec | Sequence[FeedSpec]
 Accepts = Callable[[Feeds], bool]
 """Tells whether a model runs on some inputs."""
 _INDICES = (np.int32, np.int64)
@@ -93,58 +88,6 @@ class Rotation:
     def nbytes(self) -> int:
         """Return the bytes of all values."""
         return sum(_size(value) for values in self.values.values() for value in values)
-
-
-class RotationPair:
-    """The inputs of the last comparison, once for each side: with the same arrays, the side that runs second would find
-    them in the cache. They are kept from session to session, so that they are made once."""
-
-    def __init__(self) -> None:
-        self._key: Any = None
-        self._made: tuple[Rotation, Rotation] | None = None
-
-    def of(
-        self, inputs: Sequence[ModelInput], recipes: Recipes, accepts: Accepts | None = None
-    ) -> tuple[Rotation, Rotation]:
-        """Return equal inputs for both sides, for a model with these inputs. Raises ValueError as `Rotation` does."""
-        specs = as_recipes(recipes)
-        texts = [json.dumps(spec.to_json()) for spec in specs]
-        key = tuple(inputs), texts, [os.stat(spec.npz).st_mtime_ns for spec in specs if spec.npz is not None]
-        if self._made is None or self._key != key:
-            self._made = None  # frees the memory first
-            made = Rotation(inputs, specs, accepts)
-            self._key, self._made = key, (made, made.copy())
-        return self._made
-
-    def last(self, copy: int) -> Rotation:
-        """Return the first or the second copy of what was made last."""
-        if self._made is None:
-            raise RuntimeError("inputs are made for the baseline first")
-        return self._made[copy]
-
-
-def as_recipes(recipes: Recipes) -> tuple[FeedSpec, ...]:
-    """Return recipes as a tuple; one alone as such. Raises ValueError where there is none."""
-    found = (recipes,) if isinstance(recipes, FeedSpec) else tuple(recipes)
-    if not found:
-        raise ValueError("at least one recipe of inputs is needed")
-    return found
-
-
-def recipes_to_json(recipes: Recipes) -> list[dict[str, Any]]:
-    """Return plain values, for a request to a worker."""
-    return [spec.to_json() for spec in as_recipes(recipes)]
-
-
-def recipes_from_json(values: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> tuple[FeedSpec, ...]:
-    """Return the recipes of a request, which may hold one alone."""
-    listed = [values] if isinstance(values, Mapping) else values
-    return tuple(FeedSpec.from_json(entry) for entry in listed)
-
-
-def recipes_key(recipes: Recipes) -> str:
-    """Return a stable text that tells the inputs of two measurements apart, and both from inputs that do not rotate."""
-    return f"{PROTOCOL}: {'; '.join(spec.key for spec in as_recipes(recipes))}"
 
 
 def _random(inputs: Sequence[ModelInput], spec: FeedSpec, accepts: Accepts | None) -> dict[str, list[Any]]:

@@ -12,12 +12,13 @@ from typing import Any
 
 import onnxruntime as ort
 
-from .deployment import Deployment, open_session
-from .feeds import Feeds, ModelInput
-from .narrow_floats import NARROW, runner
-from .rotation import Accepts, Recipes, Rotation
-from .sessions.cuda_graphs import CudaGraphSession
-from .timing import Clock, warm_up
+from ..deployment import Deployment, open_session
+from ..feeds import Feeds, ModelInput
+from ..narrow_floats import NARROW, runner
+from ..sessions.cuda_graphs import CudaGraphSession
+from ..timing import Clock, warm_up
+from .recipes import Recipes
+from .rotation import Accepts, Rotation
 
 _CUDA_WARMUP = 3  # cuDNN picks its algorithms in the first run, the memory arena settles in the second.
 

@@ -1,0 +1,1 @@
+"""Runs with inputs in turn: recipes of them, the inputs themselves, and sessions that take the next ones."""
