@@ -2,7 +2,8 @@
 
     python -m benchmarks.time_limits --models bert vgg19 --limits 30 120 --threads 1
 
-Each run is a process of its own with an empty cache and without the memory of earlier results. `rewritegym check` then
+Each run is a process of its own with an empty cache. It knows nothing of earlier results; with `--shipped` it begins
+with those that RewriteGym ships, as a user's first run does. `rewritegym check` then
 measures the file that it wrote against the original, in sessions of its own. The results file is written after every
 run; a run that it holds already is not repeated.
 """
@@ -51,6 +52,8 @@ class Arguments:
     """Time limits in seconds."""
     threads: int = 1
     """Threads per inference."""
+    shipped: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Begin with the results that RewriteGym ships."""
     out: Path = RESULTS / "time-limits.json"
     """The results file."""
     again: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -59,7 +62,7 @@ class Arguments:
     """Print one JSON object and nothing else."""
 
 
-def run_of(model: str, limit: float, threads: int) -> dict[str, Any]:
+def run_of(model: str, threads: int, limit: float, shipped: bool) -> dict[str, Any]:
     """Optimise one model with one time limit, and judge the result.
 
     Raises:
@@ -71,12 +74,12 @@ def run_of(model: str, limit: float, threads: int) -> dict[str, Any]:
         began = time.monotonic()
         found = _command(
             ["optimize", str(original), str(output), "--time-limit", f"{limit:g}s", "--threads", str(threads),
-             "--no-memory"],
+             *(() if shipped else ("--no-memory",))],
             Path(folder), (0,),
         )  # fmt: skip
         wall = time.monotonic() - began
         row = {
-            "model": model, "limit_s": limit, "threads": threads, "wall_s": round(wall, 2),
+            "model": model, "limit_s": limit, "threads": threads, "shipped": shipped, "wall_s": round(wall, 2),
             **{name: found[name] for name in ("speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified",
                                               "max_rel_error", "measurements")},
             "rewrites": [{name: step[name] for name in ("rule", "sites")} for step in found["rewrites"]],
@@ -110,24 +113,40 @@ def keeps_limit(row: dict[str, Any]) -> bool:
 def table_of(rows: Sequence[dict[str, Any]]) -> Table:
     """Return a table with a row per run, and the geometric mean of each limit and number of threads."""
     table = Table(title=f"rewritegym optimize, {device_name('cpu')}")
-    for heading in ("model", "threads", "limit s", "took s", "original ms", "said", "judged anew", "95%", "rules"):
-        table.add_column(heading, justify="left" if heading in ("model", "rules") else "right")
+    for heading in (
+        "model",
+        "threads",
+        "limit s",
+        "begins with",
+        "took s",
+        "original ms",
+        "said",
+        "judged anew",
+        "95%",
+        "rules",
+    ):
+        table.add_column(heading, justify="left" if heading in ("model", "begins with", "rules") else "right")
     for row in rows:
         low, high = row["judged_ci95"]
         rules = ", ".join(dict.fromkeys(step["rule"] for step in row["rewrites"])) or row["message"]
         took = f"{row['wall_s']:.1f}" + ("" if keeps_limit(row) else " (late)")
         table.add_row(
-            row["model"], str(row["threads"]), f"{row['limit_s']:g}", took, f"{row['baseline_ms']:.2f}",
-            f"{row['speedup']:.3f}", f"{row['judged']:.3f}", f"{low:.3f} to {high:.3f}", rules,
+            row["model"], str(row["threads"]), f"{row['limit_s']:g}", _start(row["shipped"]), took,
+            f"{row['baseline_ms']:.2f}", f"{row['speedup']:.3f}", f"{row['judged']:.3f}", f"{low:.3f} to {high:.3f}",
+            rules,
         )  # fmt: skip
-    for (threads, limit), group in _groups(rows):
+    for (threads, limit, shipped), group in _groups(rows):
         mean = math.exp(sum(math.log(row["judged"]) for row in group) / len(group))
         late, slower = (sum(map(test, group)) for test in (lambda row: not keeps_limit(row), is_slower))
         table.add_row(
-            f"geometric mean of {len(group)}", str(threads), f"{limit:g}", f"{late} late", "", "", f"{mean:.3f}",
-            f"{slower} slower", "",
+            f"geometric mean of {len(group)}", str(threads), f"{limit:g}", _start(shipped), f"{late} late",
+            "", "", f"{mean:.3f}", f"{slower} slower", "",
         )  # fmt: skip
     return table
+
+
+def _start(shipped: bool) -> str:
+    return "shipped results" if shipped else "nothing"
 
 
 def is_slower(row: dict[str, Any]) -> bool:
@@ -135,9 +154,13 @@ def is_slower(row: dict[str, Any]) -> bool:
     return bool(row["judged_ci95"][1] < 1.0)
 
 
-def _groups(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[tuple[int, float], list[dict[str, Any]]]]:
-    for key in sorted({(row["threads"], row["limit_s"]) for row in rows}):
-        yield key, [row for row in rows if (row["threads"], row["limit_s"]) == key]
+def _setting(row: dict[str, Any]) -> tuple[int, float, bool]:
+    return row["threads"], row["limit_s"], row["shipped"]
+
+
+def _groups(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[tuple[int, float, bool], list[dict[str, Any]]]]:
+    for key in sorted(set(map(_setting, rows))):
+        yield key, [row for row in rows if _setting(row) == key]
 
 
 def known_rows(path: Path) -> list[dict[str, Any]]:
@@ -163,11 +186,12 @@ def run(arguments: Arguments, console: Console) -> list[dict[str, Any]]:
     rows = known_rows(arguments.out)
     for limit in arguments.limits:
         for model in arguments.models or tuple(zoo.names()):
-            key = (model, limit, arguments.threads)
-            if not arguments.again and any(key == (row["model"], row["limit_s"], row["threads"]) for row in rows):
+            setting = arguments.threads, limit, arguments.shipped
+            others = [row for row in rows if (row["model"], _setting(row)) != (model, setting)]
+            if not arguments.again and len(others) < len(rows):
                 continue
-            row = run_of(model, limit, arguments.threads)
-            rows = [old for old in rows if key != (old["model"], old["limit_s"], old["threads"])] + [row]
+            row = run_of(model, *setting)
+            rows = [*others, row]
             arguments.out.parent.mkdir(parents=True, exist_ok=True)
             write_json(arguments.out, {"machine": device_name("cpu"), "rows": rows})
             console.print(f"{model}, {limit:g} s: x{row['judged']:.3f} in {row['wall_s']:.1f} s", markup=False)

@@ -67,7 +67,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
             try:
                 latency = confirmed(search, visit.graph)
                 if not surely_faster(latency):
-                    rejected.append("the fastest was not confirmed by a second measurement")
+                    rejected.append(f"the fastest was not confirmed by a second measurement, {_told(latency)}")
                     continue
                 if search.worth(visit.graph, latency) <= 1.0:
                     rejected.append(TOO_LARGE)
@@ -88,6 +88,13 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     if not checked.outcome.ok:
         message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
     return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
+
+
+def _told(latency: Latency) -> str:
+    if not latency.ok:
+        return f"which failed: {latency.message}"
+    low, high = latency.ci95
+    return f"in which the speed-up was {latency.speedup:.3f} (95% interval {low:.3f} to {high:.3f})"
 
 
 def _limited(budget: Budget) -> AbstractContextManager[Limit]:

@@ -50,6 +50,7 @@ def test_a_run_that_is_in_the_file_is_not_repeated(calls: list[str], arguments: 
     assert len(known_rows(arguments.out)) == 5
     assert len(run(replace(arguments, again=True), console)) == 5
     assert len(calls) == 9
+    assert len(run(replace(arguments, shipped=True, models=("a",), limits=(1.0,)), console)) == 6
 
 
 def test_the_judgement_counts_in_the_mean(calls: list[str], arguments: Arguments) -> None:
@@ -84,4 +85,4 @@ def test_a_command_that_fails_tells_why(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (tmp_path / "damaged.onnx").write_bytes(b"\xff")
     monkeypatch.setattr(time_limits.zoo, "export", lambda _: tmp_path / "damaged.onnx")
     with pytest.raises(MachineError, match=r"rewritegym optimize ended with 2: .*damaged\.onnx"):
-        run_of("damaged", 1.0, 1)
+        run_of("damaged", 1, 1.0, False)
