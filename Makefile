@@ -16,7 +16,7 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations kill node-cases lint types verify-rules format bench results known-results replay docs doctor clean
+.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations kill node-cases mutants lint types verify-rules format bench results known-results replay docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -58,6 +58,9 @@ kill: setup ## kill optimisations at random moments and look at what they leave
 
 node-cases: setup ## optimise all node test cases of onnx and compare (nightly; ARGS='--planted --first 0 --count 500')
 	@OMP_NUM_THREADS=1 $(PY) -m tests.coverage_of_models.run_node_cases $(ARGS)
+
+mutants: setup ## prove 10,000 seeded mutants, and evaluate those accepted over a second prime (nightly)
+	@OMP_NUM_THREADS=1 $(PY) -m tests.graph_rewrite.mutate.seeded $(ARGS)
 
 lint: setup ## check style, formatting and the direction of imports
 	@$(PY) -m ruff check --quiet .

@@ -15,6 +15,7 @@ from graph_rewrite.mutate.field import apply, outputs_of, random_inputs
 from graph_rewrite.mutate.finish import Target, solve
 from graph_rewrite.mutate.moves import Chain, DoesNotFit, Move, Tiles
 from graph_rewrite.mutate.program import Program, Step, step
+from graph_rewrite.mutate.sketch import Sketch, signature, signature_of
 from graph_rewrite.mutate.value_types import Monomial, ValueType, input_types, type_of, types_of
 from graph_rewrite.mutate.vocabulary import averaging_variants, chains, conv_variants, unary_variants, vocabulary_of
 from graph_rewrite.soundness.domains.limbs import Residues
@@ -29,41 +30,6 @@ _ORDER_OF_SEVERAL = ((1, True), (2, True), (3, True), (4, True), (2, False), (3,
 kinds of layouts, or none where there are several products."""
 _GROWTH = 4
 """A value may have so many times the elements of the largest of the original."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sketch:
-    """A mutant at the shapes where it was found: steps, and per output the value and the moves it is brought there by.
-    A window follows the moves, which depends on the shapes."""
-
-    count: int
-    steps: tuple[Step, ...]
-    outputs: tuple[tuple[int, Chain], ...]
-    share_right: float
-
-    def at(self, targets: Sequence[Target], inputs: Sequence[Residues], keep: float) -> Program | None:
-        """Return the mutant for inputs of any shape, with its windows; None where too little is right.
-
-        Raises:
-            DoesNotFit: a step does not apply to these shapes.
-        """
-        types_of(Program(self.count, self.steps, ()), [array.shape for array in inputs])
-        wanted = tuple(dict.fromkeys(value for value, _ in self.outputs))
-        made = dict(zip(wanted, outputs_of(Program(self.count, self.steps, wanted), inputs), strict=True))
-        steps, outputs = list(self.steps), []
-        for (value, chain), target in zip(self.outputs, targets, strict=True):
-            found = solve(target, made[value], [chain], keep)
-            if found is None:
-                return None
-            outputs.append(_finished(steps, self.count, value, found[1]))
-        return Program(self.count, tuple(steps), tuple(outputs)).live()
-
-
-def _finished(steps: list[Step], count: int, value: int, chain: Chain) -> int:
-    if not chain:
-        return value
-    steps.append(step("layout", value, chain=chain))
-    return count + len(steps) - 1
 
 
 @dataclass(slots=True)
@@ -104,6 +70,8 @@ class Generator:
         self._vocabulary = vocabulary_of(original, shapes, [target.shape for target in self._targets])
         self._joins = sum(each.op in ("conv", "matmul", "pool") for each in original.steps) > 1
         self._biased = any(len(each.inputs) == 3 for each in original.steps)
+        self._carries = any(each.op in ("add", "concat", "layout", "mul", "pool") for each in original.steps)
+        """Whether a step may follow the last product: mutants end with an operator like one of the original's."""
         self._narrow = True
         self._best: dict[object, float] = {signature(original, shapes): 1.0}
         self._shapes = shapes
@@ -113,9 +81,9 @@ class Generator:
     def sketches(self) -> Iterator[Sketch]:
         """Yield mutants; of those whose operators other than layouts are the same, each is better than the last."""
         for depth, narrow in _ORDER_OF_SEVERAL if self._joins else _ORDER:
-            self._narrow = narrow
             if depth > self._depth:
                 continue
+            self._narrow = narrow
             state = _State(input_types(self._shapes), list(self._inputs))
             state.prints.update(_print(array) for array in self._inputs)
             yield from self._grown(state, depth)
@@ -154,13 +122,15 @@ class Generator:
             state.prints.remove(key)
 
     def _signature(self, state: _State, *more: Step) -> object:
-        return _signature([*state.steps, *more], state.types)
+        return signature_of([*state.steps, *more], state.types)
 
     def _leads_on(self, type: ValueType, left: int) -> bool:
         """Tell whether a value may be part of a mutant that is complete after `left - 1` more steps."""
         if left == 1:
             enough = all(type.size >= self._keep * target.size for target in self._targets)
             return enough and all(wanted <= type.monomials for wanted in self._wanted)
+        if type.degree == self._degree and not self._carries:
+            return False
         return type.degree <= self._degree and any(term in self._useful for term in type.monomials)
 
     def _steps(self, state: _State, left: int) -> Iterator[Step]:
@@ -173,24 +143,26 @@ class Generator:
         unused = [value for value in range(count, len(state.types)) if value not in used]
         highest = max(type.degree for type in state.types)
         products = max(self._degree - highest, 0)
-        for new in self._options(state, left, left <= products, unused):
+        for new in self._options(state, left, products, unused):
             if last is not None and newest not in new.inputs and _comes_before(new, last):
                 continue
             open_values = len([value for value in unused if value not in new.inputs]) + 1
             if open_values <= (1, 1 + self._biased, 4, 6)[left - 1] + (left > 1):
                 yield new
 
-    def _options(self, state: _State, left: int, only_products: bool, unused: Sequence[int]) -> Iterator[Step]:
+    def _options(self, state: _State, left: int, products: int, unused: Sequence[int]) -> Iterator[Step]:
         values = range(len(state.types))
         needed = unused if left == 1 else []
-        for original in self._vocabulary.operators:
-            yield from self._like(original, state, needed)
-        if only_products or left == 1:
+        if left == 1 or self._carries or products > 1:
+            for original in self._vocabulary.operators:
+                yield from self._like(original, state, needed)
+        if left <= max(products, 1):
             return
         for value in values:
-            type = state.types[value]
-            if type.degree < self._degree or (left > 1 and self._joins):
-                for chain in chains(type.shape, self._vocabulary.factors, self._vocabulary.overlaps):
+            type, words = state.types[value], self._vocabulary
+            if type.degree < self._degree and not (self._narrow and self._joins):
+                overlaps = words.overlaps if words.plays(type.monomials, "conv", 0) else ()
+                for chain in chains(type.shape, words.factors, overlaps, self._narrow):
                     yield step("layout", value, chain=chain)
             yield from self._diagonals(type, value)
         if self._joins:
@@ -239,9 +211,10 @@ class Generator:
                     yield step("fit", a, b)
 
     def _diagonals(self, type: ValueType, value: int) -> Iterator[Step]:
-        if type.degree == 1 and len(type.shape) > 1:
-            pairs = [(0, 1), (1, 0)] if len(type.shape) > 2 else []
-            for (source, target), count in itertools.product(pairs, self._vocabulary.factors):
+        rank = len(type.shape)
+        if type.degree == 1 and rank > 2:
+            last = [(0, 2)] if rank == 3 else []
+            for (source, target), count in itertools.product([(0, 1), *last], self._vocabulary.blocks):
                 yield step("diagonal", value, count=count, source=source, target=target)
 
     def _ended(self, state: _State) -> Iterator[Sketch]:
@@ -283,21 +256,6 @@ def _parts(term: Monomial) -> Iterator[Monomial]:
 
 def _print(array: Residues) -> int:
     return hash((array.shape, array.tobytes()))
-
-
-def signature(program: Program, shapes: Sequence[Shape]) -> object:
-    """Return what tells mutants apart: operators other than layouts, with the shapes of what they read, but no pads."""
-    return _signature(program.steps, types_of(program, shapes))
-
-
-def _signature(steps: Sequence[Step], types: Sequence[ValueType]) -> object:
-    return tuple(
-        (
-            each.op, *(entry for entry in each.params if entry[0] != "pads"),
-            *(types[value].shape for value in each.inputs),
-        )
-        for each in steps if each.op != "layout"
-    )  # fmt: skip
 
 
 def deadline(seconds: float, clock: Callable[[], float] = time.monotonic) -> Callable[[], bool]:

@@ -24,6 +24,8 @@ class Vocabulary:
     overlaps: tuple[tuple[int, int], ...]
     """How far tiles overlap, and how many zeros come before the first."""
     operators: tuple[Step, ...]
+    blocks: tuple[int, ...]
+    """Numbers of groups and of batched products, whose operands may stand on a diagonal."""
     roles: Mapping[int, frozenset[tuple[str, int]]]
     """Per input of the original, the operators that read it, and as which operand."""
 
@@ -41,6 +43,7 @@ def vocabulary_of(program: Program, shapes: Sequence[Shape], outputs: Sequence[S
     """Return the vocabulary for mutants of a program at a shape."""
     factors, overlaps = {2, 4}, set[tuple[int, int]]()
     operators: dict[tuple[object, ...], Step] = {}
+    blocks = set[int]()
     known = dict(enumerate(shapes))
     for each in program.steps:
         operators.setdefault((each.op, each.params), each)
@@ -54,13 +57,16 @@ def vocabulary_of(program: Program, shapes: Sequence[Shape], outputs: Sequence[S
                 overlaps.update(zip(reach, each.param("pads"), strict=False))
                 overlaps.update((size, 0) for size in reach)
                 if image is not None:
-                    factors.add(image[1] // kernel[1])
+                    blocks.add(image[1] // kernel[1])
             if each.op == "pool":
                 overlaps.update((k - 1, p) for k, p in zip(each.param("kernel"), each.param("pads"), strict=False))
+        elif each.op == "matmul":
+            blocks.update(size for v in each.inputs for size in known.get(v, ())[:-2])
     factors.update(shape[0] for shape in outputs if len(shape) > 2)
-    wanted = tuple(sorted(f for f in factors if 1 < f <= 16))
+    wanted = tuple(sorted(f for f in factors | blocks if 1 < f <= 16))
     tiles = tuple(sorted(pair for pair in overlaps if pair[0] > 0))
-    return Vocabulary(wanted, tiles, tuple(operators.values()), _roles(program))
+    diagonals = tuple(sorted(blocks & set(wanted)))
+    return Vocabulary(wanted, tiles, tuple(operators.values()), diagonals, _roles(program))
 
 
 def _roles(program: Program) -> dict[int, frozenset[tuple[str, int]]]:

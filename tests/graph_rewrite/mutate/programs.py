@@ -76,7 +76,7 @@ def random_chain(rng: np.random.Generator, shape: Shape) -> tuple[LayoutMove, ..
     return chain
 
 
-def random_program(rng: np.random.Generator) -> tuple[Program, tuple[Shape, ...]]:
+def random_program(rng: np.random.Generator, largest: int = 2000) -> tuple[Program, tuple[Shape, ...]]:
     """A program of a layout, a convolution, a product, a pool or a sum, and so on; with shapes of its inputs."""
     groups = int(rng.choice([1, 1, 2]))
     x = (int(rng.integers(1, 3)), 2 * groups, int(rng.integers(4, 8)), int(rng.integers(4, 8)))
@@ -90,7 +90,7 @@ def random_program(rng: np.random.Generator) -> tuple[Program, tuple[Shape, ...]
             found = types_of(Program(2, (*steps, new), ()), shapes)
         except (DoesNotFit, LayoutError):
             continue
-        if found[-1].size <= 2000 and found[-1].degree <= 3:
+        if found[-1].size <= largest and found[-1].degree <= 3:
             steps.append(new)
     return program(2, steps or [conv(0, 1)], [2 + max(len(steps) - 1, 0)]), shapes
 

@@ -1,0 +1,116 @@
+"""Seeded mutants: those that the proof accepts are evaluated at every position over a second prime.
+
+python -m tests.graph_rewrite.mutate.seeded --mutants 10000
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import tyro
+
+from graph_rewrite.layouts import LayoutError, Shape
+from graph_rewrite.mutate.equivalence import Finding, Trials, prove
+from graph_rewrite.mutate.moves import DoesNotFit, LayoutMove, Move, Tiles, Window, layout_of
+from graph_rewrite.mutate.program import Program, program
+from graph_rewrite.mutate.value_types import types_of
+from tests.graph_rewrite.mutate.programs import CONV, DILATED, conv, layout, random_chain, values_modulo
+
+SECOND_PRIME = 2**31 - 19
+ORIGINALS: list[tuple[Program, tuple[Shape, ...]]] = [
+    (CONV, ((2, 2, 6, 6), (2, 2, 3, 3))),
+    (CONV, ((1, 4, 6, 5), (4, 2, 3, 3))),
+    (DILATED, ((1, 1, 8, 8), (2, 1, 3, 3))),
+    (program(2, [conv(0, 1, stride=2)]), ((1, 2, 8, 8), (2, 2, 3, 3))),
+]
+
+
+def seeded_mutant(seed: int) -> tuple[Program, tuple[Shape, ...], Program] | None:
+    """An original, its shapes and a mutant: random layouts around a convolution, as a rule undone after it."""
+    rng = np.random.default_rng(seed)
+    original, shapes = ORIGINALS[int(rng.integers(0, len(ORIGINALS)))]
+    before = random_chain(rng, shapes[0])
+    filters = random_chain(rng, shapes[1]) if rng.integers(0, 6) == 0 else ()
+    own = original.steps[0]
+    new = conv(2, 3, stride=int(rng.choice([own.param("strides")[0], 1])),
+               dilation=int(rng.choice([own.param("dilations")[0], 1])),
+               pad=tuple(int(size) for size in rng.choice([own.param("pads")[0], 0, 1], 4)) if rng.integers(0, 2)
+               else own.param("pads"))  # fmt: skip
+    target = types_of(original, shapes)[-1].shape
+    steps = [layout(0, *before), layout(1, *filters), new]
+    try:
+        made = types_of(program(2, steps), shapes)[-1].shape
+        back: list[LayoutMove] = [m.undone() for m in reversed(before) if isinstance(m, Move | Tiles)]
+        if rng.integers(0, 8) == 0:
+            back = list(random_chain(rng, made))
+        start = tuple(int(i) for i in rng.choice([0, 0, 0, 1, -1], len(target)))
+        after = layout_of(tuple(back), made).shape
+        back += [Window(start, target)] if after != target or rng.integers(0, 4) == 0 else []
+        mutant = program(2, [*steps, layout(4, *back)])
+        types_of(mutant, shapes)
+    except (DoesNotFit, LayoutError):
+        return None
+    return original, shapes, mutant
+
+
+def refuted(original: Program, shapes: tuple[Shape, ...], mutant: Program, finding: Finding, seed: int) -> bool:
+    """Tell whether a position outside of the boxes found differs over the second prime."""
+    rng = np.random.default_rng(seed)
+    inputs = [rng.integers(0, SECOND_PRIME, shape) for shape in shapes]
+    pairs = zip(
+        values_modulo(SECOND_PRIME, original, inputs), values_modulo(SECOND_PRIME, mutant, inputs), strict=True
+    )  # fmt: skip
+    for (a, b), boxes in zip(pairs, finding.wrong, strict=True):
+        equal = a == b
+        for box in boxes:
+            equal[tuple(slice(*side) for side in box)] = True
+        if not equal.all():
+            return True
+    return False
+
+
+@dataclass
+class Count:
+    """What became of seeded mutants."""
+
+    mutants: int = 0
+    accepted: int = 0
+    exact: int = 0
+    refuted: list[int] | None = None
+
+
+def count(mutants: int, keep: float = 0.25) -> Count:
+    """Prove so many mutants; list the seeds of those that are accepted wrongly."""
+    found = Count(refuted=[])
+    assert found.refuted is not None
+    for seed, (original, shapes, mutant) in _mutants():
+        if found.mutants == mutants:
+            break
+        found.mutants += 1
+        finding = prove(Trials(original, shapes, seed=seed), mutant, keep)
+        if finding is not None:
+            found.accepted += 1
+            found.exact += finding.exact
+            if refuted(original, shapes, mutant, finding, seed):
+                found.refuted.append(seed)
+    return found
+
+
+def _mutants() -> Iterator[tuple[int, tuple[Program, tuple[Shape, ...], Program]]]:
+    seed = 0
+    while True:
+        made = seeded_mutant(seed)
+        if made is not None:
+            yield seed, made
+        seed += 1
+
+
+def main(mutants: int = 10_000) -> None:
+    """Count the seeded mutants that are accepted, and end with status 1 where one is accepted wrongly."""
+    found = count(mutants)
+    print(found)
+    raise SystemExit(1 if found.refuted else 0)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

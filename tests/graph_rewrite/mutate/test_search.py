@@ -1,0 +1,243 @@
+"""Mutants of whole graphs: subprograms, refusals, limits, and the command that lists them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from graph_rewrite import __main__ as library
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.mutate.generator import Generator
+from graph_rewrite.mutate.instance import lifted, small_instance
+from graph_rewrite.mutate.listing import lines, to_json
+from graph_rewrite.mutate.program import Subprogram, program, step
+from graph_rewrite.mutate.search import Limits, Mutant, mutants_of, mutants_of_subprogram
+from graph_rewrite.mutate.subprograms import split
+from graph_rewrite.mutate.value_types import types_of
+from graph_rewrite.onnx_files.assembly import model
+from graph_rewrite.onnx_files.saving import save
+from tests.graph_rewrite.mutate.programs import CONV, conv
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def one_convolution() -> Graph:
+    return model("(float[2,4,8,8] x) => (z) { y = Conv<pads=[1,1,1,1]>(x, w, b) z = Relu(y) }",
+                 w=weights(6, 4, 3, 3), b=weights(6))  # fmt: skip
+
+
+def chain() -> Graph:
+    text = """(float[1,4,8,8] x) => (z) {
+        a = Conv<pads=[1,1,1,1]>(x, w) b = Add(a, x) c = Relu(b) d = Conv<pads=[1,1,1,1]>(c, w) z = Add(d, b) }"""
+    return model(text, w=weights(4, 4, 3, 3))
+
+
+def test_programs_are_cut_at_operators_that_are_not_linear() -> None:
+    found = split(chain())
+    sizes = [len(sub.nodes) for sub in found.subprograms]
+    assert sizes == sorted(sizes)
+    assert [str(refusal) for refusal in found.refused.values()] == ["Relu is not linear"]
+    relu = next(iter(found.refused))
+    assert all(relu not in sub.nodes for sub in found.subprograms)
+    # Both convolutions are one structure; b + d is read by nobody else, and b = a + x by Relu too.
+    assert sum(sub.program == program(2, [conv(0, 1)]) for sub in found.subprograms) == 1
+    assert found.places[0] == 2
+
+
+def test_no_subprogram_surrounds_an_operator_that_is_not_linear() -> None:
+    """The sum of `b` and `d` reads both sides of Relu: with the first sum it would be before and after it."""
+    graph = chain()
+    names = {node.id: graph.names[node.outputs[0]] for node in graph.nodes.values()}
+    for sub in split(graph).subprograms:
+        inside = {names[node] for node in sub.nodes}
+        assert not {"b", "z"} <= inside
+        assert not {"a", "d"} <= inside
+
+
+def test_large_subprograms_are_all_connected_sets_of_four() -> None:
+    text = "(float[1,2,4,4] x) => (z) {" + "".join(f"y{i + 1} = Conv(y{i}, w) " for i in range(6)) + "z = Relu(y6) }"
+    graph = model(text.replace("y0", "x"), w=weights(2, 2, 1, 1))
+    found = split(graph)
+    assert [len(sub.nodes) for sub in found.subprograms] == [1, 2, 3, 4]
+    assert found.places == (6, 5, 4, 3)
+
+
+def test_parallel_convolutions_are_joined() -> None:
+    text = "(float[1,2,6,6] x, float[1,2,6,6] y) => (p, q) { a = Conv(x, w) b = Conv(y, v) p = Relu(a) q = Relu(b) }"
+    found = split(model(text, w=weights(2, 2, 3, 3), v=weights(4, 2, 3, 3)))
+    assert [len(sub.nodes) for sub in found.subprograms] == [1, 1, 2]
+    assert found.subprograms[-1].program == program(4, [conv(0, 1, pad=0), conv(2, 3, pad=0)], [4, 5])
+
+
+def test_operators_read_as_steps() -> None:
+    text = """(float[1,4,8,8] x) => (z) {
+        a = Conv(x, w) b = Pad(a, p) c = Slice(b, s, e, ax) d = Transpose<perm=[0,1,3,2]>(c) f = Mul(d, m)
+        g = Concat<axis=1>(f, f, f) z = AveragePool<kernel_shape=[2,2]>(g) }"""
+    graph = model(
+        text, w=weights(4, 4, 3, 3), p=[0, 0, 1, 0, 0, 0, 0, 2], s=[1], e=[7], ax=[2], m=weights(4, 1, 1)
+    )  # fmt: skip
+    found = split(graph, largest=9)
+    whole = found.subprograms[-1]
+    assert len(whole.nodes) == 7
+    assert not found.refused
+    assert [s.op for s in whole.program.steps] == [
+        "conv",
+        "layout",
+        "layout",
+        "layout",
+        "mul",
+        "concat",
+        "concat",
+        "pool",
+    ]
+    assert types_of(whole.program, whole.shapes)[-1].shape == graph.types[graph.outputs[0]].shape  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(float[1,4,8,8] x) => (z) { z = Conv<auto_pad=\"SAME_UPPER\">(x, w) }", "auto_pad"),
+        ("(float16[2,2] x) => (z) { z = Add(x, x) }", "float16"),
+        ("(float[2,2] x) => (z) { z = Mul(x, x) }", "Mul of two values"),
+        ("(float[2,2] x) => (z) { z = com.microsoft.Gelu(x) }", "not linear"),
+        ("(int64[2,2] x) => (z) { z = Add(x, x) }", "int64"),
+        ("(float[1,1,5,5] x) => (z) { z = AveragePool<kernel_shape=[2,2], ceil_mode=1>(x) }", "ceil_mode"),
+        ("(float[4] x, float[4] y) => (z) { z = MatMul(x, y) }", "vector"),
+    ],
+)  # fmt: skip
+def test_what_is_no_step_is_refused_with_a_reason(text: str, reason: str) -> None:
+    found = split(model(text, **({"w": weights(2, 4, 3, 3)} if "w)" in text else {})))
+    assert not found.subprograms
+    assert [reason in str(refusal) for refusal in found.refused.values()] == [True]
+
+
+def test_mutants_of_a_graph() -> None:
+    result = mutants_of(one_convolution(), Limits(seconds=60, depth=2, keep=0.7))
+    assert result.complete
+    assert not result.interrupted
+    wrong = {mutant.finding.share_wrong for mutant in result.found}
+    assert 0.0 in wrong
+    assert 0.125 in wrong
+    seen = [str(mutant.program) for mutant in result.found]
+    assert len(seen) == len(set(seen))
+
+
+def test_a_time_limit_keeps_what_was_found() -> None:
+    now = iter(range(10**6))
+    whole = mutants_of(one_convolution(), Limits(depth=2))
+    cut = mutants_of(one_convolution(), Limits(seconds=400, depth=2), clock=lambda: float(next(now)))
+    assert not cut.complete
+    assert 0 < len(cut.found) < len(whole.found)
+
+
+def test_ctrl_c_keeps_what_was_found() -> None:
+    def interrupt(mutant: Mutant) -> None:
+        raise KeyboardInterrupt
+
+    result = mutants_of(one_convolution(), Limits(depth=2), on_found=interrupt)
+    assert result.interrupted
+    assert not result.complete
+    assert len(result.found) == 1
+
+
+def test_a_subprogram_that_is_too_large_is_refused() -> None:
+    result = mutants_of(one_convolution(), Limits(work=1000))
+    assert [str(refusal) for _, refusal in result.subprograms] == ["too large to be proved at its real shape"]
+    assert not result.found
+    assert not result.searched
+
+
+def by_hand(real: tuple[tuple[int, ...], ...], made: Subprogram | None = None) -> Iterator[Mutant]:
+    return mutants_of_subprogram(made or Subprogram(CONV, real), Limits(depth=2, keep=0.85))
+
+
+def test_mutants_are_found_in_small_and_proved_at_the_real_shape() -> None:
+    real = ((8, 8, 18, 18), (4, 8, 3, 3))
+    small = small_instance(Subprogram(CONV, real))
+    assert sum(np.prod(shape) for shape in small) < 10_000
+    wanted = (1, 8, 18, 144)
+    for mutant in by_hand(real):
+        types = types_of(mutant.program, real)
+        if any(type.shape == wanted for type in types):
+            assert mutant.finding.share_wrong == pytest.approx(14 / 144)
+            assert mutant.finding.positions == 8 * 4 * 18 * 18
+            return
+    raise AssertionError("the whole batch in one row was not found")
+
+
+@pytest.mark.parametrize(
+    ("made", "shapes"),
+    [
+        (CONV, ((1, 64, 56, 56), (128, 64, 3, 3))),
+        (CONV, ((8, 32, 38, 38), (64, 4, 5, 5))),
+        (program(3, [conv(0, 1, 2)]), ((1, 3, 224, 224), (64, 3, 7, 7), (64,))),
+        (program(2, [step("matmul", 0, 1)]), ((12, 128, 64), (12, 64, 128))),
+        (program(2, [conv(0, 1, rank=3)]), ((1, 16, 8, 56, 56), (32, 16, 3, 3, 3))),
+        (program(1, [step("pool", 0, kernel=(3, 3), strides=(1, 1), pads=(1,) * 4, counted=0)]), ((1, 192, 35, 35),)),
+        (program(4, [conv(0, 1), conv(2, 3), step("add", 4, 5)]), ((1, 64, 56, 56), (64, 64, 3, 3)) * 2),
+    ],
+)
+def test_small_instances(made: object, shapes: tuple[tuple[int, ...], ...]) -> None:
+    sub = Subprogram(made, shapes)  # type: ignore[arg-type]
+    small = small_instance(sub)
+    assert sum(np.prod(shape) for shape in small) <= 20_000
+    before, after = types_of(sub.program, shapes), types_of(sub.program, small)
+    assert [len(type.shape) for type in before] == [len(type.shape) for type in after]
+
+
+def test_the_batch_of_the_small_instance_becomes_the_real_one() -> None:
+    small, real = ((4, 2, 8, 8), (2, 2, 3, 3)), ((16, 2, 8, 8), (2, 2, 3, 3))
+    sketch = next(s for s in Generator(CONV, small, depth=2).sketches() if "factor=4" in str(s.steps))
+    _, other = lifted(sketch, small, real)
+    assert "factor=16" in str(other.steps)
+    assert "factor=4," not in str(other.steps)
+
+
+def test_the_listing_names_boxes_shares_and_refusals() -> None:
+    graph = one_convolution()
+    result = mutants_of(graph, Limits(depth=2, keep=0.7))
+    text = "\n".join(lines(graph, result))
+    assert "conv [1,4,8,16] [6,4,3,3] [6]" in text
+    assert "12.5% wrong, in 2 boxes: [0:1,0:6,0:8,7:8], [1:2,0:6,0:8,0:1]" in text
+    assert "equal everywhere" in text
+    assert "1 node is no part of a subprogram: Relu is not linear" in text
+    data = json.loads(json.dumps(to_json(graph, result)))
+    (sub,) = data["subprograms"]
+    assert len(sub["mutants"]) == len(result.found)
+    assert all({"program", "boxes", "share_wrong", "error_bound"} <= mutant.keys() for mutant in sub["mutants"])
+
+
+def test_the_command_lists_mutants_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(one_convolution(), tmp_path / "m.onnx")
+    arguments = ["mutate", str(tmp_path / "m.onnx"), "--depth", "1", "--time-limit", "20s"]
+    assert library.main([*arguments, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["complete"]
+    assert data["subprograms"][0]["inputs"] == [[2, 4, 8, 8], [6, 4, 3, 3], [6]]
+    assert library.main(arguments) == 0
+    assert "mutants of 1 subprograms" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [(["--depth", "5"], "--depth"), (["--keep", "0"], "--keep"), (["--time-limit", "soon"], "--time-limit")],
+)
+def test_wrong_arguments(more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(one_convolution(), tmp_path / "m.onnx")
+    assert library.main(["mutate", str(tmp_path / "m.onnx"), *more]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_with_symbolic_shapes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "g (float[N,4] x) => (float[N,4] y) { y = Add(x, x) }"
+    opset = [onnx.helper.make_opsetid("", 20)]
+    onnx.save(onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=opset, ir_version=10), tmp_path / "s")
+    assert library.main(["mutate", str(tmp_path / "s")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
