@@ -18,6 +18,12 @@ from graph_rewrite.rewriting.rule import Refusal
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
+_OTHER_LINEAR = frozenset(
+    ("Reshape", "Gemm", "ReduceMean", "ReduceSum", "GlobalAveragePool", "Split", "Squeeze", "Unsqueeze", "Flatten",
+     "Expand", "Sub", "Neg", "Div", "Sum", "Gather", "ConvTranspose", "BatchNormalization", "Identity", "Tile")
+)  # fmt: skip
+"""Operators that are linear, at least with constants as their other operands, and that no step stands for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -34,7 +40,10 @@ def read(graph: Graph, node: Node) -> Reading | Refusal:
     """Return a node as steps, or the reason why it is not linear, or not known to be."""
     reader = _READERS.get(node.op)
     if reader is None or node.domain or node.opaque:
-        return Refusal(f"{node.op} is opaque" if node.opaque else f"{node.op} is not linear")
+        if node.opaque:
+            return Refusal(f"{node.op} is opaque")
+        linear = node.op in _OTHER_LINEAR and not node.domain
+        return Refusal(f"{node.op} is linear, but no step of programs" if linear else f"{node.op} is not linear")
     types = [graph.types[value] for value in (*node.inputs[:1], *node.outputs) if value is not None]
     if any(type is None for type in types):
         return Refusal(f"{node.op} has a dynamic shape; give the model fixed shapes")

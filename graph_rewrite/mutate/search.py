@@ -93,6 +93,7 @@ def mutants_of(
     try:
         parts = split(graph, limits.largest)
         result.nodes.update(parts.refused)
+        cut = False
         for number, (sub, places) in enumerate(zip(parts.subprograms, parts.places, strict=True)):
             share = (end - clock()) / (len(parts.subprograms) - number)
             if share <= 0:
@@ -105,7 +106,8 @@ def mutants_of(
             for mutant in mutants_of_subprogram(sub, limits, lambda until=until: clock() >= until):  # type: ignore[misc]
                 result.add(mutant)
                 on_found(mutant)
-        result.complete = clock() < end
+            cut = cut or clock() >= until
+        result.complete = not cut
     except KeyboardInterrupt:
         result.interrupted = True
     return result

@@ -105,6 +105,7 @@ def test_operators_read_as_steps() -> None:
         ("(float16[2,2] x) => (z) { z = Add(x, x) }", "float16"),
         ("(float[2,2] x) => (z) { z = Mul(x, x) }", "Mul of two values"),
         ("(float[2,2] x) => (z) { z = com.microsoft.Gelu(x) }", "not linear"),
+        ("(float[4,2] x) => (z) <int64[1] s = {8}> { z = Reshape(x, s) }", "Reshape is linear, but no step"),
         ("(int64[2,2] x) => (z) { z = Add(x, x) }", "int64"),
         ("(float[1,1,5,5] x) => (z) { z = AveragePool<kernel_shape=[2,2], ceil_mode=1>(x) }", "ceil_mode"),
         ("(float[4] x, float[4] y) => (z) { z = MatMul(x, y) }", "vector"),
@@ -133,6 +134,17 @@ def test_a_time_limit_keeps_what_was_found() -> None:
     cut = mutants_of(one_convolution(), Limits(seconds=400, depth=2), clock=lambda: float(next(now)))
     assert not cut.complete
     assert 0 < len(cut.found) < len(whole.found)
+
+
+def test_a_search_is_not_complete_if_one_subprogram_was_cut_short() -> None:
+    """The others are too large to be searched, and end at once: time is left over."""
+    now = iter(range(10**6))
+    limits = Limits(seconds=400, depth=2, work=4 * 36 * 64)
+    result = mutants_of(chain(), limits, clock=lambda: float(next(now)))
+    assert len(result.searched) == 1
+    assert result.subprograms
+    assert next(now) < 400
+    assert not result.complete
 
 
 def test_ctrl_c_keeps_what_was_found() -> None:
