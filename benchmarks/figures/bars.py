@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from benchmarks.figures.intervals import Estimate, across_models, of_model
+from benchmarks.figures.intervals import SpeedupEstimate, across_models, of_model
 from benchmarks.figures.rows import Results, Series, shown_model
 from benchmarks.figures.style import GREY, bar_style, colour, legend_label, new_figure, places, tidy
 
@@ -86,5 +86,5 @@ def _draw_row(axes: Axes, results: Results, groups: Sequence[str], columns: Sequ
     axes.spines["bottom"].set_visible(False)
 
 
-def _estimate(results: Results, series: Series, group: str) -> Estimate | None:
+def _estimate(results: Results, series: Series, group: str) -> SpeedupEstimate | None:
     return across_models(results, series) if group == MEAN else of_model(results, series, group)

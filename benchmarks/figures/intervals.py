@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SpeedupEstimate:
     """A speed-up with its 95% interval, out of `runs` runs, of which `failed` count as the original, 1.0."""
 
     value: float
@@ -41,18 +41,18 @@ class Estimate:
         return self.high < 1.0
 
 
-def of_model(results: Results, series: Series, model: str) -> Estimate | None:
+def of_model(results: Results, series: Series, model: str) -> SpeedupEstimate | None:
     """Return the speed-up of a series on one model: the geometric mean of its runs; None where no run counts."""
     rows = results.of(series, model)
     if not any(row.counts for row in rows):
         return None
     if len(rows) == 1 and rows[0].speedup is not None:
         low, high = rows[0].ci95 or (rows[0].speedup, rows[0].speedup)
-        return Estimate(rows[0].speedup, low, high, 1, 0)
+        return SpeedupEstimate(rows[0].speedup, low, high, 1, 0)
     return _estimate([rows])
 
 
-def across_models(results: Results, series: Series, models: Sequence[str] | None = None) -> Estimate | None:
+def across_models(results: Results, series: Series, models: Sequence[str] | None = None) -> SpeedupEstimate | None:
     """Return the geometric mean of a series over models with a stratified bootstrap interval: over all models that it
     ran on, or over those of `models`; None where no run counts.
 
@@ -62,7 +62,7 @@ def across_models(results: Results, series: Series, models: Sequence[str] | None
     return _estimate(strata) if any(row.counts for rows in strata for row in rows) else None
 
 
-def interquartile_mean(results: Results, series: Series) -> Estimate | None:
+def interquartile_mean(results: Results, series: Series) -> SpeedupEstimate | None:
     """Return the interquartile mean of all runs with its interval; None where a model has fewer runs than
     `MANY_SEEDS`."""
     strata = [rows for model in results.models if (rows := results.of(series, model))]
@@ -88,18 +88,18 @@ def share_reaching(results: Results, series: Series, factors: Floats) -> Floats:
     return np.mean(shares, axis=0) if shares else np.zeros_like(factors)
 
 
-def _estimate(strata: Sequence[Sequence[Row]]) -> Estimate:
+def _estimate(strata: Sequence[Sequence[Row]]) -> SpeedupEstimate:
     rng = np.random.default_rng(0)
     drawn = np.mean([_runs_drawn(rows, rng).mean(axis=1) for rows in strata], axis=0)
     value = float(np.mean([_logs(rows)[0].mean() for rows in strata]))
     return _told(value, drawn, [row for rows in strata for row in rows])
 
 
-def _told(value: float, drawn: Floats, rows: Sequence[Row]) -> Estimate:
+def _told(value: float, drawn: Floats, rows: Sequence[Row]) -> SpeedupEstimate:
     low, high = np.percentile(drawn, (_LOWEST, _HIGHEST))
     low, high = min(float(low), value), max(float(high), value)
     failed = sum(not row.counts for row in rows)
-    return Estimate(math.exp(value), math.exp(low), math.exp(high), len(rows), failed)
+    return SpeedupEstimate(math.exp(value), math.exp(low), math.exp(high), len(rows), failed)
 
 
 def _runs_drawn(rows: Sequence[Row], rng: np.random.Generator) -> Floats:

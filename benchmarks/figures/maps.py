@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from benchmarks.figures.rows import Results, Series, shown_model
 from benchmarks.figures.style import GREY, colour, log_seconds, new_figure, places, tidy
 
-MOST_RULES = 32
+MOST_RULES = 28
 """Rows of the heat map: the rules that are used on most models, then those with most sites."""
 
 

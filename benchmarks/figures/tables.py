@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from benchmarks.figures.intervals import MANY_SEEDS, Estimate, across_models, interquartile_mean, of_model
+from benchmarks.figures.intervals import MANY_SEEDS, SpeedupEstimate, across_models, interquartile_mean, of_model
 from benchmarks.figures.rows import Results, Row, Series
 
 NOT_RUN = "not run"
@@ -100,7 +100,7 @@ def behind_table(results: Results, leader: Series, rests: Mapping[str, str]) -> 
     return markdown(table) if len(table) > 1 else ""
 
 
-def interval(estimate: Estimate) -> str:
+def interval(estimate: SpeedupEstimate) -> str:
     return f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
 
 
@@ -115,7 +115,7 @@ def markdown(table: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(estimate: Estimate | None, rows: Sequence[Row], best: float) -> str:
+def _cell(estimate: SpeedupEstimate | None, rows: Sequence[Row], best: float) -> str:
     if not rows:
         return NOT_RUN
     if estimate is None:
@@ -133,7 +133,7 @@ def _failed(row: Row) -> str:
     return f"failed: {reason}" + ("" if row.speedup is None else f" (at {row.speedup:.2f})")
 
 
-def _mean(estimate: Estimate | None, models: int, results: Results) -> str:
+def _mean(estimate: SpeedupEstimate | None, models: int, results: Results) -> str:
     if estimate is None:
         return "none"
     notes = [f"{models} of {len(results.models)} models"] if models < len(results.models) else []
