@@ -23,8 +23,11 @@ MOST_LABELS = 8
 def draw_speedups(results: Results, columns: Sequence[Series]) -> Figure:
     """Draw bars from 1, the original: models sorted by the first series that ran on them, their mean at the end.
 
-    A cross at 1 is a series that failed on a model, a missing bar one that did not run on it.
+    A cross at 1 is a series that failed on a model, a missing bar one that did not run on it. A series that failed on
+    all models stands in the legend alone.
     """
+    named = columns
+    columns = [series for series in columns if results.without_result(series) is None] or columns
     groups = [*_sorted(results, columns), MEAN]
     rows = math.ceil(len(groups) * len(columns) / BARS_A_ROW) or 1
     a_row = math.ceil(len(groups) / rows)
@@ -38,7 +41,7 @@ def draw_speedups(results: Results, columns: Sequence[Series]) -> Figure:
         _draw_row(axes, results, part, columns, a_row)
         axes.set_ylim(*ends)
     figure.supylabel("speed-up over ONNX Runtime, all optimisations", fontsize=9)
-    handles = [Patch(**bar_style(places(results)[s]), label=legend_label(results, s)) for s in columns]
+    handles = [Patch(**bar_style(places(results)[s]), label=legend_label(results, s)) for s in named]
     figure.legend(handles=handles, loc="outside upper center", ncols=_even(len(handles)), fontsize=8, frameon=False)
     return figure
 

@@ -104,6 +104,12 @@ class Results:
         wanted = (series.agent, series.budget_s)
         return [r for r in self.rows if (r.agent, r.budget_s) == wanted and model in (None, r.model)]
 
+    def without_result(self, series: Series) -> str | None:
+        """Return the reason why no run of a series counts, such as a tool that is not installed; None where one does.
+        The reason is that of its first run."""
+        rows = self.of(series)
+        return None if any(row.counts for row in rows) else rows[0].failure
+
     def baseline_ms(self, model: str) -> float | None:
         """Return the latency of a model's original: the median over its rows; None where no row has it."""
         known = sorted(row.baseline_ms for row in self.rows if row.model == model and row.baseline_ms is not None)

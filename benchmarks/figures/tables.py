@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from benchmarks.figures.intervals import MANY_SEEDS, SpeedupEstimate, across_models, interquartile_mean, of_model
 from benchmarks.figures.rows import Results, Row, Series
@@ -17,11 +17,30 @@ MOST_RULES = 6
 def summary(results: Results) -> str:
     """Return what README quotes: speed-ups by agent and, beside the default agent's, by peer, with a line that tells
     what a cell is."""
-    agents, peers, leader = results.series("agent"), results.series("peer"), results.leader()
+    agents, leader = results.series("agent"), results.leader()
+    peers = [series for series in results.series("peer") if results.without_result(series) is None]
     parts = [models_table(results, agents)] if agents else []
     if peers:
         parts.append(models_table(results, [leader, *peers] if leader else peers))
-    return "\n".join([*parts, legend(results)])
+    return "\n".join([*parts, *comparison(results), legend(results)])
+
+
+def comparison(results: Results) -> Iterator[str]:
+    """Yield a sentence that counts models on which the default agent is ahead of each peer, and one on peers without a
+    result."""
+    leader = results.leader()
+    counted, missing = [], []
+    for peer in results.series("peer"):
+        reason = results.without_result(peer)
+        if reason is not None:
+            missing.append(f"{peer.label} ({shortened(reason)})")
+        elif leader is not None:
+            both = _on_the_same(results, leader, peer)
+            counted.append(f"{peer.label} on {sum(a.value > b.value for a, b in both.values())} of {len(both)}")
+    if leader is not None and counted:
+        yield f"{leader.label} is ahead, by models: of {', '.join(counted)}.\n"
+    if missing:
+        yield f"Without a result on this machine: {', '.join(missing)}.\n"
 
 
 def legend(results: Results) -> str:
@@ -66,8 +85,7 @@ def ahead_table(results: Results, leader: Series) -> str:
     """Return for each peer on how many models the leader is ahead of it, by the judged speed-up and by intervals."""
     table = [["peer", "models", "ahead", "surely ahead", "surely behind", "geometric mean", "ours on the same"]]
     for peer in results.series("peer"):
-        pairs = {m: (of_model(results, leader, m), of_model(results, peer, m)) for m in results.models}
-        both = {m: (ours, its) for m, (ours, its) in pairs.items() if ours is not None and its is not None}
+        both = _on_the_same(results, leader, peer)
         missing = [row.failure for row in results.of(peer) if not row.counts]
         if not both:
             table.append([peer.label, f"0: {missing[0]}" if missing else "0", *[""] * 5])
@@ -81,6 +99,12 @@ def ahead_table(results: Results, leader: Series) -> str:
             *("" if mean is None else interval(mean) for mean in means),
         ])  # fmt: skip
     return markdown(table)
+
+
+def _on_the_same(results: Results, leader: Series, peer: Series) -> dict[str, tuple[SpeedupEstimate, SpeedupEstimate]]:
+    """Return the speed-ups of both on the models on which both have a result."""
+    pairs = {model: (of_model(results, leader, model), of_model(results, peer, model)) for model in results.models}
+    return {model: (ours, its) for model, (ours, its) in pairs.items() if ours is not None and its is not None}
 
 
 def behind_table(results: Results, leader: Series, rests: Mapping[str, str]) -> str:
@@ -128,9 +152,13 @@ def _cell(estimate: SpeedupEstimate | None, rows: Sequence[Row], best: float) ->
     return f"{shown} ({estimate.low:.2f} to {estimate.high:.2f}){failed}"
 
 
+def shortened(reason: str) -> str:
+    """Return a reason for a failure as a cell has room for it."""
+    return reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3].rstrip() + "..."
+
+
 def _failed(row: Row) -> str:
-    reason = row.failure if len(row.failure) <= LONGEST_REASON else row.failure[: LONGEST_REASON - 3].rstrip() + "..."
-    return f"failed: {reason}" + ("" if row.speedup is None else f" (at {row.speedup:.2f})")
+    return f"failed: {shortened(row.failure)}" + ("" if row.speedup is None else f" (at {row.speedup:.2f})")
 
 
 def _mean(estimate: SpeedupEstimate | None, models: int, results: Results) -> str:
