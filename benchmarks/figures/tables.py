@@ -36,9 +36,9 @@ def comparison(results: Results) -> Iterator[str]:
             missing.append(f"{peer.label} ({shortened(reason)})")
         elif leader is not None:
             both = _on_the_same(results, leader, peer)
-            counted.append(f"{peer.label} on {sum(a.value > b.value for a, b in both.values())} of {len(both)}")
+            counted.append(f"{peer.label} {sum(a.value > b.value for a, b in both.values())} of {len(both)}")
     if leader is not None and counted:
-        yield f"{leader.label} is ahead, by models: of {', '.join(counted)}.\n"
+        yield f"Models on which {leader.label} is ahead of each: {', '.join(counted)}.\n"
     if missing:
         yield f"Without a result on this machine: {', '.join(missing)}.\n"
 

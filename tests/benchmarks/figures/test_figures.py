@@ -139,7 +139,7 @@ def test_the_page_tells_the_other_clock_and_disturbances(tmp_path: Path) -> None
 def test_the_summary_compares_with_peers_and_names_those_without_a_result(tmp_path: Path) -> None:
     text = summary(read_results(write_results(tmp_path / "cpu-t1.json", typical())))
     assert "| model | original | regional | openvino |\n" in text
-    assert "regional is ahead, by models: of openvino on 1 of 2.\n" in text
+    assert "Models on which regional is ahead of each: openvino 1 of 2.\n" in text
     assert "Without a result on this machine: onnxslim (onnxslim is not installed).\n" in text
     alone = summary(read_results(write_results(tmp_path / "a.json", [row("bert", "onnxsim", None, None)])))
     assert "Without a result on this machine: onnxsim (no result).\n" in alone
