@@ -135,6 +135,10 @@ def run(arguments: Arguments, console: Console, tools: Tools | None = None) -> l
 
     Harness(plan, arguments.folder, tools).rows(keep)
     write_results(arguments.path, head, rows)
+    older = sum(row["kind"] != "peer" and row.get("commit") not in (None, tools.commit) for row in rows)
+    if older:
+        again = f"remove their folders in {arguments.folder} to repeat them"
+        _say(console, f"{older} results were searched at other commits; {again}")
     keys = [own_key(row) for row in rows]
     assert len(set(keys)) == len(keys), "every row of a command is of another run"
     return rows
