@@ -24,7 +24,7 @@ from benchmarks.protocol.harness import Harness, Tools
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.machine.description import machine, machine_name, versions
 from benchmarks.protocol.machine.processes import child_environment
-from benchmarks.protocol.plan import AGENTS, ALL, CONTROLS, Plan
+from benchmarks.protocol.plan import AGENTS, ALL, CONTROLS, TablePlan
 from benchmarks.protocol.summary import controls_held, summary_table
 from benchmarks.protocol.table import Row, own_key, write_results
 from benchmarks.protocol.tools import check_models, tools_of
@@ -89,7 +89,7 @@ class Arguments:
         """The folder of this table's runs."""
         return self.runs.resolve() / self.machine / self.setting
 
-    def plan(self) -> Plan:
+    def plan(self) -> TablePlan:
         """Return the plan of the table.
 
         Raises:
@@ -97,13 +97,13 @@ class Arguments:
         """
         controls = tuple(CONTROLS) if self.controls == (ALL,) else self.controls
         protocol = replace(Protocol(), sessions=self.sessions, rounds=self.rounds)
-        return Plan(
+        return TablePlan(
             self.models or tuple(zoo.names()), self.agents, controls, self.peers, self.budget, self.seeds, self.threads,
             self.batch, self.aa, protocol,
         )  # fmt: skip
 
 
-def head_of(arguments: Arguments, plan: Plan, tools: Tools) -> dict[str, Any]:
+def head_of(arguments: Arguments, plan: TablePlan, tools: Tools) -> dict[str, Any]:
     """Return all that the results file says beside its rows."""
     listed = {name: value for name, value in asdict(plan).items() if name not in ("models", "protocol")}
     setting = {name: value for name, value in tools.setting.items() if name not in ("machine", "versions")}

@@ -38,6 +38,7 @@ LAZY_IMPORTS = (
 # Names that several public classes bear, with the reason.
 SHARED_NAMES = {
     "Arguments": "the command line of one program each",
+    "Runner": "a model that is ready to run: in the worker that measures, and for the judge of a table",
     "EncoderLayer": "the layer of one network each; networks import nothing from each other",
 }
 

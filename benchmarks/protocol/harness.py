@@ -12,7 +12,7 @@ from agents.reporting.runs import file_name, write_json
 from benchmarks.protocol import ort_runner
 from benchmarks.protocol.contestants import ORIGINAL, Contestant
 from benchmarks.protocol.judging.judgement import Judgement, MakeJudge, Wait, judged
-from benchmarks.protocol.plan import Peers, Plan, chosen_peers, settings_of
+from benchmarks.protocol.plan import Peers, TablePlan, chosen_peers, settings_of
 from benchmarks.protocol.preparing import prepared
 from benchmarks.protocol.searches.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out
 from benchmarks.protocol.table import Row, missing_row, original_row, peer_row, run_row
@@ -25,7 +25,7 @@ RowSink = Callable[[list[Row]], None]
 
 @dataclass(frozen=True)
 class Tools:
-    """What the harness works with; tests plant their own."""
+    """The means of the harness; tests plant their own."""
 
     locate: Callable[[str], Path]
     """Returns the file of a model, exported where it is not there yet."""
@@ -47,7 +47,7 @@ class Harness:
         folder: of all runs and judgements; what it has is not repeated.
     """
 
-    def __init__(self, plan: Plan, folder: Path, tools: Tools) -> None:
+    def __init__(self, plan: TablePlan, folder: Path, tools: Tools) -> None:
         self._plan, self._folder, self._tools = plan, folder, tools
 
     def rows(self, sink: RowSink = lambda rows: None) -> list[Row]:

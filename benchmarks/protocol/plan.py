@@ -33,7 +33,7 @@ Peers = Mapping[str, Prepare]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TablePlan:
     """All that one table is made of."""
 
     models: tuple[str, ...]
@@ -108,6 +108,6 @@ def chosen_peers(asked: Sequence[str], known: Peers) -> list[str]:
     return list(found)
 
 
-def settings_of(plan: Plan) -> dict[str, Any]:
+def settings_of(plan: TablePlan) -> dict[str, Any]:
     """Return what all rows of a table share."""
     return {"threads": plan.threads, "batch": plan.batch}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.protocol.contestants import ORIGINAL
-from benchmarks.protocol.judging.judgement import Judgement, Verdict
+from benchmarks.protocol.judging.judgement import Judgement, Ruling
 from benchmarks.protocol.searches.runs import DONE, Run
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.system.atomic_files import replace_file
@@ -92,7 +92,7 @@ def _judged(judgement: Judgement | None, name: str, error: float | None) -> Row:
     }
 
 
-def _worst(error: float | None, verdict: Verdict) -> float | None:
+def _worst(error: float | None, verdict: Ruling) -> float | None:
     """Return the larger error of the search's own check and the judgement; None where it is not finite."""
     worst = max((e for e in (error, verdict.max_rel_error) if e is not None), default=math.inf)
     return worst if math.isfinite(worst) else None

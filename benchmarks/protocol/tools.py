@@ -16,7 +16,7 @@ from benchmarks.protocol.judging.seats import ProcessSeat
 from benchmarks.protocol.machine.description import commit, fits, machine_name, versions
 from benchmarks.protocol.machine.processes import cores_for
 from benchmarks.protocol.machine.quiet import QuietMachine, measure
-from benchmarks.protocol.plan import Plan, known_peers
+from benchmarks.protocol.plan import TablePlan, known_peers
 from benchmarks.protocol.searches.runs import in_fresh_process, uri_of
 from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
@@ -27,7 +27,7 @@ SEARCH_CORES = 2
 """Cores of a search on one thread: the agent's, and that of what it times."""
 
 
-def tools_of(plan: Plan, say: Say, patience_s: float) -> Tools:
+def tools_of(plan: TablePlan, say: Say, patience_s: float) -> Tools:
     """Return the tools for a plan.
 
     Args:
@@ -81,7 +81,7 @@ def check_models(models: Sequence[str]) -> None:
             raise UserError(f"--models {model}: neither a file nor in the zoo, which has {', '.join(zoo.names())}")
 
 
-def judging(uri: str, folder: Path, plan: Plan, cores: Sequence[int]) -> MakeJudge:
+def judging(uri: str, folder: Path, plan: TablePlan, cores: Sequence[int]) -> MakeJudge:
     """Return what makes the judge of a model; inputs, outputs and what processes print lie in `folder`."""
 
     def make(original: Contestant, contestants: Sequence[Contestant]) -> Judge:

@@ -28,7 +28,7 @@ MOST_RUNS = 400
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a judgement is taken."""
+    """The settings of a judgement."""
 
     sessions: int = 6
     """Processes per contestant."""

@@ -21,7 +21,7 @@ Wait = Callable[[str], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Ruling:
     """The judgement on one contestant; times in milliseconds per run."""
 
     wall: Interval | None
@@ -43,7 +43,7 @@ class Judgement:
 
     key: str
     sessions: tuple[Session, ...]
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, Ruling] = field(default_factory=dict)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _known(path: Path) -> Session | None:
         return None
 
 
-def verdict_on(name: str, sessions: Sequence[Session]) -> Verdict:
+def verdict_on(name: str, sessions: Sequence[Session]) -> Ruling:
     """Return what some sessions say of a contestant. One that failed once, or whose outputs are wrong, has no
     speed-up."""
     error = next((session.errors[name] for session in sessions if name in session.errors), None)
@@ -128,10 +128,10 @@ def verdict_on(name: str, sessions: Sequence[Session]) -> Verdict:
     times = [session.times[name] for session in sessions if name in session.times]
     if failure or wrong or len(times) < 2:
         why = wrong or failure or "it was not timed"
-        return Verdict(None, None, None, None, max_rel_error=error, verified=False, failure=why)
+        return Ruling(None, None, None, None, max_rel_error=error, verified=False, failure=why)
     ratios = [session_ratio(one.original_wall, one.wall) for one in times]
     cpu = [session_ratio(one.original_cpu, one.cpu) for one in times] if _has_cpu_times(times) else None
-    return Verdict(
+    return Ruling(
         over_sessions(ratios), None if cpu is None else over_sessions(cpu),
         1e3 * _typical([one.original_wall for one in times]), 1e3 * _typical([one.wall for one in times]),
         tuple(ratios), error, True,

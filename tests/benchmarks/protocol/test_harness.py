@@ -10,7 +10,7 @@ import pytest
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.harness import Harness
 from benchmarks.protocol.judging.judge import Protocol
-from benchmarks.protocol.plan import Plan
+from benchmarks.protocol.plan import TablePlan
 from benchmarks.protocol.searches.runs import MISSING, OUTCOME
 from benchmarks.protocol.table import Row, check_no_shared_measurement, counts
 from tests.benchmarks.protocol.planted import GOOD, Machine, Searches, tools
@@ -51,7 +51,7 @@ def harness(
     folder: Path, searches: Searches, machine: Machine | None = None, known: dict[str, Any] | None = None, **plan: Any
 ) -> Harness:
     given = {"models": ("m", "n"), "agents": ("greedy", "taso"), "seeds": 2, "protocol": PROTOCOL, **plan}
-    made = Plan(**given)
+    made = TablePlan(**given)
     return Harness(made, folder / "table", tools(folder, machine or fast(), searches, PROTOCOL, known))
 
 
@@ -102,7 +102,7 @@ def test_missing_agents_and_peers_are_reported(tmp_path: Path) -> None:
     peers = {"openvino": missing}
     rows = by_name(harness(tmp_path, searches, known=peers, models=("m",)).rows(), "m")
     assert ("openvino", None) not in rows  # not asked for
-    asked = Plan(("m",), ("greedy", "taso"), peers=("openvino", "tensorrt"), seeds=2, protocol=PROTOCOL)
+    asked = TablePlan(("m",), ("greedy", "taso"), peers=("openvino", "tensorrt"), seeds=2, protocol=PROTOCOL)
     rows = by_name(Harness(asked, tmp_path / "table", tools(tmp_path, fast(), searches, PROTOCOL, peers)).rows(), "m")
     assert rows["taso", 1]["failure"] == "no checkpoint comes with the project"
     assert rows["openvino", None]["failure"] == "openvino is not installed"

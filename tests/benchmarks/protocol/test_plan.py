@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.protocol.contestants import Contestant
-from benchmarks.protocol.plan import CONTROLS, Plan, chosen_peers, known_peers
+from benchmarks.protocol.plan import CONTROLS, TablePlan, chosen_peers, known_peers
 from graph_rewrite.errors import UserError
 
 
 def test_every_agent_has_every_seed_and_budget() -> None:
-    plan = Plan(("a",), ("regional", "greedy@600"), budgets=(60.0, 120.0), seeds=2)
+    plan = TablePlan(("a",), ("regional", "greedy@600"), budgets=(60.0, 120.0), seeds=2)
     found = {(run.agent, run.seed, run.budget_s) for run in plan.runs("a")}
     assert found == {
         *(("regional", seed, budget) for seed in (0, 1) for budget in (60.0, 120.0)),
@@ -20,12 +20,12 @@ def test_every_agent_has_every_seed_and_budget() -> None:
 
 
 def test_sixty_seconds_have_a_hundred_measurements() -> None:
-    limits = {run.budget_s: run.measurements for run in Plan(("a",), ("greedy",), budgets=(60.0, 600.0)).runs("a")}
+    limits = {run.budget_s: run.measurements for run in TablePlan(("a",), ("greedy",), budgets=(60.0, 600.0)).runs("a")}
     assert limits == {60.0: 100, 600.0: None}
 
 
 def test_controls_are_runs_of_their_kind_and_a_replay_needs_one_seed() -> None:
-    runs = list(Plan(("a",), (), tuple(CONTROLS), seeds=3).runs("a"))
+    runs = list(TablePlan(("a",), (), tuple(CONTROLS), seeds=3).runs("a"))
     assert {run.kind for run in runs} == {"control"}
     assert {run.agent for run in runs if run.name == "policy-untrained"} == {"ppo:untrained=true"}
     assert [run.seed for run in runs if run.name == "replay"] == [0]
@@ -43,9 +43,9 @@ def test_controls_are_runs_of_their_kind_and_a_replay_needs_one_seed() -> None:
 )
 def test_what_there_is_not_is_refused_before_any_search(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        Plan(("a",), **wrong)  # type: ignore[arg-type]
+        TablePlan(("a",), **wrong)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="write a budget of its own"):
-        list(Plan(("a",), ("greedy@long",)).runs("a"))
+        list(TablePlan(("a",), ("greedy@long",)).runs("a"))
 
 
 def test_a_peer_stands_for_its_variants_and_a_missing_one_stays() -> None:

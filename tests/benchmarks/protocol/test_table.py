@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.protocol.judging.intervals import Interval
-from benchmarks.protocol.judging.judgement import Judgement, Verdict
+from benchmarks.protocol.judging.judgement import Judgement, Ruling
 from benchmarks.protocol.searches.runs import MISSING, Run, failed
 from benchmarks.protocol.summary import controls_held, ratios_by_model, slower, summary_table
 from benchmarks.protocol.table import (
@@ -37,12 +37,12 @@ def run_of(seed: int = 0, **changes: Any) -> Run:
     return Run(**{"model": "m", "name": "greedy", "agent": "greedy", "seed": seed, "budget_s": 60.0, **changes})
 
 
-def verdict(speedup: float = 1.25, latency_ms: float = 1.6) -> Verdict:
+def verdict(speedup: float = 1.25, latency_ms: float = 1.6) -> Ruling:
     interval = Interval(speedup, speedup * 0.99, speedup * 1.01)
-    return Verdict(interval, interval, 2.0, latency_ms, (math.log(speedup),) * 6, 1e-5, True)
+    return Ruling(interval, interval, 2.0, latency_ms, (math.log(speedup),) * 6, 1e-5, True)
 
 
-def judgement(**verdicts: Verdict) -> Judgement:
+def judgement(**verdicts: Ruling) -> Judgement:
     return Judgement("key", (), {name.replace("__", "@60/"): found for name, found in verdicts.items()})
 
 
@@ -64,7 +64,7 @@ def test_a_kept_original_has_speedup_one_without_luck() -> None:
 
 
 def test_wrong_results_do_not_count() -> None:
-    wrong = Verdict(None, None, None, None, max_rel_error=math.inf, failure="output 0 differs")
+    wrong = Ruling(None, None, None, None, max_rel_error=math.inf, failure="output 0 differs")
     row = run_row(run_of(), outcome(run_of()), judgement(greedy__0=wrong))
     assert (row["speedup"], row["verified"], row["max_rel_error"]) == (None, False, None)
     assert row["failure"] == "output 0 differs"
