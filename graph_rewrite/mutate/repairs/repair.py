@@ -1,0 +1,59 @@
+"""What a repair starts from and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from graph_rewrite.layouts import Shape
+from graph_rewrite.mutate.boxes import Box
+from graph_rewrite.mutate.equivalence import Trials
+from graph_rewrite.mutate.program import Program
+from graph_rewrite.rewriting.rule import Refusal
+
+Kind = Literal["map", "gap", "halo", "recompute"]
+Cost = Callable[[Program], float]
+"""The cost of a program at the shapes in use; less is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairCase:
+    """A mutant that differs from its original.
+
+    Args:
+        trials: the program to be equal to, with its outputs at random inputs, shared by all its mutants.
+        mutant: a program of the same inputs, and of outputs of the same shapes.
+        wrong: per output, disjoint boxes that hold every position at which the two differ.
+        constants: inputs that are known before run time, such as weights. What depends on them alone is folded.
+    """
+
+    trials: Trials
+    mutant: Program
+    wrong: tuple[tuple[Box, ...], ...]
+    constants: frozenset[int] = frozenset()
+
+    @property
+    def original(self) -> Program:
+        return self.trials.original
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Return the shapes of the inputs."""
+        return self.trials.shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A program that is meant to be equal to the original; `cost` is that of all of it."""
+
+    kind: Kind
+    program: Program
+    cost: float
+
+
+def cheapest(kind: Kind, programs: Iterable[Program], cost: Cost, otherwise: str) -> Repair | Refusal:
+    """Return the repair of least cost, the first of equal ones; a Refusal with the reason `otherwise` where there is
+    none."""
+    found = [Repair(kind, program, cost(program)) for program in dict.fromkeys(programs)]
+    return min(found, key=lambda repair: repair.cost) if found else Refusal(otherwise)
