@@ -25,7 +25,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (RO
 # Each Python block of these pages runs as it stands and prints something; a text block after it is what it prints.
 EXAMPLES = (
     "README.md", "docs/concepts/graph.md", "docs/concepts/latency.md", "docs/concepts/e-graphs.md",
-    "docs/concepts/layouts.md", "docs/concepts/mutants.md", "docs/rl/environment.md", "docs/extending/meter.md",
+    "docs/concepts/layouts.md", "docs/concepts/mutants.md", "docs/concepts/repairs.md",
+    "docs/rl/environment.md", "docs/extending/meter.md",
 )  # fmt: skip
 # Pages of steps that build on each other.
 TUTORIALS = ("docs/extending/rule.md",)

@@ -11,6 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
 
+import numpy as np
+
 from graph_rewrite.layouts import Crop, Fold, Fuse, Pad, Primitive, Reorder, Shape, Split, Unfold
 from graph_rewrite.mutate.moves import layout_of
 from graph_rewrite.mutate.program import Program, Step
@@ -115,10 +117,12 @@ def _matmul(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set[i
 
 
 def _concat(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set[int]]:
-    (a, left), (_, right) = operands
     axis = step.param("axis")
-    found = [set(x) | set(y) for x, y in zip(left, right, strict=True)]
-    found[axis] = {*left[axis], a[axis], *(a[axis] + cut for cut in right[axis])}
+    found: list[set[int]] = [set().union(*sides) for sides in zip(*(cuts for _, cuts in operands), strict=True)]
+    found[axis], start = set(), 0
+    for size, cuts in operands:
+        found[axis] |= {start, *(start + cut for cut in cuts[axis])}
+        start += size[axis]
     return found
 
 
@@ -138,6 +142,16 @@ def _diagonal(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set
 
 def _averaging(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set[int]]:
     return [set() for _ in shape]
+
+
+def _constant(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set[int]]:
+    if len(step.param("numerators")) == 1:
+        return [set() for _ in shape]
+    numbers = np.array(step.param("numerators"), dtype=object).reshape(shape)
+    return [
+        {i for i in range(1, size) if (numbers.take(i, axis) != numbers.take(i - 1, axis)).any()}
+        for axis, size in enumerate(shape)
+    ]
 
 
 def _layout(step: Step, operands: Sequence[Operand], shape: Shape) -> list[set[int]]:
@@ -228,4 +242,5 @@ _CUTS: dict[str, Callable[[Step, Sequence[Operand], Shape], list[set[int]]]] = {
     "layout": _layout,
     "diagonal": _diagonal,
     "averaging": _averaging,
+    "constant": _constant,
 }

@@ -129,6 +129,13 @@ def _averaging(step: Step, operands: Sequence[Residues]) -> Residues:
     return np.full((operands[0].shape[1], 1, *kernel), pow(prod(kernel), -1, P), dtype=np.int64)
 
 
+def _constant(step: Step, operands: Sequence[Residues]) -> Residues:
+    numerators = np.array([number % P for number in step.param("numerators")], dtype=np.int64)
+    made = numerators * pow(step.param("denominator"), -1, P) % P
+    shape = step.param("shape")
+    return made.reshape(shape) if made.size == prod(shape) else np.full(shape, made[0])
+
+
 _APPLY: dict[str, Callable[[Step, Sequence[Residues]], Residues]] = {
     "conv": _conv,
     "pool": _pool,
@@ -140,4 +147,5 @@ _APPLY: dict[str, Callable[[Step, Sequence[Residues]], Residues]] = {
     "layout": lambda step, operands: layout_of(step.chain, operands[0].shape).numpy(operands[0]),
     "diagonal": _diagonal,
     "averaging": _averaging,
+    "constant": _constant,
 }

@@ -24,7 +24,7 @@ SIGNATURES: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     # Element-wise; operands broadcast.
     "add": ((2,), ()),
     "mul": ((2,), ()),
-    "concat": ((2,), ("axis",)),
+    "concat": (tuple(range(2, 129)), ("axis",)),
     # The first operand with zeros at the end of its axes, up to the shape of the second one.
     "fit": ((2,), ()),
     # A chain of moves: reshape, transpose, pad, slice and unfold as one.
@@ -33,6 +33,8 @@ SIGNATURES: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "diagonal": ((1,), ("count", "source", "target")),
     # The weights [C, 1, kernel] by which a convolution of C groups averages windows of its operand, [N, C, ...].
     "averaging": ((1,), ("kernel",)),
+    # Fractions of a common denominator in a shape, or one for all; the operand only lends its element type.
+    "constant": ((1,), ("denominator", "numerators", "shape")),
 }
 """Operators: how many operands they may take, and their parameters, sorted."""
 

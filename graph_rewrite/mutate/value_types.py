@@ -64,7 +64,7 @@ def type_of(step: Step, operands: Sequence[ValueType]) -> ValueType:
 
 
 def _monomials(step: Step, operands: list[frozenset[Monomial]]) -> frozenset[Monomial]:
-    if step.op == "averaging":
+    if step.op in ("averaging", "constant"):
         return frozenset([()])
     if step.op == "fit":
         return operands[0]
@@ -116,11 +116,10 @@ def _broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def _concat(step: Step, shapes: list[Shape]) -> Shape:
-    a, b = shapes
-    axis = step.param("axis")
-    if len(a) != len(b) or axis >= len(a) or a[:axis] != b[:axis] or a[axis + 1 :] != b[axis + 1 :]:
-        raise DoesNotFit(f"concat of {a} and {b} along {axis}")
-    return (*a[:axis], a[axis] + b[axis], *a[axis + 1 :])
+    axis, first = step.param("axis"), shapes[0]
+    if axis >= len(first) or len({(len(s), s[:axis], s[axis + 1 :]) for s in shapes}) > 1:
+        raise DoesNotFit(f"concat of {shapes} along {axis}")
+    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
 
 
 def _fit(step: Step, shapes: list[Shape]) -> Shape:
@@ -146,6 +145,13 @@ def _averaging(step: Step, shapes: list[Shape]) -> Shape:
     return (x[1], 1, *kernel)
 
 
+def _constant(step: Step, shapes: list[Shape]) -> Shape:
+    shape: Shape = step.param("shape")
+    if len(step.param("numerators")) not in (1, prod(shape)):
+        raise DoesNotFit(f"constant of {shape}")
+    return shape
+
+
 _SHAPES: dict[str, Callable[[Step, list[Shape]], Shape]] = {
     "conv": _conv,
     "pool": _pool,
@@ -157,4 +163,5 @@ _SHAPES: dict[str, Callable[[Step, list[Shape]], Shape]] = {
     "layout": lambda step, shapes: layout_of(step.chain, shapes[0]).shape,
     "diagonal": _diagonal,
     "averaging": _averaging,
+    "constant": _constant,
 }
