@@ -13,7 +13,7 @@ import numpy as np
 from graph_rewrite.layouts import Crop, Pad, Primitive
 from graph_rewrite.mutate.moves import Chain, LayoutMove, Move, Window
 from graph_rewrite.mutate.program import Step
-from graph_rewrite.mutate.repairs.rearranged import NotRepaired, Rearranged, kernel_of, reach_of, uses_as_image
+from graph_rewrite.mutate.repairs.rearranged import NotRepaired, Rearranged, is_filter, kernel_of, reach_of
 from graph_rewrite.mutate.repairs.repair import Cost, Repair, RepairCase, cheapest
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal
@@ -91,7 +91,8 @@ class _WithGaps(Rearranged[Merged]):
         return gaps
 
     def arrange(self, number: int, value: int, chain: Chain) -> tuple[int, Merged] | None:
-        if not any(_is_merge(move) for move in chain) or not uses_as_image(self.case.mutant, number):
+        mutant = self.case.mutant
+        if not any(_is_merge(move) for move in chain) or is_filter(mutant, number) or number in mutant.outputs:
             return None
         moves: list[Move | Merge] = []
         for move in chain:

@@ -134,6 +134,11 @@ def uses_as_image(program: Program, value: int) -> list[Step]:
     return [step for step in program.steps if step.op in ("conv", "pool") and step.inputs[0] == value]
 
 
+def is_filter(program: Program, value: int) -> bool:
+    """Tell whether a convolution has this value for its filters."""
+    return any(step.op == "conv" and value in step.inputs[1:] for step in program.steps)
+
+
 def kernel_of(step: Step, filters: Shape) -> Sequence[int]:
     """Return the kernel of a conv step with filters of this shape, or of a pool step."""
     return filters[2:] if step.op == "conv" else step.param("kernel")

@@ -48,7 +48,8 @@ def recompute_repair(case: RepairCase, cost: Cost) -> Repair | Refusal:
 
 
 def recomputed(case: RepairCase, together: bool, place: Placement) -> Program:
-    """Return the mutant with its wrong boxes computed by the original's operators.
+    """Return the mutant with its wrong boxes computed by the original's operators, those of one shape `together` where
+    that can be.
 
     Raises:
         CannotSlice: the boxes cannot be computed or placed in this way.
@@ -60,9 +61,19 @@ def recomputed(case: RepairCase, together: bool, place: Placement) -> Program:
     for own, wanted, boxes in zip(case.mutant.outputs, case.original.outputs, case.wrong, strict=True):
         patches: list[Patch] = []
         for group in _alike(boxes) if together else [[box] for box in boxes]:
-            patches += zip(group, regions.boxes(wanted, group), strict=True)
+            patches += _patched(regions, wanted, group)
         outputs.append(place(draft, values[own], patches) if patches else values[own])
     return draft.finish(outputs)
+
+
+def _patched(regions: Regions, value: int, group: Sequence[Box]) -> list[Patch]:
+    """Return the patches of boxes of one shape: computed together, or else each alone."""
+    try:
+        return list(zip(group, regions.boxes(value, group), strict=True))
+    except CannotSlice:
+        if len(group) == 1:
+            raise
+        return [(box, regions.boxes(value, [box])[0]) for box in group]
 
 
 def by_joining(draft: Draft, value: int, patches: Sequence[Patch]) -> int:

@@ -72,6 +72,18 @@ def merged_chain() -> RepairCase:
     return case_of(original, program(5, steps), ((4, 2, 3, 6), (2, 2, 3, 3), (2,), (3, 2, 3, 3), (3,)))
 
 
+def merged_residual() -> RepairCase:
+    """A scaled convolution and a residual stay merged along the width, and so does what reads their sum."""
+    pads, merge = (1, 1, 1, 1), Move(0, "outer", 3, "outer", 2)
+    steps = [conv(0, 1, pads=pads), step("mul", 4, 3), step("add", 5, 2), conv(6, 1, pads=pads)]
+    merged = [
+        layout(0, merge), layout(2, merge), conv(4, 1, pads=pads), step("mul", 6, 3), step("add", 7, 5),
+        conv(8, 1, pads=pads), layout(9, merge.undone()),
+    ]  # fmt: skip
+    shapes = ((2, 2, 3, 6), (2, 2, 3, 3), (2, 2, 3, 6), (2, 1, 1))
+    return case_of(program(4, steps), program(4, merged), shapes)
+
+
 def dilated(shape: Shape = (1, 2, 6, 8), kernel: Shape = (3, 3)) -> RepairCase:
     """A dilated convolution becomes a dense one over interleaved images (figure 3)."""
     original = program(2, [conv(0, 1, pads=(2, 2, 2, 2), dilations=(2, 2))])

@@ -22,6 +22,7 @@ from tests.graph_rewrite.mutate.repairs.cases import (
     is_proved,
     merged_batch,
     merged_chain,
+    merged_residual,
     pooled,
     shifted_input,
     split,
@@ -37,6 +38,7 @@ GAPS: dict[str, Callable[[], RepairCase]] = {
     "dilated": dilated,
     "dilated, odd": dilated_odd,
     "chain": merged_chain,
+    "residual": merged_residual,
 }
 HALOS = {"split": split, "split, strided": lambda: split(2)}
 MAPS = {"average": pooled, "constant added": shifted_input}

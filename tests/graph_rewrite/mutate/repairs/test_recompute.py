@@ -18,7 +18,7 @@ from graph_rewrite.mutate.program import Program, program, step
 from graph_rewrite.mutate.repairs import Repair, RepairCase, recompute_repair
 from graph_rewrite.mutate.repairs.draft import Draft
 from graph_rewrite.mutate.repairs.recompute import MOST_BOXES, by_adding, by_joining, recomputed
-from graph_rewrite.mutate.repairs.regions import CannotSlice
+from graph_rewrite.mutate.repairs.regions import CannotSlice, Regions
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal
 from tests.graph_rewrite.mutate.repairs.cases import conv, is_equal, is_proved, layout, merged_batch, strided
@@ -135,8 +135,10 @@ class TestFusion:
         wrong = tuple((whole[0], (i, i + 1), *types_box(original, shapes)[2:]) for i in (0, 3))
         case = zeroed(original, shapes, wrong)
         with pytest.raises(CannotSlice, match="different filters"):
-            recomputed(case, True, by_joining)
-        assert is_proved(case, recomputed(case, False, by_joining))
+            Regions(Draft(shapes), original, shapes).boxes(original.outputs[0], wrong)
+        made = recomputed(case, True, by_joining)
+        assert [each.op for each in made.steps].count("conv") == 3
+        assert is_proved(case, made)
 
 
 def types_box(original: Program, shapes: tuple[Shape, ...]) -> Box:
