@@ -25,7 +25,7 @@ def normal_form(source: Shape, primitives: Sequence[Primitive]) -> tuple[Primiti
     1. A primitive and the one that undoes it right after it vanish.
     2. Tiles that do not overlap are a Split, and their Fold is a Fuse.
     3. Neighbouring views become Splits, one Reorder and Fuses, where sizes divide.
-    4. A Pad or Crop of an axis that the views before it leave whole moves before them.
+    4. A Pad or Crop of an axis that the views before it leave whole, or that is not tiled, moves before them.
     5. Neighbouring Pads and Crops are sorted by axis and added up.
     """
     found = _without_inverses(source, primitives)
@@ -91,7 +91,7 @@ def _runs(source: Shape, primitives: Sequence[Primitive]) -> list[ViewRun | Prim
 
 
 def _early_sizes(source: Shape, primitives: Sequence[Primitive]) -> tuple[Primitive, ...]:
-    """Move Pads and Crops before the views before them. A Pad or Crop moves past one run at a time."""
+    """Move Pads and Crops before the views, and the tiles of other axes, before them: one run at a time."""
     runs = _runs(source, primitives)
     for i in range(1, len(runs)):
         run, following = runs[i - 1], runs[i]
@@ -101,10 +101,21 @@ def _early_sizes(source: Shape, primitives: Sequence[Primitive]) -> tuple[Primit
                 size = following.result(run.target)[following.axis]
                 moved = type(following)(axis, following.before, following.after)
                 runs[i - 1 : i + 1] = [moved, run.resized(axis, following.axis, size)]
+        elif isinstance(run, (Unfold, Fold)) and isinstance(following, _SIZES):
+            untiled = _untiled(run, following.axis)
+            if untiled is not None:
+                runs[i - 1 : i + 1] = [type(following)(untiled, following.before, following.after), run]
     found: list[Primitive] = []
     for each in runs:
         found += each.primitives() if isinstance(each, ViewRun) else [each]
     return tuple(found)
+
+
+def _untiled(primitive: Unfold | Fold, axis: int) -> int | None:
+    """Return the axis before tiles were made or joined that is `axis` after it; None where it is one of theirs."""
+    if isinstance(primitive, Unfold):
+        return axis if axis < primitive.axis else axis - 1 if axis > primitive.axis + 1 else None
+    return axis if axis < primitive.axis else axis + 1 if axis > primitive.axis else None
 
 
 def _summed_sizes(source: Shape, primitives: Sequence[Primitive]) -> tuple[Primitive, ...]:

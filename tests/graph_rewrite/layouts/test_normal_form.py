@@ -76,6 +76,11 @@ def test_views_with_one_transpose_and_equal_maps_are_equal(shape: Shape) -> None
         ((6, 5), (Unfold(0, 2, 2), Reorder((0, 2, 1))), (Split(0, (3, 2)), Reorder((0, 2, 1)))),
         ((7,), (Unfold(0, 3, 2), Reorder((1, 0)), Reorder((1, 0)), Fold(0, 2)), ()),
         ((7,), (Unfold(0, 7, 3),), (Split(0, (1, 7)),)),
+        # Tiles of one axis leave others alone.
+        (
+            (7, 4, 5), (Unfold(1, 2, 1), Pad(3, 1, 0), Pad(0, 0, 2), Fold(1, 1), Crop(2, 0, 1), Pad(1, 1, 0)),
+            (Pad(0, 0, 2), Pad(1, 1, 0), Crop(2, 0, 1), Pad(2, 1, 0)),
+        ),
         # Axes of size 1 are views.
         ((1, 4, 1, 5), (Reorder((2, 1, 0, 3)),), ()),
         ((1, 4, 5), (Reorder((0, 2, 1)),), (Reorder((0, 2, 1)),)),
