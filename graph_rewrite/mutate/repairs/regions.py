@@ -49,12 +49,12 @@ class Regions:
 
     def _part(self, value: int, boxes: tuple[Box, ...]) -> Stacked:
         """Return the boxes of a value. A box may reach beyond the value: zeros are there."""
-        if value < self._program.count:
-            return self._cut(value, boxes)
         shape = self._shapes[value]
         inside = tuple(tuple(_within(side, size) for side, size in zip(box, shape, strict=True)) for box in boxes)
         if any(stop <= start for box in inside for start, stop in box):
             raise CannotSlice("a box needs nothing but zeros of a border")
+        if value < self._program.count:
+            return self._cut(value, boxes)
         step = self._program.steps[value - self._program.count]
         rule = _RULES.get(step.op)
         found = self._cut(self._all()[value], inside) if rule is None else rule(self, step, shape, inside)

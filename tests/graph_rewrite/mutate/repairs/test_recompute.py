@@ -174,3 +174,13 @@ class TestRefusals:
         found = recompute_repair(zeroed(original, shapes, wrong), lambda each: len(each.steps))
         assert isinstance(found, Refusal)
         assert found.reason == "more than 64 boxes are wrong"
+
+    def test_a_box_that_reads_nothing_but_a_border(self) -> None:
+        original, shapes = program(2, [conv(0, 1, pads=(2, 2, 2, 2))]), ((1, 2, 3, 3), (2, 2, 1, 1))
+        found = recompute_repair(zeroed(original, shapes, (((0, 1), (0, 2), (0, 1), (0, 1)),)), lambda each: 0.0)
+        assert isinstance(found, Refusal)
+        assert found.reason == "a box needs nothing but zeros of a border"
+        inside = zeroed(original, shapes, (((0, 1), (0, 2), (0, 3), (0, 7)),))
+        repair = recompute_repair(inside, lambda each: 0.0)
+        assert isinstance(repair, Repair)
+        assert is_equal(inside, repair.program)
