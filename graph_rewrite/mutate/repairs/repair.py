@@ -1,4 +1,4 @@
-"""What a repair starts from and what it gives."""
+"""The start and the result of a repair: a mutant with its wrong boxes, and a program that is equal to the original."""
 
 from __future__ import annotations
 
