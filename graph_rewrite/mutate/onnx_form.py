@@ -17,6 +17,9 @@ from graph_rewrite.mutate.program import Program, Step
 from graph_rewrite.onnx_files.assembly import OPSET, Assembly
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 
+_LARGEST_MASK = 1 << 16
+"""Elements of a constant that is looked at."""
+
 
 def build(program: Program, op: ReplacementBuilder, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
     """Return the outputs of a program as ONNX operators over its inputs; steps over constants alone are folded.
@@ -97,6 +100,32 @@ def _fit(step: Step, op: ReplacementBuilder, operands: list[Ref]) -> Ref:
     return padded(op, x, {axis: (0, like.shape[axis] - size) for axis, size in enumerate(x.shape)})
 
 
+def _constant(step: Step, op: ReplacementBuilder, operands: list[Ref]) -> Ref:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(operands[0].dtype)
+    numbers = np.array(step.param("numerators"), dtype=np.float64) / step.param("denominator")
+    shape = step.param("shape")
+    numbers = numbers.reshape(shape) if numbers.size == prod(shape) else np.full(shape, numbers[0])
+    return op.constant(numbers.astype(dtype))
+
+
+def _is_mask(ref: Ref) -> bool:
+    constant = ref.constant
+    if constant is None or constant.expression is not None or constant.type.size > _LARGEST_MASK:
+        return False
+    return bool(np.isin(constant.numpy(), (0, 1)).all())
+
+
+def _mul(step: Step, op: ReplacementBuilder, operands: list[Ref]) -> Ref:
+    """Return a product. Times a mask it is a choice, which zeroes what is not finite as well."""
+    x, mask = operands
+    made: Ref
+    if _is_mask(mask):
+        made = op.Where(op.constant(mask.numpy() != 0), x, op.constant(np.zeros((), dtype=mask.numpy().dtype)))
+    else:
+        made = op.Mul(x, mask)
+    return made
+
+
 def _layout(step: Step, op: ReplacementBuilder, operands: list[Ref]) -> Ref:
     return layout_of(step.chain, operands[0].shape).normalised().onnx(op, operands[0])
 
@@ -106,10 +135,11 @@ _BUILD: dict[str, Callable[[Step, ReplacementBuilder, list[Ref]], Ref]] = {
     "pool": _pool,
     "matmul": lambda step, op, operands: op.MatMul(*operands),
     "add": lambda step, op, operands: op.Add(*operands),
-    "mul": lambda step, op, operands: op.Mul(*operands),
+    "mul": _mul,
     "concat": lambda step, op, operands: op.Concat(*operands, axis=step.param("axis")),
     "fit": _fit,
     "layout": _layout,
     "diagonal": _diagonal,
     "averaging": _averaging,
+    "constant": _constant,
 }
