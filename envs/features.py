@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.attributes import NODE_ATTRIBUTES, attribute_features
 from envs.vocabulary import CANDIDATE, operator_index
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import MemoKey
@@ -36,6 +37,10 @@ REPLACEMENT, HEAD = NODE_FEATURES.index("replacement"), NODE_FEATURES.index("hea
 EDGE_FEATURES = 4
 SHAPE_SCALE = 4096.0
 """M of X-RLflow (section 3.3.2; value from appendix A, table 4)."""
+
+NOMINAL = (1e11, 2e10, 1e-6)
+"""A plain machine, by which times are estimated: floating-point operations per second, bytes per second, and seconds
+that every node takes at least."""
 
 DIGEST_MODULUS = 2**64
 """Digests of nodes are added up modulo this."""
@@ -75,8 +80,11 @@ class NodeTable:
         self._work, self._digests = _Rows(np.float64, 2), _Rows(np.uint64)
         # The same once more: for a handful of rows plain numbers are ten times faster than arrays.
         self._plain: list[tuple[float, float, int]] = []
+        self._attributes, self._seconds = _Rows(np.float32, len(NODE_ATTRIBUTES)), _Rows(np.float64)
         head = [0.0] * len(NODE_FEATURES)
         head[REPLACEMENT] = head[HEAD] = 1.0
+        self._attributes.append([0.0] * len(NODE_ATTRIBUTES))
+        self._seconds.append(0.0)
         self.head = self._append(CANDIDATE, head, (0.0, 0.0), 0)
         """Row of a candidate's head."""
 
@@ -105,6 +113,8 @@ class NodeTable:
         ]  # fmt: skip
         # Constness is left out: rewiring a consumer to a constant must not change what its node counts for.
         content = hash((node.signature, types, outputs)) % DIGEST_MODULUS
+        self._attributes.append(attribute_features(node.op, node.domain, node.attrs, inputs, outputs))
+        self._seconds.append(max(flops / NOMINAL[0], (moved + constant) / NOMINAL[1]) + NOMINAL[2])
         return self._append(operator_index(node.domain, node.op), features, (flops, moved + constant), content)
 
     def _append(self, operator: int, features: Sequence[float], work: tuple[float, float], content: int) -> int:
@@ -131,6 +141,16 @@ class NodeTable:
     def features(self) -> NDArray[np.float32]:
         """Columns `NODE_FEATURES`, per row."""
         return self._features.data
+
+    @property
+    def attributes(self) -> NDArray[np.float32]:
+        """Columns `NODE_ATTRIBUTES`, per row."""
+        return self._attributes.data
+
+    @property
+    def seconds(self) -> NDArray[np.float64]:
+        """Estimated seconds on the machine `NOMINAL`, per row."""
+        return self._seconds.data
 
     @property
     def work(self) -> NDArray[np.float64]:

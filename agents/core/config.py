@@ -30,6 +30,8 @@ class EnvConfig:
     """Offer rewrites per `site`, per `class` of sites, or `both`."""
     rules: str = "default"
     """Rule sets, separated by commas: default, generated, taso, or all."""
+    features: Literal["plain", "full"] = "plain"
+    """What is observed: `plain`, or `full` with attributes of operators, times and the deployment."""
     max_candidates: int = 512
     max_nodes: int = 8192
     max_edges: int = 16384

@@ -24,7 +24,8 @@ from agents.ppo.checkpoint import (
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from envs import GraphRewriteEnv
-from envs.observation import ObservationLimits, feature_sizes
+from envs.feature_sets import feature_widths
+from envs.observation import ObservationLimits
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.task.problem import Problem
 
@@ -39,8 +40,8 @@ def acting_env(problem: Problem, env: EnvConfig, longest: int = LONGEST) -> Grap
     (`give_feedback`), and limits are wide enough for longer paths and deeper models."""
     return GraphRewriteEnv(
         problem=problem, horizon=max(env.horizon, longest), step_scale=env.horizon, feedback_every=env.feedback_every,
-        given_feedback=True, max_candidates=max(env.max_candidates, 1024), max_nodes=max(env.max_nodes, 16384),
-        max_edges=max(env.max_edges, 32768),
+        given_feedback=True, features=env.features, max_candidates=max(env.max_candidates, 1024),
+        max_nodes=max(env.max_nodes, 16384), max_edges=max(env.max_edges, 32768),
     )  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def restore_policy(checkpoint: Checkpoint, env: GraphRewriteEnv) -> CandidatePol
     """
     described = checkpoint.description
     check_vocabulary(described, rule_vocabulary(), operator_vocabulary())
-    if dict(described.features) != dict(feature_sizes()):
+    if dict(described.features) != feature_widths(described.env.features):
         raise CheckpointError(f"{checkpoint.path}: trained with other observation features; train again")
     policy = _network(described, env)
     policy.load_weights(adapt_weights(checkpoint, rule_vocabulary(), operator_vocabulary()))
@@ -134,6 +135,6 @@ def untrained_checkpoint() -> Checkpoint:
         actions = spaces.Discrete(2)
         policy = CandidatePolicy(space, actions, ConstantSchedule(0.0), **policy_arguments(config))
     description = PolicyDescription(
-        rule_vocabulary(), operator_vocabulary(), feature_sizes(), config.encoder, config.ppo.head_layers, config.env
+        rule_vocabulary(), operator_vocabulary(), feature_widths(), config.encoder, config.ppo.head_layers, config.env
     )
     return Checkpoint(Path("untrained"), description, policy.weights())

@@ -127,6 +127,7 @@ class _Actor:
         """The likeliest actions from the start without `rng`; with it, sampled ones from a point on the best path, at
         least one of them."""
         env, search = self._env, self._search
+        env.budget_left = self._budget_left()
         observation, _ = env.reset()
         actions: tuple[Action, ...] = ()
         done = False
@@ -155,6 +156,7 @@ class _Actor:
                 self._tried.setdefault(env.graph.hash, set()).add(env.candidates[choice].key)
             actions = (*actions, action_of(env.candidates[choice]))
             search.count_applications()
+            env.budget_left = self._budget_left()
             _, _, terminated, truncated, info = env.step(choice)
             if info["failure"]:
                 break
@@ -162,6 +164,9 @@ class _Actor:
             observation = env.give_feedback(latency)
             behind = 0 if self._gains(search.visits[env.graph.hash]) else behind + 1
             done = terminated or truncated or not latency.ok or behind > patience
+
+    def _budget_left(self) -> float:
+        return max(0.0, 1.0 - self._search.seconds / self._search.allowed)
 
     def _gains(self, visit: Visit) -> bool:
         """Return whether a graph is clearly faster than the base; it is then the base of the rollouts to come.

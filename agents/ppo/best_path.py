@@ -110,6 +110,7 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
         observation, info = self.env.reset(seed=seed, options=options)
         self._steps, self._taken, self._observation = [], 0, observation
         self._restarted = self._frontier = self._looking = False
+        self._rewriting.budget_left = 1.0
         random = self._rewriting.np_random
         if self.path and random.random() < self.restarts:
             frontier = bool(random.random() < FRONTIER)
@@ -132,8 +133,11 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
             if self._frontier and len(self._steps) == len(self.path):
                 self._tried.setdefault(rewriting.graph.hash, set()).add(key)
             self._steps.append(PathStep(self._observation, rewriting.action_masks(), int(action), key))
+        self._taken += 1
+        if self.episode_steps:
+            rewriting.budget_left = max(0.0, 1.0 - self._taken / self.episode_steps)
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._observation, self._taken = observation, self._taken + 1
+        self._observation = observation
         measured = bool(info["measured"])
         gained = measured and not info["failure"] and self._keep(float(info["speedup"]))
         info["confirmed_speedup"], info["restarted"] = self.speedup, self._restarted

@@ -27,6 +27,8 @@ class GraphEncoder(BaseFeaturesExtractor):
         node_features = observation_space["node_features"].shape
         candidate_features = observation_space["candidate_features"].shape
         global_features = _size(observation_space, "globals")
+        # The entries that the feature set `full` has beyond `plain`.
+        attributes, details, context, families = _full_sizes(observation_space)
         if node_features is None or candidate_features is None:
             raise ValueError("the observation space has no node or candidate features")
         hidden = config.hidden
@@ -34,23 +36,27 @@ class GraphEncoder(BaseFeaturesExtractor):
         self.config, self.actions = config, actions
         self.operator = nn.Embedding(operators, hidden)
         self.rule = nn.Embedding(rules, hidden)
-        self.node_in = nn.Linear(hidden + node_features[1] + 4, hidden)
+        self.node_in = nn.Linear(hidden + node_features[1] + attributes + 4, hidden)
         self.attention = nn.ModuleList(
             GATConv(hidden, hidden // config.attention_heads, heads=config.attention_heads)
             for _ in range(config.layers)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(config.layers))
-        self.candidate_in = nn.Linear(hidden + candidate_features[1], hidden)
-        self.global_out = nn.Linear(hidden + global_features, hidden)
+        self.candidate_in = nn.Linear(hidden + candidate_features[1] + details, hidden)
+        self.global_out = nn.Linear(hidden + global_features + context, hidden)
+        self.family = nn.Embedding(families, hidden) if families else None
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
         batch = observations["sizes"].shape[0]
         nodes, edges, candidate_of, graph_of = _unpad(observations)
         h = self._encode(nodes, edges)
-        graph = self._global(h, candidate_of, graph_of, observations["globals"])
+        graph = self._global(h, candidate_of, graph_of, _joined(observations, "globals", "context"))
         pooled = self._pool_candidates(h, candidate_of, graph_of, batch)
         rule = self.rule(observations["candidate_rule"].long())
-        known = torch.relu(self.candidate_in(torch.cat([rule, observations["candidate_features"]], dim=-1)))
+        if self.family is not None:
+            rule = rule + self.family(observations["candidate_family"].long())
+        features = _joined(observations, "candidate_features", "candidate_details")
+        known = torch.relu(self.candidate_in(torch.cat([rule, features], dim=-1)))
         return torch.cat([pooled, known, graph[:, None, :].expand(-1, self.actions, -1)], dim=-1)
 
     def _encode(self, nodes: dict[str, Tensor], edges: dict[str, Tensor]) -> Tensor:
@@ -87,6 +93,22 @@ class GraphEncoder(BaseFeaturesExtractor):
         return (total / count.clamp(min=1.0)[:, None]).view(batch, self.actions, -1)
 
 
+def _full_sizes(space: spaces.Dict) -> tuple[int, int, int, int]:
+    """Widths of node attributes, candidate details and context, and the number of families; zeros where the space has
+    none of them."""
+    if "context" not in space.spaces:
+        return 0, 0, 0, 0
+    family = space["candidate_family"]
+    assert isinstance(family, spaces.Box)
+    widths = [(space[name].shape or (0,))[-1] for name in ("node_attributes", "candidate_details", "context")]
+    return widths[0], widths[1], widths[2], int(family.high.max()) + 1
+
+
+def _joined(observations: dict[str, Tensor], *names: str) -> Tensor:
+    """Join those of some entries that there are along their last dimension."""
+    return torch.cat([observations[name] for name in names if name in observations], dim=-1)
+
+
 def _size(space: spaces.Dict, key: str) -> int:
     shape = space[key].shape
     if shape is None:
@@ -108,6 +130,7 @@ def _unpad(observations: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str
         return observations[name][:, : real.shape[1]][real]
 
     index = observations["edge_index"][:, :, : limit[1]].long() + offsets[:, None, None]
-    nodes = {"op": take("node_op", real_nodes).long(), "features": take("node_features", real_nodes)}
+    shown = [take(name, real_nodes) for name in ("node_features", "node_attributes") if name in observations]
+    nodes = {"op": take("node_op", real_nodes).long(), "features": torch.cat(shown, dim=-1)}
     edges = {"index": index.permute(0, 2, 1)[real_edges].t().contiguous(), "shape": take("edge_shape", real_edges)}
     return nodes, edges, take("node_candidate", real_nodes).long(), graph_of

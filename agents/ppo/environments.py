@@ -76,8 +76,8 @@ def env_arguments(options: TrainingOptions, config: Config) -> dict[str, Any]:
     return {
         "model": options.uri, "horizon": env.horizon, "feedback_every": env.feedback_every,
         "max_candidates": env.max_candidates, "max_nodes": env.max_nodes, "max_edges": env.max_edges,
-        "granularity": env.granularity, "rules": env.rules, "deployment_choices": options.deployment_choices,
-        "provider": options.provider, "threads": options.threads, "shapes": options.shapes,
-        "meter": quick_meter if kept is None else partial(quick_meter, measurements=kept),
+        "features": env.features, "granularity": env.granularity, "rules": env.rules,
+        "deployment_choices": options.deployment_choices, "provider": options.provider, "threads": options.threads,
+        "shapes": options.shapes, "meter": quick_meter if kept is None else partial(quick_meter, measurements=kept),
         "result_limits": options.limits,
     }  # fmt: skip

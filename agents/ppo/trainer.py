@@ -30,7 +30,7 @@ from agents.ppo.environments import TrainingOptions, make_env
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.progress import TrainingProgress
 from agents.ppo.training_state import FILE, RewardScale, TrainingState, load_state, save_state
-from envs.observation import feature_sizes
+from envs.feature_sets import feature_widths
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 
 
@@ -113,8 +113,9 @@ class Trainer:
         rules = rule_vocabulary()
         return PolicyDescription(
             rules=rules, offered=tuple(rules[index] for index in sorted(self.offered)), operators=operator_vocabulary(),
-            features=feature_sizes(), encoder=self.config.encoder, head_layers=self.config.ppo.head_layers,
-            env=self.config.env, deployment_choices=self.options.deployment_choices, trained_on=self.options.uri,
+            features=feature_widths(self.config.env.features), encoder=self.config.encoder,
+            head_layers=self.config.ppo.head_layers, env=self.config.env,
+            deployment_choices=self.options.deployment_choices, trained_on=self.options.uri,
             timesteps=self.ppo.num_timesteps, best_speedup=self.progress.best_speedup,
         )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
+from envs.feature_sets import FeatureSet
 from envs.graph_rewrite.episode import EpisodeSettings
 from envs.graph_rewrite.episode_env import EpisodeEnv
 from envs.graph_rewrite.meta_graph import MetaGraphObserver
@@ -35,6 +36,8 @@ class GraphRewriteOptions(ProblemOptions, total=False):
     max_edges: int
     """Sizes that observations are padded to; 512, 4096 and 8192. Candidates that don't fit are cut from the end,
     counted in `info["candidates_cut"]`, and cannot be chosen."""
+    features: FeatureSet
+    """The set of features: `plain`, or `full`, which adds entries to the observation (`envs.feature_sets`); `plain`."""
     full_meta_graph: bool
     """Observe each candidate's whole graph, as the paper does; needs large limits and much time; False."""
     # Parts.
@@ -62,6 +65,9 @@ class GraphRewriteEnv(EpisodeEnv):
     | `candidate_features` | float32 [C + 1, 10] | `envs.observation.CANDIDATE_FEATURES` |
     | `globals` | float32 [8] | `envs.observation.GLOBAL_FEATURES` |
     | `sizes` | int32 [3] | nodes, edges and candidates in use |
+
+    With `features="full"` there are four entries more: `node_attributes` [V, 24], `candidate_family` [C + 1],
+    `candidate_details` [C + 1, 4] and `context`, whose columns `envs.attributes` and `envs.feature_sets` explain.
 
     **Action**: `Discrete(C + 1)`. Action k takes `env.candidates[k]`; the last one, C, is the No-Op, which is always
     legal and ends the episode. `action_masks()` is true where an action is legal: candidates that lead back to a graph

@@ -10,6 +10,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.graph_rewrite.details import context_features, full_entries
 from envs.graph_rewrite.meta_graph import Choices, MetaGraphObserver, ObservationLimitError
 from envs.graph_rewrite.visited import VisitedGraphs
 from envs.observation import Observation, log_share
@@ -79,6 +80,8 @@ class Episode:
     best_graph: Graph | None = None
     """The fastest measured graph, where one is faster than the original."""
     best_speedup: float = 1.0
+    budget_left: float = 1.0
+    """Share of the caller's budget that is left, as observed with the feature set `full`."""
     visited: VisitedGraphs = field(default_factory=VisitedGraphs)
     choices: Choices = field(init=False)
     mask: NDArray[np.bool_] = field(init=False)
@@ -145,7 +148,23 @@ class Episode:
             log_share(len(choices.candidates)), log_share(choices.graph.count),
             len(self.graph.disabled_optimizers) / 8,
         )  # fmt: skip
-        return self.observer.observe(choices, self.mask, features)
+        observation = self.observer.observe(choices, self.mask, features)
+        if self.observer.features == "full":
+            context = context_features(self.problem.deployment, self.graph, 1.0 - features[0], self.budget_left)
+            observation |= full_entries(choices, self.observer.limits, self.effects(), context)
+        return observation
+
+    def effects(self) -> dict[str, float]:
+        """Return the share of the original's latency that each rule saved when it was last taken in this episode, as
+        far as there are measurements right before and after it."""
+        found: dict[str, float] = {}
+        before: float | None = 1.0
+        for step in self.steps:
+            after = None if step.latency is None or not step.latency.ok else 1.0 / step.latency.speedup
+            if step.rule and before is not None and after is not None:
+                found[step.rule] = before - after
+            before = after
+        return found
 
     def _act(self, action: int) -> EpisodeStep:
         if not 0 <= action < len(self.mask) or not self.mask[action]:

@@ -57,6 +57,7 @@ class EpisodeEnv(gymnasium.Env[Observation, int]):
         self.problem = problems.first
         """The model being optimised, with its rewriter and meter."""
         self._episode: Episode | None = None
+        self._budget_left = 1.0
         self.observation_space = observer.space()
         self.action_space = spaces.Discrete(observer.limits.max_candidates + 1)
 
@@ -79,6 +80,18 @@ class EpisodeEnv(gymnasium.Env[Observation, int]):
     def candidates(self) -> Sequence[Candidate]:
         """The candidates of the current graph: action k takes candidate k."""
         return self._running.candidates
+
+    @property
+    def budget_left(self) -> float:
+        """Share of the caller's budget that is left, 0 to 1: what the next observations with the feature set `full`
+        show. It is 1 until the caller sets it."""
+        return self._budget_left
+
+    @budget_left.setter
+    def budget_left(self, share: float) -> None:
+        self._budget_left = share
+        if self._episode is not None:
+            self._episode.budget_left = share
 
     @property
     def best_graph(self) -> Graph:
@@ -176,7 +189,7 @@ class EpisodeEnv(gymnasium.Env[Observation, int]):
         return self._episode
 
     def _begin(self, episode: Episode) -> tuple[Observation, Info]:
-        self._episode, self.problem = episode, episode.problem
+        self._episode, self.problem, episode.budget_left = episode, episode.problem, self._budget_left
         return episode.observe(), _info(episode)
 
 

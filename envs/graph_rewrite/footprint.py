@@ -45,6 +45,16 @@ class Footprint(NamedTuple):
     """The same less the nodes that it removes."""
     wired: int = 0
     """Edges that the rewrite adds: into the replacement and inside it, and one for each inserted node."""
+    added_s: float = 0.0
+    """Estimated seconds of the nodes that the rewrite inserts (`envs.features.NOMINAL`)."""
+    removed_s: float = 0.0
+    """The same of those that it removes."""
+    repeats: tuple[int, ...] = ()
+    """Number of equal nodes that each of `rows` stands for; empty where each stands for one."""
+
+    def row_repeats(self) -> NDArray[np.intp]:
+        """Number of nodes that each of `rows` stands for."""
+        return np.array(self.repeats or (1,) * int(self.counts[0]), dtype=np.intp)
 
     def entries(self, name: str) -> NDArray[np.intp]:
         """One of `LISTS`, a row for each entry."""
@@ -61,6 +71,8 @@ SUMMARISED = 64
 hundreds, so that a few of its candidates would fill an observation."""
 KINDS = 32
 """Most rows of a summary."""
+ALL_KINDS = 128
+"""The same with the feature set `full`."""
 
 
 def _written(
@@ -77,16 +89,17 @@ NOTHING = _written((NODES.head,), ())
 """The footprint of a candidate that leaves the nodes as they are."""
 
 
-def footprint(candidate: Candidate) -> Footprint:
-    """The footprint of a candidate's representative site."""
-    return site_footprint(candidate.sites[0]) if candidate.sites else NOTHING
+def footprint(candidate: Candidate, kinds: int = KINDS) -> Footprint:
+    """The footprint of a candidate's representative site, a summary with at most so many `kinds` of nodes."""
+    return site_footprint(candidate.sites[0], kinds) if candidate.sites else NOTHING
 
 
-def site_footprint(site: Site) -> Footprint:
+def site_footprint(site: Site, kinds: int = KINDS) -> Footprint:
     """The footprint of a site; computed once."""
-    found: Footprint | None = site.memo.get("footprint")
+    name = "footprint" if kinds == KINDS else f"footprint of {kinds} kinds"
+    found: Footprint | None = site.memo.get(name)
     if found is None:
-        found = site.memo["footprint"] = _site_footprint(site)
+        found = site.memo[name] = _site_footprint(site, kinds)
     return found
 
 
@@ -104,7 +117,7 @@ def graph_footprint(graph: Graph) -> Footprint:
     return _written([NODES.head, *(records[node.id][0] for node in order)], inner, inserted=len(order))
 
 
-def _site_footprint(site: Site) -> Footprint:
+def _site_footprint(site: Site, kinds: int) -> Footprint:
     rows = [NODES.head]
     inner: list[int] = []
     boundary: list[int] = []
@@ -125,25 +138,31 @@ def _site_footprint(site: Site) -> Footprint:
     gone = [node_row(matched, site.types, site.constants) for matched in site.removed]
     added, taken = NODES.totals(rows), NODES.totals(gone)
     inserted, wired = len(rows) - 1, (len(inner) + len(boundary)) // 3
+    seconds = float(NODES.seconds[rows].sum()), float(NODES.seconds[gone].sum())
+    repeats: tuple[int, ...] = ()
     if inserted > SUMMARISED:
-        rows, inner, boundary = _summary(rows, inner, boundary)
+        rows, inner, boundary, repeats = _summary(rows, inner, boundary, kinds)
     work, digest = (added[0] - taken[0], added[1] - taken[1]), (added[2] - taken[2]) % DIGEST_MODULUS
-    return _written(rows, inner, boundary, removed, work, inserted, digest, wired)
+    written = _written(rows, inner, boundary, removed, work, inserted, digest, wired)
+    return written._replace(added_s=seconds[0], removed_s=seconds[1], repeats=repeats)
 
 
-def _summary(rows: list[int], inner: list[int], boundary: list[int]) -> tuple[list[int], list[int], list[int]]:
+def _summary(
+    rows: list[int], inner: list[int], boundary: list[int], kinds: int
+) -> tuple[list[int], list[int], list[int], tuple[int, ...]]:
     """Summarise a replacement by its kinds of nodes, in the order in which they first occur.
 
-    Equal rows (the same operator with the same features) become one, and equal edges one edge; of more than `KINDS`
-    kinds the most frequent stay.
+    Equal rows (the same operator with the same features) become one, and equal edges one edge; of more than `kinds`
+    the most frequent stay. Also returns the number of nodes that each row stands for.
     """
     frequency = Counter(rows[1:])
     position = {row: i for i, row in enumerate(frequency)}
-    kept = sorted(sorted(position, key=lambda row: (-frequency[row], position[row]))[:KINDS], key=position.__getitem__)
+    kept = sorted(sorted(position, key=lambda row: (-frequency[row], position[row]))[:kinds], key=position.__getitem__)
     number = {row: i for i, row in enumerate(kept, start=1)}
     local = [0, *(number.get(row, -1) for row in rows[1:])]
     edges = dict.fromkeys((local[s], local[t], shape) for s, t, shape in zip(*[iter(inner)] * 3, strict=True))
     inside = [edge for edge in edges if -1 not in edge[:2] and edge[0] != edge[1]]
     entering = dict.fromkeys((value, local[t], shape) for value, t, shape in zip(*[iter(boundary)] * 3, strict=True))
     entered = [edge for edge in entering if edge[1] != -1]
-    return [rows[0], *kept], [n for edge in inside for n in edge], [n for edge in entered for n in edge]
+    repeats = (1, *(frequency[row] for row in kept))
+    return [rows[0], *kept], [n for edge in inside for n in edge], [n for edge in entered for n in edge], repeats

@@ -13,14 +13,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from envs.feature_sets import FeatureSet, observation_space
 from envs.features import NODES, REPLACEMENT, SHAPES, node_records
-from envs.graph_rewrite.footprint import WIDTHS, Footprint, footprint, graph_footprint, site_footprint
+from envs.graph_rewrite.footprint import (
+    ALL_KINDS,
+    KINDS,
+    WIDTHS,
+    Footprint,
+    footprint,
+    graph_footprint,
+    site_footprint,
+)
 from envs.observation import CANDIDATE_FEATURES, Observation, ObservationLimits
 from envs.vocabulary import NO_OP, PADDING, rule_indices
 from graph_rewrite.errors import UserError
@@ -72,10 +81,13 @@ class Choices:
     cut: int
 
 
-def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, full_meta_graph: bool = False) -> Choices:
+def choose(
+    graph: Graph, candidates: Candidates, limits: ObservationLimits, full_meta_graph: bool = False, kinds: int = KINDS
+) -> Choices:
     """Return the candidates that fit the limits, in their order: those that do not fit are cut from the end.
 
-    Candidates that could make the graph itself outgrow the limits are cut as well, wherever they stand.
+    Candidates that could make the graph itself outgrow the limits are cut as well, wherever they stand. A large
+    replacement is summarised by at most so many `kinds` of nodes.
 
     Raises:
         ObservationLimitError: the graph by itself does not fit.
@@ -87,7 +99,7 @@ def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, full
             f"the graph has {nodes} nodes and {edges} edges, more than max_nodes={limits.max_nodes} or "
             f"max_edges={limits.max_edges}; give the environment larger ones"
         )
-    head, tail, footprints = _fitting(candidates, nodes, edges, limits)
+    head, tail, footprints = _fitting(candidates, nodes, edges, limits, kinds)
     fitting = Candidates(graph, head, tail)
     shown = [graph_footprint(candidate.apply()) for candidate in fitting] if full_meta_graph else footprints
     counts = _joined([mark.counts for mark in shown], 4)
@@ -106,7 +118,7 @@ def choose(graph: Graph, candidates: Candidates, limits: ObservationLimits, full
 
 
 def _fitting(
-    found: Candidates, nodes: int, edges: int, limits: ObservationLimits
+    found: Candidates, nodes: int, edges: int, limits: ObservationLimits, kinds: int
 ) -> tuple[list[Candidate], list[Site], list[Footprint]]:
     """The first candidates after which the graph still fits, as many as an observation holds, and the footprints of
     both kinds."""
@@ -115,13 +127,13 @@ def _fitting(
     def fits(mark: Footprint, sites: int) -> bool:
         return sites * mark.grown <= most_nodes and sites * mark.wired <= most_edges
 
-    head = [candidate for candidate in found.head if fits(footprint(candidate), candidate.count)]
+    head = [candidate for candidate in found.head if fits(footprint(candidate, kinds), candidate.count)]
     head = head[: limits.max_candidates]
-    marks, tail, room = [*map(footprint, head)], list[Site](), limits.max_candidates - len(head)
+    marks, tail, room = [footprint(one, kinds) for one in head], list[Site](), limits.max_candidates - len(head)
     for site in found.sites:
         if len(tail) == room:
             break
-        mark = site_footprint(site)
+        mark = site_footprint(site, kinds)
         if fits(mark, 1):
             tail.append(site)
             marks.append(mark)
@@ -201,17 +213,24 @@ class MetaGraphObserver:
     limits: ObservationLimits = field(default_factory=ObservationLimits)
     full_meta_graph: bool = False
     """Observe each candidate's whole graph, as the paper does. Needs large limits and much time."""
+    features: FeatureSet = "plain"
+    """What is observed: `plain`, or `full` with entries of its own (`envs.feature_sets`)."""
+
+    def __post_init__(self) -> None:
+        if self.features not in get_args(FeatureSet):
+            raise UserError(f"features must be one of {', '.join(get_args(FeatureSet))}, got {self.features!r}")
 
     def space(self) -> spaces.Dict:
         """The observation space."""
-        return self.limits.space()
+        return observation_space(self.limits, self.features)
 
     def choose(self, graph: Graph, candidates: Candidates) -> Choices:
         """`choose` within the limits."""
-        return choose(graph, candidates, self.limits, self.full_meta_graph)
+        kinds = KINDS if self.features == "plain" else ALL_KINDS
+        return choose(graph, candidates, self.limits, self.full_meta_graph, kinds)
 
     def observe(self, choices: Choices, mask: NDArray[np.bool_], global_features: Sequence[float]) -> Observation:
-        """`observe`, padded to the limits."""
+        """`observe`, padded to the limits: the entries of the set `plain`."""
         return observe(choices, mask, global_features, self.limits)
 
 

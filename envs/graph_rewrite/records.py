@@ -66,7 +66,7 @@ def replay_episode(
     return episode
 
 
-_ADDED = {"given_feedback": False, "step_scale": None}
+_ADDED = {"given_feedback": False, "step_scale": None, "features": "plain"}
 """Settings that older records lack, with the values that held then; they are written where they differ."""
 
 

@@ -22,7 +22,7 @@ class GraphSpaceWrapper(gymnasium.ObservationWrapper[spaces.GraphInstance, int, 
     `nodes` is float32 [nodes, len(NODE_COLUMNS)], `edges` float32 [edges, 4] (tensor shapes), `edge_links` int32
     [edges, 2] (source, target). Actions are the same. The mask is not part of a graph: ask `action_masks()` before each
     action, as sb3-contrib does; at the head of each candidate the column `legal` says the same. The No-Op, always
-    legal, has no node.
+    legal, has no node. Of the feature set `full` only what `plain` has is shown.
     """
 
     def __init__(self, env: gymnasium.Env[Observation, int]) -> None:

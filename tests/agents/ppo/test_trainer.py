@@ -12,8 +12,10 @@ from onnx import TensorProto
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 from onnx.numpy_helper import from_array
 
+from agents.core.base import Budget
 from agents.core.config import Config, EncoderConfig, EnvConfig, PPOConfig, TrainingConfig, load_config
 from agents.ppo import environments
+from agents.ppo.agent import PPOAgent
 from agents.ppo.best_path import BestPath
 from agents.ppo.checkpoint import CheckpointError, load_checkpoint
 from agents.ppo.environments import TrainingOptions, env_arguments, make_env, quick_meter
@@ -21,6 +23,7 @@ from agents.ppo.progress import TrainingProgress
 from agents.ppo.trainer import Trainer
 from agents.ppo.training_state import FILE, load_state
 from envs import GraphRewriteEnv
+from envs.feature_sets import feature_widths
 from envs.graph_rewrite.footprint import footprint
 from envs.vocabulary import NO_OP, rule_vocabulary
 from graph_rewrite.latency import Deployment
@@ -100,6 +103,21 @@ def test_a_checkpoint_names_the_rules_that_training_offered(options: TrainingOpt
     assert described.offered is not None
     assert {"DropIdentity", "ComposeTransposes", rule_vocabulary()[NO_OP]} <= set(described.offered)
     assert "Winograd4x4" in set(described.rules) - set(described.offered)
+
+
+def test_a_policy_of_the_full_set_is_trained_and_acts(
+    options: TrainingOptions, tmp_path: Path, open_tower: OpenTower
+) -> None:
+    full = replace(CONFIG, env=replace(CONFIG.env, features="full"))
+    train(Trainer(options, full, tmp_path))
+    checkpoint = load_checkpoint(tmp_path)
+    assert checkpoint.description.env.features == "full"
+    assert dict(checkpoint.description.features) == feature_widths("full")
+    result = PPOAgent(checkpoint).optimize(open_tower(), Budget(measurements=10, seconds=60.0))
+    assert result.measurements == 10
+    plain = replace(checkpoint.description, env=CONFIG.env)
+    with pytest.raises(CheckpointError, match="other observation features"):
+        PPOAgent(replace(checkpoint, description=plain)).optimize(open_tower(), Budget(measurements=5, seconds=60.0))
 
 
 def test_rewards_of_restarted_episodes_are_reported_apart() -> None:
