@@ -46,11 +46,11 @@ class PathStep:
 class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
     """Keeps the actions that led to the fastest graph so far, and begins a share of the episodes on that path.
 
-    A new best is measured again before it counts, as the fastest of many quick measurements is partly luck: it must
-    beat the old one with its whole 95% interval when both are timed in turn, and the first must beat the original
-    twice. What is found so stands from then on. An episode that goes on from the path's end takes an action that was
-    not tried there, and ends with the first that gains nothing: a look at the neighbours of the best graph, one by one.
-    The others go on as ever.
+    A new best is measured again before it counts, as the fastest of many quick measurements is partly luck. The first
+    must beat the original twice with its whole 95% interval; a later one must do so once with the best before it, in
+    turn where their own intervals overlap. What is found so stands from then on. An episode that goes on from the
+    path's end takes an action that was not tried there, and ends with the first that gains nothing: a look at the
+    neighbours of the best graph, one by one. The others go on as ever.
 
     `info["confirmed_speedup"]` is `speedup`; `info["restarted"]` is true in episodes that began on the best path.
 
@@ -204,10 +204,10 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
             again = problem.confirm(graph, None, 1)
             lower = min(confirmed, again, key=lambda latency: latency.lower_bound)
             return lower if lower.lower_bound > 1.0 else None
+        if confirmed.lower_bound > self.latency.ci95[1]:
+            return confirmed
         compared = problem.compare(self._end[0], graph)
-        if compared is None:
-            return confirmed if confirmed.lower_bound > self.latency.ci95[1] else None
-        return confirmed if compared[0].lower_bound > 1.0 else None
+        return confirmed if compared is not None and compared[0].lower_bound > 1.0 else None
 
     def _arrive(self, steps: list[PathStep], observation: Observation, latency: Latency) -> None:
         mask = self._rewriting.action_masks()
