@@ -10,8 +10,10 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box
 from graph_rewrite.mutate.program import Program, Subprogram
+from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Mutant, Mutants
 from graph_rewrite.mutate.value_types import types_of
+from graph_rewrite.rewriting.rule import Refusal
 
 _BOXES = 4
 """Boxes that a line of text names."""
@@ -41,7 +43,17 @@ def _mutant(mutant: Mutant) -> dict[str, Any]:
         "program": str(mutant.program),
         "summary": summary(mutant.program, mutant.subprogram.shapes),
         **mutant.finding.to_json(),
+        "cost": mutant.cost,
+        "repair": _repair(mutant.repair),
     }
+
+
+def _repair(repair: Repair | Refusal | None) -> dict[str, Any] | None:
+    if repair is None:
+        return None
+    if isinstance(repair, Refusal):
+        return {"refused": repair.reason}
+    return {"kind": repair.kind, "program": str(repair.program)}
 
 
 def lines(graph: Graph, mutants: Mutants) -> Iterator[str]:
@@ -53,6 +65,7 @@ def lines(graph: Graph, mutants: Mutants) -> Iterator[str]:
         for mutant in sorted(found, key=lambda each: each.finding.share_wrong):
             yield f"  {summary(mutant.program, sub.shapes)}"
             yield f"    {_difference(mutant)}"
+            yield f"    {_cost(mutant)}"
         if not found:
             yield "  no mutant"
     yield from _refusals(graph, mutants)
@@ -77,6 +90,16 @@ def _difference(mutant: Mutant) -> str:
     boxes = [box for output in finding.wrong for box in output]
     shown = ", ".join(box_text(box) for box in boxes[:_BOXES]) + (", ..." if len(boxes) > _BOXES else "")
     return f"{finding.share_wrong:.1%} wrong, in {len(boxes)} boxes: {shown}"
+
+
+def _cost(mutant: Mutant) -> str:
+    """Return the repair and the cost of a mutant as text."""
+    cost = f"{mutant.cost:.3g} times the multiplications of the original"
+    if isinstance(mutant.repair, Refusal):
+        return f"no repair: {mutant.repair.reason}"
+    if mutant.repair is None:
+        return cost if mutant.finding.exact else "there was no time to look for a repair"
+    return f"repaired by {mutant.repair.kind}: {cost}"
 
 
 def box_text(box: Box) -> str:

@@ -92,13 +92,14 @@ class Program:
 @dataclass(frozen=True, slots=True)
 class Subprogram:
     """A program with the shapes of its inputs, and where it comes from: values and nodes of a graph, by id; empty for a
-    program made by hand."""
+    program made by hand. `constants` are the inputs, by number, that are known before run time."""
 
     program: Program
     shapes: tuple[Shape, ...]
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     nodes: tuple[int, ...] = ()
+    constants: frozenset[int] = frozenset()
 
 
 def step(op: str, *inputs: int, **params: Any) -> Step:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import LayoutError
@@ -14,6 +15,7 @@ from graph_rewrite.mutate.generator import DEPTH, KEEP, Generator
 from graph_rewrite.mutate.instance import lifted, small_instance, work_of
 from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.program import Program, Subprogram
+from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.sketch import Sketch, signature
 from graph_rewrite.mutate.subprograms import LARGEST, split
 from graph_rewrite.rewriting.rule import Refusal
@@ -39,11 +41,20 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A program that may stand for a subprogram, and where it differs from it."""
+    """A program that may stand for a subprogram, and where it differs from it. `repair` makes it equal everywhere; None
+    where it is, or where there was no time to look for one."""
 
     subprogram: Subprogram
     program: Program
     finding: Finding
+    repair: Repair | Refusal | None = None
+
+    @property
+    def cost(self) -> float:
+        """Multiplications of the mutant with its repair, over those of the original."""
+        made = self.repair.program if isinstance(self.repair, Repair) else self.program
+        sub = self.subprogram
+        return work_of(made, sub.shapes) / max(work_of(sub.program, sub.shapes), 1)
 
 
 @dataclass(slots=True)
@@ -71,6 +82,17 @@ class Mutants:
             self.found.append(mutant)
         elif mutant.finding.share_wrong < self.found[place].finding.share_wrong:
             self.found[place] = mutant
+
+    def repair(self, trials: Trials, sub: Subprogram, stop: Callable[[], bool]) -> None:
+        """Give the mutants of a subprogram the repair of fewest multiplications, those that differ least first."""
+        places = [i for i, mutant in enumerate(self.found) if mutant.subprogram is sub and not mutant.finding.exact]
+        for place in sorted(places, key=lambda place: self.found[place].finding.share_wrong):
+            if stop():
+                return
+            mutant = self.found[place]
+            case = RepairCase(trials, mutant.program, mutant.finding.wrong, sub.constants)
+            chosen = choose(case, lambda program: float(work_of(program, sub.shapes)))
+            self.found[place] = replace(mutant, repair=chosen)
 
 
 def mutants_of(
@@ -103,18 +125,28 @@ def mutants_of(
                 result.subprograms.append((sub, Refusal("too large to be proved at its real shape")))
                 continue
             result.searched.append((sub, places))
-            for mutant in mutants_of_subprogram(sub, limits, lambda until=until: clock() >= until):  # type: ignore[misc]
+            trials = Trials(sub.program, sub.shapes, seed=2)
+            stop = partial(_is_over, until, clock)
+            for mutant in mutants_of_subprogram(sub, limits, stop, trials):
                 result.add(mutant)
                 on_found(mutant)
-            cut = cut or clock() >= until
+            cut = cut or stop()
+            result.repair(trials, sub, partial(_is_over, end, clock))
         result.complete = not cut
     except KeyboardInterrupt:
         result.interrupted = True
     return result
 
 
+def _is_over(until: float, clock: Callable[[], float]) -> bool:
+    return clock() >= until
+
+
 def mutants_of_subprogram(
-    sub: Subprogram, limits: Limits = Limits(), stop: Callable[[], bool] = lambda: False
+    sub: Subprogram,
+    limits: Limits = Limits(),
+    stop: Callable[[], bool] = lambda: False,
+    trials: Trials | None = None,
 ) -> Iterator[Mutant]:
     """Yield the mutants of one subprogram, each proved at its real shapes.
 
@@ -122,10 +154,11 @@ def mutants_of_subprogram(
         sub: the subprogram.
         limits: depth and the part that must be right; its seconds are not looked at.
         stop: asked now and then; the search ends when it returns True.
+        trials: the outputs of the subprogram at its real shapes, where others share them.
     """
     small = small_instance(sub)
     generator = Generator(sub.program, small, limits.depth, limits.keep, stop)
-    real = Trials(sub.program, sub.shapes, seed=2)
+    real = Trials(sub.program, sub.shapes, seed=2) if trials is None else trials
     targets: list[Target] = []
     seen = {str(sub.program)}
     for sketch in generator.sketches():

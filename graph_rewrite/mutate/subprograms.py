@@ -75,7 +75,8 @@ def subprogram(graph: Graph, readings: Mapping[int, Reading], nodes: Iterable[in
     outputs = tuple(v for node in chosen for v in graph.nodes[node].outputs if _is_read_outside(graph, v, set(chosen)))
     shapes = tuple(type.shape for type in (graph.types[value] for value in inputs) if type is not None)
     program = Program(len(inputs), tuple(steps), tuple(numbers[value] for value in outputs))
-    return Subprogram(program, shapes, inputs, outputs, tuple(chosen))
+    constants = frozenset(number for number, value in enumerate(inputs) if value in graph.constants)
+    return Subprogram(program, shapes, inputs, outputs, tuple(chosen), constants)
 
 
 def _is_read_outside(graph: Graph, value: int, nodes: set[int]) -> bool:

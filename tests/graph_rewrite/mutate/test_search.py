@@ -10,10 +10,12 @@ import pytest
 
 from graph_rewrite import __main__ as library
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.mutate.equivalence import Trials, prove
 from graph_rewrite.mutate.generator import Generator
 from graph_rewrite.mutate.instance import lifted, small_instance
 from graph_rewrite.mutate.listing import lines, to_json
 from graph_rewrite.mutate.program import Subprogram, program, step
+from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of, mutants_of_subprogram
 from graph_rewrite.mutate.subprograms import split
 from graph_rewrite.mutate.value_types import types_of
@@ -221,7 +223,24 @@ def test_the_listing_names_boxes_shares_and_refusals() -> None:
     data = json.loads(json.dumps(to_json(graph, result)))
     (sub,) = data["subprograms"]
     assert len(sub["mutants"]) == len(result.found)
-    assert all({"program", "boxes", "share_wrong", "error_bound"} <= mutant.keys() for mutant in sub["mutants"])
+    wanted = {"program", "boxes", "share_wrong", "error_bound", "repair", "cost"}
+    assert all(wanted <= mutant.keys() for mutant in sub["mutants"])
+    assert "repaired by" in text
+    assert "times the multiplications of the original" in text
+
+
+def test_mutants_come_with_repairs_that_are_equal_everywhere() -> None:
+    result = mutants_of(one_convolution(), Limits(depth=2, keep=0.7))
+    repaired = [mutant for mutant in result.found if isinstance(mutant.repair, Repair)]
+    assert len(repaired) > 1
+    for mutant in repaired:
+        assert isinstance(mutant.repair, Repair)
+        assert not mutant.finding.exact
+        finding = prove(Trials(mutant.subprogram.program, mutant.subprogram.shapes, seed=5), mutant.repair.program)
+        assert finding is not None
+        assert finding.exact
+    assert all(mutant.repair is None for mutant in result.found if mutant.finding.exact)
+    assert result.found[0].subprogram.constants == {1, 2}
 
 
 def test_the_command_lists_mutants_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
