@@ -22,6 +22,8 @@ from graph_rewrite.rewriting.rule import Refusal
 
 LARGEST_WORK = 2 * 10**9
 """Multiplications of a subprogram beyond which it is refused: a proof takes seconds for each 10^9."""
+_FOR_FINDING = 0.6
+"""The part of a subprogram's time in which mutants are found; in the rest they are repaired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def mutants_of(
             share = (end - clock()) / (len(parts.subprograms) - number)
             if share <= 0:
                 return result
-            until = clock() + share
+            until, repaired = clock() + _FOR_FINDING * share, clock() + share
             if work_of(sub.program, sub.shapes) > limits.work:
                 result.subprograms.append((sub, Refusal("too large to be proved at its real shape")))
                 continue
@@ -131,7 +133,7 @@ def mutants_of(
                 result.add(mutant)
                 on_found(mutant)
             cut = cut or stop()
-            result.repair(trials, sub, partial(_is_over, end, clock))
+            result.repair(trials, sub, partial(_is_over, repaired, clock))
         result.complete = not cut
     except KeyboardInterrupt:
         result.interrupted = True
