@@ -161,14 +161,16 @@ def mutants_of_subprogram(
     small = small_instance(sub)
     generator = Generator(sub.program, small, limits.depth, limits.keep, stop)
     real = Trials(sub.program, sub.shapes, seed=2) if trials is None else trials
+    # Windows are chosen by values of their own: those of the trials must not depend on the mutant that they prove.
+    aim = Trials(sub.program, sub.shapes, seed=3, trials=1)
     targets: list[Target] = []
     seen = {str(sub.program)}
     for sketch in generator.sketches():
         for other in lifted(sketch, small, sub.shapes):
             if stop():
                 return
-            targets = targets or [Target(values) for values in real.outputs(0)]
-            program = _at(other, targets, real, limits)
+            targets = targets or [Target(values) for values in aim.outputs(0)]
+            program = _at(other, targets, aim, limits)
             if program is None or str(program) in seen:
                 continue
             seen.add(str(program))
@@ -177,12 +179,12 @@ def mutants_of_subprogram(
                 yield Mutant(sub, program, finding)
 
 
-def _at(sketch: Sketch, targets: list[Target], real: Trials, limits: Limits) -> Program | None:
+def _at(sketch: Sketch, targets: list[Target], aim: Trials, limits: Limits) -> Program | None:
     """Return a sketch at the real shapes, if it fits them and is not much more work than the original."""
     try:
         bare = Program(sketch.count, sketch.steps, ())
-        if work_of(bare, real.shapes) > 4 * max(work_of(real.original, real.shapes), 1):
+        if work_of(bare, aim.shapes) > 4 * max(work_of(aim.original, aim.shapes), 1):
             return None
-        return sketch.at(targets, real.inputs(0), limits.keep)
+        return sketch.at(targets, aim.inputs(0), limits.keep)
     except (DoesNotFit, LayoutError):
         return None

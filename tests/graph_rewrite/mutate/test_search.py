@@ -10,13 +10,16 @@ import pytest
 
 from graph_rewrite import __main__ as library
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.mutate.equivalence import Trials, prove
+from graph_rewrite.mutate import search
+from graph_rewrite.mutate.equivalence import Finding, Trials, prove
+from graph_rewrite.mutate.finish import Target
 from graph_rewrite.mutate.generator import Generator
 from graph_rewrite.mutate.instance import lifted, small_instance
 from graph_rewrite.mutate.listing import lines, to_json
-from graph_rewrite.mutate.program import Subprogram, program, step
+from graph_rewrite.mutate.program import Program, Subprogram, program, step
 from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of, mutants_of_subprogram
+from graph_rewrite.mutate.sketch import Sketch
 from graph_rewrite.mutate.subprograms import split
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.onnx_files.assembly import model
@@ -202,6 +205,25 @@ def test_small_instances(made: object, shapes: tuple[tuple[int, ...], ...]) -> N
     assert sum(np.prod(shape) for shape in small) <= 20_000
     before, after = types_of(sub.program, shapes), types_of(sub.program, small)
     assert [len(type.shape) for type in before] == [len(type.shape) for type in after]
+
+
+def test_the_values_that_choose_a_mutant_do_not_prove_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, list[np.ndarray]] = {"solved": [], "proved": []}
+    whole, completed = prove, Sketch.at
+
+    def proving(trials: Trials, mutant: Program, keep: float = 0.0) -> Finding | None:
+        seen["proved"] += [trials.inputs(trial)[0] for trial in range(trials.count)]
+        return whole(trials, mutant, keep)
+
+    def completing(self: Sketch, targets: list[Target], inputs: list[np.ndarray], keep: float) -> Program | None:
+        seen["solved"].append(inputs[0])
+        return completed(self, targets, inputs, keep)
+
+    monkeypatch.setattr(search, "prove", proving)
+    monkeypatch.setattr(Sketch, "at", completing)
+    next(by_hand(((2, 2, 6, 6), (2, 2, 3, 3))))
+    assert len(seen["proved"]) >= 3
+    assert all(not np.array_equal(a, b) for a in seen["solved"] for b in seen["proved"])
 
 
 def test_the_batch_of_the_small_instance_becomes_the_real_one() -> None:
