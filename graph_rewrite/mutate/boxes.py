@@ -15,7 +15,7 @@ import numpy as np
 
 from graph_rewrite.layouts import Crop, Fold, Fuse, Pad, Primitive, Reorder, Shape, Split, Unfold
 from graph_rewrite.mutate.moves import layout_of
-from graph_rewrite.mutate.program import Program, Step
+from graph_rewrite.mutate.program import Step, TensorProgram
 from graph_rewrite.mutate.value_types import types_of
 
 Cuts = tuple[tuple[int, ...], ...]
@@ -24,7 +24,7 @@ Box = tuple[tuple[int, int], ...]
 """Per axis, a first position and the one after the last."""
 
 
-def cuts_of(program: Program, shapes: Sequence[Shape]) -> list[Cuts]:
+def cuts_of(program: TensorProgram, shapes: Sequence[Shape]) -> list[Cuts]:
     """Return the split points of each output of a program whose inputs have these shapes."""
     types = types_of(program, shapes)
     found: list[Cuts] = [((),) * len(shape) for shape in shapes]

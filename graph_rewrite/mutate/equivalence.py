@@ -15,7 +15,7 @@ import numpy.typing as npt
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box, Cuts, boxes_of, cuts_of, joined, merged, volume
 from graph_rewrite.mutate.field import outputs_of, random_inputs
-from graph_rewrite.mutate.program import Program
+from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.soundness.domains.limbs import P, Residues
 
@@ -27,7 +27,7 @@ _LISTED = 100_000
 Mask = npt.NDArray[np.bool_]
 
 
-class Trials:
+class RandomTrials:
     """Outputs of an original program at random inputs, shared by all its mutants.
 
     Args:
@@ -37,7 +37,7 @@ class Trials:
         trials: how many there are.
     """
 
-    def __init__(self, original: Program, shapes: Sequence[Shape], seed: int = 0, trials: int = TRIALS) -> None:
+    def __init__(self, original: TensorProgram, shapes: Sequence[Shape], seed: int = 0, trials: int = TRIALS) -> None:
         self.original, self.shapes = original, tuple(tuple(shape) for shape in shapes)
         self.types = types_of(original, self.shapes)
         self.cuts = cuts_of(original, self.shapes)
@@ -46,7 +46,7 @@ class Trials:
 
     @property
     def count(self) -> int:
-        """How many random inputs there are."""
+        """Return the number of random inputs."""
         return len(self._seeds)
 
     def inputs(self, trial: int) -> list[Residues]:
@@ -60,7 +60,7 @@ class Trials:
             found = self._outputs[trial] = outputs_of(self.original, self.inputs(trial))
         return found
 
-    def agreement(self, mutant: Program) -> Iterator[list[Mask]]:
+    def agreement(self, mutant: TensorProgram) -> Iterator[list[Mask]]:
         """Yield, trial by trial, the positions of each output at which a mutant agreed in all trials so far.
 
         Raises:
@@ -75,7 +75,7 @@ class Trials:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Disagreement:
     """The boxes of each output in which a mutant differs from the original.
 
     `shares` are the parts of the outputs' positions in them. `error` bounds the probability that a position outside
@@ -109,7 +109,7 @@ class Finding:
         }  # fmt: skip
 
 
-def passes_filter(trials: Trials, mutant: Program, keep: float = 0.25) -> bool:
+def passes_filter(trials: RandomTrials, mutant: TensorProgram, keep: float = 0.25) -> bool:
     """Tell whether the boxes in which m + 1 positions agree hold at least a part `keep` of each output (theorem 1).
 
     A program of one sum of products that reads each input once agrees in all of a box if it agrees there. Others may
@@ -138,7 +138,7 @@ def corners(box: Box) -> list[tuple[int, ...]]:
     return [first, *along]
 
 
-def prove(trials: Trials, mutant: Program, keep: float = 0.0) -> Finding | None:
+def prove(trials: RandomTrials, mutant: TensorProgram, keep: float = 0.0) -> Disagreement | None:
     """Compare every position of every output in all trials; None where less than a part `keep` of an output agrees.
 
     A position that is not in the boxes found is equal but for the error that the finding states.
@@ -161,7 +161,7 @@ def prove(trials: Trials, mutant: Program, keep: float = 0.0) -> Finding | None:
         return None
     positions = sum(mask.size for mask in masks)
     error = min(1.0, positions * (degree / P) ** trials.count)
-    return Finding(tuple(wrong), shares, positions, degree, trials.count, error)
+    return Disagreement(tuple(wrong), shares, positions, degree, trials.count, error)
 
 
 def wrong_boxes(mask: Mask, cuts: Cuts) -> tuple[Box, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.moves import layout_of
-from graph_rewrite.mutate.program import Program, Step
+from graph_rewrite.mutate.program import Step, TensorProgram
 from graph_rewrite.soundness.domains.limbs import LONGEST, Limbs, P, Residues, multiply, product
 
 _CHUNK = 2**21
@@ -22,7 +22,7 @@ def random_inputs(shapes: Sequence[Shape], seed: int) -> list[Residues]:
     return [rng.integers(0, P, shape, dtype=np.int64) for shape in shapes]
 
 
-def values_of(program: Program, inputs: Sequence[Residues]) -> list[Residues]:
+def values_of(program: TensorProgram, inputs: Sequence[Residues]) -> list[Residues]:
     """Return all values of a program, inputs first, modulo P.
 
     The program must fit the inputs' shapes (`value_types.types_of`).
@@ -33,7 +33,7 @@ def values_of(program: Program, inputs: Sequence[Residues]) -> list[Residues]:
     return values
 
 
-def outputs_of(program: Program, inputs: Sequence[Residues]) -> list[Residues]:
+def outputs_of(program: TensorProgram, inputs: Sequence[Residues]) -> list[Residues]:
     """Return the outputs of a program, modulo P; values are dropped after their last use."""
     last = {value: number for number, step in enumerate(program.steps) for value in step.inputs}
     values: dict[int, Residues] = dict(enumerate(inputs))

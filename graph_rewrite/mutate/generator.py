@@ -14,7 +14,7 @@ from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.field import apply, outputs_of, random_inputs
 from graph_rewrite.mutate.finish import Target, solve
 from graph_rewrite.mutate.moves import Chain, DoesNotFit, Move, Tiles
-from graph_rewrite.mutate.program import Program, Step, step
+from graph_rewrite.mutate.program import Step, TensorProgram, step
 from graph_rewrite.mutate.sketch import Sketch, signature, signature_of
 from graph_rewrite.mutate.value_types import Monomial, ValueType, input_types, type_of, types_of
 from graph_rewrite.mutate.vocabulary import averaging_variants, chains, conv_variants, unary_variants, vocabulary_of
@@ -53,7 +53,7 @@ class Generator:
 
     def __init__(
         self,
-        original: Program,
+        original: TensorProgram,
         shapes: Sequence[Shape],
         depth: int = DEPTH,
         keep: float = KEEP,

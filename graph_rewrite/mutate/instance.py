@@ -8,7 +8,7 @@ from math import gcd, prod
 
 from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.moves import DoesNotFit, Move, Tiles
-from graph_rewrite.mutate.program import Program, Step, Subprogram
+from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram
 from graph_rewrite.mutate.sketch import Sketch
 from graph_rewrite.mutate.value_types import types_of
 
@@ -145,7 +145,7 @@ def _factor(move: object, old: int, new: int) -> object:
     return move
 
 
-def work_of(program: Program, shapes: Sequence[Shape]) -> int:
+def work_of(program: TensorProgram, shapes: Sequence[Shape]) -> int:
     """Return how many multiplications a program takes.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box
-from graph_rewrite.mutate.program import Program, Subprogram
+from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Mutant, Mutants
 from graph_rewrite.mutate.value_types import types_of
@@ -107,7 +107,7 @@ def box_text(box: Box) -> str:
     return f"[{','.join(f'{start}:{stop}' for start, stop in box)}]"
 
 
-def summary(program: Program, shapes: tuple[Shape, ...]) -> str:
+def summary(program: TensorProgram, shapes: tuple[Shape, ...]) -> str:
     """Return the operators of a program that compute, with the shapes of what they read."""
     types = types_of(program, shapes)
     found = []

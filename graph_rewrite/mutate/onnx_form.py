@@ -13,7 +13,7 @@ from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.layouts import Shape
 from graph_rewrite.layouts.operators import padded
 from graph_rewrite.mutate.moves import layout_of
-from graph_rewrite.mutate.program import Program, Step
+from graph_rewrite.mutate.program import Step, TensorProgram
 from graph_rewrite.onnx_files.assembly import OPSET, Assembly
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 
@@ -21,7 +21,7 @@ _LARGEST_MASK = 1 << 16
 """Elements of a constant that is looked at."""
 
 
-def build(program: Program, op: ReplacementBuilder, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
+def build(program: TensorProgram, op: ReplacementBuilder, inputs: Sequence[Ref]) -> tuple[Ref, ...]:
     """Return the outputs of a program as ONNX operators over its inputs; steps over constants alone are folded.
 
     Raises:
@@ -34,7 +34,7 @@ def build(program: Program, op: ReplacementBuilder, inputs: Sequence[Ref]) -> tu
     return tuple(values[value] for value in program.outputs)
 
 
-def as_graph(program: Program, shapes: Sequence[Shape], opset: int = OPSET) -> Graph:
+def as_graph(program: TensorProgram, shapes: Sequence[Shape], opset: int = OPSET) -> Graph:
     """Return a program over float inputs x0, x1, ... as a graph of the operators that `build` gives."""
     types = [TensorType(onnx.TensorProto.FLOAT, tuple(shape)) for shape in shapes]
     op = ReplacementBuilder(opset)

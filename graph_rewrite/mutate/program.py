@@ -63,7 +63,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class TensorProgram:
     """`count` inputs, steps in an order in which operands come first, and the numbers of the outputs' values."""
 
     count: int
@@ -74,7 +74,7 @@ class Program:
         lines = [f"v{self.count + i} = {_text(step)}" for i, step in enumerate(self.steps)]
         return "; ".join([*lines, "return " + ", ".join(f"v{value}" for value in self.outputs)])
 
-    def live(self) -> Program:
+    def live(self) -> TensorProgram:
         """Return the program without steps that no output needs."""
         needed = set(self.outputs)
         for number in reversed(range(len(self.steps))):
@@ -86,7 +86,7 @@ class Program:
             if self.count + number in needed:
                 numbers[self.count + number] = self.count + len(steps)
                 steps.append(Step(step.op, tuple(numbers[v] for v in step.inputs), step.params))
-        return Program(self.count, tuple(steps), tuple(numbers[v] for v in self.outputs))
+        return TensorProgram(self.count, tuple(steps), tuple(numbers[v] for v in self.outputs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Subprogram:
     """A program with the shapes of its inputs, and where it comes from: values and nodes of a graph, by id; empty for a
     program made by hand. `constants` are the inputs, by number, that are known before run time."""
 
-    program: Program
+    program: TensorProgram
     shapes: tuple[Shape, ...]
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
@@ -116,9 +116,9 @@ def step(op: str, *inputs: int, **params: Any) -> Step:
     return Step(op, inputs, tuple(sorted(params.items())))
 
 
-def program(count: int, steps: Sequence[Step], outputs: Sequence[int] = ()) -> Program:
+def program(count: int, steps: Sequence[Step], outputs: Sequence[int] = ()) -> TensorProgram:
     """Return a program; its output is the last value by default."""
-    return Program(count, tuple(steps), tuple(outputs) or (count + len(steps) - 1,))
+    return TensorProgram(count, tuple(steps), tuple(outputs) or (count + len(steps) - 1,))
 
 
 def _text(step: Step) -> str:

@@ -9,12 +9,12 @@ from functools import partial
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import LayoutError
-from graph_rewrite.mutate.equivalence import Finding, Trials, prove
+from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.finish import Target
 from graph_rewrite.mutate.generator import DEPTH, KEEP, Generator
 from graph_rewrite.mutate.instance import lifted, small_instance, work_of
 from graph_rewrite.mutate.moves import DoesNotFit
-from graph_rewrite.mutate.program import Program, Subprogram
+from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.sketch import Sketch, signature
 from graph_rewrite.mutate.subprograms import LARGEST, split
@@ -47,8 +47,8 @@ class Mutant:
     where it is, or where there was no time to look for one."""
 
     subprogram: Subprogram
-    program: Program
-    finding: Finding
+    program: TensorProgram
+    finding: Disagreement
     repair: Repair | Refusal | None = None
 
     @property
@@ -85,7 +85,7 @@ class Mutants:
         elif mutant.finding.share_wrong < self.found[place].finding.share_wrong:
             self.found[place] = mutant
 
-    def repair(self, trials: Trials, sub: Subprogram, stop: Callable[[], bool]) -> None:
+    def repair(self, trials: RandomTrials, sub: Subprogram, stop: Callable[[], bool]) -> None:
         """Give the mutants of a subprogram the repair of fewest multiplications, those that differ least first."""
         places = [i for i, mutant in enumerate(self.found) if mutant.subprogram is sub and not mutant.finding.exact]
         for place in sorted(places, key=lambda place: self.found[place].finding.share_wrong):
@@ -127,7 +127,7 @@ def mutants_of(
                 result.subprograms.append((sub, Refusal("too large to be proved at its real shape")))
                 continue
             result.searched.append((sub, places))
-            trials = Trials(sub.program, sub.shapes, seed=2)
+            trials = RandomTrials(sub.program, sub.shapes, seed=2)
             stop = partial(_is_over, until, clock)
             for mutant in mutants_of_subprogram(sub, limits, stop, trials):
                 result.add(mutant)
@@ -148,7 +148,7 @@ def mutants_of_subprogram(
     sub: Subprogram,
     limits: Limits = Limits(),
     stop: Callable[[], bool] = lambda: False,
-    trials: Trials | None = None,
+    trials: RandomTrials | None = None,
 ) -> Iterator[Mutant]:
     """Yield the mutants of one subprogram, each proved at its real shapes.
 
@@ -160,9 +160,9 @@ def mutants_of_subprogram(
     """
     small = small_instance(sub)
     generator = Generator(sub.program, small, limits.depth, limits.keep, stop)
-    real = Trials(sub.program, sub.shapes, seed=2) if trials is None else trials
+    real = RandomTrials(sub.program, sub.shapes, seed=2) if trials is None else trials
     # Windows are chosen by values of their own: those of the trials must not depend on the mutant that they prove.
-    aim = Trials(sub.program, sub.shapes, seed=3, trials=1)
+    aim = RandomTrials(sub.program, sub.shapes, seed=3, trials=1)
     targets: list[Target] = []
     seen = {str(sub.program)}
     for sketch in generator.sketches():
@@ -179,10 +179,10 @@ def mutants_of_subprogram(
                 yield Mutant(sub, program, finding)
 
 
-def _at(sketch: Sketch, targets: list[Target], aim: Trials, limits: Limits) -> Program | None:
+def _at(sketch: Sketch, targets: list[Target], aim: RandomTrials, limits: Limits) -> TensorProgram | None:
     """Return a sketch at the real shapes, if it fits them and is not much more work than the original."""
     try:
-        bare = Program(sketch.count, sketch.steps, ())
+        bare = TensorProgram(sketch.count, sketch.steps, ())
         if work_of(bare, aim.shapes) > 4 * max(work_of(aim.original, aim.shapes), 1):
             return None
         return sketch.at(targets, aim.inputs(0), limits.keep)

@@ -9,7 +9,7 @@ from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.field import outputs_of
 from graph_rewrite.mutate.finish import Target, solve
 from graph_rewrite.mutate.moves import Chain
-from graph_rewrite.mutate.program import Program, Step, step
+from graph_rewrite.mutate.program import Step, TensorProgram, step
 from graph_rewrite.mutate.value_types import ValueType, types_of
 from graph_rewrite.soundness.domains.limbs import Residues
 
@@ -24,22 +24,22 @@ class Sketch:
     outputs: tuple[tuple[int, Chain], ...]
     share_right: float
 
-    def at(self, targets: Sequence[Target], inputs: Sequence[Residues], keep: float) -> Program | None:
+    def at(self, targets: Sequence[Target], inputs: Sequence[Residues], keep: float) -> TensorProgram | None:
         """Return the mutant for inputs of any shape, with its windows; None where too little is right.
 
         Raises:
             DoesNotFit: a step does not apply to these shapes.
         """
-        types_of(Program(self.count, self.steps, ()), [array.shape for array in inputs])
+        types_of(TensorProgram(self.count, self.steps, ()), [array.shape for array in inputs])
         wanted = tuple(dict.fromkeys(value for value, _ in self.outputs))
-        made = dict(zip(wanted, outputs_of(Program(self.count, self.steps, wanted), inputs), strict=True))
+        made = dict(zip(wanted, outputs_of(TensorProgram(self.count, self.steps, wanted), inputs), strict=True))
         steps, outputs = list(self.steps), []
         for (value, chain), target in zip(self.outputs, targets, strict=True):
             found = solve(target, made[value], [chain], keep)
             if found is None:
                 return None
             outputs.append(_finished(steps, self.count, value, found[1]))
-        return Program(self.count, tuple(steps), tuple(outputs)).live()
+        return TensorProgram(self.count, tuple(steps), tuple(outputs)).live()
 
 
 def _finished(steps: list[Step], count: int, value: int, chain: Chain) -> int:
@@ -49,7 +49,7 @@ def _finished(steps: list[Step], count: int, value: int, chain: Chain) -> int:
     return count + len(steps) - 1
 
 
-def signature(program: Program, shapes: Sequence[Shape]) -> object:
+def signature(program: TensorProgram, shapes: Sequence[Shape]) -> object:
     """Return what tells mutants apart: operators other than layouts, with the shapes of what they read, but no pads."""
     return signature_of(program.steps, types_of(program, shapes))
 

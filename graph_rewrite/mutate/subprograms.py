@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.mutate.program import Program, Step, Subprogram
+from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram
 from graph_rewrite.mutate.reading import BEFORE, Reading, read
 from graph_rewrite.rewriting.rule import Refusal
 
@@ -20,7 +20,7 @@ _HEAVY = ("conv", "matmul", "pool")
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class LinearParts:
     """Subprograms, one for each structure: `places` counts the sites of each; and the nodes that belong to none."""
 
     subprograms: tuple[Subprogram, ...]
@@ -28,7 +28,7 @@ class Split:
     refused: Mapping[int, Refusal]
 
 
-def split(graph: Graph, largest: int = LARGEST) -> Split:
+def split(graph: Graph, largest: int = LARGEST) -> LinearParts:
     """Return all connected sets of up to `largest` linear operators, and pairs of parallel ones.
 
     Of sets with the same structure and shapes the first stands for all. The order is that of the graph, with the
@@ -51,7 +51,7 @@ def split(graph: Graph, largest: int = LARGEST) -> Split:
         if any(each.op in _HEAVY for each in made.program.steps):
             kept.setdefault((made.program, made.shapes), []).append(made)
     firsts = sorted(kept.values(), key=lambda group: len(group[0].nodes))
-    return Split(tuple(group[0] for group in firsts), tuple(map(len, firsts)), refused)
+    return LinearParts(tuple(group[0] for group in firsts), tuple(map(len, firsts)), refused)
 
 
 def subprogram(graph: Graph, readings: Mapping[int, Reading], nodes: Iterable[int]) -> Subprogram:
@@ -74,7 +74,7 @@ def subprogram(graph: Graph, readings: Mapping[int, Reading], nodes: Iterable[in
         numbers[graph.nodes[node].outputs[0]] = len(inputs) + len(steps) - 1
     outputs = tuple(v for node in chosen for v in graph.nodes[node].outputs if _is_read_outside(graph, v, set(chosen)))
     shapes = tuple(type.shape for type in (graph.types[value] for value in inputs) if type is not None)
-    program = Program(len(inputs), tuple(steps), tuple(numbers[value] for value in outputs))
+    program = TensorProgram(len(inputs), tuple(steps), tuple(numbers[value] for value in outputs))
     constants = frozenset(number for number, value in enumerate(inputs) if value in graph.constants)
     return Subprogram(program, shapes, inputs, outputs, tuple(chosen), constants)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.moves import DoesNotFit, layout_of
-from graph_rewrite.mutate.program import Program, Step
+from graph_rewrite.mutate.program import Step, TensorProgram
 
 Monomial = tuple[int, ...]
 """Inputs that are multiplied with each other, sorted; an input's own elements are no part of it."""
@@ -39,7 +39,7 @@ def input_types(shapes: Sequence[Shape]) -> list[ValueType]:
     return [ValueType(tuple(shape), frozenset([(number,)])) for number, shape in enumerate(shapes)]
 
 
-def types_of(program: Program, shapes: Sequence[Shape]) -> list[ValueType]:
+def types_of(program: TensorProgram, shapes: Sequence[Shape]) -> list[ValueType]:
     """Return the types of all values of a program: of its inputs, then of its steps.
 
     Raises:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.moves import Chain, Move, Place, Tiles
-from graph_rewrite.mutate.program import Program, Step, step
+from graph_rewrite.mutate.program import Step, TensorProgram, step
 from graph_rewrite.mutate.value_types import Monomial
 
 PLACES: tuple[Place, Place] = ("outer", "inner")
@@ -17,7 +17,7 @@ PLACES: tuple[Place, Place] = ("outer", "inner")
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What a program's mutants are made of: factors of layouts, overlaps of tiles, and operators with their
+    """The parts that a program's mutants are made of: factors of layouts, overlaps of tiles, and operators with their
     parameters."""
 
     factors: tuple[int, ...]
@@ -39,7 +39,7 @@ class Vocabulary:
         return not single or bool(frozenset.intersection(*single))
 
 
-def vocabulary_of(program: Program, shapes: Sequence[Shape], outputs: Sequence[Shape]) -> Vocabulary:
+def vocabulary_of(program: TensorProgram, shapes: Sequence[Shape], outputs: Sequence[Shape]) -> Vocabulary:
     """Return the vocabulary for mutants of a program at a shape."""
     factors, overlaps = {2, 4}, set[tuple[int, int]]()
     operators: dict[tuple[object, ...], Step] = {}
@@ -69,7 +69,7 @@ def vocabulary_of(program: Program, shapes: Sequence[Shape], outputs: Sequence[S
     return Vocabulary(wanted, tiles, tuple(operators.values()), diagonals, _roles(program))
 
 
-def _roles(program: Program) -> dict[int, frozenset[tuple[str, int]]]:
+def _roles(program: TensorProgram) -> dict[int, frozenset[tuple[str, int]]]:
     """Return the roles of inputs; those that a layout reads have the roles of what it gives."""
     found: dict[int, set[tuple[str, int]]] = {v: set() for v in range(program.count + len(program.steps))}
     for number in reversed(range(len(program.steps))):

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from graph_rewrite.mutate.field import outputs_of
-from graph_rewrite.mutate.program import Program
+from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.repairs.draft import Draft, reduced
 from graph_rewrite.mutate.repairs.repair import Cost, Repair, RepairCase, cheapest
 from graph_rewrite.mutate.value_types import types_of
@@ -30,7 +30,7 @@ def map_repair(case: RepairCase, cost: Cost) -> Repair | Refusal:
         return Refusal("nothing is wrong")
     if len(case.mutant.outputs) > 1:
         return Refusal("a map is for a program of one output")
-    programs: list[Program] = []
+    programs: list[TensorProgram] = []
     scaled, shifted = _may_be_scaled(case), _may_be_shifted(case)
     if scaled or shifted:
         [made] = outputs_of(case.mutant, case.trials.inputs(0))
@@ -54,7 +54,7 @@ def _may_be_shifted(case: RepairCase) -> bool:
     return False
 
 
-def _scaled(case: RepairCase, made: Residues) -> Iterator[Program]:
+def _scaled(case: RepairCase, made: Residues) -> Iterator[TensorProgram]:
     """Yield the mutant times the factors that it misses in one trial, where they are fractions of small terms."""
     if (made == 0).any():
         return
@@ -71,7 +71,7 @@ def _scaled(case: RepairCase, made: Residues) -> Iterator[Program]:
     yield draft.finish([draft.add("mul", value, draft.constant(value, entries))])
 
 
-def _shifted(case: RepairCase, made: Residues) -> Iterator[Program]:
+def _shifted(case: RepairCase, made: Residues) -> Iterator[TensorProgram]:
     """Yield the mutant plus the difference that there is where all that is fed is zero, if that is the difference in
     one trial as well."""
     draft = Draft(case.shapes)

@@ -12,12 +12,12 @@ import numpy as np
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box
 from graph_rewrite.mutate.moves import LayoutMove, Window
-from graph_rewrite.mutate.program import Program, Step, step
+from graph_rewrite.mutate.program import Step, TensorProgram, step
 from graph_rewrite.mutate.value_types import input_types, type_of
 
 
 class Draft:
-    """Collect steps over inputs of given shapes. Values are numbered as in a `Program`.
+    """Collect steps over inputs of given shapes. Values are numbered as in a `TensorProgram`.
 
     Methods raise `DoesNotFit` or `LayoutError` where a step does not take its operands.
     """
@@ -44,7 +44,7 @@ class Draft:
             self._known[made] = self._count + len(self._steps) - 1
         return self._known[made]
 
-    def include(self, program: Program, inputs: Sequence[int]) -> list[int]:
+    def include(self, program: TensorProgram, inputs: Sequence[int]) -> list[int]:
         """Add all steps of a program over these values, and return all its values, inputs first."""
         values = list(inputs)
         for each in program.steps:
@@ -82,9 +82,9 @@ class Draft:
         """Return values one after the other along an axis."""
         return values[0] if len(values) == 1 else self.add("concat", *values, axis=axis)
 
-    def finish(self, outputs: Sequence[int]) -> Program:
+    def finish(self, outputs: Sequence[int]) -> TensorProgram:
         """Return the program that computes these values, without steps that they do not need."""
-        return Program(self._count, tuple(self._steps), tuple(outputs)).live()
+        return TensorProgram(self._count, tuple(self._steps), tuple(outputs)).live()
 
 
 def reduced(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.field import outputs_of
 from graph_rewrite.mutate.finish import Target, solve
 from graph_rewrite.mutate.moves import Chain, DoesNotFit
-from graph_rewrite.mutate.program import Program, Step
+from graph_rewrite.mutate.program import Step, TensorProgram
 from graph_rewrite.mutate.repairs.draft import Draft
 from graph_rewrite.mutate.repairs.repair import RepairCase
 
@@ -72,7 +72,7 @@ class Rearranged(ABC, Generic[Arrangement]):
     def back(self, arrangement: Arrangement) -> Chain:
         """Return the moves that put a rearranged result back, but for a window."""
 
-    def program(self) -> Program:
+    def program(self) -> TensorProgram:
         """Return the mutant with other layouts.
 
         Raises:
@@ -129,12 +129,12 @@ class Rearranged(ABC, Generic[Arrangement]):
         return self.draft.layout(self._values[value], *solved[1])
 
 
-def uses_as_image(program: Program, value: int) -> list[Step]:
+def uses_as_image(program: TensorProgram, value: int) -> list[Step]:
     """Return the conv and pool steps whose image is this value."""
     return [step for step in program.steps if step.op in ("conv", "pool") and step.inputs[0] == value]
 
 
-def is_filter(program: Program, value: int) -> bool:
+def is_filter(program: TensorProgram, value: int) -> bool:
     """Tell whether a convolution has this value for its filters."""
     return any(step.op == "conv" and value in step.inputs[1:] for step in program.steps)
 

@@ -13,7 +13,7 @@ import numpy as np
 from graph_rewrite.layouts import LayoutError
 from graph_rewrite.mutate.boxes import Box
 from graph_rewrite.mutate.moves import DoesNotFit
-from graph_rewrite.mutate.program import Program
+from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.repairs.draft import Draft, reduced
 from graph_rewrite.mutate.repairs.regions import CannotSlice, Regions
 from graph_rewrite.mutate.repairs.repair import Cost, Repair, RepairCase, cheapest
@@ -37,7 +37,7 @@ def recompute_repair(case: RepairCase, cost: Cost) -> Repair | Refusal:
         return Refusal("nothing is wrong")
     if any(len(boxes) > MOST_BOXES for boxes in case.wrong):
         return Refusal(f"more than {MOST_BOXES} boxes are wrong")
-    found: list[Program] = []
+    found: list[TensorProgram] = []
     reasons: dict[str, None] = {}
     for together, place in product((True, False), (by_joining, by_adding)):
         try:
@@ -47,7 +47,7 @@ def recompute_repair(case: RepairCase, cost: Cost) -> Repair | Refusal:
     return cheapest("recompute", found, cost, "; ".join(reasons))
 
 
-def recomputed(case: RepairCase, together: bool, place: Placement) -> Program:
+def recomputed(case: RepairCase, together: bool, place: Placement) -> TensorProgram:
     """Return the mutant with its wrong boxes computed by the original's operators, those of one shape `together` where
     that can be.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box
-from graph_rewrite.mutate.program import Program, Step
+from graph_rewrite.mutate.program import Step, TensorProgram
 from graph_rewrite.mutate.repairs.draft import Draft
 from graph_rewrite.mutate.value_types import types_of
 
@@ -29,7 +29,7 @@ class Regions:
         shapes: the shapes of its inputs.
     """
 
-    def __init__(self, draft: Draft, original: Program, shapes: Sequence[Shape]) -> None:
+    def __init__(self, draft: Draft, original: TensorProgram, shapes: Sequence[Shape]) -> None:
         self._draft, self._program = draft, original
         self._shapes = [type.shape for type in types_of(original, shapes)]
         self._whole: list[int] | None = None

@@ -8,12 +8,12 @@ from typing import Literal
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box
-from graph_rewrite.mutate.equivalence import Trials
-from graph_rewrite.mutate.program import Program
+from graph_rewrite.mutate.equivalence import RandomTrials
+from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.rewriting.rule import Refusal
 
 Kind = Literal["map", "gap", "halo", "recompute"]
-Cost = Callable[[Program], float]
+Cost = Callable[[TensorProgram], float]
 """The cost of a program at the shapes in use; less is better."""
 
 
@@ -28,13 +28,13 @@ class RepairCase:
         constants: inputs that are known before run time, such as weights. What depends on them alone is folded.
     """
 
-    trials: Trials
-    mutant: Program
+    trials: RandomTrials
+    mutant: TensorProgram
     wrong: tuple[tuple[Box, ...], ...]
     constants: frozenset[int] = frozenset()
 
     @property
-    def original(self) -> Program:
+    def original(self) -> TensorProgram:
         return self.trials.original
 
     @property
@@ -48,11 +48,11 @@ class Repair:
     """A program that is meant to be equal to the original; `cost` is that of all of it."""
 
     kind: Kind
-    program: Program
+    program: TensorProgram
     cost: float
 
 
-def cheapest(kind: Kind, programs: Iterable[Program], cost: Cost, otherwise: str) -> Repair | Refusal:
+def cheapest(kind: Kind, programs: Iterable[TensorProgram], cost: Cost, otherwise: str) -> Repair | Refusal:
     """Return the repair of least cost, the first of equal ones; a Refusal with the reason `otherwise` where there is
     none."""
     found = [Repair(kind, program, cost(program)) for program in dict.fromkeys(programs)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from graph_rewrite.layouts import Crop, LayoutError, Pad, Reorder, Shape
 from graph_rewrite.mutate.moves import DoesNotFit, LayoutMove, Move, Tiles, Window, layout_of
-from graph_rewrite.mutate.program import Program, Step, program, step
+from graph_rewrite.mutate.program import Step, TensorProgram, program, step
 from graph_rewrite.mutate.value_types import types_of
 
 
@@ -44,7 +44,7 @@ def _picked(first: int, factor: int, length: int) -> Step:
     return layout(0, Crop(2, first, 0), Move(2, "inner", 1, "outer", factor), Window((0, 0, 0), (1, 1, length)))
 
 
-def counterexample(length: int = 8) -> tuple[Program, Program]:
+def counterexample(length: int = 8) -> tuple[TensorProgram, TensorProgram]:
     """x[3v] + x[v+1] and x[2v] + x[2v+1], over one input of shape [1, 1, 3 * length]."""
     shifted = layout(0, Window((0, 0, 1), (1, 1, length)))
     first = program(1, [_picked(0, 3, length), shifted, step("add", 1, 2)])
@@ -76,18 +76,18 @@ def random_chain(rng: np.random.Generator, shape: Shape) -> tuple[LayoutMove, ..
     return chain
 
 
-def random_program(rng: np.random.Generator, largest: int = 2000) -> tuple[Program, tuple[Shape, ...]]:
+def random_program(rng: np.random.Generator, largest: int = 2000) -> tuple[TensorProgram, tuple[Shape, ...]]:
     """A program of a layout, a convolution, a product, a pool or a sum, and so on; with shapes of its inputs."""
     groups = int(rng.choice([1, 1, 2]))
     x = (int(rng.integers(1, 3)), 2 * groups, int(rng.integers(4, 8)), int(rng.integers(4, 8)))
     shapes: tuple[Shape, ...] = (x, (groups * int(rng.integers(1, 3)), 2, 3, int(rng.integers(1, 4))))
     steps: list[Step] = []
     for _ in range(int(rng.integers(1, 5))):
-        types = types_of(Program(2, tuple(steps), ()), shapes)
+        types = types_of(TensorProgram(2, tuple(steps), ()), shapes)
         value = int(rng.integers(0, len(types)))
         new = _random_step(rng, value, len(types), types[value].shape)
         try:
-            found = types_of(Program(2, (*steps, new), ()), shapes)
+            found = types_of(TensorProgram(2, (*steps, new), ()), shapes)
         except (DoesNotFit, LayoutError):
             continue
         if found[-1].size <= largest and found[-1].degree <= 3:
@@ -111,7 +111,9 @@ def _random_step(rng: np.random.Generator, value: int, count: int, shape: Shape)
     return options[int(rng.integers(0, len(options)))]
 
 
-def values_modulo(prime: int, made: Program, inputs: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+def values_modulo(
+    prime: int, made: TensorProgram, inputs: Sequence[np.ndarray[Any, Any]]
+) -> list[np.ndarray[Any, Any]]:
     """Outputs of a program modulo any prime below 2^31, element by element and without BLAS. Layouts are index maps."""
     values = [np.asarray(array) % prime for array in inputs]
     for each in made.steps:

@@ -7,7 +7,7 @@ import numpy as np
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.moves import layout_of
-from graph_rewrite.mutate.program import Program, Step
+from graph_rewrite.mutate.program import Step, TensorProgram
 from graph_rewrite.mutate.value_types import types_of
 
 Terms = dict[Any, tuple[int, ...]]
@@ -16,7 +16,7 @@ Elements = np.ndarray[Any, Any]
 """An array whose elements are terms."""
 
 
-def provenance(program: Program, shapes: Sequence[Shape]) -> list[Elements]:
+def provenance(program: TensorProgram, shapes: Sequence[Shape]) -> list[Elements]:
     """Return the terms of each element of each output."""
     values = [_leaf(number, shape) for number, shape in enumerate(shapes)]
     types = types_of(program, shapes)

@@ -10,14 +10,14 @@ import numpy as np
 import tyro
 
 from graph_rewrite.layouts import LayoutError, Shape
-from graph_rewrite.mutate.equivalence import Finding, Trials, prove
+from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.moves import DoesNotFit, LayoutMove, Move, Tiles, Window, layout_of
-from graph_rewrite.mutate.program import Program, program
+from graph_rewrite.mutate.program import TensorProgram, program
 from graph_rewrite.mutate.value_types import types_of
 from tests.graph_rewrite.mutate.programs import CONV, DILATED, conv, layout, random_chain, values_modulo
 
 SECOND_PRIME = 2**31 - 19
-ORIGINALS: list[tuple[Program, tuple[Shape, ...]]] = [
+ORIGINALS: list[tuple[TensorProgram, tuple[Shape, ...]]] = [
     (CONV, ((2, 2, 6, 6), (2, 2, 3, 3))),
     (CONV, ((1, 4, 6, 5), (4, 2, 3, 3))),
     (DILATED, ((1, 1, 8, 8), (2, 1, 3, 3))),
@@ -25,7 +25,7 @@ ORIGINALS: list[tuple[Program, tuple[Shape, ...]]] = [
 ]
 
 
-def seeded_mutant(seed: int) -> tuple[Program, tuple[Shape, ...], Program] | None:
+def seeded_mutant(seed: int) -> tuple[TensorProgram, tuple[Shape, ...], TensorProgram] | None:
     """An original, its shapes and a mutant: random layouts around a convolution, as a rule undone after it."""
     rng = np.random.default_rng(seed)
     original, shapes = ORIGINALS[int(rng.integers(0, len(ORIGINALS)))]
@@ -53,7 +53,9 @@ def seeded_mutant(seed: int) -> tuple[Program, tuple[Shape, ...], Program] | Non
     return original, shapes, mutant
 
 
-def refuted(original: Program, shapes: tuple[Shape, ...], mutant: Program, finding: Finding, seed: int) -> bool:
+def refuted(
+    original: TensorProgram, shapes: tuple[Shape, ...], mutant: TensorProgram, finding: Disagreement, seed: int
+) -> bool:
     """Tell whether a position outside of the boxes found differs over the second prime."""
     rng = np.random.default_rng(seed)
     inputs = [rng.integers(0, SECOND_PRIME, shape) for shape in shapes]
@@ -71,7 +73,7 @@ def refuted(original: Program, shapes: tuple[Shape, ...], mutant: Program, findi
 
 @dataclass
 class Count:
-    """What became of seeded mutants."""
+    """Numbers of seeded mutants by what became of them."""
 
     mutants: int = 0
     accepted: int = 0
@@ -87,7 +89,7 @@ def count(mutants: int, keep: float = 0.25) -> Count:
         if found.mutants == mutants:
             break
         found.mutants += 1
-        finding = prove(Trials(original, shapes, seed=seed), mutant, keep)
+        finding = prove(RandomTrials(original, shapes, seed=seed), mutant, keep)
         if finding is not None:
             found.accepted += 1
             found.exact += finding.exact
@@ -96,7 +98,7 @@ def count(mutants: int, keep: float = 0.25) -> Count:
     return found
 
 
-def _mutants() -> Iterator[tuple[int, tuple[Program, tuple[Shape, ...], Program]]]:
+def _mutants() -> Iterator[tuple[int, tuple[TensorProgram, tuple[Shape, ...], TensorProgram]]]:
     seed = 0
     while True:
         made = seeded_mutant(seed)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box, box_at, boxes_of, cuts_of, merged, volume
-from graph_rewrite.mutate.program import Program, program, step
+from graph_rewrite.mutate.program import TensorProgram, program, step
 from tests.graph_rewrite.mutate.programs import BATCH_TO_WIDTH, CONV, conv, layout, random_chain, random_program
 from tests.graph_rewrite.mutate.provenance import Elements, provenance
 
 
 def brute_force(elements: Elements) -> int:
-    """How many summation intervals there are."""
+    """The number of summation intervals."""
     return len({frozenset(terms) for terms in elements.reshape(-1)})
 
 
@@ -36,7 +36,7 @@ def assert_linear(elements: Elements, box: Box) -> None:
             assert tuple(moved) == here[index]
 
 
-def assert_refines(made: Program, shapes: tuple[Shape, ...]) -> None:
+def assert_refines(made: TensorProgram, shapes: tuple[Shape, ...]) -> None:
     for elements, cuts in zip(provenance(made, shapes), cuts_of(made, shapes), strict=True):
         for box in boxes_of(cuts, elements.shape):
             assert_linear(elements, box)
@@ -54,7 +54,7 @@ def test_the_nine_boxes_of_figure_4() -> None:
 
 def test_the_split_points_of_figure_5() -> None:
     shapes = ((2, 1, 4, 5), (1, 1, 3, 3))
-    wide = Program(2, BATCH_TO_WIDTH.steps, (3,))
+    wide = TensorProgram(2, BATCH_TO_WIDTH.steps, (3,))
     assert cuts_of(wide, shapes) == [((), (), (1, 3), (1, 4, 5, 6, 9))]
     assert cuts_of(BATCH_TO_WIDTH, shapes) == [((1,), (), (1, 3), (1, 4))]
     assert_refines(BATCH_TO_WIDTH, shapes)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from graph_rewrite.mutate import equivalence
 from graph_rewrite.mutate.boxes import boxes_of, cuts_of, joined
-from graph_rewrite.mutate.equivalence import Trials, corners, passes_filter, prove
+from graph_rewrite.mutate.equivalence import RandomTrials, corners, passes_filter, prove
 from graph_rewrite.mutate.moves import DoesNotFit, Window
-from graph_rewrite.mutate.program import Program, program, step
+from graph_rewrite.mutate.program import TensorProgram, program, step
 from graph_rewrite.soundness.domains.limbs import P
 from tests.graph_rewrite.mutate.programs import (
     BATCH_TO_WIDTH,
@@ -26,7 +26,7 @@ IMAGES = ((2, 3, 8, 8), (4, 3, 3, 3))
 
 
 def test_batch_into_width_is_wrong_at_the_seam() -> None:
-    finding = prove(Trials(CONV, IMAGES), BATCH_TO_WIDTH)
+    finding = prove(RandomTrials(CONV, IMAGES), BATCH_TO_WIDTH)
     assert finding is not None
     assert finding.wrong == ((((0, 1), (0, 4), (0, 8), (7, 8)), ((1, 2), (0, 4), (0, 8), (0, 1))),)
     assert finding.share_wrong == 1 / 8
@@ -34,7 +34,7 @@ def test_batch_into_width_is_wrong_at_the_seam() -> None:
 
 
 def test_dilated_to_dense_is_wrong_where_the_phases_meet() -> None:
-    finding = prove(Trials(DILATED, IMAGES), DILATED_TO_DENSE)
+    finding = prove(RandomTrials(DILATED, IMAGES), DILATED_TO_DENSE)
     assert finding is not None
     wrong = np.zeros((8, 8), dtype=bool)
     for _, _, rows, columns in finding.wrong[0]:
@@ -45,7 +45,7 @@ def test_dilated_to_dense_is_wrong_where_the_phases_meet() -> None:
 
 def test_an_equal_program_has_no_wrong_box_and_a_bound() -> None:
     both = program(2, [layout(0, Window((0, 0, -1, -1), (2, 3, 10, 10))), conv(2, 1, pad=0)])
-    finding = prove(Trials(CONV, IMAGES), both)
+    finding = prove(RandomTrials(CONV, IMAGES), both)
     assert finding is not None
     assert finding.exact
     assert finding.wrong == ((),)
@@ -56,7 +56,7 @@ def test_an_equal_program_has_no_wrong_box_and_a_bound() -> None:
 
 def test_positions_that_decide_one_sum_of_products_do_not_decide_two() -> None:
     first, second = counterexample(12)
-    trials = Trials(first, ((1, 1, 36),))
+    trials = RandomTrials(first, ((1, 1, 36),))
     (cuts,) = cuts_of(second, trials.shapes)
     assert list(boxes_of(joined(cuts, trials.cuts[0]), (1, 1, 12))) == [((0, 1), (0, 1), (0, 12))]
     assert passes_filter(trials, second)
@@ -75,7 +75,7 @@ def test_m_plus_1_positions_decide_one_sum_of_products(seed: int) -> None:
     if made is None:
         return
     original, shapes, mutant = made
-    trials = Trials(original, shapes, seed=seed)
+    trials = RandomTrials(original, shapes, seed=seed)
     *_, masks = trials.agreement(mutant)
     for mask, first, second in zip(masks, trials.cuts, cuts_of(mutant, shapes), strict=True):
         for box in boxes_of(joined(first, second), mask.shape):
@@ -92,16 +92,16 @@ def test_no_seeded_mutant_is_accepted_that_a_second_prime_refutes() -> None:
 
 
 def test_the_second_prime_refutes_a_finding_that_leaves_out_a_box() -> None:
-    trials = Trials(CONV, IMAGES)
+    trials = RandomTrials(CONV, IMAGES)
     finding = prove(trials, BATCH_TO_WIDTH)
     assert finding is not None
     assert not refuted(CONV, IMAGES, BATCH_TO_WIDTH, finding, 0)
-    less = equivalence.Finding((finding.wrong[0][:1],), (0.0,), 512, 2, 3, 0.0)
+    less = equivalence.Disagreement((finding.wrong[0][:1],), (0.0,), 512, 2, 3, 0.0)
     assert refuted(CONV, IMAGES, BATCH_TO_WIDTH, less, 0)
 
 
 def test_too_little_that_is_right_is_refused() -> None:
-    trials = Trials(CONV, IMAGES)
+    trials = RandomTrials(CONV, IMAGES)
     assert prove(trials, BATCH_TO_WIDTH, keep=0.875) is not None
     assert prove(trials, BATCH_TO_WIDTH, keep=0.88) is None
     assert not passes_filter(trials, BATCH_TO_WIDTH, keep=0.88)
@@ -110,8 +110,8 @@ def test_too_little_that_is_right_is_refused() -> None:
 
 def test_outputs_are_judged_one_by_one() -> None:
     two = program(3, [conv(0, 1), conv(0, 2)], [3, 4])
-    mutant = Program(3, (conv(0, 1), conv(0, 2, pad=(1, 0, 1, 2))), (3, 4))
-    finding = prove(Trials(two, ((1, 2, 6, 6), (2, 2, 3, 3), (1, 2, 3, 3))), mutant)
+    mutant = TensorProgram(3, (conv(0, 1), conv(0, 2, pad=(1, 0, 1, 2))), (3, 4))
+    finding = prove(RandomTrials(two, ((1, 2, 6, 6), (2, 2, 3, 3), (1, 2, 3, 3))), mutant)
     assert finding is not None
     assert finding.wrong[0] == ()
     assert finding.wrong[1]
@@ -121,11 +121,11 @@ def test_outputs_are_judged_one_by_one() -> None:
 
 def test_many_boxes_become_those_of_the_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equivalence, "_LISTED", 2)
-    finding = prove(Trials(CONV, IMAGES), BATCH_TO_WIDTH)
+    finding = prove(RandomTrials(CONV, IMAGES), BATCH_TO_WIDTH)
     assert finding is not None
     assert finding.wrong == ((((0, 1), (0, 4), (0, 8), (7, 8)), ((1, 2), (0, 4), (0, 8), (0, 1))),)
 
 
 def test_a_mutant_of_other_inputs_is_no_mutant() -> None:
     with pytest.raises(DoesNotFit):
-        prove(Trials(CONV, IMAGES), program(2, [step("matmul", 0, 1)]))
+        prove(RandomTrials(CONV, IMAGES), program(2, [step("matmul", 0, 1)]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from graph_rewrite.mutate import field
 from graph_rewrite.mutate.field import outputs_of, random_inputs, values_of
 from graph_rewrite.mutate.onnx_form import as_graph
-from graph_rewrite.mutate.program import Program, program, step
+from graph_rewrite.mutate.program import TensorProgram, program, step
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.soundness.domains.interpretation import Interpretation
 from graph_rewrite.soundness.domains.prime_field import PrimeField
@@ -18,7 +18,7 @@ from graph_rewrite.soundness.semantics.evaluation import Evaluator
 from tests.graph_rewrite.mutate.programs import conv, random_program
 
 
-def by_the_verifier(made: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def by_the_verifier(made: TensorProgram, inputs: list[np.ndarray]) -> list[np.ndarray]:
     graph = as_graph(made, [array.shape for array in inputs])
     evaluator = Evaluator(PrimeField(), Interpretation(True))
     tensors = {f"x{i}": Tensor(array, onnx.TensorProto.FLOAT) for i, array in enumerate(inputs)}
@@ -47,7 +47,7 @@ def test_values_are_those_of_the_onnx_operators(seed: int) -> None:
         (program(1, [step("diagonal", 0, count=3, source=1, target=0)]), [(2, 6, 2)]),
     ],
 )
-def test_operators(made: Program, shapes: list[tuple[int, ...]]) -> None:
+def test_operators(made: TensorProgram, shapes: list[tuple[int, ...]]) -> None:
     inputs = random_inputs(shapes, 3)
     np.testing.assert_array_equal(outputs_of(made, inputs)[0], by_the_verifier(made, inputs)[0])
 

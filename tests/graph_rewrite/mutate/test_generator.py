@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from graph_rewrite.layouts import Shape
-from graph_rewrite.mutate.equivalence import Finding, Trials, prove
+from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.finish import Target
 from graph_rewrite.mutate.generator import Generator, deadline
-from graph_rewrite.mutate.program import Program, Step, program, step
+from graph_rewrite.mutate.program import Step, TensorProgram, program, step
 from graph_rewrite.mutate.sketch import Sketch
 from graph_rewrite.mutate.value_types import types_of
 from tests.graph_rewrite.mutate.programs import CONV, DILATED, conv
@@ -19,7 +19,7 @@ Wanted = Callable[[list[tuple[str, Any]]], bool]
 
 def operators(sketch: Sketch, shapes: tuple[Shape, ...]) -> list[tuple[str, Any]]:
     """Operators other than layouts, with the shapes of what they read; dilated convolutions say so."""
-    types = types_of(Program(sketch.count, sketch.steps, ()), shapes)
+    types = types_of(TensorProgram(sketch.count, sketch.steps, ()), shapes)
     return [(_name(s), tuple(types[v].shape for v in s.inputs)) for s in sketch.steps if s.op != "layout"]
 
 
@@ -27,11 +27,13 @@ def _name(s: Step) -> str:
     return "dilated" if s.op == "conv" and max(s.param("dilations")) > 1 else s.op
 
 
-def found(original: Program, shapes: tuple[Shape, ...], wanted: Wanted, share: float) -> tuple[Program, Finding]:
+def found(
+    original: TensorProgram, shapes: tuple[Shape, ...], wanted: Wanted, share: float
+) -> tuple[TensorProgram, Disagreement]:
     """The first mutant with these operators of which so much is right, completed and proved."""
     for sketch in Generator(original, shapes).sketches():
         if sketch.share_right >= share and wanted(operators(sketch, shapes)):
-            trials = Trials(original, shapes)
+            trials = RandomTrials(original, shapes)
             mutant = sketch.at([Target(values) for values in trials.outputs(0)], trials.inputs(0), 0.25)
             assert mutant is not None
             finding = prove(trials, mutant)
@@ -110,7 +112,7 @@ def test_average_pool_to_convolution(counted: int, wrong: float) -> None:
     assert [s.op for s in mutant.steps] == ["averaging", "conv"]
 
 
-def two_convolutions(filters: int, others: int) -> tuple[Program, tuple[Shape, ...]]:
+def two_convolutions(filters: int, others: int) -> tuple[TensorProgram, tuple[Shape, ...]]:
     both = program(4, [conv(0, 2), conv(1, 3)], [4, 5])
     return both, ((1, 2, 6, 6), (1, 2, 6, 6), (filters, 2, 3, 3), (others, 2, 3, 3))
 
@@ -148,7 +150,7 @@ def test_convolutions_of_one_image_become_one() -> None:
 
 def test_every_sketch_keeps_what_was_asked_for() -> None:
     shapes = ((2, 2, 6, 6), (2, 2, 3, 3))
-    trials = Trials(CONV, shapes)
+    trials = RandomTrials(CONV, shapes)
     targets = [Target(values) for values in trials.outputs(0)]
     sketches = list(Generator(CONV, shapes, depth=2, keep=0.6).sketches())
     assert len(sketches) > 3

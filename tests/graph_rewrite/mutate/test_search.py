@@ -11,12 +11,12 @@ import pytest
 from graph_rewrite import __main__ as library
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.mutate import search
-from graph_rewrite.mutate.equivalence import Finding, Trials, prove
+from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.finish import Target
 from graph_rewrite.mutate.generator import Generator
 from graph_rewrite.mutate.instance import lifted, small_instance
 from graph_rewrite.mutate.listing import lines, to_json
-from graph_rewrite.mutate.program import Program, Subprogram, program, step
+from graph_rewrite.mutate.program import Subprogram, TensorProgram, program, step
 from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of, mutants_of_subprogram
 from graph_rewrite.mutate.sketch import Sketch
@@ -211,11 +211,11 @@ def test_the_values_that_choose_a_mutant_do_not_prove_it(monkeypatch: pytest.Mon
     seen: dict[str, list[np.ndarray]] = {"solved": [], "proved": []}
     whole, completed = prove, Sketch.at
 
-    def proving(trials: Trials, mutant: Program, keep: float = 0.0) -> Finding | None:
+    def proving(trials: RandomTrials, mutant: TensorProgram, keep: float = 0.0) -> Disagreement | None:
         seen["proved"] += [trials.inputs(trial)[0] for trial in range(trials.count)]
         return whole(trials, mutant, keep)
 
-    def completing(self: Sketch, targets: list[Target], inputs: list[np.ndarray], keep: float) -> Program | None:
+    def completing(self: Sketch, targets: list[Target], inputs: list[np.ndarray], keep: float) -> TensorProgram | None:
         seen["solved"].append(inputs[0])
         return completed(self, targets, inputs, keep)
 
@@ -258,7 +258,9 @@ def test_mutants_come_with_repairs_that_are_equal_everywhere() -> None:
     for mutant in repaired:
         assert isinstance(mutant.repair, Repair)
         assert not mutant.finding.exact
-        finding = prove(Trials(mutant.subprogram.program, mutant.subprogram.shapes, seed=5), mutant.repair.program)
+        finding = prove(
+            RandomTrials(mutant.subprogram.program, mutant.subprogram.shapes, seed=5), mutant.repair.program
+        )
         assert finding is not None
         assert finding.exact
     assert all(mutant.repair is None for mutant in result.found if mutant.finding.exact)

@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 
 from graph_rewrite.layouts import Shape
-from graph_rewrite.mutate.equivalence import Trials, prove
+from graph_rewrite.mutate.equivalence import RandomTrials, prove
 from graph_rewrite.mutate.moves import LayoutMove, Move, Window
 from graph_rewrite.mutate.onnx_form import as_graph
-from graph_rewrite.mutate.program import Program, Step, program, step
+from graph_rewrite.mutate.program import Step, TensorProgram, program, step
 from graph_rewrite.mutate.repairs import RepairCase
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.soundness.decision.identity_testing import Setting
 
 
 def case_of(
-    original: Program, mutant: Program, shapes: Sequence[Shape], constants: frozenset[int] = frozenset()
+    original: TensorProgram, mutant: TensorProgram, shapes: Sequence[Shape], constants: frozenset[int] = frozenset()
 ) -> RepairCase:
     """Return a case with the boxes that a proof finds."""
-    trials = Trials(original, shapes)
+    trials = RandomTrials(original, shapes)
     finding = prove(trials, mutant)
     assert finding is not None
     return RepairCase(trials, mutant, finding.wrong, constants)
 
 
-def is_equal(case: RepairCase, repaired: Program) -> bool:
+def is_equal(case: RepairCase, repaired: TensorProgram) -> bool:
     """Tell whether a program is equal to the original at every position: as ONNX operators in float64, and over a prime
     field by the semantics of `graph_rewrite.soundness`."""
     before, after = as_graph(case.original, case.shapes), as_graph(repaired, case.shapes)
@@ -41,9 +41,9 @@ def is_equal(case: RepairCase, repaired: Program) -> bool:
     return close
 
 
-def is_proved(case: RepairCase, repaired: Program) -> bool:
+def is_proved(case: RepairCase, repaired: TensorProgram) -> bool:
     """Tell whether the proof that `choose` demands accepts a program."""
-    finding = prove(Trials(case.original, case.shapes, seed=5), repaired)
+    finding = prove(RandomTrials(case.original, case.shapes, seed=5), repaired)
     return finding is not None and finding.exact
 
 

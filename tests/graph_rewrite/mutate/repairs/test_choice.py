@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from graph_rewrite.mutate.program import Program
+from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.repairs import REPAIRS, Cost, Repair, RepairCase, choose
 from graph_rewrite.rewriting.rule import Refusal
 from tests.graph_rewrite.mutate.repairs.cases import is_equal, merged_batch, pooled, split
 
 
-def cost_of(program: Program) -> float:
+def cost_of(program: TensorProgram) -> float:
     return len(program.steps)
 
 

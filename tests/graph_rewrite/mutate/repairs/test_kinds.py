@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_rewrite.mutate.program import Program
+from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, gap_repair, halo_repair, map_repair, recompute_repair
 from graph_rewrite.mutate.repairs.constant_map import fraction_of, inverses
 from graph_rewrite.rewriting.rule import Refusal
@@ -45,7 +45,7 @@ MAPS = {"average": pooled, "constant added": shifted_input}
 MUTANTS = {**GAPS, **HALOS, **MAPS, "strided": strided}
 
 
-def steps() -> Callable[[Program], float]:
+def steps() -> Callable[[TensorProgram], float]:
     """Return a cost: the number of steps."""
     return lambda program: len(program.steps)
 

@@ -11,7 +11,7 @@ import pytest
 
 from graph_rewrite.layouts import Crop, Pad
 from graph_rewrite.mutate.moves import LayoutMove, Move, Window
-from graph_rewrite.mutate.program import Program, Step, step
+from graph_rewrite.mutate.program import Step, TensorProgram, step
 from graph_rewrite.mutate.repairs import Repair, RepairCase, gap_repair, halo_repair, map_repair
 from graph_rewrite.mutate.repairs.recompute import by_adding, by_joining, recomputed
 from tests.graph_rewrite.mutate.repairs.cases import (
@@ -26,18 +26,18 @@ from tests.graph_rewrite.mutate.repairs.cases import (
     strided,
 )
 
-Bug = Callable[[Program], Program]
+Bug = Callable[[TensorProgram], TensorProgram]
 
 
 def at(op: str, place: int, change: Callable[[Step], Step]) -> Bug:
     """Return a bug in one of the steps of an operator."""
 
-    def planted(program: Program) -> Program:
+    def planted(program: TensorProgram) -> TensorProgram:
         number = [i for i, each in enumerate(program.steps) if each.op == op][place]
         steps = list(program.steps)
         steps[number] = change(steps[number])
         assert steps[number] != program.steps[number], "the bug changes nothing"
-        return Program(program.count, tuple(steps), program.outputs)
+        return TensorProgram(program.count, tuple(steps), program.outputs)
 
     return planted
 
@@ -83,14 +83,14 @@ def shifted(axis: int, by: int) -> Callable[[Window], Window]:
 def bypassed(op: str) -> Bug:
     """Return the bug of leaving a mask or map out: its operand goes on."""
 
-    def planted(program: Program) -> Program:
+    def planted(program: TensorProgram) -> TensorProgram:
         [number] = [i for i, each in enumerate(program.steps) if each.op == op]
         value, operand = program.count + number, program.steps[number].inputs[0]
         steps = [
             Step(each.op, tuple(operand if v == value else v for v in each.inputs), each.params)
             for each in program.steps
         ]
-        return Program(program.count, tuple(steps), tuple(operand if v == value else v for v in program.outputs))
+        return TensorProgram(program.count, tuple(steps), tuple(operand if v == value else v for v in program.outputs))
 
     return planted
 
@@ -112,8 +112,10 @@ def off_by_one(side: int, by: int, place: int = 0, number: int = 0) -> Callable[
     return changed
 
 
-def by_repair(method: Callable[..., Any], case: Callable[[], RepairCase]) -> Callable[[], tuple[RepairCase, Program]]:
-    def made() -> tuple[RepairCase, Program]:
+def by_repair(
+    method: Callable[..., Any], case: Callable[[], RepairCase]
+) -> Callable[[], tuple[RepairCase, TensorProgram]]:
+    def made() -> tuple[RepairCase, TensorProgram]:
         found = case()
         repair = method(found, lambda program: len(program.steps))
         assert isinstance(repair, Repair)
@@ -124,8 +126,8 @@ def by_repair(method: Callable[..., Any], case: Callable[[], RepairCase]) -> Cal
 
 def again(
     case: Callable[[], RepairCase], together: bool, place: Any, change: Callable[[RepairCase], RepairCase] = lambda c: c
-) -> Callable[[], tuple[RepairCase, Program]]:
-    def made() -> tuple[RepairCase, Program]:
+) -> Callable[[], tuple[RepairCase, TensorProgram]]:
+    def made() -> tuple[RepairCase, TensorProgram]:
         found = case()
         return found, recomputed(change(found), together, place)
 
@@ -153,7 +155,7 @@ fused, apart = again(width, True, by_joining), again(width, False, by_joining)
 summed = again(width, False, by_adding)
 same: Bug = lambda program: program  # noqa: E731
 
-BUGS: dict[str, tuple[Callable[[], tuple[RepairCase, Program]], Bug]] = {
+BUGS: dict[str, tuple[Callable[[], tuple[RepairCase, TensorProgram]], Bug]] = {
     "gap before the images": (gap, moved(0, Pad, lambda pad: Pad(pad.axis, pad.after, 0))),
     "gap along the other axis": (
         by_repair(gap_repair, lambda: merged_batch(3, ((2, 2, 5, 5), (3, 2, 3, 3)))),

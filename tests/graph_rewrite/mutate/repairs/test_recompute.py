@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box
-from graph_rewrite.mutate.equivalence import Trials
+from graph_rewrite.mutate.equivalence import RandomTrials
 from graph_rewrite.mutate.moves import Move
-from graph_rewrite.mutate.program import Program, program, step
+from graph_rewrite.mutate.program import TensorProgram, program, step
 from graph_rewrite.mutate.repairs import Repair, RepairCase, recompute_repair
 from graph_rewrite.mutate.repairs.draft import Draft
 from graph_rewrite.mutate.repairs.recompute import MOST_BOXES, by_adding, by_joining, recomputed
@@ -31,7 +31,7 @@ def pool(value: int, counted: int) -> Any:
     return step("pool", value, kernel=(3, 2), strides=(1, 2), pads=(1, 0, 1, 1), counted=counted)
 
 
-PROGRAMS: dict[str, tuple[Program, tuple[Shape, ...]]] = {
+PROGRAMS: dict[str, tuple[TensorProgram, tuple[Shape, ...]]] = {
     "conv": (program(3, [conv(0, 1, 2, pads=(1, 0, 2, 1))]), (X, W, (6,))),
     "strided": (program(2, [conv(0, 1, pads=SAME, strides=(2, 1))]), (X, W)),
     "dilated": (program(2, [conv(0, 1, pads=(2, 3, 2, 3), dilations=(2, 3))]), (X, W)),
@@ -70,7 +70,7 @@ def boxes(draw: Any, shape: Shape) -> tuple[Box, ...]:
     return tuple(sorted(found))
 
 
-def zeroed(original: Program, shapes: tuple[Shape, ...], wrong: tuple[Box, ...]) -> RepairCase:
+def zeroed(original: TensorProgram, shapes: tuple[Shape, ...], wrong: tuple[Box, ...]) -> RepairCase:
     """Return a mutant whose output is zero in some boxes."""
     draft = Draft(shapes)
     value = draft.include(original, range(original.count))[original.outputs[0]]
@@ -78,7 +78,7 @@ def zeroed(original: Program, shapes: tuple[Shape, ...], wrong: tuple[Box, ...])
     for box in wrong:
         kept[tuple(slice(*side) for side in box)] = 0
     mutant = draft.finish([draft.add("mul", value, draft.constant(value, kept))])
-    return RepairCase(Trials(original, shapes), mutant, (wrong,))
+    return RepairCase(RandomTrials(original, shapes), mutant, (wrong,))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -141,7 +141,7 @@ class TestFusion:
         assert is_proved(case, made)
 
 
-def types_box(original: Program, shapes: tuple[Shape, ...]) -> Box:
+def types_box(original: TensorProgram, shapes: tuple[Shape, ...]) -> Box:
     """Return the box that is all of the output."""
     return tuple((0, size) for size in types_of(original, shapes)[original.outputs[0]].shape)
 
