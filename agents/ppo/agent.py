@@ -71,9 +71,11 @@ class PPOAgent:
     ) -> OptimizationResult:
         options, (checkpoint, said) = self.options, self._load(problem)
         env = acting_env(problem, checkpoint.description.env)
-        policy, described = restore_policy(checkpoint, env), checkpoint.description
+        described = checkpoint.description
         if options.untrained:  # it has learnt nothing about any rule, so it may choose all of them
             policy, described = untrained_policy(checkpoint, env, seed), dataclasses.replace(described, offered=None)
+        else:
+            policy = restore_policy(checkpoint, env)
         known = known_rules(described, rule_vocabulary())
         rng = np.random.default_rng(seed)
         search = Search(problem, budget, progress)
