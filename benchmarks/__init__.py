@@ -6,6 +6,7 @@
 | `report` | tables and plots out of runs and of `end_to_end` |
 | `figures` | tables and plots of results files |
 | `headroom` | distance of models, results and peers from the machine's limit |
+| `papers` | the tables of the papers beside ours |
 | `env_speed` | the environment's steps, without any latency measurement |
 | `window_meter` | agreement of the window meter with whole models, and false positives of all meters |
 | `families`, `blocked_layout`, `rule_lists` | gains of rules on layers, of the blocked layout, of lists of rules |

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,7 @@ class PaperTable:
     """What is missing for a command, or differs from the paper; a sentence."""
 
     def text(self, root: Path = ROOT) -> str:
-        """Return the whole table as Markdown, with its source, its command and its results file."""
+        """Return the whole table as Markdown, with its source and the command that measures it."""
         published = read_published(self.paper)
         path = None if self.results is None else root / self.results
         found = path if path is not None and path.is_file() else None
@@ -45,7 +44,8 @@ class PaperTable:
         if self.command is None:
             lines.append("Ours: there is no command for it yet.")
         else:
-            lines.append(f"Ours: `{shlex.join(self.command)}`" + (", not run yet." if found is None else "."))
+            measured = f"`python -m benchmarks.papers {self.name} --measure`"
+            lines.append(f"Ours: {measured}{', not run yet' * (found is None)}.")
         lines += ["", self.lacks] if self.lacks else []
         return "\n".join([*lines, "", *self.show(published, found)]) + "\n"
 
