@@ -59,7 +59,10 @@ COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         (f"python -m benchmarks.{name}", f"benchmarks.{name}", ())
         for name in ("end_to_end", "env_speed", "replay", "report", "rule_lists", "soak", "window_meter")
     ),
-    *((f"python -m benchmarks.{name}", f"benchmarks.{name}.__main__", ()) for name in ("figures", "headroom", "papers")),
+    *(
+        (f"python -m benchmarks.{name}", f"benchmarks.{name}.__main__", ())
+        for name in ("figures", "headroom", "papers")
+    ),
 )
 """Title, module with `main(argv)`, and subcommand of every command whose help is shown."""
 WIDTH = "100"
