@@ -14,6 +14,9 @@ import pytest
 # run side by side, one thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Searches of tests log nothing, unless a test gives them a store of its own.
+os.environ.setdefault("REWRITEGYM_EXPERIENCE", "off")
+
 # A shell's background jobs ignore SIGINT, and so do the processes they start. Some tests interrupt their own processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -17,6 +17,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, unblocked_time, waited_seconds
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.faults import RuleFaults
+from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.system.deadline import Limit, OutOfTime, check_time, ending_at
 from graph_rewrite.task.limits import priced
 from graph_rewrite.task.problem import Problem
@@ -165,15 +166,18 @@ class Search:
         check_time()
         self.applications += count
 
-    def apply(self, candidate: Candidate) -> Graph | None:
+    def apply(self, candidate: Candidate, applied: Callable[[Site, range], None] | None = None) -> Graph | None:
         """Return the graph that a candidate leads to, counted as an application; None where it gives no valid graph.
+
+        Args:
+            applied: as for `Candidate.apply`.
 
         Raises:
             OutOfTime: the time limit of the run is reached.
         """
         self.count_applications()
         try:
-            return candidate.apply()
+            return candidate.apply(applied)
         except InvalidRewriteError:
             return None
 

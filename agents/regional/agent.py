@@ -11,6 +11,7 @@ from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
+from agents.regional.experience import LoggedRound
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
 from agents.regional.options import DEFAULTS, RegionalOptions
@@ -20,6 +21,7 @@ from agents.regional.sites import site_classes
 from agents.searching.deployment_search import search_deployment
 from agents.searching.known_starts import Start, measure_starts
 from agents.searching.session_search import search_session
+from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
 from graph_rewrite.latency.windows import WindowMeter, WindowPair
@@ -49,12 +51,21 @@ class RegionalAgent:
     Args:
         options: settings of the search.
         timer: makes what times windows; by default a `WindowMeter` of the problem's deployment.
+        log: logs what is timed; by default the user's store of experience, as the options say. It is flushed and closed
+            at the end of a search, and may be used for the next.
     """
 
     name = "regional"
 
-    def __init__(self, options: RegionalOptions = DEFAULTS, *, timer: Callable[[Problem], Timer] | None = None) -> None:
+    def __init__(
+        self,
+        options: RegionalOptions = DEFAULTS,
+        *,
+        timer: Callable[[Problem], Timer] | None = None,
+        log: ExperienceLog | None = None,
+    ) -> None:
         self.options, self.timer = options, timer
+        self.log = log or (ExperienceLog.default() if options.experience else ExperienceLog(None))
         self.starts: Sequence[Start] = ()
         """Graphs to begin with, beside the problem's own."""
 
@@ -81,6 +92,7 @@ class RegionalAgent:
         finally:
             scan.close()
             careful.close()
+            self.log.close()
         search_session(search, options.session_share)
         if options.climb:
             self._climb(search, seed)
@@ -101,7 +113,8 @@ class RegionalAgent:
         if start is None or not start.latency.ok:
             return False
         found = [s for s in site_classes(search.problem.rewriter, start.graph, options) if s.key not in tried]
-        screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options)
+        logged = LoggedRound(self.log, search, start) if self.log.is_on else None
+        screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged)
         deadline = search.after(options.share)
         chains = screen.run(found, lambda: search.seconds >= deadline)
         tried |= screen.tried

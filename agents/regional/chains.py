@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agents.core.base import Search
+from agents.regional.experience import LoggedChain, Note
 from agents.regional.sites import RewriteStep
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.latency import MeasurementError
@@ -44,6 +45,8 @@ class RewriteChain:
     """Seconds per inference that it must save for the weights that it adds."""
     parts: tuple[float, ...] = ()
     """Seconds per inference that each step saved when it was first timed, after those before it."""
+    logged: LoggedChain = field(default_factory=LoggedChain, compare=False, repr=False)
+    """The chain as it is logged."""
 
     @property
     def net(self) -> float:
@@ -70,9 +73,18 @@ class RewriteChain:
         return " > ".join(step.rule for step in self.steps)
 
 
-def time_cut(search: Search, timer: Timer, cut: WindowPair, anew_s: float | None = None) -> Difference | None:
+def time_cut(
+    search: Search, timer: Timer, cut: WindowPair, anew_s: float | None = None, note: Note | None = None
+) -> Difference | None:
     """Time what a change saves, charged to the search as if it were timed now; None where it cannot be timed. With
-    `anew_s` it is timed within so many seconds, whatever is known already."""
+    `anew_s` it is timed within so many seconds, whatever is known already. `note` is told of what is returned."""
+    timed = _time(search, timer, cut, anew_s)
+    if note is not None:
+        note(timed)
+    return timed
+
+
+def _time(search: Search, timer: Timer, cut: WindowPair, anew_s: float | None) -> Difference | None:
     begin = search.seconds
     try:
         timed = timer.time(cut, anew_s, anew=anew_s is not None)

@@ -35,6 +35,8 @@ class RegionalOptions:
     """Rewrites per rollout of the climb."""
     cache: bool = True
     """Keep times of windows on disk."""
+    experience: bool = True
+    """Log what windows cost in the store of experience, unless `$REWRITEGYM_EXPERIENCE` is `off`."""
 
     share: float = 0.5
     """Part of what is left of the budget's seconds that a round's screen may take."""

@@ -24,7 +24,7 @@ def retime(
         left = [chain for chain in left if chain not in rivals]
         firsts = {chain.steps[0].class_key: chain for chain in reversed(rivals)}
         retimed = [
-            _timed_again(search, timer, chain, until)
+            _timed_again(search, timer, chain, until, options)
             for chain in sorted(firsts.values(), key=lambda chain: -chain.lower_bound)[: options.finalists]
         ]
         for seconds in options.again_s:
@@ -32,14 +32,14 @@ def retime(
             if len(equal) == 1 or until() or max(chain.half for chain in equal) < options.matters * _seconds(search):
                 break
             retimed = [
-                _timed_again(search, timer, chain, until, seconds) if chain in equal else chain for chain in retimed
+                _timed_again(search, timer, chain, until, options, seconds) if chain in equal else chain for chain in retimed
             ]
         chosen = _chosen(search, _equal(retimed), options)
         again += [chosen, *(chain for chain in rivals if not chain.nodes & chosen.nodes)]
     sure = [chain for chain in again if chain.lower_bound > 0.0]
     doubtful = [chain for chain in again if chain.lower_bound <= 0.0 and chain.net > options.doubted * _seconds(search)]
     for chain in sorted(doubtful, key=lambda chain: -chain.net):
-        timed = _timed_again(search, timer, chain, until, options.again_s[0])
+        timed = _timed_again(search, timer, chain, until, options, options.again_s[0])
         if timed.lower_bound > 0.0:
             sure.append(timed)
     return sure
@@ -72,10 +72,12 @@ def _are_rivals(one: frozenset[int], other: frozenset[int]) -> bool:
 
 
 def _timed_again(
-    search: Search, timer: Timer, chain: RewriteChain, until: Callable[[], bool], seconds: float | None = None
+    search: Search, timer: Timer, chain: RewriteChain, until: Callable[[], bool], options: RegionalOptions,
+    seconds: float | None = None,
 ) -> RewriteChain:
     """Time a chain once more, with the timer's own budget, or within `seconds` whatever is known."""
-    timed = None if until() else time_cut(search, timer, chain.cut, seconds)
+    note = chain.logged.noting("careful" if seconds is None else "anew", options.careful)
+    timed = None if until() else time_cut(search, timer, chain.cut, seconds, note)
     if timed is None:
         return chain
     return replace(chain, saved=timed.seconds, half=(timed.ci95[1] - timed.ci95[0]) / 2)

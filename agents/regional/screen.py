@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agents.core.base import Search
 from agents.regional.chains import RewriteChain, Timer, time_cut
+from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import FURTHER, Effects, Key
 from agents.regional.options import RegionalOptions
 from agents.regional.roofline import estimated_seconds
@@ -34,6 +35,8 @@ class _WindowState:
     """Largest `error_growth` of its rules."""
     parts: tuple[float, ...] = ()
     """Seconds per inference that each step saved, after those before it."""
+    logged: LoggedChain | None = None
+    """The steps as they are logged; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class _Attempt:
     """Share of the window's time that is timed: what both sides have at its borders is mostly left out."""
     weights: int = 0
     """Bytes of weights that are written to time it."""
+    insertions: tuple[tuple[Site, range], ...] = ()
+    """The sites that the step rewrites, with the ids that their nodes and values come from."""
 
     @property
     def keys(self) -> list[Key]:
@@ -84,12 +89,20 @@ class Screen:
         graph: the whole model.
         latency_s: of the whole model, in seconds; guesses for windows are scaled so that they add up to it.
         options: settings of the search.
+        logged: logs what is timed; by default nothing is.
     """
 
     def __init__(
-        self, search: Search, timer: Timer, effects: Effects, graph: Graph, latency_s: float, options: RegionalOptions
+        self,
+        search: Search,
+        timer: Timer,
+        effects: Effects,
+        graph: Graph,
+        latency_s: float,
+        options: RegionalOptions,
+        logged: LoggedRound | None = None,
     ) -> None:
-        self.search, self.timer, self.effects = search, timer, effects
+        self.search, self.timer, self.effects, self._logged = search, timer, effects, logged
         self._scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)
         self.latency_s, self.options = latency_s, options
         self._weights = weight_bytes(search.problem.model.original)
@@ -191,12 +204,14 @@ class Screen:
         for group in groups:
             if until() or not self.search.can_apply:
                 break
-            after = apply_all(self.search, state.graph, group)
+            insertions: list[tuple[Site, range]] = []
+            after = apply_all(self.search, state.graph, group, lambda *site, into=insertions: into.append(site))
             if after is not None:
                 guess = (here - estimated_seconds(after, after.nodes)) / whole
                 before = thin(state.site_class.window, after)[0]
                 part = estimated_seconds(before, before.nodes) / whole
-                attempts.append(_Attempt(state, group, None, after, guess, part, weight_bytes(before)))
+                weights = weight_bytes(before)
+                attempts.append(_Attempt(state, group, None, after, guess, part, weights, tuple(insertions)))
         return attempts
 
     def _advance(self, attempt: _Attempt) -> tuple[_WindowState | None, RewriteChain | None]:
@@ -206,7 +221,8 @@ class Screen:
         after = attempt.after
         assert after is not None
         cut = _cut_of(site_class, after)
-        timed = time_cut(self.search, self.timer, cut)
+        logged = self._logged_chain(attempt)
+        timed = time_cut(self.search, self.timer, cut, note=logged.noting("scan", self.options.scan))
         self.tried.add(site_class.key)
         if timed is None:
             self.effects.record(attempt.keys[:2], -1.0)
@@ -229,6 +245,7 @@ class Screen:
             share,
             error,
             (*state.parts, timed.seconds - sum(state.parts)),
+            logged,
         )
         return reached, self._chain(reached, timed, cut)
 
@@ -250,7 +267,16 @@ class Screen:
             cut,
             self._price(growth),
             state.parts,
+            state.logged or LoggedChain(),
         )
+
+    def _logged_chain(self, attempt: _Attempt) -> LoggedChain:
+        """Return the steps of an attempt as they are logged."""
+        state, after = attempt.state, attempt.after
+        if self._logged is None or after is None:
+            return LoggedChain()
+        before = state.logged or self._logged.window(state.site_class)
+        return before.then(attempt.sites, attempt.insertions, after, attempt.part)
 
     @staticmethod
     def _growth(site_class: SiteClass, after: Graph) -> int:

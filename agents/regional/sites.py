@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agents.core.base import Action, Search, action_of
@@ -107,10 +107,12 @@ def sites_by_class(rewriter: Rewriter, graph: Graph) -> dict[str, tuple[Site, ..
     return {key: tuple(sites) for key, sites in found.items()}
 
 
-def apply_all(search: Search, graph: Graph, sites: tuple[Site, ...]) -> Graph | None:
+def apply_all(
+    search: Search, graph: Graph, sites: tuple[Site, ...], applied: Callable[[Site, range], None] | None = None
+) -> Graph | None:
     """Return the graph with these sites rewritten, but for those that an earlier one took away; None where none is
-    left."""
-    after = search.apply(Candidate("class" if len(sites) > 1 else "site", graph, sites))
+    left. `applied` is told of each, with the ids that its nodes and values come from."""
+    after = search.apply(Candidate("class" if len(sites) > 1 else "site", graph, sites), applied)
     return None if after is None or after.hash == graph.hash else after
 
 

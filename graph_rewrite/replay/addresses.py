@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from graph_rewrite.ir.graph import Graph
@@ -31,6 +32,12 @@ class Addresses:
     def __init__(self, graph: Graph) -> None:
         self._known = {value: name for value, name in graph.names.items() if name}
         self._applied: Counter[tuple[str, str]] = Counter()
+
+    def copy(self) -> Addresses:
+        """Return the same addresses, to be carried along on another way."""
+        other = copy(self)
+        other._known, other._applied = self._known.copy(), self._applied.copy()
+        return other
 
     def of(self, value: int) -> str:
         """Return the address of a value; empty where the file gives it no name."""

@@ -89,12 +89,17 @@ def type_token(type: TensorType | None, any_size: bool) -> str:
 def constant_token(type: TensorType | None, constant: Constant | None, reader: Node | None, any_size: bool) -> str:
     """Return what counts of a constant: its type, and the content of integers that decide structure."""
     token = f"const {type_token(type, any_size)}"
-    if constant is None or any_size or constant.type.size > STRUCTURAL_SIZE:
-        return token
-    bias = constant.type.dtype == onnx.TensorProto.INT32 and reader is not None and reader.op in _QUANTISED
-    if constant.type.dtype not in _INTEGERS or bias:
+    if constant is None or any_size or not decides_structure(constant, reader):
         return token
     return f"{token} {constant.numpy().reshape(-1).tolist()}"
+
+
+def decides_structure(constant: Constant, reader: Node | None) -> bool:
+    """Return True for integers that a reader takes as axes, shapes or indices: their content is no weight."""
+    if constant.type.size > STRUCTURAL_SIZE or constant.type.dtype not in _INTEGERS:
+        return False
+    bias = constant.type.dtype == onnx.TensorProto.INT32 and reader is not None and reader.op in _QUANTISED
+    return not bias
 
 
 def node_token(node: Node) -> str:

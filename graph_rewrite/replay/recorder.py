@@ -75,7 +75,7 @@ def record(
     domains = None if rewriter.domains is None else tuple(sorted(rewriter.domains))
     return Recording(
         tuple(steps), fingerprint(graph), fingerprint(graph, any_size=True), graph.opset, rules, rewriter.granularity,
-        domains, dict(shapes or {}), dict(deployment or {}), _version(), _commit(),
+        domains, dict(shapes or {}), dict(deployment or {}), installed_version(), checkout_commit(),
     )  # fmt: skip
 
 
@@ -135,14 +135,15 @@ def _shortened(text: str) -> str:
 
 
 @cache
-def _version() -> str:
+def installed_version() -> str:
+    """Return the version of the installed package; empty where there is none."""
     with suppress(metadata.PackageNotFoundError):
         return metadata.version("rewritegym")
     return ""
 
 
 @cache
-def _commit() -> str:
+def checkout_commit() -> str:
     """Return the commit of this checkout; empty for an installed copy."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():

@@ -231,8 +231,7 @@ class WindowMeter:
             "candidate": sides[1],
             "feeds": feeds.to_json(),
             "plan": plan.to_json(),
-            # One thread's own time leaves out what else the machine runs.
-            "clock": "cpu" if deployment.provider == "cpu" and deployment.threads == 1 else "wall",
+            "clock": clock_of(deployment),
         }
         try:
             reply = self._worker.request(request)
@@ -244,6 +243,11 @@ class WindowMeter:
 
     def _end_to_end(self, before: Graph, after: Graph, reason: str) -> Difference:
         return of_whole_models(None if self._whole is None else self._whole.compare(before, after, "full"), reason)
+
+
+def clock_of(deployment: Deployment) -> str:
+    """Return the clock by which windows are timed: one thread's own time leaves out what else the machine runs."""
+    return "cpu" if deployment.provider == "cpu" and deployment.threads == 1 else "wall"
 
 
 def _feeds(pair: WindowPair) -> FeedSpec:
