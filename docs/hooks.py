@@ -52,6 +52,10 @@ COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         (f"rewritegym rules {name}", "graph_rewrite.rulebook.cli", (name,))
         for name in ("list", "show", "explain", "verify", "coverage", "import", "generate", "catalogue")
     ),
+    *(
+        (f"rewritegym experience {name}", "graph_rewrite.experience.cli", (name,))
+        for name in ("stats", "export", "merge")
+    ),
     ("rewritegym zoo", "graph_rewrite.zoo.__main__", ()),
     ("rewritegym doctor", "rewritegym.doctor", ()),
     ("python -m graph_rewrite egraph extract", "graph_rewrite.egraph.cli", ("extract",)),

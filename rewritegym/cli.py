@@ -17,6 +17,9 @@ COMMANDS = {
     "inspect": Command("graph_rewrite.inspection.cli", "tell what a model holds, and where its time goes"),
     "train": Command("agents.commands.train", "train an agent on a model and write the optimised model"),
     "evaluate": Command("agents.commands.evaluate", "optimise a model with a trained agent and compare agents"),
+    "experience": Command(
+        "graph_rewrite.experience.cli", "count, export or merge what searches have learnt of windows and rewrites"
+    ),
     "rules": Command("graph_rewrite.rulebook.cli", "list rules, show one, or explain where they nearly apply"),
     "zoo": Command("graph_rewrite.zoo.__main__", "list the model architectures, or export one to ONNX"),
     "doctor": Command("rewritegym.doctor", "print provider, CPU flags, versions, peak speed and noise of this machine"),

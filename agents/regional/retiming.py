@@ -32,7 +32,8 @@ def retime(
             if len(equal) == 1 or until() or max(chain.half for chain in equal) < options.matters * _seconds(search):
                 break
             retimed = [
-                _timed_again(search, timer, chain, until, options, seconds) if chain in equal else chain for chain in retimed
+                _timed_again(search, timer, chain, until, options, seconds) if chain in equal else chain
+                for chain in retimed
             ]
         chosen = _chosen(search, _equal(retimed), options)
         again += [chosen, *(chain for chain in rivals if not chain.nodes & chosen.nodes)]
@@ -72,7 +73,11 @@ def _are_rivals(one: frozenset[int], other: frozenset[int]) -> bool:
 
 
 def _timed_again(
-    search: Search, timer: Timer, chain: RewriteChain, until: Callable[[], bool], options: RegionalOptions,
+    search: Search,
+    timer: Timer,
+    chain: RewriteChain,
+    until: Callable[[], bool],
+    options: RegionalOptions,
     seconds: float | None = None,
 ) -> RewriteChain:
     """Time a chain once more, with the timer's own budget, or within `seconds` whatever is known."""

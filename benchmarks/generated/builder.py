@@ -121,7 +121,7 @@ class NetworkBuilder:
         """Add a MaxPool or AveragePool, padded as `conv` pads."""
         pad, rank = (kernel - 1) // 2, len(x.shape) - 2
         area = tuple((extent + 2 * pad - kernel) // stride + 1 for extent in x.shape[2:])
-        extra = {"count_include_pad": 0} if kind == "AveragePool" else {}
+        extra: dict[str, Any] = {"count_include_pad": 0} if kind == "AveragePool" else {}
         return self.op(
             kind, [x], (*x.shape[:2], *area), kernel_shape=[kernel] * rank, pads=[pad] * 2 * rank,
             strides=[stride] * rank, **extra,

@@ -105,7 +105,7 @@ class Label:
     @property
     def share_of_window(self) -> float:
         """Saved seconds as a share of the window's time."""
-        return float(self.body["saved_s"]) / self.body["sites"] / self.window_s
+        return float(self.body["saved_s"]) / int(self.body["sites"]) / self.window_s
 
     @property
     def share_of_model(self) -> float:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.records import SCHEMA_VERSION, Label, LabelRow, Part, complete
 from graph_rewrite.latency.cache import default_cache_path
 from graph_rewrite.latency.database import SharedDatabase
+
+T = TypeVar("T")
 
 EXPERIENCE = "REWRITEGYM_EXPERIENCE"
 """Environment variable: `off`, or the file to append to."""
@@ -133,9 +135,13 @@ class ExperienceStore:
         """Close the file; a later use opens it again."""
         self._database.close()
 
-    def _asked(self, action: Any) -> Any:
+    def _asked(self, action: Callable[[sqlite3.Connection], T]) -> T:
+        def checked(connection: sqlite3.Connection) -> T:
+            _check_schema(connection)
+            return action(connection)
+
         try:
-            return self._database.run(lambda connection: (_check_schema(connection), action(connection))[1])
+            return self._database.run(checked)
         except (sqlite3.Error, OSError) as error:
             raise UserError(f"{self.path}: the store of experience cannot be used: {error}") from error
 
@@ -189,7 +195,8 @@ def _shrink(connection: sqlite3.Connection, most_bytes: int) -> None:
         return
     with connection:
         dropped = int(_count(connection) * (1.0 - KEPT))
-        connection.execute("DELETE FROM label WHERE id IN (SELECT id FROM label ORDER BY taken, id LIMIT ?)", (dropped,))
+        oldest = "SELECT id FROM label ORDER BY taken, id LIMIT ?"
+        connection.execute(f"DELETE FROM label WHERE id IN ({oldest})", (dropped,))
         named = set[str]()
         for (text,) in connection.execute("SELECT body FROM label"):
             with suppress(ValueError, KeyError):  # a damaged row names nothing

@@ -25,7 +25,7 @@ from graph_rewrite.replay.fingerprint import decides_structure, fingerprint
 WRITTEN_NUMBERS = 8
 """Most elements of a floating-point constant that may be kept."""
 
-_DIGITS = {onnx.TensorProto.FLOAT: 5, onnx.TensorProto.DOUBLE: 5, onnx.TensorProto.FLOAT16: 2}
+_DIGITS: dict[int, int] = {onnx.TensorProto.FLOAT: 5, onnx.TensorProto.DOUBLE: 5, onnx.TensorProto.FLOAT16: 2}
 """Significant digits that a written number may have, far fewer than its type holds."""
 _NAMED = (math.sqrt(2.0 / math.pi), math.pi, math.log(10000.0))
 

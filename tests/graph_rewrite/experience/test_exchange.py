@@ -1,0 +1,137 @@
+"""Exports: the same bytes for the same rows; merging: the same store whatever comes first, and again."""
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.experience import ExperienceStore
+from graph_rewrite.experience.cli import main
+from graph_rewrite.experience.exchange import export, exported, labels_of, merge, needed, rows_of
+from graph_rewrite.experience.statistics import statistics_of
+from tests.graph_rewrite.experience.rows import made_up
+
+
+def _store(path: Path, numbers: list[int], **row: int) -> ExperienceStore:
+    store = ExperienceStore(path)
+    for number in numbers:
+        label, parts = made_up(number, rules=("A", "B")[: 1 + number % 2], family="fg"[number % 2], **row)  # type: ignore[arg-type]
+        store.append([label], parts)
+    store.close()
+    return store
+
+
+def test_an_export_holds_all_and_is_the_same_whatever_the_order(tmp_path: Path) -> None:
+    one = _store(tmp_path / "1.sqlite3", [0, 1, 2, 3])
+    other = _store(tmp_path / "2.sqlite3", [3, 1, 0, 2])
+    export(one.path, tmp_path / "1.xz")
+    export(other.path, tmp_path / "2.xz")
+    assert (tmp_path / "1.xz").read_bytes() == (tmp_path / "2.xz").read_bytes()
+    assert list(labels_of(tmp_path / "1.xz")) == list(one.labels())
+    export(tmp_path / "1.xz", tmp_path / "3.xz")
+    assert (tmp_path / "3.xz").read_bytes() == (tmp_path / "1.xz").read_bytes()
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=2, max_size=3), order=st.randoms())
+def test_merging_is_idempotent_and_knows_no_order(tmp_path: Path, parts: list[list[int]], order: object) -> None:
+    files = []
+    for number, numbers in enumerate(parts):
+        files.append(tmp_path / f"{number}.xz")
+        rows = [made_up(n, taken=100 + 7 * number) for n in numbers]
+        files[-1].write_bytes(
+            exported(needed([row for row, _ in rows], [part for _, shared in rows for part in shared]))
+        )
+    merged = []
+    for name in ("one", "other"):
+        store = ExperienceStore(tmp_path / f"{name}.sqlite3")
+        store.path.unlink(missing_ok=True)
+        order.shuffle(files)  # type: ignore[attr-defined]
+        assert merge(files, store) == len({n for numbers in parts for n in numbers})
+        assert merge(files, store) == 0
+        export(store.path, tmp_path / f"{name}.xz")
+        merged.append((tmp_path / f"{name}.xz").read_bytes())
+        store.close()
+        for file in tmp_path.glob(f"{name}.sqlite3*"):
+            file.unlink()
+    assert merged[0] == merged[1]
+
+
+def test_a_label_without_a_part_is_left_out_and_counted(tmp_path: Path) -> None:
+    store = _store(tmp_path / "x.sqlite3", [0, 1])
+    label, parts = made_up(2)
+    store.append([label], parts[1:3])  # as a crash between two tables would leave it, were they not one transaction
+    lost, shared = made_up(3)
+    store.append([lost], [part for part in shared if part.kind != "place"])
+    rows = rows_of(store.path)
+    assert (len(rows.labels), rows.left_out) == (3, 1)
+    export(store.path, tmp_path / "x.xz")
+    assert len(list(labels_of(tmp_path / "x.xz"))) == 3
+
+
+@pytest.mark.parametrize("where", [10, 200, -40])
+def test_a_damaged_export_is_refused_and_nothing_is_merged(tmp_path: Path, where: int) -> None:
+    export(_store(tmp_path / "x.sqlite3", [0, 1]).path, tmp_path / "x.xz")
+    content = bytearray((tmp_path / "x.xz").read_bytes())
+    content[where] ^= 0xFF
+    (tmp_path / "x.xz").write_bytes(content)
+    target = ExperienceStore(tmp_path / "y.sqlite3")
+    with pytest.raises(UserError, match=r"x\.xz"):
+        merge([tmp_path / "x.xz"], target)
+    assert not target.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"format":"rewritegym.experience","schema":99}\n{}\n', "version 99 of the schema"),
+        ('{"format":"other"}\n{}\n', "no export of experience"),
+        ('{"format":"rewritegym.experience","schema":1}\n{"digest":"0"}\n', "its digest differs"),
+        ("[]\n[]\n", "no export of experience"),
+        ("", "no export of experience"),
+    ],
+)
+def test_files_of_other_kinds_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.xz").write_bytes(lzma.compress(text.encode()))
+    with pytest.raises(UserError, match=message):
+        rows_of(tmp_path / "x.xz")
+    (tmp_path / "y").write_text("hello")
+    with pytest.raises(UserError, match="neither a store"):
+        rows_of(tmp_path / "y")
+
+
+def test_statistics_count(tmp_path: Path) -> None:
+    found = statistics_of(_store(tmp_path / "x.sqlite3", list(range(5))).path)
+    assert (found.labels, found.failed, found.surely_faster, found.surely_slower) == (5, 0, 5, 0)
+    assert found.families == {"f": 3, "g": 2}
+    assert found.rules == {"A": 3, "B": 2}
+    assert found.depths == {"1": 3, "2": 2}
+    assert found.efforts == {"scan": 5}
+    assert found.cost_s == pytest.approx(1.5)
+    assert found.half_of_model == pytest.approx(0.01)
+
+
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    store, file = tmp_path / "x.sqlite3", tmp_path / "x.xz"
+    monkeypatch.setenv("REWRITEGYM_EXPERIENCE", str(store))
+    assert main(["stats"]) == 2
+    assert "there is no store of experience yet" in capsys.readouterr().err
+    _store(store, [0, 1, 2])
+    assert main(["stats", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == 3
+    assert main(["stats"]) == 0
+    assert "3 labels of 1 windows" in capsys.readouterr().out
+    assert main(["export", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == 3
+    assert main(["export", str(file)]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    other = ["merge", str(file), "--store", str(tmp_path / "y.sqlite3"), "--json"]
+    assert [main(other), main(other)] == [0, 0]
+    assert [json.loads(line)["new_labels"] for line in capsys.readouterr().out.splitlines()] == [3, 0]
+    monkeypatch.setenv("REWRITEGYM_EXPERIENCE", "off")
+    assert main(["stats"]) == 2
+    assert "name the file" in capsys.readouterr().err
