@@ -61,7 +61,16 @@ COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("python -m graph_rewrite egraph extract", "graph_rewrite.egraph.cli", ("extract",)),
     *(
         (f"python -m benchmarks.{name}", f"benchmarks.{name}", ())
-        for name in ("end_to_end", "env_speed", "replay", "report", "rule_lists", "soak", "window_meter")
+        for name in (
+            "collect_experience",
+            "end_to_end",
+            "env_speed",
+            "replay",
+            "report",
+            "rule_lists",
+            "soak",
+            "window_meter",
+        )
     ),
     *(
         (f"python -m benchmarks.{name}", f"benchmarks.{name}.__main__", ())

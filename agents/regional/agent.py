@@ -75,10 +75,11 @@ class RegionalAgent:
         """Search within the budget; only the climb by whole models draws at random."""
         search = Search(problem, budget, progress)
         with search.running():
-            self._search(search, seed)
+            self.explore(search, seed)
         return conclude(search, self.name)
 
-    def _search(self, search: Search, seed: int) -> None:
+    def explore(self, search: Search, seed: int = 0) -> None:
+        """Search without confirming what was found: `search` has the best graph."""
         problem, options = search.problem, self.options
         measure_starts(search, self.starts)
         search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)

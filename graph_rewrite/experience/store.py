@@ -122,6 +122,14 @@ class ExperienceStore:
             raise UserError(f"{self.path}: there is no store of experience; a search of the agent regional begins one")
         return self._asked(_read)
 
+    def count(self) -> int:
+        """Return the number of labels, damaged ones included.
+
+        Raises:
+            UserError: as for `rows`.
+        """
+        return self._asked(_count)
+
     def labels(self) -> Iterator[Label]:
         """Yield all labels with their parts, in the order of their ids; damaged ones are left out.
 

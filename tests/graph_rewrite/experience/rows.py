@@ -26,7 +26,8 @@ def made_up(
     whole = Part.of("model", {"uri": model, "family": family, "fingerprint": "1", "fingerprint_any_size": "2"})
     place = Part.of("place", {"window": window.id, "model": whole.id, "number": number})
     context, plan = Part.of("context", CONTEXT), Part.of("plan", {"effort": "scan"})
-    steps = [Part.of("step", {"rule": rule, "family": rule, "sites": 1, "kind": "site", "at": []}) for rule in rules]
+    at = [{"nodes": ["n0.0"]}]
+    steps = [Part.of("step", {"rule": rule, "family": rule, "sites": 1, "kind": "site", "at": at}) for rule in rules]
     body = {
         "place": place.id, "context": context.id, "plan": plan.id, "steps": [step.id for step in steps], "sites": 2,
         "status": "ok", "model_s": 1e-2, "saved_s": saved, "low_s": saved - 1e-4, "high_s": saved + 1e-4, "runs": 5,

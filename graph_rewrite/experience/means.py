@@ -1,0 +1,138 @@
+"""Persisted means: a chain is expected to save what the same rules saved on alike shapes elsewhere.
+
+This is the simplest model of effects and the baseline of any other. Means stand under keys from special to general: the
+chain on a class of shapes, the chain, the families of its last two rules, its last rule. Each is drawn towards the next
+more general one as if that were `prior` labels (shrinkage: Efron and Morris 1975, Journal of the American Statistical
+Association 70, 311-319), so that a single noisy label does not decide.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.experience.records import Label
+
+PRIOR = 2.0
+"""Labels that the more general mean counts as."""
+LEAST_SHARE = -2.0
+"""Share of a window's time below which a loss counts as this: what loses more is never taken, and would decide every
+mean."""
+_HEAVY = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Attention")
+_FORMAT, _VERSION = "rewritegym.means", 1
+
+
+def share(label: Label) -> float:
+    """Return the share of its window's time that a chain saves, large losses cut off."""
+    return max(label.share_of_window, LEAST_SHARE)
+
+
+def shape_class(label: Label) -> str:
+    """Return a text that is equal for windows on which a rewrite works alike: the operators that its first step
+    matches, with kernel, stride, dilation and groups, and the powers of two nearest to the sizes of their results."""
+    nodes = label.window["nodes"]
+    matched = sorted({int(name[1:].partition(".")[0]) for name in _matched(label) if name.startswith("n")})
+    found = [nodes[number] for number in matched if number < len(nodes)]
+    heavy = [node for node in found if node["op"] in _HEAVY] or found
+    return ";".join(map(_node_class, heavy))
+
+
+def _matched(label: Label) -> Sequence[str]:
+    at = label.steps[0]["at"]
+    return at[0]["nodes"] if at else ()
+
+
+def _node_class(node: Mapping[str, Any]) -> str:
+    attrs = node.get("attrs", {})
+    texts = [
+        node["op"],
+        *(f"{name}={attrs[name]}" for name in ("kernel_shape", "strides", "dilations") if name in attrs),
+    ]
+    if attrs.get("group", 1) != 1:
+        texts.append("grouped")
+    sizes = (round(math.log2(size)) if size > 0 else -1 for size in (node["out"][0] or [0])[1:])
+    return " ".join([*texts, *map(str, sizes)])
+
+
+def keys(label: Label) -> list[str]:
+    """Return the keys of a label, from special to general; the last is that of all labels."""
+    rules, families = label.rules, [step["family"] for step in label.steps]
+    chain = " > ".join(rules)
+    return [f"{chain} | {shape_class(label)}", chain, " > ".join(["...", *families[-2:]]), f"... > {rules[-1]}", ""]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Number, sum and sum of squares of shares."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+
+@dataclass(slots=True)
+class MeanEffects:
+    """Means of the shares that chains save, under the keys of labels.
+
+    Args:
+        prior: labels that the more general mean counts as.
+    """
+
+    prior: float = PRIOR
+    _sums: dict[str, _Sum] = field(default_factory=dict)
+
+    def learn(self, labels: Iterable[Label]) -> Self:
+        """Add labels that could be run; return the same object."""
+        for label in labels:
+            if label.ok:
+                self._add(keys(label), share(label))
+        return self
+
+    def _add(self, names: Iterable[str], value: float) -> None:
+        for name in names:
+            found = self._sums.setdefault(name, _Sum())
+            found.count, found.total, found.squares = found.count + 1, found.total + value, found.squares + value**2
+
+    def predict(self, label: Label) -> tuple[float, float]:
+        """Return the share of its window's time that a chain is expected to save, and the standard deviation of what
+        it may save. Only the window and the chain are read, not what was measured."""
+        mean, variance = 0.0, 1.0
+        for name in reversed(keys(label)):
+            found = self._sums.get(name)
+            if found is None:
+                continue
+            weight = found.count + self.prior
+            before, mean = mean, (found.total + self.prior * mean) / weight
+            around = found.squares - 2.0 * mean * found.total + found.count * mean**2
+            variance = (max(around, 0.0) + self.prior * (variance + (before - mean) ** 2)) / weight
+        return mean, math.sqrt(variance)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, the same for the same labels in the same order."""
+        sums = {name: [one.count, one.total, one.squares] for name, one in sorted(self._sums.items())}
+        return {"format": _FORMAT, "version": _VERSION, "prior": self.prior, "sums": sums}
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the means of a JSON text.
+
+        Raises:
+            UserError: it holds no means, or those of a later version.
+        """
+        try:
+            values = json.loads(text)
+            if values["format"] != _FORMAT or values["version"] > _VERSION:
+                raise UserError("these means are of another format: update RewriteGym, or learn them anew")
+            sums = {
+                name: _Sum(int(count), float(total), float(squares))
+                for name, (count, total, squares) in values["sums"].items()
+            }
+            return cls(float(values["prior"]), sums)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"this holds no means of effects: {error!r}") from error
