@@ -70,7 +70,7 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CollectedSearch:
     """A search that is done."""
 
     seconds: float
@@ -98,7 +98,7 @@ class Progress:
         """Return the seconds for which a network was searched; 0 for none."""
         return float(self._done.get(f"{network} t{threads}", {}).get("seconds", 0.0))
 
-    def note(self, network: str, threads: int, outcome: Outcome) -> None:
+    def note(self, network: str, threads: int, outcome: CollectedSearch) -> None:
         """Keep the outcome of a search."""
         self._done[f"{network} t{threads}"] = outcome.to_json()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def pending(arguments: Arguments, progress: Progress) -> list[Network]:
 
 def collect(
     arguments: Arguments,
-    search: Callable[[Arguments, Network], Outcome],
+    search: Callable[[Arguments, Network], CollectedSearch],
     console: Console,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
@@ -153,7 +153,7 @@ def label_count(path: Path) -> int:
         store.close()
 
 
-def in_own_process(arguments: Arguments, network: Network) -> Outcome:
+def in_own_process(arguments: Arguments, network: Network) -> CollectedSearch:
     """Search a network in a process of its own."""
     command = [
         sys.executable, "-m", "benchmarks.collect_experience", "--folder", str(arguments.folder), "--one", network.name,
@@ -165,10 +165,10 @@ def in_own_process(arguments: Arguments, network: Network) -> Outcome:
             timeout=3.0 * arguments.seconds + PATIENCE_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return Outcome(arguments.seconds, 0, "it took too long")
+        return CollectedSearch(arguments.seconds, 0, "it took too long")
     if done.returncode:
-        return Outcome(arguments.seconds, 0, (done.stderr.strip().splitlines() or ["it failed"])[-1])
-    return Outcome(arguments.seconds, int(json.loads(done.stdout.splitlines()[-1])["labels"]))
+        return CollectedSearch(arguments.seconds, 0, (done.stderr.strip().splitlines() or ["it failed"])[-1])
+    return CollectedSearch(arguments.seconds, int(json.loads(done.stdout.splitlines()[-1])["labels"]))
 
 
 def search_one(arguments: Arguments) -> int:

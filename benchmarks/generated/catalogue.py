@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.generated import images, sequences
-from benchmarks.generated.builder import NetworkBuilder, Tensor
+from benchmarks.generated.builder import NamedTensor, NetworkBuilder
 
-FAMILIES: dict[str, Callable[[NetworkBuilder], Tensor]] = {
+FAMILIES: dict[str, Callable[[NetworkBuilder], NamedTensor]] = {
     "nas-cells": images.nas_cells, "residual": images.residual, "inverted": images.inverted,
     "branches": images.branches, "dense": images.dense, "decoder": images.decoder, "encoder": sequences.encoder,
     "mixer": sequences.mixer, "temporal": sequences.temporal, "recurrent": sequences.recurrent,

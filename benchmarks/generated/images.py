@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.generated.builder import NetworkBuilder, Tensor
+from benchmarks.generated.builder import NamedTensor, NetworkBuilder
 
 
-def _separable(net: NetworkBuilder, x: Tensor, kernel: int, stride: int) -> Tensor:
+def _separable(net: NetworkBuilder, x: NamedTensor, kernel: int, stride: int) -> NamedTensor:
     channels = x.channels
     for step in (stride, 1):
         x = net.conv(net.unary("Relu", x), channels, kernel, stride=step, groups=channels)
@@ -17,13 +17,13 @@ def _separable(net: NetworkBuilder, x: Tensor, kernel: int, stride: int) -> Tens
     return x
 
 
-def _factorised(net: NetworkBuilder, x: Tensor, stride: int) -> Tensor:
+def _factorised(net: NetworkBuilder, x: NamedTensor, stride: int) -> NamedTensor:
     size = net.draw(3, 5, 7)
     x = net.conv(net.unary("Relu", x), x.channels, (1, size), stride=stride)
     return net.conv(x, x.channels, (size, 1))
 
 
-_OPERATIONS: dict[str, Callable[[NetworkBuilder, Tensor, int], Tensor]] = {
+_OPERATIONS: dict[str, Callable[[NetworkBuilder, NamedTensor, int], NamedTensor]] = {
     "separable 3x3": lambda net, x, stride: _separable(net, x, 3, stride),
     "separable 5x5": lambda net, x, stride: _separable(net, x, 5, stride),
     "dilated 3x3": lambda net, x, stride: net.conv(
@@ -37,7 +37,7 @@ _OPERATIONS: dict[str, Callable[[NetworkBuilder, Tensor, int], Tensor]] = {
 }
 
 
-def nas_cells(net: NetworkBuilder) -> Tensor:
+def nas_cells(net: NetworkBuilder) -> NamedTensor:
     """Cells as DARTS searches them (Liu et al. 2019, arXiv:1806.09055, section 2.1): four nodes, each the sum of two
     operations on earlier ones, joined; one normal and one reduction cell are drawn and stacked."""
     channels, size = net.draw(16, 24, 36, 48), net.draw(32, 48, 64)
@@ -56,8 +56,13 @@ def _choice(net: NetworkBuilder, node: int) -> tuple[str, int]:
 
 
 def _cell(
-    net: NetworkBuilder, nodes: list[list[tuple[str, int]]], before: Tensor, x: Tensor, channels: int, stride: int
-) -> Tensor:
+    net: NetworkBuilder,
+    nodes: list[list[tuple[str, int]]],
+    before: NamedTensor,
+    x: NamedTensor,
+    channels: int,
+    stride: int,
+) -> NamedTensor:
     shrunk = before.shape[2] // x.shape[2]
     states = [
         net.conv(net.unary("Relu", before), channels, 1, stride=shrunk), net.conv(net.unary("Relu", x), channels, 1)
@@ -68,7 +73,7 @@ def _cell(
     return net.concat(states[2:])
 
 
-def residual(net: NetworkBuilder) -> Tensor:
+def residual(net: NetworkBuilder) -> NamedTensor:
     """Residual blocks, basic or bottleneck, with or without groups (He et al. 2016; Xie et al. 2017)."""
     width, size, deep = net.draw(32, 48, 64, 96), net.draw(56, 64, 96, 112), net.draw(True, False)
     groups, act = net.draw(1, 1, 8, 16) if deep else 1, net.draw("relu", "relu", "silu")
@@ -80,8 +85,8 @@ def residual(net: NetworkBuilder) -> Tensor:
 
 
 def _residual_block(
-    net: NetworkBuilder, x: Tensor, width: int, stride: int, groups: int, act: str, deep: bool
-) -> Tensor:
+    net: NetworkBuilder, x: NamedTensor, width: int, stride: int, groups: int, act: str, deep: bool
+) -> NamedTensor:
     wide = 2 * width if deep else width
     y = net.activation(act, net.conv(x, width, 1)) if deep else x
     y = net.activation(act, net.conv(y, width, 3, stride=stride, groups=groups))
@@ -90,7 +95,7 @@ def _residual_block(
     return net.activation(act, net.add(y, short))
 
 
-def inverted(net: NetworkBuilder) -> Tensor:
+def inverted(net: NetworkBuilder) -> NamedTensor:
     """Inverted residuals with squeeze and excitation (Howard et al. 2019, arXiv:1905.02244; Tan and Le 2019)."""
     width, size = net.draw(16, 24, 32), net.draw(64, 96, 128)
     act, excite, expansion = net.draw("hardswish", "silu", "relu6"), net.draw(True, True, False), net.draw(3, 4, 6)
@@ -103,8 +108,8 @@ def inverted(net: NetworkBuilder) -> Tensor:
 
 
 def _inverted_block(
-    net: NetworkBuilder, x: Tensor, width: int, expansion: int, kernel: int, stride: int, act: str, excite: bool
-) -> Tensor:
+    net: NetworkBuilder, x: NamedTensor, width: int, expansion: int, kernel: int, stride: int, act: str, excite: bool
+) -> NamedTensor:
     wide = expansion * x.channels
     y = net.activation(act, net.conv(x, wide, 1))
     y = net.activation(act, net.conv(y, wide, kernel, stride=stride, groups=wide))
@@ -116,7 +121,7 @@ def _inverted_block(
     return net.add(x, y) if (x.channels, stride) == (width, 1) else y
 
 
-def branches(net: NetworkBuilder) -> Tensor:
+def branches(net: NetworkBuilder) -> NamedTensor:
     """Modules of parallel branches, as Inception's (Szegedy et al. 2016, arXiv:1512.00567, figures 5 to 7)."""
     size, width = net.draw(64, 96, 128), net.draw(32, 48, 64)
     x = net.unary("Relu", net.conv(net.input("pixel_values", 1, 3, size, size), width, 3, stride=2))
@@ -135,7 +140,7 @@ def branches(net: NetworkBuilder) -> Tensor:
     return net.classifier(x)
 
 
-def dense(net: NetworkBuilder) -> Tensor:
+def dense(net: NetworkBuilder) -> NamedTensor:
     """Dense blocks: every layer reads all before it (Huang et al. 2017, arXiv:1608.06993)."""
     size, growth = net.draw(48, 64, 96), net.draw(12, 16, 24, 32)
     x = net.conv(net.input("pixel_values", 1, 3, size, size), 2 * growth, 7, stride=2)
@@ -149,7 +154,7 @@ def dense(net: NetworkBuilder) -> Tensor:
     return net.classifier(_scaled(net, x))
 
 
-def _scaled(net: NetworkBuilder, x: Tensor) -> Tensor:
+def _scaled(net: NetworkBuilder, x: NamedTensor) -> NamedTensor:
     """Add a BatchNorm before a convolution, which exporters cannot fold, and Relu."""
     size = x.channels
     spread = net.constant(np.abs(1.0 + 0.1 * net.rng.standard_normal(size)).astype(np.float32))
@@ -157,11 +162,11 @@ def _scaled(net: NetworkBuilder, x: Tensor) -> Tensor:
     return net.unary("Relu", net.op("BatchNormalization", norm, x.shape, epsilon=1e-5))
 
 
-def decoder(net: NetworkBuilder) -> Tensor:
+def decoder(net: NetworkBuilder) -> NamedTensor:
     """An encoder and a decoder with skips, or dilated convolutions in place of both (Ronneberger et al. 2015; Yu and
     Koltun 2016): networks of segmentation."""
     size, width = net.draw(64, 96, 128), net.draw(16, 24, 32, 48)
-    x, skips = net.input("pixel_values", 1, 3, size, size), list[Tensor]()
+    x, skips = net.input("pixel_values", 1, 3, size, size), list[NamedTensor]()
     for level in range(levels := net.draw(2, 3)):
         for _ in range(2):
             x = net.unary("Relu", net.conv(x, width << level))
@@ -176,7 +181,7 @@ def decoder(net: NetworkBuilder) -> Tensor:
     return net.conv(x, 4, 1)
 
 
-def _doubled(net: NetworkBuilder, x: Tensor) -> Tensor:
+def _doubled(net: NetworkBuilder, x: NamedTensor) -> NamedTensor:
     scales = net.constant(np.array([1.0, 1.0, 2.0, 2.0], np.float32))
     shape = (*x.shape[:2], 2 * x.shape[2], 2 * x.shape[3])
     mode, places = net.draw(("nearest", "asymmetric"), ("linear", "half_pixel"))

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from benchmarks.generated.builder import NetworkBuilder, Tensor
+from benchmarks.generated.builder import NamedTensor, NetworkBuilder
 
 
-def encoder(net: NetworkBuilder) -> Tensor:
+def encoder(net: NetworkBuilder) -> NamedTensor:
     """Encoder layers in the variants that are in use: norm before or after, several activations and gates, biases or
     none, fewer heads for keys and values, an additive bias of positions."""
     heads, size = net.draw(2, 4, 6, 8), net.draw(32, 64)
@@ -31,13 +31,13 @@ def encoder(net: NetworkBuilder) -> Tensor:
 
 
 def attention(
-    net: NetworkBuilder, x: Tensor, heads: int, groups: int, bias: bool = True, table: Tensor | None = None
-) -> Tensor:
+    net: NetworkBuilder, x: NamedTensor, heads: int, groups: int, bias: bool = True, table: NamedTensor | None = None
+) -> NamedTensor:
     """Add attention with `heads` heads of queries that share `groups` of keys and values (Ainslie et al. 2023)."""
     batch, length, hidden = x.shape
     size = hidden // heads
 
-    def split(y: Tensor, count: int) -> Tensor:
+    def split(y: NamedTensor, count: int) -> NamedTensor:
         y = net.transpose(net.reshape(y, batch, length, count, size), 0, 2, 1, 3)
         if count == heads:
             return y
@@ -59,7 +59,7 @@ def attention(
     return net.linear(net.reshape(net.transpose(mixed, 0, 2, 1, 3), batch, length, hidden), hidden, bias=bias)
 
 
-def _feed_forward(net: NetworkBuilder, x: Tensor, ratio: int, act: str, gated: bool, bias: bool) -> Tensor:
+def _feed_forward(net: NetworkBuilder, x: NamedTensor, ratio: int, act: str, gated: bool, bias: bool) -> NamedTensor:
     wide = ratio * x.shape[-1]
     y = net.activation(act, net.linear(x, wide, bias=bias))
     if gated:
@@ -67,7 +67,7 @@ def _feed_forward(net: NetworkBuilder, x: Tensor, ratio: int, act: str, gated: b
     return net.linear(y, x.shape[-1], bias=bias)
 
 
-def mixer(net: NetworkBuilder) -> Tensor:
+def mixer(net: NetworkBuilder) -> NamedTensor:
     """Layers that mix tokens by a product or a large depthwise convolution, then channels (Tolstikhin et al. 2021,
     arXiv:2105.01601; Liu et al. 2022, arXiv:2201.03545)."""
     side, hidden = net.draw(8, 14, 16, 28), net.draw(64, 96, 128, 192)
@@ -81,7 +81,7 @@ def mixer(net: NetworkBuilder) -> Tensor:
     return net.classifier(net.reshape(net.layer_norm(x), 1, side * side, hidden))
 
 
-def _tokens(net: NetworkBuilder, x: Tensor, act: str, by_product: bool) -> Tensor:
+def _tokens(net: NetworkBuilder, x: NamedTensor, act: str, by_product: bool) -> NamedTensor:
     _, side, _, hidden = x.shape
     if not by_product:
         y = net.conv(net.transpose(x, 0, 3, 1, 2), hidden, 7, groups=hidden)
@@ -91,7 +91,7 @@ def _tokens(net: NetworkBuilder, x: Tensor, act: str, by_product: bool) -> Tenso
     return net.reshape(net.transpose(y, 0, 2, 1), 1, side, side, hidden)
 
 
-def temporal(net: NetworkBuilder) -> Tensor:
+def temporal(net: NetworkBuilder) -> NamedTensor:
     """Dilated convolutions over time with gates and skips (van den Oord et al. 2016, arXiv:1609.03499), or convolutions
     over clips (Tran et al. 2018, arXiv:1711.11248)."""
     if net.draw(True, False):
@@ -113,7 +113,7 @@ def temporal(net: NetworkBuilder) -> Tensor:
     return net.classifier(net.unary("Relu", net.conv(net.unary("Relu", total), width, 1)))
 
 
-def recurrent(net: NetworkBuilder) -> Tensor:
+def recurrent(net: NetworkBuilder) -> NamedTensor:
     """Gated cells unrolled over a few steps, with products for each gate of their own or for all gates together."""
     hidden, steps, together = net.draw(128, 256, 384), net.draw(3, 4, 6), net.draw(True, False)
     batch = net.draw(1, 1, 8)
@@ -135,12 +135,12 @@ def recurrent(net: NetworkBuilder) -> Tensor:
     return net.linear(h, 32)
 
 
-def _slice(net: NetworkBuilder, x: Tensor, begin: int, size: int) -> Tensor:
+def _slice(net: NetworkBuilder, x: NamedTensor, begin: int, size: int) -> NamedTensor:
     bounds = [net.constant(np.array([number], np.int64)) for number in (begin, begin + size, 1)]
     return net.op("Slice", [x, *bounds], (x.shape[0], size))
 
 
-def hybrid(net: NetworkBuilder) -> Tensor:
+def hybrid(net: NetworkBuilder) -> NamedTensor:
     """Convolutions first and attention over what is left, as in mobile transformers (Mehta and Rastegari 2022)."""
     size, width, heads = net.draw(64, 96), net.draw(32, 48, 64), net.draw(2, 4)
     x = net.activation("silu", net.conv(net.input("pixel_values", 1, 3, size, size), width, 3, stride=2))

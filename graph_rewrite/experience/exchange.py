@@ -27,7 +27,7 @@ _SQLITE = b"SQLite format 3\x00"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StoredRows:
     """Labels and parts, and the number of rows that were left out because they are damaged or lack a part."""
 
     labels: tuple[LabelRow, ...]
@@ -35,7 +35,7 @@ class Rows:
     left_out: int = 0
 
 
-def rows_of(path: Path) -> Rows:
+def rows_of(path: Path) -> StoredRows:
     """Return the rows of a store or of an export.
 
     Raises:
@@ -68,7 +68,7 @@ def labels_of(path: Path) -> Iterator[Label]:
     yield from complete(iter(labels), {part.id: json.loads(part.text) for part in rows.parts})
 
 
-def needed(labels: Iterable[LabelRow], parts: Iterable[Part], damaged: int = 0) -> Rows:
+def needed(labels: Iterable[LabelRow], parts: Iterable[Part], damaged: int = 0) -> StoredRows:
     """Return the labels that have all their parts, and the parts that some label needs."""
     by_id = {part.id: part for part in parts}
     kept, used, left_out = list[LabelRow](), dict[str, Part](), damaged
@@ -83,10 +83,10 @@ def needed(labels: Iterable[LabelRow], parts: Iterable[Part], damaged: int = 0) 
             used.update((name, by_id[name]) for name in names)
         else:
             left_out += 1
-    return Rows(tuple(kept), tuple(used.values()), left_out)
+    return StoredRows(tuple(kept), tuple(used.values()), left_out)
 
 
-def export(source: Path, target: Path) -> Rows:
+def export(source: Path, target: Path) -> StoredRows:
     """Write the rows of a store, or of an export, to a compressed file, as a whole or not at all; return them.
 
     Raises:
@@ -98,7 +98,7 @@ def export(source: Path, target: Path) -> Rows:
     return rows
 
 
-def exported(rows: Rows) -> bytes:
+def exported(rows: StoredRows) -> bytes:
     """Return the bytes of an export: the same for the same rows, in whatever order they come."""
     parts = sorted((part.kind, part.id, part.text) for part in rows.parts)
     labels = sorted(rows.labels, key=lambda row: (row.parts()[0], row.id))
@@ -127,7 +127,7 @@ def merge(sources: Iterable[Path], store: ExperienceStore) -> int:
     return found
 
 
-def _read_export(path: Path) -> Rows:
+def _read_export(path: Path) -> StoredRows:
     try:
         text = lzma.decompress(path.read_bytes()).decode()
     except (lzma.LZMAError, UnicodeDecodeError, EOFError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from graph_rewrite.experience.exchange import Rows, rows_of
+from graph_rewrite.experience.exchange import StoredRows, rows_of
 from graph_rewrite.experience.records import Label, complete
 
 
@@ -21,7 +21,7 @@ class Statistics:
     bytes: int
     labels: int
     left_out: int
-    """Rows that are damaged or lack a part."""
+    """StoredRows that are damaged or lack a part."""
     failed: int
     """Labels of windows that ONNX Runtime could not run after the chain."""
     surely_faster: int
@@ -55,7 +55,7 @@ def statistics_of(path: Path) -> Statistics:
     return count(rows_of(path), str(path), path.stat().st_size)
 
 
-def count(rows: Rows, path: str = "", size: int = 0) -> Statistics:
+def count(rows: StoredRows, path: str = "", size: int = 0) -> Statistics:
     """Return the statistics of rows that were read from a file of `size` bytes."""
     labels = list(complete(iter(rows.labels), {part.id: json.loads(part.text) for part in rows.parts}))
     good = [label for label in labels if label.ok]

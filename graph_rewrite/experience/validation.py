@@ -27,7 +27,7 @@ class EffectModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ValidationScore:
     """The agreement of predictions with labels of families that the model has not seen."""
 
     labels: int
@@ -67,7 +67,7 @@ def most_precise(labels: Iterable[Label]) -> list[Label]:
 
 def leave_one_family_out(
     labels: Iterable[Label], fit: Callable[[Sequence[Label]], EffectModel] = lambda known: MeanEffects().learn(known)
-) -> dict[str, Score]:
+) -> dict[str, ValidationScore]:
     """Return the scores of a model by the family that was left out, and under `""` those of all predictions together.
 
     Args:
@@ -82,7 +82,7 @@ def leave_one_family_out(
         by_family[label.family].append(label)
     if len(by_family) < 2:
         raise UserError("cross validation needs labels of at least two families of networks")
-    scores, rows = dict[str, Score](), list[_Prediction]()
+    scores, rows = dict[str, ValidationScore](), list[_Prediction]()
     for family in sorted(by_family):
         known = [label for other, found in sorted(by_family.items()) if other != family for label in found]
         model, mean = fit(known), float(np.mean([share(label) for label in known]))
@@ -100,7 +100,7 @@ class _Prediction:
     constant: float
 
 
-def _score(rows: Sequence[_Prediction]) -> Score:
+def _score(rows: Sequence[_Prediction]) -> ValidationScore:
     measured = np.array([share(row.label) for row in rows])
     expected = np.array([row.expected for row in rows])
     deviation = np.array([row.deviation for row in rows])
@@ -109,7 +109,7 @@ def _score(rows: Sequence[_Prediction]) -> Score:
         if len(row.label.steps) == 1:
             groups[_window(row.label)].append(row)
     hits = [hit for group in groups.values() if (hit := _hit(group)) is not None]
-    return Score(
+    return ValidationScore(
         len(rows), spearman(expected, measured), float(np.mean(abs(expected - measured))),
         float(np.mean(abs(np.array([row.constant for row in rows]) - measured))),
         float(np.mean(abs(expected - measured) <= Z90 * deviation)), len(hits),

@@ -13,7 +13,7 @@ from benchmarks.collect_experience import (
     NETWORKS,
     STORE,
     Arguments,
-    Outcome,
+    CollectedSearch,
     Progress,
     collect,
     in_own_process,
@@ -41,7 +41,7 @@ class Searches:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def __call__(self, arguments: Arguments, network: Network) -> Outcome:
+    def __call__(self, arguments: Arguments, network: Network) -> CollectedSearch:
         number = 3 * len(self.asked)
         self.asked.append(network.name)
         store = ExperienceStore(arguments.folder / STORE)
@@ -49,7 +49,7 @@ class Searches:
             label, parts = made_up(n)
             store.append([label], parts)
         store.close()
-        return Outcome(arguments.seconds, 3)
+        return CollectedSearch(arguments.seconds, 3)
 
 
 def test_every_network_is_searched_once_and_the_piece_after_goes_on(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.means import MeanEffects, keys, shape_class
 from graph_rewrite.experience.records import Label, complete
-from graph_rewrite.experience.validation import Score, leave_one_family_out, most_precise, spearman
+from graph_rewrite.experience.validation import ValidationScore, leave_one_family_out, most_precise, spearman
 from tests.graph_rewrite.experience.rows import made_up
 
 EFFECTS = {"A": 0.3, "B": 0.1, "C": -0.2, "D": 0.02, "E": -0.6}
@@ -137,5 +137,5 @@ def test_spearman_by_its_definition(values: list[int], random: object) -> None:
 
 
 def test_a_score_is_plain_json() -> None:
-    score = Score(0, float("nan"), 0.0, 0.0, 0.0, 0, float("nan"))
+    score = ValidationScore(0, float("nan"), 0.0, 0.0, 0.0, 0, float("nan"))
     assert json.loads(json.dumps(score.to_json(), allow_nan=False))["spearman"] is None
