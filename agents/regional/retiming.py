@@ -39,7 +39,7 @@ def retime(
         again += [chosen, *(chain for chain in rivals if not chain.nodes & chosen.nodes)]
     sure = [chain for chain in again if chain.lower_bound > 0.0]
     doubtful = [chain for chain in again if chain.lower_bound <= 0.0 and chain.net > options.doubted * _seconds(search)]
-    for chain in sorted(doubtful, key=lambda chain: -chain.net):
+    for chain in sorted(doubtful if options.again_s else [], key=lambda chain: -chain.net):
         timed = _timed_again(search, timer, chain, until, options, options.again_s[0])
         if timed.lower_bound > 0.0:
             sure.append(timed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ def test_what_is_timed_badly_does_not_lead_by_luck(tmp_path: Path) -> None:
     # Nor does it stand for other chains that begin with the same step.
     chains = [chain(9.0, {1}, half=9.5, rules=("A", "B")), chain(3.0, {1}, half=0.5, rules=("A",))]
     assert [f.saved for f in retime(Search.__new__(Search), ExactTimer(), chains, lambda: True, OPTIONS)] == [3.0]
+
+
+def test_no_seconds_for_timing_again_leave_doubtful_chains_out(tmp_path: Path) -> None:
+    search = Search(chain_problem(tmp_path, 1), BUDGET)
+    options = replace(OPTIONS, again_s=())
+    assert retime(search, ExactTimer(), [chain(5.0, {1}, half=9.0)], lambda: True, options) == []
 
 
 def test_finals_take_lead_from_luck(tmp_path: Path) -> None:
