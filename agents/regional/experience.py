@@ -13,7 +13,7 @@ from agents.regional.sites import SiteClass
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.describing import Positions, WindowTrace, model_part
 from graph_rewrite.experience.log import ExperienceLog
-from graph_rewrite.experience.records import LabelRow, Part, canonical
+from graph_rewrite.experience.records import LabelRow, SharedPart, canonical
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Plan
 from graph_rewrite.latency.windows import Difference
@@ -73,7 +73,7 @@ class LoggedWindow:
     def __init__(self, round_: LoggedRound, site_class: SiteClass) -> None:
         self.round, self._sites = round_, len(site_class.sites)
         self.trace, self._window = WindowTrace.begin(site_class.window)
-        self._place = Part.of(
+        self._place = SharedPart.of(
             "place",
             {
                 "window": self._window.id, "model": round_.model.id, "applied": round_.applied,
@@ -88,7 +88,7 @@ class LoggedWindow:
         if not log.is_on:
             return
         with log.timing():
-            used = Part.of("plan", {"effort": effort, **plan.to_json()})
+            used = SharedPart.of("plan", {"effort": effort, **plan.to_json()})
             body: dict[str, Any] = {
                 "place": self._place.id, "context": self.round.context.id, "plan": used.id,
                 "steps": [step.id for step in trace.steps], "sites": self._sites, "model_s": self.round.model_s,
@@ -121,7 +121,7 @@ class LoggedRound:
         return found
 
     @cached_property
-    def model(self) -> Part:
+    def model(self) -> SharedPart:
         """The description of the model."""
         model = self._search.problem.model
         family = _zoo_family(model.uri)
@@ -129,10 +129,10 @@ class LoggedRound:
         return model_part(model.graph, model.uri if family else "", family, metadata)
 
     @cached_property
-    def context(self) -> Part:
+    def context(self) -> SharedPart:
         """The description of machine, versions and deployment."""
         deployment = self._search.problem.deployment.asked_by(self._start.graph)
-        return Part.of(
+        return SharedPart.of(
             "context",
             {
                 **environment(deployment.provider), "rewritegym": installed_version(), "commit": checkout_commit(),

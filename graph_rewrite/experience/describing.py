@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from graph_rewrite.experience.records import Part
+from graph_rewrite.experience.records import SharedPart
 from graph_rewrite.experience.structure import structure_of, value_names
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import GraphMemo
@@ -23,7 +23,7 @@ FAMILY, NETWORK = "rewritegym.family", "rewritegym.network"
 """Entries of a file's metadata that name the family of a generated network, and the network."""
 
 
-def model_part(graph: Graph, uri: str, family: str, metadata: Mapping[str, str]) -> Part:
+def model_part(graph: Graph, uri: str, family: str, metadata: Mapping[str, str]) -> SharedPart:
     """Return the description of a model by its normalised graph.
 
     Args:
@@ -34,7 +34,7 @@ def model_part(graph: Graph, uri: str, family: str, metadata: Mapping[str, str])
     operators: dict[str, int] = {}
     for node in graph.nodes.values():
         operators[node.op] = operators.get(node.op, 0) + 1
-    return Part.of(
+    return SharedPart.of(
         "model",
         {
             "uri": uri or metadata.get(NETWORK, ""), "family": family or metadata.get(FAMILY, ""),
@@ -81,17 +81,17 @@ class WindowTrace:
     step leads to a new one.
     """
 
-    def __init__(self, graph: Graph, addresses: Addresses, steps: tuple[Part, ...] = ()) -> None:
+    def __init__(self, graph: Graph, addresses: Addresses, steps: tuple[SharedPart, ...] = ()) -> None:
         self.graph, self.steps = graph, steps
         self._around = Surroundings(graph, addresses)
 
     @classmethod
-    def begin(cls, window: Graph) -> tuple[WindowTrace, Part]:
+    def begin(cls, window: Graph) -> tuple[WindowTrace, SharedPart]:
         """Return the trace of a window before its first rewrite, and the description of the window."""
         names = value_names(window)
         given = {value: name for value, name in names.items() if not name.startswith("c")}
         named = replace(window, names=given, memo=GraphMemo(), edit=None)
-        return cls(window, Addresses(named)), Part.of("window", structure_of(window, names))
+        return cls(window, Addresses(named)), SharedPart.of("window", structure_of(window, names))
 
     def then(self, sites: Sequence[Site], insertions: Iterable[Insertion], after: Graph) -> WindowTrace:
         """Return the trace after a rewrite.
@@ -102,7 +102,7 @@ class WindowTrace:
             after: the window after it.
         """
         at = [{**self._around.record(site).to_json(), "where": ""} for site in sites]
-        step = Part.of(
+        step = SharedPart.of(
             "step",
             {
                 "rule": sites[0].rule.name, "family": sites[0].rule.family, "sites": len(sites),

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from graph_rewrite.errors import UserError
-from graph_rewrite.experience.records import PART_KINDS, SCHEMA_VERSION, Label, LabelRow, Part, canonical, complete
+from graph_rewrite.experience.records import (
+    PART_KINDS,
+    SCHEMA_VERSION,
+    Label,
+    LabelRow,
+    SharedPart,
+    canonical,
+    complete,
+)
 from graph_rewrite.experience.store import ExperienceStore
 from graph_rewrite.system.atomic_files import replace_file
 
@@ -31,7 +39,7 @@ class StoredRows:
     """Labels and parts, and the number of rows that were left out because they are damaged or lack a part."""
 
     labels: tuple[LabelRow, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[SharedPart, ...]
     left_out: int = 0
 
 
@@ -68,10 +76,10 @@ def labels_of(path: Path) -> Iterator[Label]:
     yield from complete(iter(labels), {part.id: json.loads(part.text) for part in rows.parts})
 
 
-def needed(labels: Iterable[LabelRow], parts: Iterable[Part], damaged: int = 0) -> StoredRows:
+def needed(labels: Iterable[LabelRow], parts: Iterable[SharedPart], damaged: int = 0) -> StoredRows:
     """Return the labels that have all their parts, and the parts that some label needs."""
     by_id = {part.id: part for part in parts}
-    kept, used, left_out = list[LabelRow](), dict[str, Part](), damaged
+    kept, used, left_out = list[LabelRow](), dict[str, SharedPart](), damaged
     for row in labels:
         names = row.parts()
         place = by_id.get(names[0])
@@ -144,7 +152,7 @@ def _read_export(path: Path) -> StoredRows:
             )
         if json.loads(last).get("digest") != _digest(content + "\n"):
             raise UserError(f"{path}: this export is damaged: its digest differs")
-        labels, parts = list[LabelRow](), list[Part]()
+        labels, parts = list[LabelRow](), list[SharedPart]()
         for line in content.split("\n")[1:]:
             _parse(json.loads(line), labels, parts)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
@@ -154,11 +162,11 @@ def _read_export(path: Path) -> StoredRows:
     return needed(labels, parts)
 
 
-def _parse(values: Mapping[str, Any], labels: list[LabelRow], parts: list[Part]) -> None:
+def _parse(values: Mapping[str, Any], labels: list[LabelRow], parts: list[SharedPart]) -> None:
     if "label" in values:
         labels.append(LabelRow(canonical(values["label"]), int(values["taken"])))
     elif values["part"] in PART_KINDS:
-        parts.append(Part(values["part"], canonical(values["body"])))
+        parts.append(SharedPart(values["part"], canonical(values["body"])))
 
 
 def _digest(text: str) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from graph_rewrite.experience.records import LabelRow, Part
+from graph_rewrite.experience.records import LabelRow, SharedPart
 from graph_rewrite.experience.store import ExperienceStore, default_store_path
 
 MOST_PENDING = 32
@@ -30,7 +30,7 @@ class ExperienceLog:
         self.cpu_s = 0.0
         """Seconds of processor time that describing and writing them took."""
         self._labels: list[LabelRow] = []
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, SharedPart] = {}
         self._written: set[str] = set()
         self._flushed = clock()
 
@@ -54,7 +54,7 @@ class ExperienceLog:
         finally:
             self.cpu_s += time.thread_time() - begin
 
-    def add(self, label: LabelRow, parts: Iterable[Part]) -> None:
+    def add(self, label: LabelRow, parts: Iterable[SharedPart]) -> None:
         """Append a label with the parts that it and its place refer to."""
         if not self.is_on:
             return

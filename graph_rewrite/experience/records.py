@@ -30,14 +30,14 @@ def canonical(body: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SharedPart:
     """Something that many labels share, as its canonical text."""
 
     kind: str
     text: str
 
     @classmethod
-    def of(cls, kind: PartKind, body: Mapping[str, Any]) -> Part:
+    def of(cls, kind: PartKind, body: Mapping[str, Any]) -> SharedPart:
         """Return the part of a body."""
         return cls(kind, canonical(body))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from graph_rewrite.errors import UserError
-from graph_rewrite.experience.records import SCHEMA_VERSION, Label, LabelRow, Part, complete
+from graph_rewrite.experience.records import SCHEMA_VERSION, Label, LabelRow, SharedPart, complete
 from graph_rewrite.latency.cache import default_cache_path
 from graph_rewrite.latency.database import SharedDatabase
 
@@ -82,7 +82,7 @@ class ExperienceStore:
         """The reason why `append` does nothing any more; empty while it works."""
         return self._database.off_because
 
-    def append(self, labels: Iterable[LabelRow], parts: Iterable[Part]) -> bool:
+    def append(self, labels: Iterable[LabelRow], parts: Iterable[SharedPart]) -> bool:
         """Add labels and the parts they refer to, all or none. Return False where the store is off."""
         rows, shared = list(labels), list(parts)
 
@@ -96,7 +96,7 @@ class ExperienceStore:
 
         return self._database.attempt(write) is not None
 
-    def merge(self, labels: Iterable[LabelRow], parts: Iterable[Part]) -> int:
+    def merge(self, labels: Iterable[LabelRow], parts: Iterable[SharedPart]) -> int:
         """Add labels and parts, all or none; what is there already stays. Return the number of labels that were new.
 
         Raises:
@@ -111,7 +111,7 @@ class ExperienceStore:
 
         return self._asked(write)
 
-    def rows(self) -> tuple[list[LabelRow], list[Part], int]:
+    def rows(self) -> tuple[list[LabelRow], list[SharedPart], int]:
         """Return all labels and parts in the order of their ids, and the number of rows that are damaged, which are
         left out.
 
@@ -162,7 +162,7 @@ def _check_schema(connection: sqlite3.Connection) -> None:
         )
 
 
-def _insert(connection: sqlite3.Connection, labels: list[LabelRow], parts: list[Part]) -> None:
+def _insert(connection: sqlite3.Connection, labels: list[LabelRow], parts: list[SharedPart]) -> None:
     with connection:
         _check_schema(connection)
         connection.executemany(
@@ -175,11 +175,11 @@ def _count(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM label").fetchone()[0])
 
 
-def _read(connection: sqlite3.Connection) -> tuple[list[LabelRow], list[Part], int]:
-    damaged, labels, parts = 0, list[LabelRow](), list[Part]()
+def _read(connection: sqlite3.Connection) -> tuple[list[LabelRow], list[SharedPart], int]:
+    damaged, labels, parts = 0, list[LabelRow](), list[SharedPart]()
     with closing(connection.cursor()) as cursor:
         for name, kind, text in cursor.execute("SELECT id, kind, body FROM part ORDER BY kind, id"):
-            part = Part(str(kind), str(text))
+            part = SharedPart(str(kind), str(text))
             if part.id == name:
                 parts.append(part)
             else:
