@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -155,7 +155,16 @@ def _promising(search: Search, measured: list[tuple[Visit, Latency]]) -> list[Vi
     measured = [pair for pair in measured if priced(pair[1].speedup, search.price(pair[0].graph)) > 1.0]
     sure = [visit for visit, first in measured if surely_faster(first)]
     # One alone: of several doubtful ones some would pass by luck.
-    return sure or [visit for visit, first in measured[:1] if first.ok and first.speedup > 1.0 + MARGIN]
+    hopeful = [visit for visit, first in measured if first.ok and first.speedup > 1.0 + MARGIN]
+    return _with_light(search, sure or [visit for visit, _ in measured[:1] if visit in hopeful], hopeful)
+
+
+def _with_light(search: Search, chosen: list[Visit], ranked: Sequence[Visit]) -> list[Visit]:
+    """Add the first of `ranked` without a price where all chosen graphs have one: what they gain may turn out to be too
+    little for the weights that they add."""
+    light = next((visit for visit in ranked if not search.price(visit.graph)), None)
+    dear = bool(chosen) and all(search.price(visit.graph) for visit in chosen)
+    return [*chosen, light] if dear and light is not None else chosen
 
 
 def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
@@ -191,7 +200,8 @@ def _own_file(problem: Problem, original: Graph, unrun: bool = True) -> CheckedM
 
 def _finalists(search: Search) -> list[Visit]:
     """Return the best screened graphs. The last of them is the one with the fewest rewrites among those that may be as
-    fast as the first: what was added to it may be luck."""
+    fast as the first: what was added to it may be luck. Where all of them add weights at a price, the best that adds
+    none follows."""
     found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
     found = [visit for visit in found if priced(visit.latency.speedup, search.price(visit.graph)) > 1.0]
     found = sorted(found, key=lambda visit: -search.worth(visit.graph, visit.latency))
@@ -200,7 +210,8 @@ def _finalists(search: Search) -> list[Visit]:
         for visit in found[FINALISTS - 1 :]
         if priced(visit.latency.ci95[1], search.price(visit.graph)) > search.worth(found[0].graph, found[0].latency)
     ]
-    return found[: FINALISTS - 1] + sorted(rest, key=lambda visit: len(visit.actions))[:1]
+    chosen = found[: FINALISTS - 1] + sorted(rest, key=lambda visit: len(visit.actions))[:1]
+    return _with_light(search, chosen, found)
 
 
 def _ranked(search: Search, ranked: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,7 +68,13 @@ class Replay:
 
 
 def replay(
-    recorded: Recording, graph: Graph, rewriter: Enumerator, *, partial: bool = False, strict: bool = False
+    recorded: Recording,
+    graph: Graph,
+    rewriter: Enumerator,
+    *,
+    partial: bool = False,
+    strict: bool = False,
+    most_bytes: float = math.inf,
 ) -> Replay:
     """Apply recorded steps to a normalised graph: the same model, one with other weights, or one exported anew.
 
@@ -80,11 +87,12 @@ def replay(
         partial: go on after a step that does not fit, without it, and apply a step at those of its sites that are
             found. Otherwise the replay ends before the first such step.
         strict: a step that does not keep NaN, infinities, denormals or the sign of zero does not fit.
+        most_bytes: a step after which the graph has more bytes of weights does not fit.
 
     Raises:
         OutOfTime: the time limit of the run is reached.
     """
-    traced = TracedGraph(graph, rewriter)
+    traced = TracedGraph(graph, rewriter, most_bytes)
     same = recorded.fingerprint == fingerprint(graph)
     alike = same or recorded.fingerprint_any_size == fingerprint(graph, any_size=True)
     applied: list[AppliedStep] = []
@@ -106,7 +114,9 @@ def replay(
             differences.append(difference)
         taken = _take(traced, way, step.kind)
         if way and not taken:
-            differences.append(ReplayDifference(number, step.rule, _expected(step), "it gives no valid graph here"))
+            differences.append(
+                ReplayDifference(number, step.rule, _expected(step), "it gives no valid graph here, or too large a one")
+            )
         if not taken:
             if partial:
                 continue

@@ -102,6 +102,19 @@ class TestWinner:
         assert result.is_original
         assert result.message == f"the original is kept: {TOO_LARGE}"
 
+    def test_the_best_that_adds_no_weights_follows_where_the_others_turn_out_too_dear(
+        self, measured: Callable[..., Search], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        search = measured((1.30, 0.1), (1.31, 0.1), (1.32, 0.1), (1.04, 0.0))
+
+        def less(search: Search, graph: Graph) -> Latency:
+            found = search.problem.measure(graph, "full").speedup
+            speedup = found if found < 1.1 else 1.1
+            return Latency(10.0 / speedup, speedup, (speedup - 0.005, speedup + 0.005), 10, 10.0)
+
+        monkeypatch.setattr("agents.conclusion.conclude.confirmed", less)
+        assert self.speedup(search.problem, search) == 1.04
+
     def test_in_turn_the_price_counts_as_well(self, measured: Callable[..., Search]) -> None:
         search = measured((1.20, 0.0), (1.25, 0.02), (1.25, 0.05))
         small, cheap, dear = search.visits.values()
