@@ -49,7 +49,10 @@ def test_holds_the_data_of_the_packages_but_no_pages_or_results_of_benchmarks(wh
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if package != "benchmarks" and path.is_file() and path.suffix != ".py" and path.parent.name != "__pycache__"
+        if path.is_file()
+        and path.suffix not in (".py", ".md")
+        and path.parent.name != "__pycache__"
+        and ROOT / "benchmarks" / "results" not in path.parents
     }
     with zipfile.ZipFile(wheel) as archive:
         data = [name for name in archive.namelist() if name.split("/")[0] in PACKAGES and not name.endswith(".py")]

@@ -154,7 +154,7 @@ def test_two_environments_in_processes_of_their_own(tower: Path, tmp_path: Path)
         (("evaluate.py", "--model", "tower.onnx", "--agents", "greedy", "greedy"), "names greedy twice"),
         (("evaluate.py", "--model", "tower.onnx", "--agents", "greedy:beem=2"), "no option beem"),
         (("evaluate.py", "--model", "tower.onnx", "--applications", "-1"), "applications must be 0 or more"),
-        (("evaluate.py", "--model", "tower.onnx", "--agents", "ppo"), "--checkpoint"),
+        (("evaluate.py", "--model", "tower.onnx", "--agents", "ppo", "--checkpoint", "nowhere"), "no checkpoint"),
         (("evaluate.py", "--model", "tower.onnx", "--set", "ppo.n_step=3"), "did you mean ppo.n_steps"),
         (("evaluate.py", "--model", "tower.onnx", "--shape", "x=1"), "--shape"),
         (("train.py", "--model", "tower.onnx", "--resume", "nowhere"), "no checkpoint"),

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from graph_rewrite import Rewriter, load
 from graph_rewrite.delivery.equivalence import equivalent
 from graph_rewrite.latency import Deployment, MachineLock
-from graph_rewrite.runtime import WorkerClient
+from graph_rewrite.runtime import FeedSpec, WorkerClient, recipes_to_json
 from graph_rewrite.runtime.leaf_process import run_leaf
 from graph_rewrite.system import deadline
 from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at, seconds_left
@@ -165,7 +165,7 @@ def test_a_worker_that_would_take_longer_is_ended_and_the_next_request_gets_anot
     with WorkerClient(timeout_s=600.0) as client:
         client.request({"kind": "hello"})
         with ending_at(time.monotonic() + 0.2), pytest.raises(OutOfTime):
-            client.request({**request, "plan": {}, "feeds": {}})
+            client.request({**request, "plan": {}, "feeds": recipes_to_json(FeedSpec())})
         with ending_at(time.monotonic() - 1.0), pytest.raises(OutOfTime):
             client.request({"kind": "hello"})
         assert client.request({"kind": "hello"})["status"] == "ok"
