@@ -1,19 +1,16 @@
 """Make an ONNX file faster: python optimize.py model.onnx [model.optimized.onnx] --time-limit 120s"""
 
-import signal
 import sys
-import time
 
-BEGAN = time.monotonic()  # the time limit counts imports too
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-if __name__ == "__main__" and hasattr(signal, "pthread_sigmask"):
-    # Ctrl-C and SIGTERM wait until everything is imported, and `main` answers them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-
-from agents.commands.optimize import main  # noqa: E402
+from graph_rewrite.system.program_start import program_began
+from graph_rewrite.system.signals import hold_signals, ignore_signals
 
 if __name__ == "__main__":
-    status = main(began=BEGAN)
-    for number in _SIGNALS:  # all is written: only the workers are still to be ended
-        signal.signal(number, signal.SIG_IGN)
+    hold_signals()  # until everything is imported; `main` answers them
+
+from agents.commands.optimize import main
+
+if __name__ == "__main__":
+    status = main(began=program_began())
+    ignore_signals()
     sys.exit(status)

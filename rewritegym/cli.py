@@ -8,13 +8,15 @@ from graph_rewrite.system.commands import Command, Program
 from rewritegym import __version__
 
 COMMANDS = {
-    "optimize": Command("agents.commands.optimize", "make an ONNX file faster: rewritegym optimize model.onnx"),
+    "optimize": Command(
+        "agents.commands.optimize", "make an ONNX file faster: rewritegym optimize model.onnx", timed=True
+    ),
     "apply": Command(
         "agents.commands.apply", "apply the rewrites of an earlier result to retrained weights, without a search"
     ),
     "report": Command("agents.commands.report", "write the HTML report of a result whose JSON was kept"),
     "check": Command("agents.commands.check", "measure a result again, on this machine, against its original"),
-    "inspect": Command("graph_rewrite.inspection.cli", "tell what a model holds, and where its time goes"),
+    "inspect": Command("graph_rewrite.inspection.cli", "tell what a model holds, and where its time goes", timed=True),
     "train": Command("agents.commands.train", "train an agent on a model and write the optimised model"),
     "evaluate": Command("agents.commands.evaluate", "optimise a model with a trained agent and compare agents"),
     "experience": Command(

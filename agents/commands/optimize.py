@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from agents.commands.common import stderr_console
-from agents.commands.signals import SearchWatch, answer_signals, ending_search, interrupting_on_term
+from agents.commands.signals import SearchWatch, ending_search
 from agents.core.base import Search
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
@@ -39,6 +39,7 @@ from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import threads_in_words
+from graph_rewrite.system.signals import answer_signals, interrupting_on_term
 from graph_rewrite.task.problem import Problem
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,14 +13,12 @@ from rich.console import Console
 
 from agents.core.base import Search
 from graph_rewrite.system.deadline import Limit, ending_at
+from graph_rewrite.system.signals import handling
 
 HURRY_S = 6.0
 """Seconds in which a result is measured and checked after SIGTERM or a second Ctrl-C; `docker stop` kills after 10."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAME_S = 1.0
 """A signal so soon after the first is the same wish: shells and process managers signal a process and its group."""
-
-Handler = Callable[[int, FrameType | None], None]
 
 
 class SearchWatch:
@@ -95,14 +92,8 @@ def ending_search(console: Console, planned: float = math.inf) -> Iterator[Searc
                 watch.interrupt()
                 _say(console, "ending the search: its best result is checked and written; interrupt again to hurry")
 
-        with _handling(handle, _SIGNALS):
+        with handling(handle):
             yield watch
-
-
-def answer_signals() -> None:
-    """Answer the signals that were held back while the program was imported, and all later ones."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 def _say(console: Console, text: str) -> None:
@@ -126,30 +117,5 @@ def interrupting_between_steps() -> Iterator[Callable[[], None]]:
         if asked_at:
             raise KeyboardInterrupt
 
-    with _handling(handle, _SIGNALS):
+    with handling(handle):
         yield check
-
-
-@contextmanager
-def interrupting_on_term() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does: raise KeyboardInterrupt."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    with _handling(handle, (signal.SIGTERM,)):
-        yield
-
-
-@contextmanager
-def _handling(handler: Handler, numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
-    """Install a handler; only the main thread can, and in others nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, known in before.items():
-            signal.signal(number, known)

@@ -52,10 +52,12 @@ class InspectArguments:
     """Print one JSON object and nothing else."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Inspect a model; return the exit status."""
+def main(argv: Sequence[str] | None = None, began: float | None = None) -> int:
+    """Inspect a model; return the exit status. `began` is when the time limit began, by `time.monotonic`; now by
+    default."""
+    began = time.monotonic() if began is None else began
     arguments = parse(InspectArguments, argv, "rewritegym inspect", pairs=True)
-    return run_command(lambda: _inspect(arguments, time.monotonic()))
+    return run_command(lambda: _inspect(arguments, began))
 
 
 def _inspect(arguments: InspectArguments, began: float) -> int:

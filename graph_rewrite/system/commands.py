@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -15,6 +16,8 @@ from typing import NamedTuple
 
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.system.extras import explain_import_error
+from graph_rewrite.system.program_start import program_began
+from graph_rewrite.system.signals import answer_signals, hold_signals, ignore_signals, interrupting_on_term
 
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -26,6 +29,8 @@ class Command(NamedTuple):
 
     module: str
     help: str
+    timed: bool = False
+    """True where ``main`` also takes ``began``: the moment of `time.monotonic` from which its time limit counts."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,20 @@ class Program:
         return "\n".join([f"usage: {self.name} COMMAND [ARGUMENTS]", "", *lines, "", last])
 
     def main(self, argv: Sequence[str] | None = None) -> int:
-        """Run one subcommand and return its exit status, or 2 for a wrong command; errors end as in `run_command`."""
-        arguments = list(sys.argv[1:] if argv is None else argv)
-        return run_command(lambda: self._dispatch(arguments))
+        """Run one subcommand and return its exit status, or 2 for a wrong command; errors end as in `run_command`.
 
-    def _dispatch(self, arguments: list[str]) -> int:
+        Without arguments the process is this program's own: the arguments are those of the command line, time limits
+        count from its start, and SIGTERM does what Ctrl-C does, unless the command answers it otherwise.
+        """
+        if argv is not None:
+            return run_command(lambda: self._dispatch(list(argv), time.monotonic()))
+        hold_signals()
+        with interrupting_on_term():
+            status = run_command(lambda: self._dispatch(sys.argv[1:], program_began()))
+        ignore_signals()
+        return status
+
+    def _dispatch(self, arguments: list[str], began: float) -> int:
         if not arguments:
             print(self.usage(), file=sys.stderr)
             return EXIT_USAGE
@@ -66,8 +80,10 @@ class Program:
             meant = f"; did you mean {near[0]}?" if near else ""
             print(f"{self.name}: there is no command {name!r}{meant}\n\n{self.usage()}", file=sys.stderr)
             return EXIT_USAGE
-        command: Callable[[list[str]], int] = import_module(self.commands[name].module).main
-        return command(rest)
+        command = self.commands[name]
+        main: Callable[..., int] = import_module(command.module).main
+        answer_signals()
+        return main(rest, began=began) if command.timed else main(rest)
 
 
 def run_command(main: Callable[[], int]) -> int:

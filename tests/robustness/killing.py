@@ -1,6 +1,6 @@
 """Kill, or end, optimisations at random moments and look at what is left:
 
-    python -m tests.robustness.killing --moments 50 --signal KILL TERM INT
+    python -m tests.robustness.killing --moments 50 --signal KILL TERM INT TERM-TWICE INT-TWICE
 
 The moments are spread over the whole of a run that nothing disturbs, from the first import to the last word printed,
 and are the same in every session that measures the same time. Each run has a cache, a temporary folder and with that a
@@ -35,12 +35,27 @@ ENDED_S = 120.0
 """Seconds after which a run must have ended that was asked to; it ends within ten on a machine that is not busy."""
 
 
+TWICE = "-TWICE"
+SIGNALS = {
+    "KILL": signal.SIGKILL,
+    "TERM": signal.SIGTERM,
+    "INT": signal.SIGINT,
+    f"TERM{TWICE}": signal.SIGTERM,
+    f"INT{TWICE}": signal.SIGINT,
+}
+AGAIN_S = 1.5
+"""Seconds after which a second signal comes; one that comes sooner counts as the same wish."""
+PROGRAMS = {"optimize.py": (str(ROOT / "optimize.py"),), "rewritegym": ("-m", "rewritegym", "optimize")}
+"""The ways to start an optimisation."""
+
+
 @dataclass(frozen=True)
 class Trial:
-    """A folder in which runs happen, and their time limit in seconds."""
+    """A folder in which runs happen, their time limit in seconds, and the arguments of Python that start them."""
 
     folder: Path
     limit: float
+    program: tuple[str, ...] = PROGRAMS["optimize.py"]
 
     @property
     def output(self) -> Path:
@@ -68,7 +83,7 @@ class Trial:
 
     def start(self, *program: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.command(*(program or (str(ROOT / "optimize.py"),))), cwd=self.folder, env=self.environment(),
+            self.command(*(program or self.program)), cwd=self.folder, env=self.environment(),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
 
@@ -109,11 +124,11 @@ def write_net(path: Path, layers: int = 2, channels: int = 64, size: int = 14) -
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), str(path))
 
 
-def new_trial(folder: Path, limit: float) -> Trial:
+def new_trial(folder: Path, limit: float, program: str = "optimize.py") -> Trial:
     """Make a folder with the model."""
     folder.mkdir()
     write_net(folder / MODEL)
-    return Trial(folder, limit)
+    return Trial(folder, limit, PROGRAMS[program])
 
 
 def undisturbed(trial: Trial) -> float:
@@ -133,41 +148,49 @@ def moments(count: int, whole: float, seed: int = 0) -> list[float]:
     return list((np.arange(count) + np.random.default_rng(seed).random(count)) * whole / count)
 
 
-def signalled(trial: Trial, moment: float, number: signal.Signals) -> Outcome:
+def signalled(trial: Trial, moment: float, number: signal.Signals, *, twice: bool = False) -> Outcome:
     """Start a run, send it a signal at a moment, wait for its end, and check what it left.
 
     SIGKILL and SIGTERM meet the main process alone, Ctrl-C the whole group, as in a terminal.
+
+    Args:
+        twice: send the signal once more, after `AGAIN_S` seconds.
     """
-    process = trial.start()
-    try:
-        process.wait(timeout=moment)
-    except subprocess.TimeoutExpired:
-        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-    sent = time.monotonic()
+    process, sent = trial.start(), time.monotonic() + moment
+    for wait in (moment, AGAIN_S)[: 1 + twice]:
+        try:
+            process.wait(timeout=wait)
+        except subprocess.TimeoutExpired:
+            sent = time.monotonic()
+            (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     output, errors = process.communicate(timeout=ENDED_S)
     took = time.monotonic() - sent
     left = living(process.pid, ORPHANED_S)
     assert not left, f"after {moment:.2f} s: processes live on: {left}"
     if number != signal.SIGKILL:
-        check_words(process.returncode, output, errors, trial.output)
+        check_words(process.returncode, output, errors, trial)
     if trial.output.exists():
         check_output(trial.folder / MODEL, trial.output)
     check_folders(trial.folder)
     return Outcome(moment, process.returncode, trial.output.exists(), took, cached_rows(trial.folder))
 
 
-def check_words(status: int, output: str, errors: str, written: Path) -> None:
+def check_words(status: int, output: str, errors: str, trial: Trial) -> None:
     """Check that a run that was asked to end says what became of it: a result, or that it was interrupted."""
     assert "Traceback" not in errors, errors
     if status == 0:
-        assert json.loads(output)["verified"]
-        assert written.exists()
-    elif status == 130:
+        result = json.loads(output)
+        assert result["verified"]
+        assert Path(trial.folder, result["onnx_path"]) == trial.output
+        if result["message"].startswith("the original is kept"):
+            assert trial.output.read_bytes() == (trial.folder / MODEL).read_bytes()
+        return
+    assert not output
+    assert not trial.output.exists()
+    if status == 130:
         assert errors.strip().splitlines()[-1].startswith("interrupted"), errors
     else:  # before Python answers signals at all
         assert status in (-signal.SIGINT, -signal.SIGTERM), (status, errors)
-        assert not output
-        assert not written.exists()
 
 
 def resumed(trial: Trial, before: Outcome) -> Outcome:
@@ -193,24 +216,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; returns 1 where something was wrong."""
     parser = argparse.ArgumentParser(description="Kill optimisations at random moments and look at what is left.")
     parser.add_argument("--moments", type=int, default=50)
-    parser.add_argument("--signal", nargs="+", default=["KILL", "TERM", "INT"], choices=["KILL", "TERM", "INT"])
+    parser.add_argument("--signal", nargs="+", default=list(SIGNALS), choices=SIGNALS)
+    parser.add_argument("--program", default="optimize.py", choices=PROGRAMS)
     parser.add_argument("--time-limit", type=float, default=8.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="killing-") as root:
-        whole = undisturbed(new_trial(Path(root, "undisturbed"), options.time_limit))
+        undisturbed_trial = new_trial(Path(root, "undisturbed"), options.time_limit, options.program)
+        whole = undisturbed(undisturbed_trial)
         print(f"a run takes {whole:.1f} s", flush=True)
         for name in options.signal:
+            longest = 0.0
             for i, moment in enumerate(moments(options.moments, whole, options.seed)):
-                trial = new_trial(Path(root, f"{name}-{i}"), options.time_limit)
+                trial = new_trial(Path(root, f"{name}-{i}"), options.time_limit, options.program)
                 try:
-                    outcome = signalled(trial, moment, signal.Signals[f"SIG{name}"])
+                    outcome = signalled(trial, moment, SIGNALS[name], twice=name.endswith(TWICE))
                     outcome = resumed(trial, outcome) if name == "KILL" else outcome
+                    longest = max(longest, outcome.took)
                     print(f"{name} at {outcome}", flush=True)
                 except AssertionError as error:
                     wrong += 1
                     print(f"{name} at {moment:6.2f} s: WRONG: {error}", flush=True)
+            print(f"{name}: all ended within {longest:.1f} s", flush=True)
     print(f"{wrong} wrong" if wrong else "all right")
     return 1 if wrong else 0
 

@@ -19,7 +19,6 @@ from agents.commands.signals import (
     SearchWatch,
     ending_search,
     interrupting_between_steps,
-    interrupting_on_term,
 )
 from agents.core.base import Budget, Search
 from agents.core.registry import make_agent
@@ -27,6 +26,7 @@ from agents.optimization.options import OptimizeOptions
 from agents.optimization.run import optimize_model
 from agents.ppo.checkpoint import load_checkpoint
 from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at, seconds_left
+from graph_rewrite.system.signals import interrupting_on_term
 from tests.agents.toys import chain_problem
 from tests.envs.fakes import write_tower
 
