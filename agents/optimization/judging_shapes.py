@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from graph_rewrite.delivery.ship import OriginalModel
 from graph_rewrite.errors import MachineError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import shared_weight_bytes, weight_bytes
-from graph_rewrite.latency import Latency, OrtMeter
+from graph_rewrite.latency import Latency, OrtMeter, Plan
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.feeds import measured_feeds
@@ -99,18 +100,45 @@ def _measured(
     if not isinstance(problem.meter, OrtMeter):
         return _by_planted_meter(problem, general, graph)
     plan = judging_plan(max(0.0, _MEASURED * seconds_left()))
-    model = replace(problem.model, original=load(problem.model.path))
+    # The user's inputs are of the first shape, and further problems have none.
+    with _meter_at(values, bindings, problem, first.model.graph, plan) as meter:
+        over = meter.compare(general, graph)
+        return over, meter.confirm(graph, plan) if surely_faster(over) else None
+
+
+def measure_own(one: Judged, problem: Problem, bindings: DimensionBindings, plan: Plan) -> Latency:
+    """Measure the model of a single shape against the original with symbolic dimensions at this shape, as deployed in
+    a problem. A planted meter of the problem is asked itself.
+
+    Raises:
+        OutOfTime: the time limit of the run is reached.
+        MachineError: the original cannot be run there.
+        NotGeneralError: no inputs can be made.
+    """
+    assert one.found.result is not None
+    if not isinstance(problem.meter, OrtMeter):
+        return problem.confirm(one.found.result.graph, plan)
+    with _meter_at(one.found.values, bindings, problem, problem.model.graph, plan) as meter:
+        return meter.confirm(one.found.result.graph, plan)
+
+
+@contextmanager
+def _meter_at(
+    values: Mapping[str, int], bindings: DimensionBindings, problem: Problem, graph: Graph, plan: Plan
+) -> Iterator[OrtMeter]:
+    """Open a meter of the original with symbolic dimensions at sizes of these, deployed as a problem is.
+
+    Args:
+        graph: the graph from which the ranges of token ids are read.
+    """
+    assert isinstance(problem.meter, OrtMeter)
+    model, shapes = replace(problem.model, original=load(problem.model.path)), bindings.inputs.shapes(values)
     with tempfile.TemporaryDirectory(prefix="shape-", dir=problem.workspace) as folder:
-        # The user's inputs are of the first shape, and further problems have none.
-        feeds = measured_feeds(
-            first.model.graph, bindings.inputs, bindings.inputs.shapes(values), problem.model.original, problem.data,
-            Path(folder),
-        )  # fmt: skip
+        feeds = measured_feeds(graph, bindings.inputs, shapes, problem.model.original, problem.data, Path(folder))
         with ort_meter(
             model, problem.deployment, problem.workspace, clock=problem.meter.clock, feeds=feeds, full=plan
         ) as meter:
-            over = meter.compare(general, graph)
-            return over, meter.confirm(graph, plan) if surely_faster(over) else None
+            yield meter
 
 
 def _by_planted_meter(problem: Problem, general: Graph, graph: Graph) -> tuple[Latency, Latency]:

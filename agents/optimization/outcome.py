@@ -11,16 +11,16 @@ from typing import Any
 from agents.conclusion.recordings import write_recording
 from agents.core.base import OptimizationResult
 from agents.optimization.options import OptimizeOptions
+from agents.optimization.other_threads import ByThreads, thread_entry, threads_warning
 from agents.optimization.specialising import ShapeBundle
 from agents.reporting.progress import baseline_ms
 from agents.reporting.runs import result_entry, rewrite_entries
 from graph_rewrite.delivery.bundles.manifest import GENERAL
 from graph_rewrite.delivery.bundles.session import BundleSession
 from graph_rewrite.delivery.checked_bundle import CheckedBundle
-from graph_rewrite.latency import Deployment, Latency
+from graph_rewrite.latency import Deployment
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import open_session
-from graph_rewrite.system.cpu_count import threads_in_words
 from graph_rewrite.task.problem import Problem
 
 SUMMARY = (
@@ -54,7 +54,7 @@ class Optimization:
     result: OptimizationResult
     began: float
     """The time at which the time limit began, by `time.monotonic`."""
-    by_threads: tuple[tuple[int, Latency], ...] = ()
+    by_threads: ByThreads = ()
     """The result's latency with each number of threads that was asked for; empty where only one was."""
     recording: Recording | None = None
     """The rewrites, as `rewritegym apply` takes them; None where they lead to the result by something else."""
@@ -114,17 +114,13 @@ class Optimization:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what a user should know before deploying the result."""
-        slower = tuple(
-            f"with {threads_in_words(threads)} the result is slower than the original: "
-            f"x{latency.speedup:.3f} ({latency.ci95[0]:.3f} to {latency.ci95[1]:.3f})"
-            if latency.ok
-            else f"with {threads_in_words(threads)} the result cannot be measured: {latency.message}"
-            for threads, latency in self.by_threads
-            if not latency.ok or latency.ci95[1] < 1.0
-        )
+        slower = [threads_warning(count, latency) for count, latency in self.by_threads]
+        for values, found in () if self.bundle is None else self.bundle.by_threads.items():
+            name = f"the model for {', '.join(f'{symbol}={size}' for symbol, size in values)}"
+            slower += [threads_warning(count, latency, name) for count, latency in found]
         own = getattr(self.problem.meter, "clock", self.options.clock) != self.options.clock
         libraries = (needed_libraries(self.deployment.custom_ops),) if self.deployment.custom_ops else ()
-        return (*slower, *libraries, BUSY) if own else (*slower, *libraries)
+        return (*filter(None, slower), *libraries, *((BUSY,) if own else ()))
 
     def save(self, output: Path | str) -> Path | None:
         """Write the checked file, and its recorded actions beside it; None where the check failed. An original that is
@@ -149,15 +145,7 @@ class Optimization:
         entry["seconds"] = round(time.monotonic() - self.began, 1)
         entry["model"] = self.problem.model.uri
         entry["baseline_ms"] = baseline_ms(entry)
-        entry["threads"] = [
-            {
-                "threads": count,
-                "speedup": found.speedup,
-                "speedup_ci95": list(found.ci95),
-                "latency_ms": found.to_json()["ms"],
-            }
-            for count, found in self.by_threads
-        ]
+        entry["threads"] = [thread_entry(count, found) for count, found in self.by_threads]
         entry["warnings"] = list(self.warnings)
         entry["actions"] = None if self.recording is None else self.recording.to_json()
         entry["dynamic"] = dict(self.dynamic) if self.bundle is None else self.bundle.told(self.dynamic, written)

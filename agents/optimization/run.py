@@ -11,15 +11,15 @@ from agents.conclusion.confirmation import judging_plan
 from agents.conclusion.recordings import recording_or_none
 from agents.core.base import Agent, Budget, OptimizationResult, Search
 from agents.core.registry import make_agent
-from agents.optimization.dynamic import for_all_shapes, measure_at, seconds_for_all_shapes
+from agents.optimization.dynamic import for_all_shapes, seconds_for_all_shapes
 from agents.optimization.options import AUTO, OptimizeOptions
+from agents.optimization.other_threads import ByThreads, OtherThreads
 from agents.optimization.outcome import Optimization
 from agents.optimization.remembering import ResultRecall
 from agents.optimization.single_shapes import ShapeResult, ShapeSearches, check_specialise, times_for_single_shapes
 from agents.optimization.specialising import specialise
 from agents.searching.known_starts import Start, StartingAgent
 from graph_rewrite.errors import UserError
-from graph_rewrite.latency import Latency
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.bindings import DimensionBindings, bind
@@ -38,7 +38,8 @@ TELLING_S = 60.0
 WRITING_S = 0.5
 """Seconds of it that are left for writing the result, when the checks have come to their end."""
 THREADS_SHARE = 0.1
-"""Share of the time limit for measuring the result with each further number of threads."""
+"""Share of the time limit for measuring the result with each further number of threads, models of single shapes
+included."""
 
 Progress = Callable[[Search], None]
 
@@ -98,11 +99,16 @@ def optimize_model(
         )
         found_at = [at_first, *searches.run(bindings, at_first.recording, times, last - times.bundle)]
         bundle = specialise(problem, made, recording, found_at, bindings, last)
-    found = [(first, result.latency)] if others else []
-    for count in others:
-        with ending_at(began + limit):
-            found.append((count, _with_threads(path, options, count, result, bindings, THREADS_SHARE * limit)))
-    return Optimization(options, problem, result, began, tuple(found), recording, made.dynamic, bundle, keep)
+    by_threads: ByThreads = ()
+    if others:
+        measurements = OtherThreads(
+            others, lambda count, bound: open_with_threads(path, options, count, bound), bindings, began + limit
+        )
+        own = bundle.own if bundle is not None else ()
+        found, found_own = measurements.measure(result, own, static=options.static)
+        by_threads = ((first, result.latency), *found)
+        bundle = None if bundle is None else bundle.with_threads(first, found_own)
+    return Optimization(options, problem, result, began, by_threads, recording, made.dynamic, bundle, keep)
 
 
 def _open(path: Path, options: OptimizeOptions, threads: int, until: float) -> tuple[Problem, DimensionBindings]:
@@ -194,24 +200,3 @@ def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindin
         thread_choices=options.thread_choices, strict=options.strict, input_data=options.input_data,
         custom_ops=options.libraries,
     )  # fmt: skip
-
-
-def _with_threads(
-    path: Path,
-    options: OptimizeOptions,
-    threads: int,
-    result: OptimizationResult,
-    bindings: DimensionBindings,
-    seconds: float,
-) -> Latency:
-    """Measure a result against the original with another number of threads, as far as the time goes."""
-    try:
-        problem = open_with_threads(path, options, threads, bindings)
-        if result.is_original:
-            ms = problem.measure(problem.model.original, "full").ms
-            return Latency(ms, 1.0, (1.0, 1.0), 1, ms)
-        if not bindings.inputs.is_static and not options.static:
-            return measure_at(problem, result.graph, bindings, judging_plan(2 * seconds))[0]
-        return problem.confirm(result.graph, judging_plan(2 * seconds))
-    except OutOfTime:
-        return Latency.failed("error", "no time was left")

@@ -13,6 +13,7 @@ from agents.conclusion.conclude import original_file
 from agents.conclusion.recordings import recording_or_none, write_recording
 from agents.optimization.dynamic import DynamicResult
 from agents.optimization.judging_shapes import Judged, general_graph, judge, within_size
+from agents.optimization.other_threads import ByThreads, thread_entry
 from agents.optimization.single_shapes import ShapeResult
 from graph_rewrite.delivery.acceptance import refusals
 from graph_rewrite.delivery.checked_bundle import (
@@ -52,6 +53,28 @@ class ShapeBundle:
     """What is known of the gain of the model for all shapes, by the sizes of the symbolic dimensions."""
     recordings: Mapping[str, Recording | None] = field(default_factory=dict)
     """The recorded rewrites of each model, by its file."""
+    by_threads: Mapping[Binding, ByThreads] = field(default_factory=dict)
+    """The latency of each model of a single shape with each number of threads, by the sizes of the symbolic dimensions;
+    empty where only one number was asked for."""
+
+    @property
+    def own(self) -> tuple[Judged, ...]:
+        """The models of single shapes."""
+        return tuple(one for one in self.judged if not one.reason)
+
+    def with_threads(self, first: int, others: Sequence[ByThreads]) -> ShapeBundle:
+        """Return the bundle with what its models of single shapes take with further numbers of threads.
+
+        Args:
+            first: the number of threads that the models were made for.
+            others: for each of `own`.
+        """
+        known = {
+            _binding(one.found.values): ((first, one.latency), *found)
+            for one, found in zip(self.own, others, strict=True)
+            if one.latency is not None
+        }
+        return replace(self, by_threads=known)
 
     def write_to(self, folder: Path) -> Path:
         """Write the bundle with the recorded rewrites of its models."""
@@ -78,6 +101,10 @@ class ShapeBundle:
                     "own": not one.reason,
                     **self.general_gains.get(_binding(one.found.values), _UNKNOWN),
                     **_figures(one),
+                    "threads": [
+                        thread_entry(count, latency)
+                        for count, latency in self.by_threads.get(_binding(one.found.values), ())
+                    ],
                     "onnx_path": None if folder is None else str(folder / file),
                     "reason": one.reason,
                 }

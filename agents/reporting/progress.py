@@ -274,10 +274,18 @@ def _specialised_line(one: Mapping[str, Any]) -> str:
     if not one["own"]:
         return f"at {_binding(one['at'])} the model for all shapes runs: {one['reason']}"
     low, high = one["speedup_ci95"]
+    others = "".join(f"; with {_with_threads(found)}" for found in one.get("threads", ())[1:])
     return (
         f"at {_binding(one['at'])} a model of its own runs: x{one['speedup']:.3f} ({low:.3f} to {high:.3f}), "
-        f"x{one['over_general']:.3f} over the model for all shapes"
+        f"x{one['over_general']:.3f} over the model for all shapes{others}"
     )
+
+
+def _with_threads(found: Mapping[str, Any]) -> str:
+    """Return a speed-up with a number of threads."""
+    low, high = found["speedup_ci95"]
+    gain = "not measured" if found["latency_ms"] is None else f"x{found['speedup']:.3f} ({low:.3f} to {high:.3f})"
+    return f"{threads_in_words(found['threads'])} {gain}"
 
 
 def _binding(values: Mapping[str, int]) -> str:
