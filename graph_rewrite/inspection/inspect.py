@@ -132,7 +132,7 @@ def inspect_model(
     found = _or_missing(found, "blocks", lambda: replace(found, blocks=tuple(repeated_blocks(graph))))
     if is_open:
         return found
-    found = _or_missing(found, "rules", lambda: replace(found, rules=tuple(rule_sites(graph))))
+    found = _or_missing(found, "rules", lambda: replace(found, rules=tuple(rule_sites(graph, tuple(custom_ops)))))
     deployment = Deployment("cpu", threads, custom_ops=tuple(custom_ops))
     return _with_profile(found, graph, deployment) if profile else found
 
@@ -159,11 +159,15 @@ def _with_profile(found: Inspection, graph: Graph, deployment: Deployment) -> In
         return replace(found, missing=(*found.missing, "profile"))
 
 
-def rule_sites(graph: Graph) -> list[RuleSites]:
-    """Return the rules that match the normalised graph, those with most sites first."""
+def rule_sites(graph: Graph, libraries: tuple[str, ...] = ()) -> list[RuleSites]:
+    """Return the rules that match the normalised graph, those with most sites first.
+
+    Args:
+        libraries: libraries with operators of custom domains; see `normalise`.
+    """
     sites, classes = Counter[str](), Counter[str]()
     rewriter = Rewriter(all_rules(), granularity="class", deployment=False, faults=RuleFaults())
-    for candidate in rewriter.candidates(normalise(graph)[0]):
+    for candidate in rewriter.candidates(normalise(graph, libraries=libraries)[0]):
         sites[candidate.rule] += candidate.count
         classes[candidate.rule] += 1
     return [RuleSites(rule, count, classes[rule]) for rule, count in sites.most_common()]

@@ -51,16 +51,22 @@ def doubts(before: Graph, after: Graph) -> frozenset[str]:
     return frozenset(found)
 
 
-_RUNNING = BoundedDict[tuple[frozenset[str], int, tuple[int, ...]], int | None](1024)
+_RUNNING = BoundedDict[tuple[frozenset[str], int, tuple[int, ...], tuple[str, ...]], int | None](1024)
 
 
-def first_that_runs(graphs: Sequence[Graph], doubtful: frozenset[str], opset: int) -> Graph | None:
+def first_that_runs(
+    graphs: Sequence[Graph], doubtful: frozenset[str], opset: int, libraries: tuple[str, ...] = ()
+) -> Graph | None:
     """Return the first of some graphs, forms of one in operator set `opset`, that ONNX Runtime opens; None where it
-    opens none of them. What it makes of the same doubtful operators is asked once per process."""
-    key = (doubtful, opset, tuple(graph.opset for graph in graphs))
+    opens none of them. What it makes of the same doubtful operators is asked once per process.
+
+    Args:
+        libraries: libraries with operators of custom domains, for the process that opens the graphs.
+    """
+    key = (doubtful, opset, tuple(graph.opset for graph in graphs), libraries)
     if key not in _RUNNING:
         models = [_without_weights(graph).SerializeToString(deterministic=True) for graph in graphs]
-        _RUNNING[key] = first_that_opens(models)
+        _RUNNING[key] = first_that_opens(models, libraries)
     position = _RUNNING[key]
     return None if position is None else graphs[position]
 

@@ -60,7 +60,9 @@ def open_lane(
     """
     result, unfolded = _rebound(original, shapes), original
     known: Mapping[int, Constant] = {}
-    for step in (OperatorSet(start.opset) if step.name == OperatorSet.name else step for step in PASSES):
+    # What ONNX Runtime runs depends on types and attributes: at the binding that was searched it runs this opset.
+    operator_set = OperatorSet(start.opset, tried=True)
+    for step in (operator_set if step.name == OperatorSet.name else step for step in PASSES):
         if step.name == FoldConstants.name:
             unfolded = result
         result = step.run(result).graph

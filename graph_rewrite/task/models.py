@@ -51,7 +51,9 @@ def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 _KEPT = 32
 
 
-def open_model(uri: str, shapes: Shapes | None = None, target_opset: int | None = None) -> Model:
+def open_model(
+    uri: str, shapes: Shapes | None = None, target_opset: int | None = None, libraries: tuple[str, ...] = ()
+) -> Model:
     """Open a model. Opening it again in the same process gives the same object while its file does not change, unless
     many others were opened since.
 
@@ -59,6 +61,7 @@ def open_model(uri: str, shapes: Shapes | None = None, target_opset: int | None 
         uri: `zoo://bert?layers=12&seq_len=128`, `file:path.onnx`, the name of a model of the zoo, or a path.
         shapes: shapes of inputs by name, for models with symbolic dimensions.
         target_opset: the operator set to convert the model to; see `normalise`.
+        libraries: libraries with operators of custom domains; see `normalise`.
 
     Raises:
         UserError: unknown scheme, model or parameter; a parameter that is no integer; an impossible `target_opset`.
@@ -71,7 +74,7 @@ def open_model(uri: str, shapes: Shapes | None = None, target_opset: int | None 
     except OSError as error:
         raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}{_zoo_hint(uri)}") from error
     fixed = tuple(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
-    return _opened(uri, path, path.resolve(), state.st_mtime_ns, state.st_size, fixed, target_opset)
+    return _opened(uri, path, path.resolve(), state.st_mtime_ns, state.st_size, fixed, target_opset, libraries)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -83,11 +86,12 @@ def _opened(
     size: int,
     fixed: tuple[tuple[str, tuple[int, ...]], ...],
     target_opset: int | None,
+    libraries: tuple[str, ...],
 ) -> Model:
     """Load and normalise a model; all arguments together tell one state of a file from another."""
     shapes = dict(fixed)
     original = load_once(path, shapes)
-    graph, report = normalise(original, target_opset)
+    graph, report = normalise(original, target_opset, libraries)
     return Model(uri, path, original, graph, report, shapes)
 
 

@@ -241,7 +241,7 @@ def open_problem(
     """
     _check_threads(threads, thread_choices, clock)
     deployment = Deployment(resolve_provider(provider), threads, custom_ops=library_paths(custom_ops))
-    opened, folder = open_model(model, shapes, target_opset), workspace()
+    opened, folder = open_model(model, shapes, target_opset, deployment.custom_ops), workspace()
     if meter is None:
         require_operators(opened.original, deployment.custom_ops)
         require_feedable(opened.original)

@@ -15,12 +15,19 @@ INTERNAL_OPSET = 23
 
 class OperatorSet:
     """Convert a graph in an older operator set to `target`, or as near to it as ONNX Runtime can run it; note why it
-    stays below."""
+    stays below.
+
+    Args:
+        libraries: libraries with operators of custom domains, for the process that tries what ONNX Runtime runs.
+        tried: ONNX Runtime is known to run the target.
+    """
 
     name = "operator set"
 
-    def __init__(self, target: int = INTERNAL_OPSET) -> None:
+    def __init__(self, target: int = INTERNAL_OPSET, libraries: tuple[str, ...] = (), *, tried: bool = False) -> None:
         self._target = target
+        self._libraries = libraries
+        self._tried = tried
 
     def run(self, graph: Graph) -> Outcome:
         """Return the graph in the target operator set where that is possible."""
@@ -30,11 +37,13 @@ class OperatorSet:
             highest = convert_opset(graph, self._target)
         except ConversionError as error:
             return Outcome(graph, notes=(f"stays in opset {graph.opset}: {error}",))
-        doubtful = doubts(graph, highest)
+        doubtful = frozenset[str]() if self._tried else doubts(graph, highest)
         # Whether ONNX Runtime knows an operator set newer than ours at all, its list of kernels does not tell.
-        if not doubtful and self._target <= INTERNAL_OPSET:
+        if self._tried or (not doubtful and self._target <= INTERNAL_OPSET):
             return Outcome(highest)
-        running = first_that_runs([highest, *_lower(graph, self._target)], doubtful, graph.opset) or graph
+        running = (
+            first_that_runs([highest, *_lower(graph, self._target)], doubtful, graph.opset, self._libraries) or graph
+        )
         if running is highest:
             return Outcome(highest)
         kept = "stays in" if running is graph else "is raised to"

@@ -13,7 +13,7 @@ from graph_rewrite.onnx_files.normalisation.constant_folding import FoldConstant
 from graph_rewrite.onnx_files.normalisation.constant_merging import MergeConstants
 from graph_rewrite.onnx_files.normalisation.dead_nodes import RemoveDeadNodes
 from graph_rewrite.onnx_files.normalisation.node_merging import MergeNodes
-from graph_rewrite.onnx_files.normalisation.operator_set import OperatorSet
+from graph_rewrite.onnx_files.normalisation.operator_set import INTERNAL_OPSET, OperatorSet
 from graph_rewrite.onnx_files.normalisation.static_inputs import StaticInputs
 from graph_rewrite.onnx_files.normalisation.unknown_shapes import UnknownShapes
 from graph_rewrite.system.deadline import check_time
@@ -45,7 +45,9 @@ class NormalisationReport:
         return "\n".join([done, *(f"note: {note}" for note in self.notes)])
 
 
-def normalise(graph: Graph, target_opset: int | None = None) -> tuple[Graph, NormalisationReport]:
+def normalise(
+    graph: Graph, target_opset: int | None = None, libraries: tuple[str, ...] = ()
+) -> tuple[Graph, NormalisationReport]:
     """Return the same computation in a recent operator set, folded, without duplicates and dead nodes, and with the
     types of all values that onnx's inference can tell. `graph` is not changed.
 
@@ -54,6 +56,7 @@ def normalise(graph: Graph, target_opset: int | None = None) -> tuple[Graph, Nor
             newer one stays there. So does one whose operators have no equivalent that onnx knows; and where ONNX
             Runtime cannot run some operator in the target, the graph gets the nearest operator set below it in which it
             can.
+        libraries: libraries with operators of custom domains, for the process in which that is tried.
 
     Raises:
         UserError: `target_opset` is older than the graph's operator set, or unknown.
@@ -62,9 +65,8 @@ def normalise(graph: Graph, target_opset: int | None = None) -> tuple[Graph, Nor
     """
     if target_opset is not None:
         _check_target(graph, target_opset)
-    passes: tuple[Pass, ...] = (
-        PASSES if target_opset is None else (StaticInputs(), OperatorSet(target_opset), *_SIMPLIFYING)
-    )
+    target = INTERNAL_OPSET if target_opset is None else target_opset
+    passes: tuple[Pass, ...] = (StaticInputs(), OperatorSet(target, libraries), *_SIMPLIFYING)
     result = graph
     counts: dict[str, int] = {}
     notes: list[str] = []

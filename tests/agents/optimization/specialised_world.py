@@ -9,7 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pytest
 
+from agents.optimization import run
 from agents.optimization.outcome import Optimization
 from agents.optimization.specialising import ShapeBundle, specialise
 from graph_rewrite import Rewriter
@@ -89,6 +91,16 @@ def planted(model: Model, deployment: Deployment, workspace: Path) -> PlantedMet
 
 def rewriter() -> Rewriter:
     return Rewriter(RULES, deployment=False)
+
+
+def plant(patch: pytest.MonkeyPatch) -> None:
+    """Give every problem of an optimisation the planted rules and meter."""
+    open_problem = run.open_problem
+
+    def opened(*args: Any, **options: Any) -> Problem:
+        return replace(open_problem(*args, **options, meter=planted), rewriter=rewriter())
+
+    patch.setattr(run, "open_problem", opened)
 
 
 @dataclass

@@ -17,7 +17,7 @@ import pytest
 
 import rewritegym
 from agents.commands import optimize as command
-from agents.optimization import judging_shapes, options, run, specialising
+from agents.optimization import judging_shapes, run, specialising
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.reports import write_report_of
@@ -36,7 +36,7 @@ from graph_rewrite.system.deadline import OutOfTime, check_time
 from graph_rewrite.task import limits
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
-from tests.agents.optimization.specialised_world import COSTS, PlantedMeter, Run, planted, rewriter
+from tests.agents.optimization.specialised_world import COSTS, PlantedMeter, Run, plant
 from tests.graph_rewrite.delivery.bundle_models import ids
 from tests.graph_rewrite.symbolic.dynamic_models import transformer
 
@@ -50,13 +50,8 @@ OPTIONS = OptimizeOptions(
 @pytest.fixture(scope="module", autouse=True)
 def planted_world() -> Iterator[None]:
     """Every problem has the planted rules and meter."""
-    open_problem = run.open_problem
-
-    def opened(*args: Any, **options: Any) -> Problem:
-        return replace(open_problem(*args, **options, meter=planted), rewriter=rewriter())
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "open_problem", opened)
+        plant(patch)
         yield
 
 
@@ -206,45 +201,6 @@ def test_where_nothing_gains_the_bundle_holds_the_original_byte_by_byte(
     assert entry["speedup"] == 1.0
     assert (folder / "general.onnx").read_bytes() == model.read_bytes()
     assert_right(folder, model, (1, 24), (2, 9))
-
-
-def test_further_numbers_of_threads_are_measured_for_every_model(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(options, "check_threads", lambda count: count)
-    found = optimize_model(model, replace(OPTIONS, shape=SHAPES[:2], threads="1,2"))
-    entry = found.entry(found.save(tmp_path / "b"))
-    assert [(one["threads"], one["speedup"]) for one in entry["threads"]] == [(1, 24 / 18), (2, 24 / 18)]
-    own, general = entry["dynamic"]["specialised"]
-    assert [(one["threads"], one["speedup"]) for one in own["threads"]] == [(1, 24 / 13), (2, 24 / 32)]
-    assert general["threads"] == []
-    (warning,) = entry["warnings"]
-    slower = "the model for batch=1, sequence=24 is slower than the original: x0.750 (0.749 to 0.751)"
-    assert warning == f"with 2 threads {slower}"
-    assert "over the model for all shapes; with 2 threads x0.750 (0.749" in dynamic_lines(entry["dynamic"])[2]
-
-
-@pytest.mark.parametrize(
-    ("error", "message"), [(OutOfTime("late"), "no time was left"), (BaselineError("no memory"), "no memory")]
-)
-def test_what_cannot_be_measured_with_further_threads_is_said(
-    model: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
-) -> None:
-    opened = run.open_with_threads
-
-    def open_with(path: Path, given: OptimizeOptions, threads: int, bindings: DimensionBindings) -> Problem:
-        if threads == 2:
-            raise error
-        return opened(path, given, threads, bindings)
-
-    monkeypatch.setattr(options, "check_threads", lambda count: count)
-    monkeypatch.setattr(run, "open_with_threads", open_with)
-    found = optimize_model(model, replace(OPTIONS, shape=SHAPES[:1], threads="1,2"))
-    assert found.verified
-    assert list(found.warnings) == [
-        f"with 2 threads the result cannot be measured: {message}",
-        f"with 2 threads the model for batch=1, sequence=24 cannot be measured: {message}",
-    ]
 
 
 def plant_differences(patch: pytest.MonkeyPatch, name: str) -> None:

@@ -17,6 +17,7 @@ from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.runtime.opening import first_that_opens
+from tests.graph_rewrite import custom_ops
 from tests.graph_rewrite.sample_models import parsed
 
 FLOAT = {
@@ -93,9 +94,20 @@ class TestOperatorsThatLackNewKernels:
         graph = chain(f"y = {operator}(t)", dtype, opset=20)
         assert normalise(graph)[0].opset == INTERNAL_OPSET
 
+    def test_behind_an_operator_of_a_library(self) -> None:
+        library = (custom_ops.library(),)
+        tail = "j = ai.onnx.contrib.Inverse(t)  i = Reshape(j, image)  y = GlobalLpPool(i)"
+        text = f"(float[4,4] x) => (float[1,1,1,1] y) {{ t = Transpose<perm = [1, 0]>(x)  {tail} }}"
+        model = parsed(text, numpy_helper.from_array(OPERANDS["image"], "image"), opset=18)
+        model.opset_import.add(domain=custom_ops.DOMAIN, version=1)
+        model.graph.value_info.append(onnx.helper.make_tensor_value_info("j", onnx.TensorProto.FLOAT, [4, 4]))
+        graph = load(model)
+        assert normalise(graph)[0].opset == 18  # without the library ONNX Runtime runs none of its forms
+        assert normalise(graph, libraries=library)[0].opset == 21
+
     @pytest.fixture
     def unopened(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def fail(models: object) -> None:
+        def fail(*_: object) -> None:
             raise AssertionError("the list of kernels leaves no doubt")
 
         monkeypatch.setattr(kernel_support, "first_that_opens", fail)
