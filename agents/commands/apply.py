@@ -29,7 +29,7 @@ from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.symbolic.generalise import generalise
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
-from graph_rewrite.system.cpu_count import available_cores, check_threads
+from graph_rewrite.system.cpu_count import check_threads, physical_cores
 from graph_rewrite.task.problem import Problem, open_problem
 
 EXIT_NOT_WRITTEN = 1
@@ -112,7 +112,7 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
 def _problem(arguments: ApplyArguments, recording: Recording, bindings: DimensionBindings) -> Problem:
     """Open the model for the deployment that is asked for, or else the recorded one."""
     provider = arguments.provider or recording.deployment.get("provider", "auto")
-    threads = recording.deployment.get("threads", available_cores())
+    threads = recording.deployment.get("threads", physical_cores())
     if arguments.threads is not None:
         threads = check_threads(arguments.threads)
     # More than the cores of this machine are right: the result may be for another, and nothing is timed here.

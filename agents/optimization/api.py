@@ -41,8 +41,8 @@ def optimize(
         shapes: shapes of inputs with symbolic dimensions, by name; or several such mappings. The search is for the
             first, and with `specialise=True` a model is made for each.
         time_limit: seconds for everything, or a text such as "10m".
-        threads: threads per inference as deployed; by default all cores that this process may use. Of several, the
-            search is for the first, and the result is measured with each. With "auto", the search chooses it.
+        threads: threads per inference as deployed; by default one per physical core. Of several, the search is for the
+            first, and the result is measured with each. With "auto", the search chooses it.
         overwrite: replace `output` and `report` if there are such files.
         report: an HTML file to write a report to.
         progress: called with the search as it goes on; `search.end()` ends it.

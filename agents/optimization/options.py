@@ -13,7 +13,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Clock, resolve_provider
 from graph_rewrite.rewriting.session_choices import thread_choices
 from graph_rewrite.runtime.custom_ops import library_paths
-from graph_rewrite.system.cpu_count import available_cores, check_threads, is_busy
+from graph_rewrite.system.cpu_count import check_threads, is_busy, physical_cores
 from graph_rewrite.system.durations import parse_seconds
 from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
 
@@ -38,8 +38,9 @@ class SearchOptions:
     time_limit: str = "120s"
     """Time for everything from loading to writing, such as 90, 120s or 10m."""
     threads: str = ""
-    """Threads per inference as deployed; by default all cores that this process may use. Several, such as 1,4: the
-    search is for the first, and the result is measured with each. With auto, the search chooses the number."""
+    """Threads per inference as deployed; by default one per physical core that this process may use, as ONNX Runtime
+    does. Several, such as 1,4: the search is for the first, and the result is measured with each. With auto, the search
+    chooses the number."""
     provider: Literal["auto", "cpu", "cuda"] = "auto"
     """Execution provider of ONNX Runtime; auto takes CUDA where a device answers."""
     agent: str = "auto"
@@ -154,15 +155,15 @@ def threads_text(threads: int | str | Iterable[int] | None) -> str:
 
 
 def parse_threads(text: str, *, cpu_clock: bool = False) -> tuple[int, ...]:
-    """Return numbers of threads out of a text such as `4` or `1,4`; all cores that this process may use for none, and
-    for `auto`, where the search begins with them.
+    """Return numbers of threads out of a text such as `4` or `1,4`; one per physical core for none, and for `auto`,
+    where the search begins with them.
 
     Raises:
         UserError: no positive numbers, more threads than cores, or the CPU's clock for more than one thread.
     """
     parts = [part.strip() for part in text.split(",")]
     if text.strip().lower() in ("", AUTO_THREADS):
-        parts = [str(available_cores())]
+        parts = [str(physical_cores())]
     if not all(part.isdigit() for part in parts):
         raise UserError(f"--threads {text!r}: write a number, several such as 1,4, or {AUTO_THREADS}")
     counts = tuple(dict.fromkeys(check_threads(int(part)) for part in parts))

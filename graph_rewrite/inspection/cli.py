@@ -20,7 +20,7 @@ from graph_rewrite.runtime.custom_ops import library_paths, missing_operators
 from graph_rewrite.symbolic.bindings import bind
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
-from graph_rewrite.system.cpu_count import available_cores, check_threads
+from graph_rewrite.system.cpu_count import check_threads, physical_cores
 from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.system.durations import parse_seconds
 from graph_rewrite.task.models import parse_shapes
@@ -41,7 +41,7 @@ class InspectArguments:
     """The shape of an input with symbolic dimensions, as name:1,128; may be repeated. By default usual ones that the
     model accepts."""
     threads: int | None = None
-    """Threads per inference of the profile; by default all cores that this process may use."""
+    """Threads per inference of the profile; by default one per physical core that this process may use."""
     custom_ops: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A library with operators of custom domains that the model uses; may be repeated."""
     profile: bool = True
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None, began: float | None = None) -> int:
 
 
 def _inspect(arguments: InspectArguments, began: float) -> int:
-    threads = available_cores() if arguments.threads is None else check_threads(arguments.threads)
+    threads = physical_cores() if arguments.threads is None else check_threads(arguments.threads)
     deployment = Deployment("cpu", threads, custom_ops=library_paths(arguments.custom_ops))
     missing_operators(deployment.custom_ops, ())
     workspace()  # what is written on the way lies there, and goes with it

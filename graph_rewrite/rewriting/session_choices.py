@@ -16,7 +16,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment, can_flush
-from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.system.cpu_count import available_cores, physical_cores
 
 LOSSY_SETTINGS: Mapping[str, str] = {"set_denormal_as_zero": "denormals"}
 """Settings under which a model does not keep every value, with what it loses."""
@@ -53,7 +53,7 @@ def _on_several_threads(_graph: Graph, deployment: Deployment) -> bool:
 
 def _on_all_cores_with_branches(graph: Graph, deployment: Deployment) -> bool:
     """Operators side by side need threads of their own. Those may take no core that the deployment has not."""
-    owns_all = 1 < available_cores() <= deployment.threads
+    owns_all = 1 < physical_cores() <= deployment.threads
     return owns_all and any(len(readers) > 1 for readers in graph.consumers.values())
 
 

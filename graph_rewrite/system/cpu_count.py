@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from graph_rewrite.errors import UserError
 
+_CPUS, _SIBLINGS = Path("/sys/devices/system/cpu"), "topology/thread_siblings_list"
+"""The folder of Linux that tells of each logical core, and the file there with those that share its hardware."""
+
 
 def available_cores() -> int:
-    """Return the number of cores that this process may use: those that `taskset` or a container leaves it, where the
-    system tells, or else all."""
+    """Return the number of logical cores that this process may use: those that `taskset` or a container leaves it,
+    where the system tells, or else all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def physical_cores() -> int:
+    """Return the number of physical cores among those that this process may use: the number of threads that ONNX
+    Runtime takes by default. Where the system does not tell which cores share hardware, each counts."""
+    try:
+        shared = {_CPUS.joinpath(f"cpu{cpu}", _SIBLINGS).read_text().strip() for cpu in os.sched_getaffinity(0)}
+    except (OSError, AttributeError):  # not Linux, or a container that hides it
+        return available_cores()
+    return len(shared)
 
 
 def check_threads(threads: int) -> int:

@@ -8,7 +8,7 @@ from agents.optimization.options import OptimizeOptions, parse_threads, shape_te
 from graph_rewrite.errors import UserError
 from graph_rewrite.rules import rule_set
 from graph_rewrite.symbolic.bindings import parse_bindings
-from graph_rewrite.system.cpu_count import available_cores
+from graph_rewrite.system.cpu_count import physical_cores
 from graph_rewrite.system.durations import parse_seconds
 
 
@@ -24,12 +24,12 @@ def test_texts_that_are_no_time(text: str) -> None:
 
 
 def plant_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
-    for module in ("agents.optimization.options", "graph_rewrite.system.cpu_count"):
-        monkeypatch.setattr(f"{module}.available_cores", lambda: cores)
+    monkeypatch.setattr("agents.optimization.options.physical_cores", lambda: cores)
+    monkeypatch.setattr("graph_rewrite.system.cpu_count.available_cores", lambda: cores)
 
 
 def test_threads_are_all_cores_by_default_and_may_be_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert parse_threads("") == (available_cores(),)
+    assert parse_threads("") == (physical_cores(),)
     plant_cores(monkeypatch, 8)
     assert parse_threads("4") == (4,)
     assert parse_threads("1, 4,1") == (1, 4)
@@ -115,6 +115,7 @@ def test_a_checkpoint_is_for_the_learned_agent() -> None:
 def test_one_thread_on_a_busy_machine_is_timed_by_its_own_clock(
     monkeypatch: pytest.MonkeyPatch, load: float, given: dict[str, Any], threads: int, clock: str
 ) -> None:
+    plant_cores(monkeypatch, 4)
     monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     assert OptimizeOptions(provider="cpu", **given).clock_of(threads) == clock

@@ -10,7 +10,7 @@ from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 
 
 def test_settings_are_chosen_after_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_choices, "available_cores", lambda: 1)
+    monkeypatch.setattr(session_choices, "physical_cores", lambda: 1)
     result = agent_with(ExactTimer()).optimize(planted(tmp_path, FACTORS), BUDGET)
     assert dict(result.graph.session_settings) == {"enable_mem_pattern": False}
     rules = [action.rule for action in result.actions]

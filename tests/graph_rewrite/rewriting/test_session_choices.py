@@ -32,6 +32,7 @@ THREADS = ["set dynamic_block_base=4", "set allow_spinning=false"]
 @pytest.fixture(autouse=True)
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_choices, "available_cores", lambda: 4)
+    monkeypatch.setattr(session_choices, "physical_cores", lambda: 4)
     monkeypatch.setattr(session_choices, "can_flush", lambda: True)
 
 
@@ -124,7 +125,7 @@ def test_choices_for_cuda_make_the_options_of_its_provider(graph: Graph) -> None
 
 def test_a_choice_is_found_by_its_name_wherever_it_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = session_candidates(BRANCHES, Deployment(threads=4), (1, 2))
-    monkeypatch.setattr(session_choices, "available_cores", lambda: 1)
+    monkeypatch.setattr(session_choices, "physical_cores", lambda: 1)
     for candidate in offered:
         found = session_candidate(BRANCHES, candidate.label)
         assert found is not None
