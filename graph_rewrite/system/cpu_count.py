@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import os
+import sys
 from pathlib import Path
 
 from graph_rewrite.errors import UserError
 
+_GROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+"""The control groups of Linux, and the list of those that this process belongs to."""
 _CPUS, _SIBLINGS = Path("/sys/devices/system/cpu"), "topology/thread_siblings_list"
 """The folder of Linux that tells of each logical core, and the file there with those that share its hardware."""
 
 
 def available_cores() -> int:
-    """Return the number of logical cores that this process may use: those that `taskset` or a container leaves it,
-    where the system tells, or else all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of logical cores that this process may use: those that `taskset` leaves it, and no more than
+    the time that a container has for it (`docker run --cpus`), where the system tells, or else all."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _within_quota(_GROUPS, _OWN_GROUPS))
 
 
 def physical_cores() -> int:
@@ -24,7 +30,40 @@ def physical_cores() -> int:
         shared = {_CPUS.joinpath(f"cpu{cpu}", _SIBLINGS).read_text().strip() for cpu in os.sched_getaffinity(0)}
     except (OSError, AttributeError):  # not Linux, or a container that hides it
         return available_cores()
-    return len(shared)
+    return min(len(shared), available_cores())
+
+
+@functools.cache
+def _within_quota(groups: Path, own: Path) -> int:
+    """Return the whole cores whose time the control groups of this process leave it (cgroups(7)); without a limit, or
+    where the system has no such groups, more than any machine has."""
+    least = math.inf
+    try:
+        entries = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except OSError:
+        entries = []
+    for _, controllers, path in entries:
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = groups / controllers if controllers else groups
+        inside = root / path.lstrip("/")
+        for folder in (inside, *inside.parents):
+            least = min(least, _cores_of(folder))
+            if folder == root:
+                break
+    return max(1, int(least)) if math.isfinite(least) else sys.maxsize
+
+
+def _cores_of(group: Path) -> float:
+    """Return the cores' worth of time that one control group may use; infinite without a limit."""
+    try:
+        if (limit := group / "cpu.max").exists():
+            quota, period = limit.read_text().split()
+        else:
+            quota, period = ((group / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return int(quota) / int(period) if int(quota) > 0 else math.inf
+    except (OSError, ValueError, ZeroDivisionError):  # no such limit, or "max"
+        return math.inf
 
 
 def check_threads(threads: int) -> int:
