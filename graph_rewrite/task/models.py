@@ -96,7 +96,7 @@ def _opened(
 
 
 def _locate(uri: str) -> Path:
-    if uri in zoo.names():
+    if uri in _zoo_names():
         return zoo.export(uri)
     scheme, colon, rest = uri.partition(":")
     if scheme == "file" and colon:
@@ -127,6 +127,11 @@ def _zoo_hint(uri: str) -> str:
     """Return what to add to the error for a name that is neither a file nor in the zoo."""
     if any(sign in uri for sign in "/\\.:"):
         return ""
-    close = difflib.get_close_matches(uri, zoo.names(), n=1)
+    names = _zoo_names()
+    close = difflib.get_close_matches(uri, names, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
-    return f"; the zoo has {', '.join(zoo.names())}{meant}"
+    return f"; the zoo has {', '.join(names)}{meant}"
+
+
+def _zoo_names() -> list[str]:
+    return [*zoo.names(), *zoo.further_names()]

@@ -28,20 +28,25 @@ from typing import TYPE_CHECKING
 from graph_rewrite.system.extras import require
 from graph_rewrite.zoo.configs.common import Inputs, ModelConfig
 from graph_rewrite.zoo.disk_cache import cached_folder, read_manifest
-from graph_rewrite.zoo.registry import ARCHITECTURES, architecture, configure
+from graph_rewrite.zoo.registry import ARCHITECTURES, FURTHER, Architecture, architecture, configure
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["build", "defaults", "example_inputs", "export", "names", "origin", "parameter_count"]
+__all__ = ["build", "defaults", "example_inputs", "export", "further_names", "names", "origin", "parameter_count"]
 
 _MODEL_FILE = "model.onnx"
 _EXPORTING_PACKAGES = ("torch", "onnx", "onnx-ir", "onnxscript")
 
 
 def names() -> list[str]:
-    """Return the names of all models."""
+    """Return the names of the models on which tables are computed."""
     return list(ARCHITECTURES)
+
+
+def further_names() -> list[str]:
+    """Return the names of the models beside those of ``names``; every other function takes them as well."""
+    return list(FURTHER)
 
 
 def defaults(name: str) -> dict[str, int]:
@@ -100,7 +105,7 @@ def export(name: str, /, **params: int | str) -> Path:
     PyTorch and ONNX give other files. Safe to call from several processes at once.
 
     Args:
-        name: one of ``names()``.
+        name: one of ``names()`` or of ``further_names()``.
         params: parameters to set, see ``defaults(name)``; strings, as in a model URI, are read as decimal integers.
 
     Raises:
@@ -150,22 +155,23 @@ def _identity(name: str, config: ModelConfig) -> dict[str, object]:
         "params": asdict(config),
         "versions": {package: version(package) for package in _EXPORTING_PACKAGES},
         "network": architecture(name).network,
-        "source": _source_digest(architecture(name).module),
+        "source": _source_digest(architecture(name)),
     }
 
 
 @cache
-def _source_digest(module: str) -> str:
+def _source_digest(model: Architecture) -> str:
     """Return a digest of the source files that decide what is exported: the network's own module, all that networks
     share, their configurations, and the export.
 
     Networks import nothing from each other's modules, so that an edit of one leaves the files of the others valid. What
-    the registry decides stands beside the digest.
+    the registry decides stands beside the digest. The package of the further models decides nothing about the others.
     """
     folder = Path(__file__).parent
-    others = {entry.module for entry in ARCHITECTURES.values()} - {module} | {"__init__"}
-    modules = [*folder.glob("architectures/*.py"), *folder.glob("configs/*.py")]
-    deciding = [path for path in modules if path.stem not in others]
+    networks = {folder / entry.package / f"{entry.module}.py" for entry in (*ARCHITECTURES.values(), *FURTHER.values())}
+    own = folder / model.package / f"{model.module}.py"
+    modules = {path for name in ("architectures", "configs", model.package) for path in folder.glob(f"{name}/*.py")}
+    deciding = [path for path in modules - networks | {own} if path.stem != "__init__"]
     digest = hashlib.sha256()
     for path in sorted([*deciding, folder / "building.py", folder / "exporter.py"]):
         digest.update(path.read_bytes())

@@ -12,6 +12,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.zoo.configs import images as image
 from graph_rewrite.zoo.configs import sequences as sequence
 from graph_rewrite.zoo.configs.common import BertConfig, ModelConfig
+from graph_rewrite.zoo.further import configs as further
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,19 +24,20 @@ class Architecture:
 
     defaults: ModelConfig
     network: str
-    """``module:class`` within this package; imported on demand, since it imports PyTorch."""
+    """``module:class`` within ``package``; imported on demand, since it imports PyTorch."""
+    package: str = "architectures"
+    """The package of the zoo that holds the network."""
 
     @property
     def module(self) -> str:
-        """Name of the network's module within this package."""
+        """Name of the network's module within ``package``."""
         return self.network.partition(":")[0]
 
     def make(self, config: ModelConfig) -> nn.Module:
         """The network with PyTorch's own initial weights."""
         cls = self.network.partition(":")[2]
-        network: nn.Module = getattr(importlib.import_module(f"graph_rewrite.zoo.architectures.{self.module}"), cls)(
-            config
-        )
+        module = importlib.import_module(f"graph_rewrite.zoo.{self.package}.{self.module}")
+        network: nn.Module = getattr(module, cls)(config)
         return network
 
 
@@ -57,6 +59,16 @@ ARCHITECTURES: dict[str, Architecture] = {
     "csrnet": Architecture(image.CsrNetConfig(), "vgg:CsrNet"),
     "resnet3d18": Architecture(image.ResNet3dConfig(), "resnet:ResNet"),
 }
+"""The models on which tables and recorded states are computed."""
+
+FURTHER: dict[str, Architecture] = {
+    "densenet121": Architecture(further.DenseNetConfig(), "densenet:DenseNet", "further"),
+    "mobilenet-v3-large": Architecture(further.MobileNetV3Config(), "mobilenet_v3:MobileNetV3", "further"),
+    "efficientnet-b0": Architecture(further.EfficientNetConfig(), "efficientnet:EfficientNet", "further"),
+    "swin-t": Architecture(further.SwinConfig(), "swin:Swin", "further"),
+    "convnext-t": Architecture(further.ConvNextConfig(), "convnext:ConvNext", "further"),
+}
+"""Models that can be named like the others but are in no table."""
 
 ALIASES = {"size": "image_size"}
 """Other names of parameters."""
@@ -68,10 +80,10 @@ def architecture(name: str) -> Architecture:
     Raises:
         ValueError: the zoo has no such model.
     """
-    if name not in ARCHITECTURES:
-        listing = ", ".join(ARCHITECTURES)
-        raise UserError(f"unknown model {name!r}{_suggestion(name, ARCHITECTURES)}; the zoo has {listing}")
-    return ARCHITECTURES[name]
+    known = {**ARCHITECTURES, **FURTHER}
+    if name not in known:
+        raise UserError(f"unknown model {name!r}{_suggestion(name, known)}; the zoo has {', '.join(known)}")
+    return known[name]
 
 
 def configure(name: str, params: Mapping[str, int | str]) -> ModelConfig:

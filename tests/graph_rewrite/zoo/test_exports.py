@@ -100,7 +100,7 @@ def test_batch_norm_is_folded_after_convolutions(name: str, left: int) -> None:
 
 @pytest.mark.skipif("REWRITEGYM_FULL_ZOO" not in os.environ, reason="set REWRITEGYM_FULL_ZOO=1")
 @pytest.mark.slow
-@pytest.mark.parametrize("name", zoo.names())
+@pytest.mark.parametrize("name", [*zoo.names(), *zoo.further_names()])
 def test_full_size_agrees_with_pytorch(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REWRITEGYM_CACHE", str(tmp_path))
     inputs = zoo.example_inputs(name, input_seed=100)

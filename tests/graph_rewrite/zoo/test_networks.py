@@ -14,7 +14,7 @@ from torch import nn
 
 from graph_rewrite import zoo
 from graph_rewrite.zoo.architectures.nasnet import SameConv2d, _average, _maximum
-from graph_rewrite.zoo.registry import ARCHITECTURES, configure
+from graph_rewrite.zoo.registry import ARCHITECTURES, FURTHER, configure
 from tests.graph_rewrite.zoo.networks import TINY_BERT, run_onnx, run_torch, small_network
 from tests.small_models import SMALL
 
@@ -97,13 +97,14 @@ def test_other_lengths_than_the_configured_one_give_the_same_function() -> None:
 
 def test_networks_import_nothing_from_each_other() -> None:
     # So the digest in a file's name covers all source that decides what is exported.
-    modules = {entry.module for entry in ARCHITECTURES.values()}
+    entries = [*ARCHITECTURES.values(), *FURTHER.values()]
+    modules = {f"graph_rewrite.zoo.{entry.package}.{entry.module}" for entry in entries}
     for module in modules:
-        spec = importlib.util.find_spec(f"graph_rewrite.zoo.architectures.{module}")
+        spec = importlib.util.find_spec(module)
         assert spec is not None
         tree = ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8"))
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert not imported & {f"graph_rewrite.zoo.architectures.{other}" for other in modules - {module}}, module
+        assert not imported & (modules - {module}), module
 
 
 def test_an_edit_of_one_network_leaves_the_files_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,11 +115,14 @@ def test_an_edit_of_one_network_leaves_the_files_of_others(monkeypatch: pytest.M
 
     def digests() -> dict[str, Any]:
         zoo._source_digest.cache_clear()
-        return {entry.module: zoo._source_digest(entry.module) for entry in ARCHITECTURES.values()}
+        return {entry.module: zoo._source_digest(entry) for entry in (*ARCHITECTURES.values(), *FURTHER.values())}
 
     before = digests()
     monkeypatch.setattr(Path, "read_bytes", edited)
-    assert {module for module, digest in digests().items() if digest != before[module]} == {"vgg"}
+    further = {entry.module for entry in FURTHER.values()}
+    changed = {"vgg.py": {"vgg"}, "swin.py": {"swin"}, "configs.py": further}
+    for touched in changed:
+        assert {module for module, digest in digests().items() if digest != before[module]} == changed[touched]
     for touched in ("weights.py", "layers.py", "common.py", "images.py", "building.py", "exporter.py"):
         assert all(digest != before[module] for module, digest in digests().items()), touched
     for touched in ("__init__.py", "disk_cache.py", "registry.py"):

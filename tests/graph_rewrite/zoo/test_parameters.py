@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[3]
         ("inception-v3", 23.83), ("nasnet-a", 88.75), ("vit", 86.57), ("mobilenet-v2", 3.50), ("dalle", 123.79),
         ("transformer-transducer", 64.62), ("nasrnn", 20.97), ("bert", 108.89), ("bert-tiny", 4.37),
         ("squeezenet", 1.24), ("resnext50", 25.03),
+        ("densenet121", 7.98), ("mobilenet-v3-large", 5.48), ("efficientnet-b0", 5.29), ("swin-t", 28.29),
+        ("convnext-t", 28.59),
     ],
 )  # fmt: skip
 def test_parameter_counts_are_the_published_ones(name: str, millions: float) -> None:
@@ -86,6 +88,9 @@ def test_bad_names_and_parameters_are_refused(name: str, params: dict[str, Any],
         ("dalle", {"seq_len": 2000}, "seq_len=2000 exceeds positions=1280"),
         ("transformer-transducer", {"hidden": 100}, "even and a multiple of heads, got 100"),
         ("nasrnn", {"shared": 2}, "shared must be between 0 and 1"),
+        ("swin-t", {"size": 256}, "image_size=256 is not a multiple of 32 windows of 7"),
+        ("swin-t", {"heads": 5}, "hidden must be a multiple of heads, got hidden=96 and heads=5"),
+        ("mobilenet-v3-large", {"blocks": 16}, "blocks must be between 1 and 15, got 16"),
         ("vgg19", {"size": 64, "image_size": 64}, "image_size of model 'vgg19' is given twice"),
         ("bert", {"size": 64}, "unknown parameter 'size' of model 'bert'"),
     ],
@@ -119,4 +124,5 @@ def test_channels_in_percent(percent: int, expected: int) -> None:
 def test_page_lists_every_model_with_its_parameters() -> None:
     page = (ROOT / "docs" / "reference" / "zoo.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([\w-]+)` \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE))
-    assert rows == {name: f"{zoo.parameter_count(name) / 1e6:.2f}" for name in zoo.names()}
+    names = [*zoo.names(), *zoo.further_names()]
+    assert rows == {name: f"{zoo.parameter_count(name) / 1e6:.2f}" for name in names}
