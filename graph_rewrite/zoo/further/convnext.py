@@ -22,7 +22,7 @@ class ChannelNorm(nn.LayerNorm):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-class Block(nn.Module):
+class ConvNextBlock(nn.Module):
     """Depthwise 7x7 convolution, LayerNorm, and a feed-forward network with scaled channels; added to the input."""
 
     def __init__(self, width: int) -> None:
@@ -33,8 +33,9 @@ class Block(nn.Module):
         self.scale = Learned(width, 1, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.feed_forward(self.norm(self.convolution(x).permute(0, 2, 3, 1))).permute(0, 3, 1, 2)
-        return x + self.scale() * y
+        y: Tensor = self.feed_forward(self.norm(self.convolution(x).permute(0, 2, 3, 1))).permute(0, 3, 1, 2)
+        scaled: Tensor = self.scale() * y
+        return x + scaled
 
 
 class ConvNext(nn.Module):
@@ -48,7 +49,7 @@ class ConvNext(nn.Module):
             if stage:
                 layers += [ChannelNorm(width), nn.Conv2d(width, 2 * width, 2, stride=2)]
                 width *= 2
-            layers += [Block(width) for _ in range(count)]
+            layers += [ConvNextBlock(width) for _ in range(count)]
         self.features = nn.Sequential(*layers)
         self.norm = nn.LayerNorm(width, eps=_LAYER_NORM_EPS)
         self.classifier = nn.Linear(width, config.classes)

@@ -21,7 +21,7 @@ _STAGES = (
 _conv = partial(ConvNorm, activation=nn.SiLU)
 
 
-class SqueezeExcitation(nn.Module):
+class SigmoidGate(nn.Module):
     """Scales each channel by a function of the means of all (Hu et al. 2018, arXiv:1709.01507)."""
 
     def __init__(self, width: int, inner: int) -> None:
@@ -34,7 +34,7 @@ class SqueezeExcitation(nn.Module):
         return F.sigmoid(self.excite(F.silu(self.squeeze(mean)))) * x
 
 
-class InvertedResidual(nn.Module):
+class EfficientNetBlock(nn.Module):
     """1x1 convolution that expands, depthwise one, scaled channels, linear 1x1; residual where the shape stays."""
 
     def __init__(self, width: int, out_width: int, kernel: int, stride: int, expansion: int) -> None:
@@ -43,7 +43,7 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and width == out_width
         layers: list[nn.Module] = [_conv(width, inner)] if expansion > 1 else []
         layers.append(_conv(inner, inner, kernel, stride=stride, padding=kernel // 2, groups=inner))
-        layers.append(SqueezeExcitation(inner, max(1, width // 4)))
+        layers.append(SigmoidGate(inner, max(1, width // 4)))
         projection = ConvNorm(inner, out_width, activation=None)
         if self.residual:
             scaled(projection[1], RESIDUAL_STD)
@@ -64,7 +64,7 @@ class EfficientNet(nn.Module):
         for expansion, kernel, stride, published, count in _STAGES:
             out_width = channels(published, config.width_percent)
             for block in range(min(count, config.repeats)):
-                layers.append(InvertedResidual(width, out_width, kernel, 1 if block else stride, expansion))
+                layers.append(EfficientNetBlock(width, out_width, kernel, 1 if block else stride, expansion))
                 width = out_width
         last = channels(_LAST_CHANNELS, config.width_percent)
         layers.append(_conv(width, last))

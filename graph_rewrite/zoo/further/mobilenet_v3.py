@@ -28,7 +28,7 @@ def divisible(count: float) -> int:
     return found + 8 if found < 0.9 * count else found
 
 
-class SqueezeExcitation(nn.Module):
+class HardSigmoidGate(nn.Module):
     """Scales each channel by a function of the means of all (Hu et al. 2018, arXiv:1709.01507)."""
 
     def __init__(self, width: int) -> None:
@@ -42,7 +42,7 @@ class SqueezeExcitation(nn.Module):
         return F.hardsigmoid(self.excite(F.relu(self.squeeze(mean)))) * x
 
 
-class InvertedResidual(nn.Module):
+class MobileNetV3Block(nn.Module):
     """1x1 convolution that expands, depthwise one, scaled channels, linear 1x1; residual where the shape stays."""
 
     def __init__(
@@ -65,7 +65,7 @@ class InvertedResidual(nn.Module):
         )
         layers.append(depthwise)
         if squeezes:
-            layers.append(SqueezeExcitation(inner))
+            layers.append(HardSigmoidGate(inner))
         projection = ConvNorm(inner, out_width, eps=_EPS, activation=None)
         if self.residual:
             scaled(projection[1], RESIDUAL_STD)
@@ -87,7 +87,7 @@ class MobileNetV3(nn.Module):
             out_width = channels(published, config.width_percent)
             inner_width = channels(inner, config.width_percent)
             activation = nn.Hardswish if swish else nn.ReLU
-            layers.append(InvertedResidual(width, out_width, kernel, inner_width, squeezes, activation, stride))
+            layers.append(MobileNetV3Block(width, out_width, kernel, inner_width, squeezes, activation, stride))
             width = out_width
         last = _LAST_EXPANSION * width
         layers.append(ConvNorm(width, last, eps=_EPS, activation=nn.Hardswish))

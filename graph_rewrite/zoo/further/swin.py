@@ -28,7 +28,7 @@ def from_windows(x: Tensor, size: int, height: int, width: int) -> Tensor:
 
 
 def shift_mask(side: int, size: int, shift: int) -> Tensor:
-    """What is added to the scores of shifted windows, float32 [windows, 1, size * size, size * size]."""
+    """Return what is added to the scores of shifted windows, float32 [windows, 1, size * size, size * size]."""
     borders = (torch.arange(side) >= side - size).int() + (torch.arange(side) >= side - shift).int()
     parts = windows((3 * borders[:, None] + borders).view(1, side, side, 1).float(), size).squeeze(-1)
     return ((parts[:, :, None] != parts[:, None, :]).float() * _MASKED)[:, None]
@@ -74,7 +74,7 @@ class WindowAttention(nn.Module):
         return torch.roll(x, (self.shift, self.shift), (1, 2)) if self.shift else x
 
 
-class Block(nn.Module):
+class SwinBlock(nn.Module):
     """LayerNorm before attention and before the feed-forward network, each with a residual connection."""
 
     def __init__(self, channels: int, heads: int, side: int, shifted: bool, config: SwinConfig) -> None:
@@ -117,7 +117,7 @@ class Swin(nn.Module):
             if stage:
                 layers.append(PatchMerging(channels))
                 channels, heads, side = 2 * channels, 2 * heads, side // 2
-            layers += [Block(channels, heads, side, block % 2 == 1, config) for block in range(count)]
+            layers += [SwinBlock(channels, heads, side, block % 2 == 1, config) for block in range(count)]
         self.layers = nn.Sequential(*layers)
         self.norm = nn.LayerNorm(channels)
         self.classifier = nn.Linear(channels, config.classes)
