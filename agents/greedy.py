@@ -9,11 +9,11 @@ import numpy as np
 
 from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
-from agents.searching.enabled_sites import enables
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.site_windows import enables
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from agents.regional.joint_rewrites import sweep, tidy
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
-from agents.regional.sites import site_classes
 from agents.searching.deployment_search import search_deployment
 from agents.searching.known_starts import Start, measure_starts
 from agents.searching.session_search import search_session
@@ -26,6 +25,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
 from graph_rewrite.latency.windows import WindowMeter, WindowPair
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.site_windows import site_classes
 
 
 class RegionalAgent:
@@ -113,7 +113,8 @@ class RegionalAgent:
         start, options = search.best, self.options
         if start is None or not start.latency.ok:
             return False
-        found = [s for s in site_classes(search.problem.rewriter, start.graph, options) if s.key not in tried]
+        classes = site_classes(search.problem.rewriter, start.graph, options.margin, options.compared_sites)
+        found = [site_class for site_class in classes if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged)
         deadline = search.after(options.share)

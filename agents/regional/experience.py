@@ -9,7 +9,6 @@ from typing import Any
 
 from agents.conclusion.recordings import environment
 from agents.core.base import Search, Visit
-from agents.regional.sites import SiteClass
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.describing import Positions, WindowTrace, model_part
 from graph_rewrite.experience.log import ExperienceLog
@@ -21,6 +20,7 @@ from graph_rewrite.latency.windows.window_meter import clock_of
 from graph_rewrite.replay.addresses import Insertion
 from graph_rewrite.replay.recorder import checkout_commit, installed_version
 from graph_rewrite.rewriting.sites import Site
+from graph_rewrite.task.site_windows import SiteClass
 from graph_rewrite.zoo.registry import architecture
 
 Note = Callable[[Difference | None], None]

@@ -10,16 +10,16 @@ from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import FURTHER, Effects, Key
 from agents.regional.options import RegionalOptions
-from agents.regional.roofline import estimated_seconds
-from agents.regional.sites import RewriteStep, SiteClass, apply_all, sites_by_class
-from agents.regional.synthetic_weights import with_synthetic_weights
-from agents.searching.enabled_sites import enables
+from agents.regional.sites import RewriteStep, apply_all
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows import Difference
+from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.thinning import thin
-from graph_rewrite.latency.windows.window import WindowPair, shape_key
+from graph_rewrite.latency.windows.trial import timed_part, trial_pair
+from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.rewriting.sites import Site
+from graph_rewrite.task.site_windows import SiteClass, further_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +183,10 @@ class Screen:
         brought in. What a neighbour gains by itself is its own window's business."""
         state, rewriter = attempt.state, self.search.problem.rewriter
         assert attempt.before is not None
-        own = state.site_class.window.nodes
-        # Of several classes: the products of one Winograd form differ at their edges, and belong together.
-        groups: dict[str, list[Site]] = {}
-        is_enabled = enables(rewriter, attempt.before)
-        for sites in filter(is_enabled, sites_by_class(rewriter, state.graph).values()):
-            touching = [site for site in sites if any(node.id not in own for node in site.match.nodes)]
-            if touching:
-                groups.setdefault(touching[0].rule.name, []).extend(touching)
+        groups = further_steps(rewriter, state.site_class.window, attempt.before, state.graph)
         if not groups:
             self.effects.record(attempt.keys, 0.0)
-        return self._attempts(state, map(tuple, groups.values()), until)
+        return self._attempts(state, groups.values(), until)
 
     def _attempts(
         self, state: _WindowState, groups: Iterable[tuple[Site, ...]], until: Callable[[], bool]
@@ -209,7 +202,7 @@ class Screen:
             if after is not None:
                 guess = (here - estimated_seconds(after, after.nodes)) / whole
                 before = thin(state.site_class.window, after)[0]
-                part = estimated_seconds(before, before.nodes) / whole
+                part = timed_part(state.site_class.window, before)
                 weights = weight_bytes(before)
                 attempts.append(_Attempt(state, group, None, after, guess, part, weights, tuple(insertions)))
         return attempts
@@ -220,7 +213,7 @@ class Screen:
         first = not state.steps
         after = attempt.after
         assert after is not None
-        cut = _cut_of(site_class, after)
+        cut = trial_pair(site_class.window, after, len(site_class.sites))
         logged = self._logged_chain(attempt)
         timed = time_cut(self.search, self.timer, cut, note=logged.noting("scan", self.options.scan))
         self.tried.add(site_class.key)
@@ -286,8 +279,3 @@ class Screen:
     def _price(self, growth: int) -> float:
         """Return the seconds per inference that added weights must save."""
         return self.search.problem.limits.price_of(self._weights, growth) * self._original_s
-
-
-def _cut_of(site_class: SiteClass, after: Graph) -> WindowPair:
-    before, after = map(with_synthetic_weights, thin(site_class.window, after))
-    return WindowPair(before, after, len(site_class.sites), f"{shape_key(before)}:{shape_key(after)}")

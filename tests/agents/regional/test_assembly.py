@@ -10,11 +10,12 @@ from agents.core.base import Search
 from agents.regional.assembly import assemble, choose, within_limits
 from agents.regional.chains import RewriteChain
 from agents.regional.retiming import retime
-from agents.regional.sites import RewriteStep, sites_by_class
+from agents.regional.sites import RewriteStep
 from graph_rewrite import Graph
 from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.site_windows import sites_by_class
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, chain
 from tests.agents.toys import chain_problem
 

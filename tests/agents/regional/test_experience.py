@@ -16,7 +16,6 @@ from agents.regional.experience import LoggedRound
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.screen import Screen
-from agents.regional.sites import site_classes
 from benchmarks.generated.catalogue import generate
 from graph_rewrite import Rewriter
 from graph_rewrite.experience import ExperienceLog, ExperienceStore, graph_of
@@ -24,6 +23,7 @@ from graph_rewrite.latency import MeasurementError
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.replay import RecordedStep, Recording, fingerprint, replay
+from graph_rewrite.task.site_windows import site_classes
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 from tests.agents.toys import chain_problem, problem_on
 
@@ -54,7 +54,7 @@ def _logged(store: ExperienceStore, family: str, folder: Path) -> tuple[Experien
     options, graph = RegionalOptions(worth=0.0, depth=2), problem.model.graph
     round_ = LoggedRound(log, search, search.best)
     screen = Screen(search, timer, Effects(), graph, 0.05, options, round_)
-    screen.run(site_classes(rewriter, graph, options), lambda: len(timer.asked) > 40)
+    screen.run(site_classes(rewriter, graph), lambda: len(timer.asked) > 40)
     log.close()
     return log, timer, rewriter
 

@@ -11,9 +11,9 @@ from agents.core.base import Search
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.screen import Screen
-from agents.regional.sites import site_classes
 from graph_rewrite import Rewriter
 from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.task.site_windows import site_classes
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer
 from tests.agents.toys import RULES, chain_problem
 
@@ -37,9 +37,7 @@ def test_a_screen_stops_where_nothing_promises_more(tmp_path: Path) -> None:
     search = Search(problem, BUDGET)
     screen = Screen(search, timer, Effects(), problem.model.graph, 0.0, OPTIONS)
     screen._best = dict.fromkeys(problem.model.graph.nodes, 1.0)  # more than anything can still save
-    assert (
-        screen.run(site_classes(problem.rewriter, problem.model.graph, RegionalOptions(margin=1)), lambda: False) == []
-    )
+    assert screen.run(site_classes(problem.rewriter, problem.model.graph, margin=1), lambda: False) == []
     assert timer.asked == []
 
 
@@ -63,7 +61,7 @@ def test_what_a_family_gained_elsewhere_is_not_the_last_word(
         0.007,
         RegionalOptions(curiosity_share=share),
     )
-    chains = screen.run(site_classes(problem.rewriter, problem.model.graph, RegionalOptions(margin=1)), lambda: False)
+    chains = screen.run(site_classes(problem.rewriter, problem.model.graph, margin=1), lambda: False)
     assert [str(chain) for chain in chains] == found
 
 
@@ -94,7 +92,7 @@ def test_a_screen_begins_with_what_saves_operations(tmp_path: Path, rules: tuple
     screen = Screen(Search(problem, BUDGET), timer, Effects(), problem.model.graph, 1.0, RegionalOptions(depth=1))
     found = [
         site_class
-        for site_class in site_classes(problem.rewriter, problem.model.graph, RegionalOptions(margin=1))
+        for site_class in site_classes(problem.rewriter, problem.model.graph, margin=1)
         if len(site_class.sites) == 3
     ]
     assert {site_class.sites[0].rule for site_class in found} == set(rules)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from agents.core.base import Search
-from agents.regional.options import RegionalOptions
-from agents.regional.sites import RewriteStep, apply_all, apply_step, site_classes, sites_by_class
+from agents.regional.sites import RewriteStep, apply_all, apply_step
 from graph_rewrite import Rewriter
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.matmul.embedding import LinearOfEmbedding
+from graph_rewrite.task.site_windows import site_classes, sites_by_class
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS
 from tests.agents.toys import chain_problem
 
@@ -35,7 +35,7 @@ def test_a_window_holds_all_that_dies_with_a_rewrite(tmp_path: Path) -> None:
 
     problem = chain_problem(tmp_path, 4)
     rewriter = Rewriter([SkipsAhead()], deployment=False)
-    (site_class,) = site_classes(rewriter, problem.model.graph, RegionalOptions(margin=1))
+    (site_class,) = site_classes(rewriter, problem.model.graph, margin=1)
     assert set(site_class.window.nodes) == set(problem.model.graph.nodes)
     after = apply_all(Search(problem, BUDGET), site_class.window, site_class.sites)
     assert after is not None
@@ -52,7 +52,7 @@ def test_a_window_holds_what_lies_between_what_a_rewrite_reads_and_its_match() -
     shapes = {"t": (5, 4), "c": (3, 4), "g": (4,), "w": (4, 2), "b": (2,)}
     graph = model(text, **{name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()})
     rewriter = Rewriter([LinearOfEmbedding()], "site", deployment=False)
-    (site_class,) = site_classes(rewriter, graph, RegionalOptions(margin=1))
+    (site_class,) = site_classes(rewriter, graph, margin=1)
     assert sorted(node.op for node in site_class.window.nodes.values()) == sorted(
         ["Gather", "Add", "Add", "Add", "LayerNormalization", "MatMul", "Add", "Relu"]
     )
@@ -67,7 +67,7 @@ def test_a_window_is_that_of_most_sites(tmp_path: Path, layers: int, usual: int,
     """The first of several layers has none before it, and leads where each is different. Of 30 each third is seen."""
     problem = chain_problem(tmp_path, layers)
     graph = problem.model.graph
-    (site_class,) = site_classes(problem.rewriter, graph, RegionalOptions(margin=1))
+    (site_class,) = site_classes(problem.rewriter, graph, margin=1)
     in_order = next(iter(sites_by_class(problem.rewriter, graph).values()))
     assert site_class.sites[0] is in_order[usual]
     assert {site.anchor for site in site_class.sites} == {site.anchor for site in in_order}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.regional.roofline import estimated_seconds
+from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.onnx_files.assembly import model
 
 

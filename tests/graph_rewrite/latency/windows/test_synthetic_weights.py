@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.regional.synthetic_weights import with_synthetic_weights
 from graph_rewrite import Graph, Rewriter
+from graph_rewrite.latency.windows.synthetic_weights import with_synthetic_weights
 from graph_rewrite.latency.windows.window import shape_key
 from graph_rewrite.onnx_files.assembly import model
 
