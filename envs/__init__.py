@@ -1,7 +1,7 @@
 """Gymnasium environments over graph rewriting, each in a folder, and the modules that they share.
 
-`graph_rewrite` rewrites a graph, `egraph` builds an e-graph. They share the problems that episodes start from
-(`problems`), the observation (`observation`, `features`, `vocabulary`) and rewards (`reward`).
+`graph_rewrite` rewrites a graph, `window` a part of one, `egraph` builds an e-graph. They share the problems that
+episodes start from (`problems`), the observation (`observation`, `features`, `vocabulary`) and rewards (`reward`).
 """
 
 # ruff: noqa: E402

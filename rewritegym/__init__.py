@@ -1,8 +1,9 @@
 """RewriteGym: faster ONNX models by verified graph rewrites, chosen from measured latency.
 
-Importing this package registers the Gymnasium environments ``rewritegym/GraphRewrite-v0`` and
-``rewritegym/EGraphRewrite-v0``, where Gymnasium is installed, and nothing more: the names below are imported when they
-are first used, so Gymnasium, PyTorch and ONNX Runtime are not loaded before they are needed.
+Importing this package registers the Gymnasium environments ``rewritegym/GraphRewrite-v0``,
+``rewritegym/EGraphRewrite-v0``, ``rewritegym/WindowRewrite-v0`` and ``rewritegym/WindowTable-v0``, where Gymnasium is
+installed, and nothing more: the names below are imported when they are first used, so Gymnasium, PyTorch and ONNX
+Runtime are not loaded before they are needed.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,14 @@ __version__ = "0.1.0"
 
 ENV_ID = "rewritegym/GraphRewrite-v0"
 EGRAPH_ENV_ID = "rewritegym/EGraphRewrite-v0"
+WINDOW_ENV_ID = "rewritegym/WindowRewrite-v0"
+WINDOW_TABLE_ENV_ID = "rewritegym/WindowTable-v0"
 
 __all__ = [
     "EGRAPH_ENV_ID",
     "ENV_ID",
+    "WINDOW_ENV_ID",
+    "WINDOW_TABLE_ENV_ID",
     "Graph",
     "GraphRewriteEnv",
     "Rewriter",

@@ -13,6 +13,8 @@ from typing import Any
 ENVIRONMENTS = {
     "rewritegym/GraphRewrite-v0": "envs.graph_rewrite.env:GraphRewriteEnv",
     "rewritegym/EGraphRewrite-v0": "envs.egraph.env:EGraphRewriteEnv",
+    "rewritegym/WindowRewrite-v0": "envs.window.env:WindowRewriteEnv",
+    "rewritegym/WindowTable-v0": "envs.window.table_env:WindowTableEnv",
 }
 """Entry points by the identifier of the environment."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
@@ -29,6 +30,13 @@ class TracedGraph:
         self.around = Surroundings(graph, self.addresses)
         self._rules: dict[str, Rule] = {rule.name: rule for rule in rewriter.rules}
         self._single: dict[str, Enumerator] = {}
+
+    def fork(self) -> TracedGraph:
+        """Return an independent copy, for following several ways from here."""
+        twin = copy(self)
+        twin.addresses = self.addresses.copy()
+        twin.around = Surroundings(twin.graph, twin.addresses)
+        return twin
 
     @property
     def rules(self) -> Mapping[str, Rule]:

@@ -1,0 +1,162 @@
+"""A table of windows: their states, the steps that were timed in each, and what these saved.
+
+A window is a tree. Its root is the window before any rewrite; a step leads to a state of its own, however it is
+reached. States hold the graph and the replacements of their steps as rows of numbers, so that the table is read without
+any rule, model or runtime. It is one `.npz` file: arrays, and a JSON text `header`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.feature_sets import FeatureSet, feature_widths
+from envs.observation import ObservationLimits
+from graph_rewrite.errors import UserError
+from graph_rewrite.system.atomic_files import replace_file
+
+FORMAT, VERSION = "rewritegym.windows", 1
+FEATURES: FeatureSet = "full"
+"""The feature set of a table's observations."""
+
+ARRAYS = {
+    "row_op": np.int16, "row_features": np.float32, "row_attributes": np.float32, "shapes": np.float32,
+    "context": np.float32,
+    "node_start": np.int32, "node_row": np.int32, "node_owner": np.int16,
+    "edge_start": np.int32, "edge_source": np.int16, "edge_target": np.int16, "edge_shape": np.int32,
+    "step_start": np.int32, "step_rule": np.int16, "step_family": np.int16, "step_features": np.float32,
+    "step_details": np.float32, "step_share": np.float32, "step_half": np.float32, "step_failed": np.bool_,
+    "step_next": np.int32,
+    "state_window": np.int32, "state_depth": np.int16, "state_share": np.float32, "window_root": np.int32,
+    "window_context": np.int32,
+}  # fmt: skip
+"""The arrays and their types.
+
+row_*: a row for each distinct node; shapes: one for each distinct shape of an edge; context: one for each machine and
+deployment. node_*, edge_*: nodes and edges of all states one after another, `*_start` is where each state begins, with
+one entry more at the end; node_owner is 0 for the graph and k + 1 for the replacement of step k. step_*: the steps of
+all states; step_share is the share of the window's time that the chain saves with the step, step_half half of its 95%
+interval, step_next the state that it leads to. state_share: what the chain of a state saves.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRecord:
+    """A window of a table, as its header describes it."""
+
+    family: str
+    """Architecture of the model that it is of."""
+    model: str
+    """URI of the model, or name of the generated network; empty for others."""
+    fingerprint: str
+    """Of its structure."""
+    seconds: float
+    """Seconds that it takes before any rewrite."""
+    weight: float
+    """Largest share of a model's time that its sites take together, at most 1."""
+    chains: int
+    """Chains that were timed in it."""
+    exhaustive: bool
+    """Every step that its first steps made possible was timed; told only of windows with many chains."""
+
+
+@dataclass(frozen=True)
+class WindowTable:
+    """A table of windows.
+
+    Args:
+        windows: what each window is.
+        rules: names of the rules, by their number in `step_rule`.
+        families: names of the rules' families, by their number in `step_family`.
+        arrays: `ARRAYS` by name.
+        limits: the sizes to which the largest observation is padded.
+    """
+
+    windows: tuple[WindowRecord, ...]
+    rules: tuple[str, ...]
+    families: tuple[str, ...]
+    arrays: Mapping[str, NDArray[Any]]
+    limits: ObservationLimits
+
+    @property
+    def states(self) -> int:
+        """Number of states."""
+        return len(self.arrays["state_window"])
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that were timed, those that failed included."""
+        return len(self.arrays["step_rule"])
+
+    def best_shares(self) -> NDArray[np.float64]:
+        """Return the largest share that is saved in each state or by any chain that begins with its chain."""
+        best = self.arrays["state_share"].astype(np.float64)
+        start, after = self.arrays["step_start"], self.arrays["step_next"]
+        failed = self.arrays["step_failed"]
+        for state in range(self.states - 1, -1, -1):  # steps lead to states with larger numbers
+            for step in range(start[state], start[state + 1]):
+                if not failed[step]:
+                    best[state] = max(best[state], best[after[step]])
+        return best
+
+    def header(self) -> dict[str, Any]:
+        """Plain values of all that is no array."""
+        return {
+            "format": FORMAT, "version": VERSION, "features": FEATURES, "widths": _widths(),
+            "rules": list(self.rules), "families": list(self.families),
+            "limits": [self.limits.max_candidates, self.limits.max_nodes, self.limits.max_edges],
+            "windows": [
+                {name: getattr(window, name) for name in WindowRecord.__slots__} for window in self.windows
+            ],
+        }  # fmt: skip
+
+    def save(self, path: Path) -> None:
+        """Write the table as a whole or not at all; the same bytes for the same table.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        text = json.dumps(self.header(), sort_keys=True, separators=(",", ":"))
+        stream = io.BytesIO()
+        arrays: dict[str, Any] = {name: self.arrays[name] for name in ARRAYS}
+        np.savez_compressed(stream, header=np.frombuffer(text.encode(), np.uint8), **arrays)
+        replace_file(path, stream.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a table.
+
+        Raises:
+            UserError: there is no such file, it is no table of windows, or one of a later version or of other features.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                header = json.loads(bytes(stored["header"]).decode())
+                if header["format"] != FORMAT:
+                    raise UserError(f"{path}: this is no table of windows")
+                if header["version"] > VERSION or header["widths"] != _widths():
+                    raise UserError(
+                        f"{path}: this table has version {header['version']} or other features than this RewriteGym: "
+                        "update RewriteGym, or make the table again from the experience"
+                    )
+                arrays = {name: stored[name].astype(kind, copy=False) for name, kind in ARRAYS.items()}
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise UserError(f"{path}: this is no table of windows: {error!r}") from error
+        windows = tuple(WindowRecord(**values) for values in header["windows"])
+        limits = ObservationLimits(*header["limits"])
+        return cls(windows, tuple(header["rules"]), tuple(header["families"]), arrays, limits)
+
+
+def _widths() -> dict[str, int]:
+    """Return the widths of the features that a table holds."""
+    return {name: width for name, width in feature_widths(FEATURES).items() if name != "families"}
