@@ -26,7 +26,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (RO
 EXAMPLES = (
     "README.md", "docs/concepts/graph.md", "docs/concepts/latency.md", "docs/concepts/e-graphs.md",
     "docs/concepts/layouts.md", "docs/concepts/mutants.md", "docs/concepts/repairs.md",
-    "docs/rl/environment.md", "docs/extending/meter.md",
+    "docs/rl/environment.md", "docs/rl/windows.md", "docs/extending/meter.md",
 )  # fmt: skip
 # Pages of steps that build on each other.
 TUTORIALS = ("docs/extending/rule.md",)

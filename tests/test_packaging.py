@@ -32,6 +32,10 @@ DEVELOPMENT = OPTIONAL["dev"]
 SHIPPED = [*REQUIREMENTS, *(r for extra, listed in OPTIONAL.items() if extra not in ("dev", "docs") for r in listed)]
 """What the files of the distribution may import."""
 
+ENVIRONMENTS = [
+    rewritegym.ENV_ID, rewritegym.EGRAPH_ENV_ID, rewritegym.WINDOW_ENV_ID, rewritegym.WINDOW_TABLE_ENV_ID,
+]  # fmt: skip
+
 
 class TestPublicNames:
     def test_import_loads_neither_torch_nor_onnxruntime(self) -> None:
@@ -59,7 +63,7 @@ class TestPublicNames:
     def test_environments_are_registered_whichever_is_imported_first(self, order: str) -> None:
         code = f"import {order}; print(*(name for name in gymnasium.registry if name.startswith('rewritegym/')))"
         done = run_python("-c", code)
-        assert done.stdout.split() == [rewritegym.ENV_ID, rewritegym.EGRAPH_ENV_ID], done.stderr
+        assert done.stdout.split() == ENVIRONMENTS, done.stderr
 
     def test_gymnasium_finds_the_environment_by_the_name_of_the_module(self) -> None:
         code = "import gymnasium; gymnasium.make('rewritegym:rewritegym/GraphRewrite-v0', nonsense=1)"

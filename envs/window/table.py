@@ -24,6 +24,8 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.system.atomic_files import replace_file
 
 FORMAT, VERSION = "rewritegym.windows", 1
+SHIPPED = Path(__file__).with_name("windows.npz")
+"""The table that comes with the package; docs/rl/windows.md has its data card."""
 FEATURES: FeatureSet = "full"
 """The feature set of a table's observations."""
 

@@ -18,7 +18,7 @@ from envs.observation import Observation
 from envs.reward import ILLEGAL_ACTION_REWARD
 from envs.window.env import HORIZON, WindowReward
 from envs.window.shown_states import ShownStates
-from envs.window.table import FEATURES, WindowTable
+from envs.window.table import FEATURES, SHIPPED, WindowTable
 from graph_rewrite.errors import UserError
 from graph_rewrite.task.replay import ReplayError
 
@@ -45,7 +45,7 @@ class WindowTableEnv(gymnasium.Env[Observation, int]):
     saves, 0 for none), `candidates`, `illegal_action`, `failure`.
 
     Args:
-        table: a table of windows, or the file of one.
+        table: a table of windows, or the file of one; by default the one that ships.
         horizon: steps after which an episode is truncated.
         families: take windows of these architectures only; by default all.
         without: leave out windows of these architectures.
@@ -57,8 +57,8 @@ class WindowTableEnv(gymnasium.Env[Observation, int]):
         UserError: no such file, no table, an unknown family, or no window is left.
 
     Example:
-        >>> env = WindowTableEnv("windows.npz", without=("resnet",))
-        >>> observation, info = env.reset(seed=0, options={"window": 3})
+        >>> env = WindowTableEnv(without=["resnet"])
+        >>> observation, info = env.reset(seed=0)
         >>> done = False
         >>> while not done:
         ...     action = env.np_random.choice(np.flatnonzero(env.action_masks()))
@@ -73,7 +73,7 @@ class WindowTableEnv(gymnasium.Env[Observation, int]):
 
     def __init__(
         self,
-        table: WindowTable | str | Path,
+        table: WindowTable | str | Path | None = None,
         *,
         horizon: int = HORIZON,
         families: Sequence[str] | None = None,
@@ -84,7 +84,7 @@ class WindowTableEnv(gymnasium.Env[Observation, int]):
     ) -> None:
         if horizon < 1:
             raise UserError(f"horizon must be at least 1, got {horizon}")
-        self.table = table if isinstance(table, WindowTable) else WindowTable.load(Path(table))
+        self.table = table if isinstance(table, WindowTable) else WindowTable.load(Path(table or SHIPPED))
         self.horizon, self.render_mode = horizon, render_mode
         self.windows = _chosen(self.table, families, without, least_chains, exhaustive)
         """Numbers of the windows that `reset` draws from."""

@@ -85,7 +85,7 @@ def test_windows_of_a_table_are_those_that_are_timed(problem: Problem, table: Wi
 
 
 def summary(observation: Observation) -> dict[str, Any]:
-    """What an observation says, whatever the order of nodes and candidates."""
+    """Return the content of an observation, whatever the order of nodes and candidates."""
     nodes, edges, count = (int(size) for size in observation["sizes"])
     columns = ("node_op", "node_features", "node_attributes")
     rows = [[np.asarray(observation[name][row]).tobytes() for name in columns] for row in range(nodes)]

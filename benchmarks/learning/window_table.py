@@ -1,6 +1,6 @@
 """Make a table of windows out of experience, and say what it holds.
 
-    python -m benchmarks.window_table experience.jsonl.xz --out windows.npz
+    python -m benchmarks.learning.window_table experience.jsonl.xz --out windows.npz
 
 The environment `rewritegym/WindowTable-v0` plays it, and models of effects are trained on it.
 """
@@ -89,7 +89,7 @@ def _run(arguments: Arguments) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.window_table")
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.learning.window_table")
     return run_command(lambda: _run(arguments))
 
 

@@ -1,0 +1,1 @@
+"""Learning from experience: tables of windows, and models of effects."""
