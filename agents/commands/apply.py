@@ -21,6 +21,7 @@ from agents.optimization.output import check_output, default_output
 from agents.reporting.progress import print_json
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.errors import UserError
+from graph_rewrite.mutate.mutant_rules import read_mutant_rules
 from graph_rewrite.replay import Recording, Replay, read_recording, replay
 from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.runtime import MOST_THREADS, Deployment
@@ -126,7 +127,7 @@ def _problem(arguments: ApplyArguments, recording: Recording, bindings: Dimensio
         f"file:{arguments.input}", provider=provider, threads=threads, rules=recording.rules,
         granularity=cast(Granularity, recording.granularity), shapes=bindings.shapes or None, cached=False,
         limits=arguments.comparison.limits_with(), input_data=arguments.comparison.input_data,
-        custom_ops=arguments.custom_ops,
+        custom_ops=arguments.custom_ops, mutants=read_mutant_rules(recording.mutants),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import tyro
 
 from agents.optimization.comparison_options import ComparisonOptions
+from agents.searching.mutants import MutantChoice
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Clock, resolve_provider
 from graph_rewrite.rewriting.session_choices import thread_choices
@@ -52,6 +53,9 @@ class SearchOptions:
     """Rule sets (default, generated, taso, all) and single rules, separated by commas."""
     skip_rules: str = ""
     """Rules or rule sets to leave out, separated by commas."""
+    mutants: MutantChoice = "off"
+    """Programs that nobody wrote as a rule: search looks for them in this model, in a part of the time limit; shipped
+    takes those that come with RewriteGym."""
     standard_ops_only: bool = False
     """Bring in no operators outside the ONNX standard, such as those of com.microsoft."""
     fixed_deployment: bool = False

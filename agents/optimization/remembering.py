@@ -22,6 +22,7 @@ from agents.searching.known_starts import Start
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency
+from graph_rewrite.mutate.mutant_rules import MalformedMutantError, read_mutant_rules
 from graph_rewrite.replay import RecordedStep, Recording, Replay, fingerprint, replay
 from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.replay.remembered import RememberedResult
@@ -132,6 +133,7 @@ class ResultRecall:
         with suppress(OutOfTime), ending_at(time.monotonic() + REPLAYING_SHARE * self.options.seconds):
             for remembered in results:
                 recording = suited(remembered.recording, problem)
+                self._add_mutants(recording)
                 replayed = self._replay(recording)
                 if not replayed.applied or not self._may_run(replayed.graph):
                     self.memory.failed(remembered, self.context)
@@ -143,6 +145,14 @@ class ResultRecall:
                     if problem.limits.price(problem.model.original, replayed.graph):
                         self._add_lighter(found, recording, known)
         return found
+
+    def _add_mutants(self, recording: Recording) -> None:
+        """Offer the mutants that a result uses, where mutants may be taken at all. One whose proof fails is left
+        out, and with it the steps that use it."""
+        if self.options.mutants != "off":
+            for mutant in recording.mutants:
+                with suppress(MalformedMutantError):
+                    self.problem.add_rules(read_mutant_rules([mutant]))
 
     def _replay(self, recording: Recording, most_bytes: float = math.inf) -> Replay:
         graph, rewriter = self.problem.model.graph, self.problem.rewriter
@@ -269,6 +279,8 @@ def context_of(problem: Problem, options: OptimizeOptions) -> dict[str, Any]:
     """Return all that the choice of a result and its gain depend on, beside the structure of the model: the machine,
     the runtime, the deployment, and every option that limits what a search may do."""
     given = {name: value for name, value in asdict(options).items() if name not in _IRRELEVANT}
+    if options.mutants == "off":
+        del given["mutants"]  # results that were remembered before there were mutants stay what they are
     deployment = {"provider": problem.deployment.provider, "threads": problem.deployment.threads}
     context = {
         **environment(problem.deployment.provider), **deployment, "thread_choices": problem.thread_choices,

@@ -19,6 +19,7 @@ from agents.optimization.remembering import ResultRecall
 from agents.optimization.single_shapes import ShapeResult, ShapeSearches, check_specialise, times_for_single_shapes
 from agents.optimization.specialising import specialise
 from agents.searching.known_starts import Start, StartingAgent
+from agents.searching.mutants import add_mutants, check_mutants
 from graph_rewrite.errors import UserError
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import Deployment
@@ -72,6 +73,7 @@ def optimize_model(
     began = time.monotonic() if began is None else began
     limit, (first, *others) = options.seconds - reserved, options.thread_counts
     agent = make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
+    check_mutants(options.mutants, strict=options.strict)
     problem, bindings = _open(path, options, first, began + limit)
     if opened is not None:
         opened(problem)
@@ -174,6 +176,8 @@ def searched(
     if isinstance(agent, StartingAgent):
         agent.starts = [*starts, *known_starts]
     began = time.monotonic()
+    budget = _budget(options, ends)
+    add_mutants(problem, options.mutants, budget.seconds, watched)
     result = agent.optimize(problem, _budget(options, ends), seed=options.seed, progress=watched)
     recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
     if recall is not None:

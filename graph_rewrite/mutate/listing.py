@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box
-from graph_rewrite.mutate.program import Subprogram, TensorProgram
+from graph_rewrite.mutate.program import Subprogram
 from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Mutant, Mutants
-from graph_rewrite.mutate.value_types import types_of
+from graph_rewrite.mutate.summary import summary
 from graph_rewrite.rewriting.rule import Refusal
 
 _BOXES = 4
@@ -105,21 +104,6 @@ def _cost(mutant: Mutant) -> str:
 def box_text(box: Box) -> str:
     """Return a box as text: [0:2,0:8,7:8] names first positions and those after the last."""
     return f"[{','.join(f'{start}:{stop}' for start, stop in box)}]"
-
-
-def summary(program: TensorProgram, shapes: tuple[Shape, ...]) -> str:
-    """Return the operators of a program that compute, with the shapes of what they read."""
-    types = types_of(program, shapes)
-    found = []
-    for step in program.steps:
-        if step.op != "layout":
-            operands = " ".join(f"[{','.join(map(str, types[value].shape))}]" for value in step.inputs)
-            params = "".join(
-                f" {name} {'x'.join(map(str, value))}" for name, value in step.params
-                if isinstance(value, tuple) and set(value) != ({0} if name == "pads" else {1})
-            )  # fmt: skip
-            found.append(f"{step.op} {operands}{params}")
-    return " -> ".join(found) or "layout alone"
 
 
 def _names(graph: Graph, sub: Subprogram) -> list[str]:

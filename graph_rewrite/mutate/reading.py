@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Protocol
 
 import numpy as np
 import onnx
 
-from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.layouts import Crop, Pad, Reorder
@@ -36,7 +37,17 @@ class Reading:
 BEFORE = -1
 
 
-def read(graph: Graph, node: Node) -> Reading | Refusal:
+class KnownValues(Protocol):
+    """The types of values, None for a dynamic one, and the constants among them: a `Graph`, or a match of a rule."""
+
+    @property
+    def types(self) -> Mapping[int, TensorType | None]: ...
+
+    @property
+    def constants(self) -> Mapping[int, Constant]: ...
+
+
+def read(graph: KnownValues, node: Node) -> Reading | Refusal:
     """Return a node as steps, or the reason why it is not linear, or not known to be."""
     reader = _READERS.get(node.op)
     if reader is None or node.domain or node.opaque:
@@ -59,7 +70,7 @@ def read(graph: Graph, node: Node) -> Reading | Refusal:
 Found = Sequence[Step] | Refusal
 
 
-def _conv(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _conv(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     w = graph.types[values[1]]
     rank = x.rank - 2
     if w is None or node.attrs.get("auto_pad", "NOTSET") != "NOTSET":
@@ -73,7 +84,7 @@ def _conv(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
     ]  # fmt: skip
 
 
-def _pool(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _pool(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     rank, attrs = x.rank - 2, node.attrs
     ones = (1,) * rank
     dilated = tuple(attrs.get("dilations", ones)) != ones
@@ -88,20 +99,20 @@ def _pool(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
     ]  # fmt: skip
 
 
-def _product(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _product(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     types = [graph.types[value] for value in values]
     if any(type is None or type.rank < 2 for type in types):
         return Refusal("MatMul of a vector")
     return [step("matmul", *values)]
 
 
-def _mul(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _mul(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     if not any(value in graph.constants for value in values):
         return Refusal("Mul of two values is not linear")
     return [step("mul", *values)]
 
 
-def _concat(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _concat(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     axis = int(node.attrs["axis"]) % x.rank
     if len(values) < 2:
         return Refusal("Concat of one value")
@@ -110,12 +121,12 @@ def _concat(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found
     ]  # fmt: skip
 
 
-def _transpose(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _transpose(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     perm = tuple(node.attrs.get("perm", tuple(reversed(range(x.rank)))))
     return [step("layout", values[0], chain=(Reorder(perm),))]
 
 
-def _pad(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _pad(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     constant = graph.constants.get(values[1])
     value = graph.constants.get(values[2]) if len(values) > 2 else None
     if constant is None or len(values) > 3 or node.attrs.get("mode", "constant") != "constant" or len(values) < 2:
@@ -129,7 +140,7 @@ def _pad(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
     return [step("layout", values[0], chain=tuple(chain))] if chain else Refusal("Pad by nothing")
 
 
-def _slice(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _slice(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     parts = [graph.constants.get(value) for value in values[1:]]
     if len(parts) < 2 or any(part is None for part in parts) or len(values) != len(node.inputs):
         return Refusal("Slice whose borders are no constants")
@@ -144,11 +155,11 @@ def _slice(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
     return [step("layout", values[0], chain=tuple(chain))]
 
 
-def _add(graph: Graph, node: Node, values: list[int], x: TensorType) -> Found:
+def _add(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     return [step("add", *values)]
 
 
-_READERS: dict[str, Callable[[Graph, Node, list[int], TensorType], Found]] = {
+_READERS: dict[str, Callable[[KnownValues, Node, list[int], TensorType], Found]] = {
     "Conv": _conv,
     "AveragePool": _pool,
     "MatMul": _product,

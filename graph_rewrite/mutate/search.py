@@ -149,6 +149,7 @@ def mutants_of_subprogram(
     limits: Limits = Limits(),
     stop: Callable[[], bool] = lambda: False,
     trials: RandomTrials | None = None,
+    is_hopeful: Callable[[TensorProgram], bool] = lambda program: True,
 ) -> Iterator[Mutant]:
     """Yield the mutants of one subprogram, each proved at its real shapes.
 
@@ -157,6 +158,7 @@ def mutants_of_subprogram(
         limits: depth and the part that must be right; its seconds are not looked at.
         stop: asked now and then; the search ends when it returns True.
         trials: the outputs of the subprogram at its real shapes, where others share them.
+        is_hopeful: asked of each mutant before its proof; those that are not are left out.
     """
     small = small_instance(sub)
     generator = Generator(sub.program, small, limits.depth, limits.keep, stop)
@@ -174,6 +176,8 @@ def mutants_of_subprogram(
             if program is None or str(program) in seen:
                 continue
             seen.add(str(program))
+            if not is_hopeful(program):
+                continue
             finding = prove(real, program, limits.keep)
             if finding is not None:
                 yield Mutant(sub, program, finding)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram
+from graph_rewrite.mutate.program import HEAVY, Step, Subprogram, TensorProgram
 from graph_rewrite.mutate.reading import BEFORE, Reading, read
 from graph_rewrite.rewriting.rule import Refusal
 
@@ -15,8 +15,6 @@ LARGEST = 4
 """Operators of a subprogram at most, PET's d."""
 _PAIRS = 200
 """Pairs of independent operators that are looked at, at most."""
-_HEAVY = ("conv", "matmul", "pool")
-"""Operators of which a subprogram must have one: layouts and sums alone have no mutant that pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ def split(graph: Graph, largest: int = LARGEST) -> LinearParts:
         if not _is_convex(nodes, graph, below):
             continue
         made = subprogram(graph, readings, nodes)
-        if any(each.op in _HEAVY for each in made.program.steps):
+        if any(each.op in HEAVY for each in made.program.steps):
             kept.setdefault((made.program, made.shapes), []).append(made)
     firsts = sorted(kept.values(), key=lambda group: len(group[0].nodes))
     return LinearParts(tuple(group[0] for group in firsts), tuple(map(len, firsts)), refused)
@@ -65,18 +63,29 @@ def subprogram(graph: Graph, readings: Mapping[int, Reading], nodes: Iterable[in
             if value != BEFORE and value not in inside
         )
     )  # fmt: skip
-    numbers = {value: number for number, value in enumerate(inputs)}
-    steps: list[Step] = []
-    for node in chosen:
-        for each in readings[node].steps:
-            operands = tuple(len(inputs) + len(steps) - 1 if v == BEFORE else numbers[v] for v in each.inputs)
-            steps.append(Step(each.op, operands, each.params))
-        numbers[graph.nodes[node].outputs[0]] = len(inputs) + len(steps) - 1
     outputs = tuple(v for node in chosen for v in graph.nodes[node].outputs if _is_read_outside(graph, v, set(chosen)))
     shapes = tuple(type.shape for type in (graph.types[value] for value in inputs) if type is not None)
-    program = TensorProgram(len(inputs), tuple(steps), tuple(numbers[value] for value in outputs))
+    program = composed(inputs, [(readings[node], graph.nodes[node].outputs[0]) for node in chosen], outputs)
     constants = frozenset(number for number, value in enumerate(inputs) if value in graph.constants)
     return Subprogram(program, shapes, inputs, outputs, tuple(chosen), constants)
+
+
+def composed(inputs: Sequence[int], parts: Iterable[tuple[Reading, int]], outputs: Sequence[int]) -> TensorProgram:
+    """Return readings, one after the other, as a program.
+
+    Args:
+        inputs: the values that are its inputs, in their order.
+        parts: readings, each with the value that it gives.
+        outputs: the values that it returns.
+    """
+    numbers = {value: number for number, value in enumerate(inputs)}
+    steps: list[Step] = []
+    for reading, value in parts:
+        for each in reading.steps:
+            operands = tuple(len(inputs) + len(steps) - 1 if v == BEFORE else numbers[v] for v in each.inputs)
+            steps.append(Step(each.op, operands, each.params))
+        numbers[value] = len(inputs) + len(steps) - 1
+    return TensorProgram(len(inputs), tuple(steps), tuple(numbers[value] for value in outputs))
 
 
 def _is_read_outside(graph: Graph, value: int, nodes: set[int]) -> bool:

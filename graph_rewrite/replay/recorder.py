@@ -76,7 +76,15 @@ def record(
     return Recording(
         tuple(steps), fingerprint(graph), fingerprint(graph, any_size=True), graph.opset, rules, rewriter.granularity,
         domains, dict(shapes or {}), dict(deployment or {}), installed_version(), checkout_commit(),
+        mutants=_embedded(steps, traced),
     )  # fmt: skip
+
+
+def _embedded(steps: Sequence[RecordedStep], traced: TracedGraph) -> tuple[Mapping[str, Any], ...]:
+    """Return the rules of steps that must be recorded with them, each once."""
+    used = dict.fromkeys(step.rule for step in steps if step.rule in traced.rules)
+    found = (traced.rules[rule].embedded for rule in used)
+    return tuple(rule for rule in found if rule is not None)
 
 
 def find_by_key(traced: TracedGraph, rule: str, key: str) -> Candidate | None:

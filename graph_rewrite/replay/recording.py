@@ -121,6 +121,8 @@ class Recording:
     """Canonical hash of the original's graph, weights included."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Machine and versions for which the result was found, by name."""
+    mutants: tuple[Mapping[str, Any], ...] = ()
+    """Rules of steps that the search found itself, as plain values (`Rule.embedded`)."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the recording as plain values."""
@@ -132,6 +134,7 @@ class Recording:
             "domains": None if self.domains is None else list(self.domains),
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "deployment": dict(self.deployment), "steps": [step.to_json() for step in self.steps],
+            **({"mutants": [dict(mutant) for mutant in self.mutants]} if self.mutants else {}),
         }  # fmt: skip
 
     @classmethod
@@ -191,18 +194,20 @@ def _parsed(values: Mapping[str, Any]) -> Recording:
         )
     texts = {name: values.get(name, "") for name in _TEXTS}
     steps, domains, shapes = values.get("steps"), values.get("domains"), values.get("shapes", {})
-    environment = values.get("environment", {})
+    environment, mutants = values.get("environment", {}), values.get("mutants", [])
     deployment, opset = values.get("deployment", {}), values.get("opset", 0)
     good = all(isinstance(text, str) for text in texts.values()) and isinstance(steps, list)
     good = good and (domains is None or _is_texts(domains)) and isinstance(opset, int)
     good = good and isinstance(environment, dict) and all(isinstance(text, str) for text in environment.values())
+    good = good and isinstance(mutants, list) and all(isinstance(mutant, dict) for mutant in mutants)
     if not good or not isinstance(deployment, dict) or not _is_shapes(shapes):
         raise UserError("the recorded actions have an entry of the wrong kind")
     return Recording(
         tuple(map(RecordedStep.from_json, cast(list[Any], steps))), opset=opset,
         domains=None if domains is None else tuple(domains), deployment=deployment,
         shapes={name: tuple(shape) for name, shape in shapes.items()}, version=str(values.get("rewritegym", "")),
-        commit=str(values.get("commit", "")), environment=environment, **texts,
+        commit=str(values.get("commit", "")), environment=environment,
+        mutants=tuple(mutants), **texts,
     )  # fmt: skip
 
 

@@ -85,6 +85,12 @@ class Rule:
         return type(self).__name__
 
     @property
+    def embedded(self) -> Mapping[str, Any] | None:
+        """Return what a recording must hold of the rule for its rewrites to be found again, as plain values; None where
+        RewriteGym has the rule."""
+        return None
+
+    @property
     def equation(self) -> str:
         """Return the docstring's first paragraph, on one line."""
         return " ".join((type(self).__doc__ or "").split("\n\n")[0].split())

@@ -31,6 +31,7 @@ from graph_rewrite.onnx_files.custom_domains import require_operators
 from graph_rewrite.operators.input_types import require_feedable
 from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.rewriting.faults import RuleFaults
+from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.rules.strict import strict_rules
@@ -92,6 +93,15 @@ class Problem:
             found.counts = collected.counts - self._faults_before
             found.tracebacks = {rule: collected.tracebacks[rule] for rule in found.counts}
         return found
+
+    def add_rules(self, found: Sequence[Rule]) -> None:
+        """Offer the rewrites of further rules, such as mutants, after those of the others. A strict problem takes none
+        that may lose a value."""
+        old = self.rewriter
+        known = {rule.name for rule in old.rules}
+        named = {rule.name: rule for rule in (strict_rules(found) if self.strict else found)}
+        if new := [rule for name, rule in named.items() if name not in known]:
+            self.rewriter = Rewriter((*old.rules, *new), old.granularity, old.deployment, old.domains, old.faults)
 
     def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
         """Return the latency of a graph; for one graph and effort the same value every time.
@@ -210,6 +220,7 @@ def open_problem(
     strict: bool = False,
     input_data: Sequence[str] = (),
     custom_ops: Sequence[str] = (),
+    mutants: Sequence[Rule] = (),
 ) -> Problem:
     """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
 
@@ -231,6 +242,7 @@ def open_problem(
             and rules that overflow before the operators which they replace.
         input_data: .npz files or globs of them: inputs to measure with, in turn, and to compare on (`task.input_data`).
         custom_ops: libraries with operators of custom domains. Only the processes that run the model load them.
+        mutants: rules that were found for this model, listed after the others.
 
     Raises:
         UserError: unknown model, provider, granularity or rule set, less than one thread, the clock `cpu` for more
@@ -252,7 +264,9 @@ def open_problem(
     kept = ResultLimits() if limits is None else limits
     domains = kept.allowed_domains(opened.original, deployment.provider)
     rewriter = _shared_rewriter(granularity, deployment_choices, rules, domains, strict)
-    return Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data, strict)
+    problem = Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data, strict)
+    problem.add_rules(mutants)
+    return problem
 
 
 def _check_threads(threads: int, choices: tuple[int, ...], clock: Clock) -> None:
