@@ -11,9 +11,9 @@ from agents.searching.cost_model import operator_prices
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import BaselineError, OperatorSpec
 from graph_rewrite.mutate.mutant_rules import MutantRule
-from graph_rewrite.mutate.optimizer import ROUNDS, FoundRules, Optimizer
+from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
+from graph_rewrite.mutate.optimizing.optimizer import ROUNDS, FoundRules, Optimizer
 from graph_rewrite.mutate.search import Limits
-from graph_rewrite.mutate.shipped import shipped_mutants
 from graph_rewrite.task.problem import Problem
 
 MutantChoice = Literal["off", "shipped", "search"]

@@ -10,13 +10,13 @@ from functools import partial
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import LayoutError
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
-from graph_rewrite.mutate.finish import Target
-from graph_rewrite.mutate.generator import DEPTH, KEEP, Generator
-from graph_rewrite.mutate.instance import lifted, small_instance, work_of
+from graph_rewrite.mutate.generation.finish import Target
+from graph_rewrite.mutate.generation.generator import DEPTH, KEEP, Generator
+from graph_rewrite.mutate.generation.instance import lifted, small_instance, work_of
+from graph_rewrite.mutate.generation.sketch import Sketch, signature
 from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
-from graph_rewrite.mutate.sketch import Sketch, signature
 from graph_rewrite.mutate.subprograms import LARGEST, split
 from graph_rewrite.rewriting.rule import Refusal
 

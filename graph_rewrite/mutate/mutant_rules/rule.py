@@ -17,7 +17,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
 from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.equivalence import RandomTrials, prove
-from graph_rewrite.mutate.instance import work_of
+from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.mutant_rules.program_json import (
     MalformedMutantError,

@@ -104,7 +104,7 @@ def source_of(graph: Graph, sub: Subprogram) -> Source:
 
 @dataclass(slots=True)
 class _MatchedValues:
-    """What is known of the values of a match; these are numbered by the source, not by the graph."""
+    """Types and constants of the values of a match; these are numbered by the source, not by the graph."""
 
     types: dict[int, TensorType | None]
     constants: dict[int, Constant]

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.field import outputs_of
-from graph_rewrite.mutate.finish import Target, solve
+from graph_rewrite.mutate.generation.finish import Target, solve
 from graph_rewrite.mutate.moves import Chain, DoesNotFit
 from graph_rewrite.mutate.program import Step, TensorProgram
 from graph_rewrite.mutate.repairs.draft import Draft

@@ -12,14 +12,14 @@ from graph_rewrite import __main__ as library
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.mutate import search
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
-from graph_rewrite.mutate.finish import Target
-from graph_rewrite.mutate.generator import Generator
-from graph_rewrite.mutate.instance import lifted, small_instance
+from graph_rewrite.mutate.generation.finish import Target
+from graph_rewrite.mutate.generation.generator import Generator
+from graph_rewrite.mutate.generation.instance import lifted, small_instance
+from graph_rewrite.mutate.generation.sketch import Sketch
 from graph_rewrite.mutate.listing import lines, to_json
 from graph_rewrite.mutate.program import Subprogram, TensorProgram, program, step
 from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of, mutants_of_subprogram
-from graph_rewrite.mutate.sketch import Sketch
 from graph_rewrite.mutate.subprograms import split
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.onnx_files.assembly import model

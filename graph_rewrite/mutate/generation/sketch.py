@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.field import outputs_of
-from graph_rewrite.mutate.finish import Target, solve
+from graph_rewrite.mutate.generation.finish import Target, solve
 from graph_rewrite.mutate.moves import Chain
 from graph_rewrite.mutate.program import Step, TensorProgram, step
 from graph_rewrite.mutate.value_types import ValueType, types_of

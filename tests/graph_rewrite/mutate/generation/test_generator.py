@@ -7,10 +7,10 @@ import pytest
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
-from graph_rewrite.mutate.finish import Target
-from graph_rewrite.mutate.generator import Generator, deadline
+from graph_rewrite.mutate.generation.finish import Target
+from graph_rewrite.mutate.generation.generator import Generator, deadline
+from graph_rewrite.mutate.generation.sketch import Sketch
 from graph_rewrite.mutate.program import Step, TensorProgram, program, step
-from graph_rewrite.mutate.sketch import Sketch
 from graph_rewrite.mutate.value_types import types_of
 from tests.graph_rewrite.mutate.programs import CONV, DILATED, conv
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
-from graph_rewrite.mutate.instance import work_of
+from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule
-from graph_rewrite.mutate.parts import parts_of, replaced
-from graph_rewrite.mutate.pricing import PriceOfOperator, price_of_program
+from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
+from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram

@@ -12,12 +12,18 @@ import numpy as np
 
 from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.field import apply, outputs_of, random_inputs
-from graph_rewrite.mutate.finish import Target, solve
+from graph_rewrite.mutate.generation.finish import Target, solve
+from graph_rewrite.mutate.generation.sketch import Sketch, signature, signature_of
+from graph_rewrite.mutate.generation.vocabulary import (
+    averaging_variants,
+    chains,
+    conv_variants,
+    unary_variants,
+    vocabulary_of,
+)
 from graph_rewrite.mutate.moves import Chain, DoesNotFit, Move, Tiles
 from graph_rewrite.mutate.program import Step, TensorProgram, step
-from graph_rewrite.mutate.sketch import Sketch, signature, signature_of
 from graph_rewrite.mutate.value_types import Monomial, ValueType, input_types, type_of, types_of
-from graph_rewrite.mutate.vocabulary import averaging_variants, chains, conv_variants, unary_variants, vocabulary_of
 from graph_rewrite.soundness.domains.limbs import Residues
 
 DEPTH = 4

@@ -10,8 +10,8 @@ import pytest
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
-from graph_rewrite.mutate.optimizer import FoundRules, Optimizer
-from graph_rewrite.mutate.pricing import operators_of_program, price_of_program
+from graph_rewrite.mutate.optimizing.optimizer import FoundRules, Optimizer
+from graph_rewrite.mutate.optimizing.pricing import operators_of_program, price_of_program
 from graph_rewrite.mutate.program import program, step
 from graph_rewrite.mutate.search import Limits
 from graph_rewrite.onnx_files.assembly import model

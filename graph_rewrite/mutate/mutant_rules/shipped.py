@@ -6,7 +6,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from graph_rewrite.mutate.mutant_rules import MutantRule, read_mutant_rules
+from graph_rewrite.mutate.mutant_rules.rule import MutantRule, read_mutant_rules
 
 FILE = Path(__file__).with_name("shipped.json")
 """The shipped mutants, as recordings embed them: `{"mutants": [...]}`."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import gcd, prod
 
 from graph_rewrite.layouts import LayoutError, Shape
+from graph_rewrite.mutate.generation.sketch import Sketch
 from graph_rewrite.mutate.moves import DoesNotFit, Move, Tiles
 from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram
-from graph_rewrite.mutate.sketch import Sketch
 from graph_rewrite.mutate.value_types import types_of
 
 SIDE = 16

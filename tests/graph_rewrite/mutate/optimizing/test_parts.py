@@ -6,7 +6,7 @@ import numpy as np
 
 from graph_rewrite.mutate.field import outputs_of, random_inputs
 from graph_rewrite.mutate.moves import Move
-from graph_rewrite.mutate.parts import parts_of, replaced
+from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
 from graph_rewrite.mutate.program import program, step
 from tests.graph_rewrite.mutate.programs import conv
 
