@@ -203,7 +203,7 @@ def _activated(attrs: Mapping[str, AttrValue], x: Any, apply: Apply) -> Any:
     name, params = attrs.get("activation", ""), attrs.get("activation_params", ())
     if not name:
         return x
-    if name in ("Relu", "Sigmoid", "Tanh"):
+    if name in ("Relu", "Sigmoid", "Tanh", "HardSwish"):
         return apply(name, {}, [x])
     if name == "LeakyRelu":
         return apply(name, {"alpha": params[0]}, [x])

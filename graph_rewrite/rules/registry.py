@@ -63,6 +63,7 @@ FAMILIES = (
     "fusion.normalizations",
     "fusion.activations",
     "layout.blocked_steps",
+    "layout.wider_subgraphs",
 )
 """Modules of rules, in the order in which candidates are listed."""
 

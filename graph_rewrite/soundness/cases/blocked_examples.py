@@ -72,7 +72,42 @@ PARTS: Sequence[tuple[str, Shapes]] = (
 )
 """Parts of networks for `PartInBlockedLayout`."""
 
+WIDER_PARTS: Sequence[tuple[str, Shapes]] = (
+    # Squeeze-and-excitation over channels that do not fill blocks; the factors go into the filters of the last one.
+    (
+        "(float[1,B,8,8] x) => (y) <int64[2] a = {2,3}> { c = Conv(x, w, b)  r = HardSwish(c)  m = ReduceMean(r, a)"
+        "  s = Conv(m, v, d)  q = Relu(s)  e = Conv(q, u)  g = HardSigmoid(e)  p = Mul(g, r)  y = Conv(p, z) }",
+        {"w": (20, -1, 1, 1), "b": (20,), "v": (6, 20, 1, 1), "d": (6,), "u": (20, 6, 1, 1), "z": (12, 20, 1, 1)},
+    ),
+    # Few positions: the factors are multiplied with the image. A padded sum, of which one operand comes from outside.
+    (
+        "(float[1,3,3,2] x, float[1,20,3,2] z) => (y) { c = Conv(x, w)  f = Sigmoid(c)  r = Mul(c, f)"
+        "  d = Conv<group=20,pads=[1,0,1,0]>(r, k)  m = GlobalAveragePool(d)  e = Conv(m, u)  g = Relu(e)"
+        "  p = Mul(d, g)  o = Conv(p, v)  y = Add(o, z) }",
+        {"w": (20, 3, 1, 1), "k": (20, 1, 3, 1), "u": (20, 20, 1, 1), "v": (20, 20, 1, 1)},
+    ),
+    # A mean in two steps, and a product that something else reads as well.
+    (
+        "(float[1,3,32,32] x) => (y) <int64[2] a = {-1,-2}> { c = Conv(x, w)  m = ReduceMean(c, a)  e = Conv(m, u)"
+        "  p = Mul(c, e)  o = Conv(p, v)  s = Add(o, p)  y = MaxPool<kernel_shape=[4,4],strides=[4,4]>(s) }",
+        {"w": (4, 3, 1, 1), "u": (4, 4, 1, 1), "v": (4, 4, 1, 1)},
+    ),
+    # A dense block: normalisations of joined parts.
+    (
+        "(float[1,B,2,2] x) => (y) { c0 = Conv(x, w)  "
+        + "  ".join(
+            f"n{k} = BatchNormalization<epsilon=8.0>(c{k - 1}, s, b, m, i)  r{k} = Relu(n{k})  d{k} = Conv(r{k}, w)  "
+            f"c{k} = {'Concat<axis=1>' if k == 8 else 'Add'}(c{k - 1}, d{k})"
+            for k in range(1, 9)
+        )
+        + "  y = Neg(c8) }",
+        {"w": _POINT, "s": (-1,), "b": (-1,), "m": (-1,), "i": (-1,)},
+    ),
+)
+"""Parts of networks for `WiderPartInBlockedLayout`."""
+
 EXAMPLES: Mapping[str, Sequence[tuple[str, Shapes]]] = {
+    "WiderPartInBlockedLayout": WIDER_PARTS,
     "PartInBlockedLayout": PARTS,
     "ConvInBlockedLayout": (
         ("(float[1,B,3,4] x) => (y) { v = Conv<pads=[1,0,1,0]>(x, w, b)  y = TURN(v) }", _WB),
