@@ -152,9 +152,10 @@ def test_the_guide_opens_a_result_without_rewritegym(
     refusing = Deployment(threads=4).with_disabled(["SkipLayerNormFusion"])
     shown = refusing.with_settings({"dynamic_block_base": 4})
     sidecar_of(path).write_text(json.dumps(shown.to_json()), "utf-8")
-    opens, writes = blocks(page, "python")
+    opens, writes, in_openvino = blocks(page, "python")
     texts = {"python": opens, "cpp": blocks(page, "cpp")[0], "csharp": blocks(page, "csharp")[0]}
     assert texts == deployment_code(shown, path)
+    assert in_openvino == deployment_code(Deployment("openvino", threads=4), path)["python"]
     names: dict[str, Any] = {}
     exec(compile(opens, page, "exec"), names)
     assert [output.name for output in names["session"].get_outputs()] == ["y"]

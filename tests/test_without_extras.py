@@ -114,7 +114,7 @@ def test_comparison_goes_on_without_plots(tmp_path: Path) -> None:
 def test_every_optional_library_belongs_to_the_extra_that_is_named() -> None:
     modules = {"pytorch": "torch", "z3-solver": "z3"}
     declared = {}
-    for extra in ("train", "env", "egraph", "verify", "bench"):
+    for extra in ("train", "env", "egraph", "verify", "openvino", "bench"):
         for requirement in map(Requirement, OPTIONAL[extra]):
             if requirement.name == "rewritegym":
                 assert requirement.extras == INCLUDES[extra]

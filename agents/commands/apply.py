@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import tyro
 from rich.console import Console
@@ -21,6 +21,7 @@ from agents.optimization.output import check_output, default_output
 from agents.reporting.progress import print_json
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.errors import UserError
+from graph_rewrite.latency import ProviderChoice
 from graph_rewrite.mutate.mutant_rules import read_mutant_rules
 from graph_rewrite.replay import Recording, Replay, read_recording, replay
 from graph_rewrite.rewriting.enumerator import Granularity
@@ -60,8 +61,8 @@ class ApplyArguments:
     """Write a model of that shape; otherwise symbolic dimensions stay."""
     threads: int | None = None
     """Threads per inference as deployed; by default as recorded."""
-    provider: Literal["auto", "cpu", "cuda"] | None = None
-    """Execution provider of ONNX Runtime; by default as recorded."""
+    provider: ProviderChoice | None = None
+    """Execution provider of ONNX Runtime, or openvino; by default as recorded."""
     custom_ops: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A library with operators of custom domains that the model uses; may be repeated."""
     comparison: tyro.conf.OmitArgPrefixes[ComparisonOptions] = field(default_factory=ComparisonOptions)
@@ -119,7 +120,7 @@ def _problem(arguments: ApplyArguments, recording: Recording, bindings: Dimensio
     # More than the cores of this machine are right: the result may be for another, and nothing is timed here.
     elif not (type(threads) is int and 1 <= threads <= MOST_THREADS):
         raise UserError(f"{arguments.actions}: the recorded number of threads is {threads!r}: say --threads")
-    if provider not in ("auto", "cpu", "cuda"):
+    if provider not in get_args(ProviderChoice):
         raise UserError(f"{arguments.actions}: the recorded provider is {provider!r}: say --provider")
     if recording.granularity not in get_args(Granularity):
         raise UserError(f"{arguments.actions}: there is no granularity {recording.granularity!r}")

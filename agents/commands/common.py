@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import tyro
 from rich.console import Console
 
 from agents.core.config import Config, load_config, model_uri
+from graph_rewrite.latency import ProviderChoice
 from graph_rewrite.system.cpu_count import check_threads
 from graph_rewrite.task.limits import SIZE_GROWTH, ResultLimits
 from graph_rewrite.task.models import parse_shapes
@@ -28,8 +28,9 @@ class ModelArguments:
     """A setting as key=value, such as model.seq_len=256 or ppo.learning_rate=1e-4; may be repeated."""
     shape: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """The shape of an input with symbolic dimensions, as name:1,128; may be repeated."""
-    provider: Literal["auto", "cpu", "cuda"] = "auto"
-    """Execution provider of ONNX Runtime; auto takes CUDA where a device answers."""
+    provider: ProviderChoice = "auto"
+    """ONNX Runtime's execution provider, cpu or cuda; auto takes CUDA where a device answers. Or another runtime:
+    openvino, on the CPU in float32."""
     threads: int = 1
     """Threads per inference in the deployment that is optimised for."""
     fixed_deployment: bool = False

@@ -8,12 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import onnxruntime
-
 from agents.core.base import Action
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.replay import AppliedStep, Recording, UnrecordableError, record
+from graph_rewrite.runtime import runtime_of
 from graph_rewrite.task.problem import Problem
 
 SUFFIX = ".actions.json"
@@ -58,7 +57,7 @@ def recording_or_none(
 
 def environment(provider: str) -> dict[str, str]:
     """Return what a latency depends on beside the model and its deployment, by name."""
-    return {"device": device_name(provider), "onnxruntime": onnxruntime.__version__}
+    return {"device": device_name(provider), **runtime_of(provider).version()}
 
 
 def write_recording(recording: Recording | None, output: Path) -> Path | None:

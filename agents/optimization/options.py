@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import tyro
 
 from agents.optimization.comparison_options import ComparisonOptions
 from agents.searching.mutants import MutantChoice
 from graph_rewrite.errors import UserError
-from graph_rewrite.latency import Clock, resolve_provider
+from graph_rewrite.latency import Clock, ProviderChoice, resolve_provider
 from graph_rewrite.rewriting.session_choices import thread_choices
+from graph_rewrite.runtime import PROVIDERS
 from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.system.cpu_count import check_threads, is_busy, physical_cores
 from graph_rewrite.system.durations import parse_seconds
@@ -42,8 +42,9 @@ class SearchOptions:
     """Threads per inference as deployed; by default one per physical core that this process may use, as ONNX Runtime
     does. Several, such as 1,4: the search is for the first, and the result is measured with each. With auto, the search
     chooses the number."""
-    provider: Literal["auto", "cpu", "cuda"] = "auto"
-    """Execution provider of ONNX Runtime; auto takes CUDA where a device answers."""
+    provider: ProviderChoice = "auto"
+    """ONNX Runtime's execution provider, cpu or cuda; auto takes CUDA where a device answers. Or another runtime:
+    openvino, on the CPU in float32."""
     agent: str = "auto"
     """The search method, with options: regional, greedy:beam=2, ...; auto is regional, beginning with known
     results."""
@@ -129,7 +130,7 @@ class OptimizeOptions(ComparisonOptions, SearchOptions):
     def clock_of(self, threads: int) -> Clock:
         """The clock of measurements with a number of threads: the thread's own also for one thread of the CPU on a
         machine whose cores are all busy, where the time that passes tells little."""
-        may_be_own = threads == 1 and not self.thread_choices and resolve_provider(self.provider) == "cpu"
+        may_be_own = threads == 1 and not self.thread_choices and PROVIDERS[resolve_provider(self.provider)].is_cpu
         return "cpu" if may_be_own and is_busy() else self.clock
 
     @property

@@ -33,7 +33,9 @@ def search_session(search: Search, share: float = SHARE, margin: float = MARGIN)
         The best visit reached; None where nothing was measured before.
     """
     problem, best = search.problem, search.best
-    if best is None or not problem.rewriter.deployment or not isinstance(problem.meter, ComparingMeter):
+    # Where another runtime has no settings to choose from, there may still be numbers of threads.
+    offers = problem.rewriter.deployment or not problem.deployment.facts.is_onnxruntime
+    if best is None or not offers or not isinstance(problem.meter, ComparingMeter):
         return best
     last, tried = search.after(share), set[str]()
     while best.latency.ok and not search.exhausted and search.seconds < last:

@@ -46,7 +46,7 @@ def context_features(
     """Return the entries `CONTEXT` of an observation."""
     cuda = deployment.provider == "cuda"
     values = [
-        log2(1 + deployment.threads) / 8, float(cuda), 0.0 if cuda else block_size() / 16,
+        log2(1 + deployment.threads) / 8, float(cuda), block_size() / 16 if deployment.provider == "cpu" else 0.0,
         log2(1 + available_cores()) / 8, max(0.0, steps_left), max(0.0, budget_left),
         *(float(name in graph.disabled_optimizers) for name in OPTIMIZERS),
     ]  # fmt: skip

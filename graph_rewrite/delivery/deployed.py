@@ -15,7 +15,7 @@ from graph_rewrite.delivery.bundles.session import BundleSession, open_with_hint
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators import nchwc
-from graph_rewrite.runtime import Deployment
+from graph_rewrite.runtime import Deployment, Session
 from graph_rewrite.runtime.custom_ops import library_paths
 
 METADATA_KEY = "rewritegym.deployment"
@@ -35,8 +35,9 @@ def session(
     *,
     custom_ops: Iterable[str | os.PathLike[str]] = (),
     **overrides: bool | int | str,
-) -> onnxruntime.InferenceSession | BundleSession:
-    """Open an ONNX Runtime session on the model file `path`, with the deployment that is recorded for it.
+) -> onnxruntime.InferenceSession | Session | BundleSession:
+    """Open a session on the model file `path`, with the deployment that is recorded for it: a session of ONNX Runtime,
+    or where the model was deployed to another runtime an object with its `run`, `get_inputs` and `get_outputs`.
 
     Args:
         path: the model file, or a bundle that `--specialise` wrote, of which each run takes the model for its shapes.
@@ -47,11 +48,11 @@ def session(
 
     Raises:
         FileNotFoundError: there is no such model.
-        UserError: it records no deployment that can be read, an override is none that ONNX Runtime has, there is no
+        UserError: it records no deployment that can be read, an override is none that its runtime has, there is no
             such library, none was given that holds an operator of the model, or a file of a bundle is missing or was
             changed.
-        RuntimeError: the model was deployed to CUDA and no CUDA device answers, or it is bound to CPUs with another
-            block of the blocked layout.
+        RuntimeError: the model was deployed to CUDA and no CUDA device answers, to a runtime that is not installed, or
+            it is bound to CPUs with another block of the blocked layout.
     """
     libraries = library_paths(custom_ops)
     if is_bundle(path):
@@ -80,7 +81,7 @@ def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:
     this CPU's block where the graph has operators of the blocked layout.
     """
     asked = deployment.asked_by(graph)
-    blocked = any(node.domain == nchwc.DOMAIN for node in graph.nodes.values())
+    blocked = asked.facts.is_onnxruntime and any(node.domain == nchwc.DOMAIN for node in graph.nodes.values())
     return replace(asked, nchwc_block=nchwc.block_size()) if blocked else asked
 
 

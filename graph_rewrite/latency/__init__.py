@@ -24,7 +24,7 @@ from graph_rewrite.latency.noise import machine_report
 from graph_rewrite.latency.operator_cost import OperatorCost, OperatorCostMeter
 from graph_rewrite.latency.operator_spec import OperatorSpec, ValueType
 from graph_rewrite.latency.ort_meter import Clock, OrtMeter
-from graph_rewrite.latency.provider import Provider, ProviderError, resolve_provider
+from graph_rewrite.latency.provider import Provider, ProviderChoice, ProviderError, resolve_provider
 from graph_rewrite.runtime import (
     FULL,
     JUDGE,
@@ -66,6 +66,7 @@ __all__ = [
     "OrtMeter",
     "Plan",
     "Provider",
+    "ProviderChoice",
     "ProviderError",
     "Status",
     "ValueType",

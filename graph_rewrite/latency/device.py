@@ -9,6 +9,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from graph_rewrite.runtime import PROVIDERS
+
 ISA_FLAGS = (
     "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16",
     "amx_int8", "asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2",
@@ -59,9 +61,9 @@ def gpu_model() -> str:
 
 
 def device_name(provider: str) -> str:
-    """Return the name of the hardware that `provider` (`cpu` or `cuda`) runs on; the processor belongs to both."""
+    """Return the name of the hardware that `provider` runs on; the processor belongs to all."""
     cpu = f"{cpu_model()} [{' '.join(cpu_flags())}]"
-    return cpu if provider == "cpu" else f"{gpu_model()} on {cpu}"
+    return cpu if PROVIDERS[provider].is_cpu else f"{gpu_model()} on {cpu}"
 
 
 def _first_line(command: list[str]) -> str:

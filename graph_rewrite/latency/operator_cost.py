@@ -17,8 +17,6 @@ from statistics import median
 from types import TracebackType
 from typing import Any, Self
 
-import onnxruntime as ort
-
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.lock import MachineLock
@@ -34,6 +32,7 @@ from graph_rewrite.runtime import (
     WorkerClient,
     WorkerFailure,
     median_standard_error,
+    runtime_of,
 )
 
 # Hundreds of operators are timed for one search: a few milliseconds each.
@@ -172,7 +171,7 @@ class OperatorCostMeter:
             "operator": spec.key,
             "deployment": self.deployment.key,
             "device": device_name(self.deployment.provider),
-            "onnxruntime": ort.__version__,
+            **runtime_of(self.deployment.provider).version(),
             "plan": self.plan.key,
             **({"inputs": PROTOCOL} if _indices(spec) else {}),
         }

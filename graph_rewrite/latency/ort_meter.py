@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import onnxruntime as ort
-
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_name
@@ -21,7 +19,17 @@ from graph_rewrite.latency.estimates import interval_width, latency_of
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.measured_inputs import FindRecipe, MeasuredInputs
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Materialize, Measurable, MeasurementError
-from graph_rewrite.runtime import FULL, SCREEN, Deployment, FeedSpec, Plan, Recipes, WorkerClient, WorkerFailure
+from graph_rewrite.runtime import (
+    FULL,
+    SCREEN,
+    Deployment,
+    FeedSpec,
+    Plan,
+    Recipes,
+    WorkerClient,
+    WorkerFailure,
+    runtime_of,
+)
 from graph_rewrite.runtime.custom_ops import hint
 from graph_rewrite.runtime.ort_worker.wire import Message
 from graph_rewrite.system.deadline import seconds_left
@@ -94,10 +102,10 @@ class OrtMeter:
         other_feeds: FindRecipe | None = None,
     ) -> None:
         self.deployment = deployment if deployment is not None else Deployment()
-        if clock == "cpu" and (self.deployment.provider != "cpu" or self.deployment.threads != 1):
+        if clock == "cpu" and (not self.deployment.facts.is_cpu or self.deployment.threads != 1):
             raise UserError("the clock `cpu` is that of one thread on the CPU; use `wall` for several threads or CUDA")
         self.clock: Clock = clock
-        if memory_limit_mb is not None and self.deployment.provider == "cuda":
+        if memory_limit_mb is not None and not self.deployment.facts.is_cpu:
             raise UserError("memory_limit_mb works on the CPU only: a CUDA process maps far more than it uses")
         self.baseline = baseline
         self.workspace = Path(workspace)
@@ -206,7 +214,7 @@ class OrtMeter:
             "baseline": baseline.graph.hash,
             "baseline_deployment": baseline.deployment.key,
             "device": device_name(self.deployment.provider),
-            "onnxruntime": ort.__version__,
+            **runtime_of(self.deployment.provider).version(),
             "feeds": self._inputs.key,
             "effort": effort,
             "plan": self.plans[effort].key,
@@ -256,7 +264,7 @@ class OrtMeter:
             reply = self._worker.request(request)
         except WorkerFailure as failure:
             return {"status": failure.status, "phase": failure.phase, "message": failure.message}
-        if reply["status"] == "oom" or (reply["status"] == "error" and self.deployment.provider == "cuda"):
+        if reply["status"] == "oom" or (reply["status"] == "error" and not self.deployment.facts.is_cpu):
             # A fragmented heap or a broken CUDA context would fail the next model too.
             self._worker.close()
         return reply

@@ -1,19 +1,21 @@
-"""The execution provider of a run: CUDA where it works, else the CPU."""
+"""The provider of a run: CUDA where it works, else the CPU; or OpenVINO where that is asked for."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import onnxruntime as ort
 
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency.models import matmul_model
-from graph_rewrite.runtime import WorkerClient, WorkerFailure
+from graph_rewrite.runtime import WorkerClient, WorkerFailure, runtime_of
 from graph_rewrite.system.scratch import scratch_folder
 
-Provider = Literal["cpu", "cuda"]
+Provider = Literal["cpu", "cuda", "openvino"]
+ProviderChoice = Literal["auto", "cpu", "cuda", "openvino"]
+"""What a user may ask for: a provider, or ONNX Runtime's with which a device answers."""
 
 
 class ProviderError(MachineError):
@@ -21,17 +23,22 @@ class ProviderError(MachineError):
 
 
 def resolve_provider(wanted: str) -> Provider:
-    """Return `cuda` for `auto` where a CUDA device really answers, else `cpu`; the other two give themselves.
+    """Return `cuda` for `auto` where a CUDA device really answers, else `cpu`; the others give themselves.
 
     ONNX Runtime lists its CUDA provider also where there is no device, so one matrix product is run on it, in a
     process of its own: the caller does not get a CUDA context.
 
     Raises:
-        ProviderError: for `cuda` where it does not work.
+        ProviderError: for `cuda` where it does not work, and for `openvino` where that is not installed.
         UserError: for any other name.
     """
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise UserError(f"provider must be 'auto', 'cpu' or 'cuda', got {wanted!r}")
+    if wanted not in get_args(ProviderChoice):
+        *others, last = map(repr, get_args(ProviderChoice))
+        raise UserError(f"provider must be {', '.join(others)} or {last}, got {wanted!r}")
+    if wanted == "openvino":
+        if missing := runtime_of(wanted).fault():
+            raise ProviderError(f"provider 'openvino' does not work here: {missing}")
+        return "openvino"
     if wanted == "cpu":
         return "cpu"
     fault = _cuda_fault()

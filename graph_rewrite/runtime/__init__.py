@@ -5,10 +5,11 @@ modules only, and is started as a top-level package, so a worker starts without 
 """
 
 from graph_rewrite.runtime.client import Status, WorkerClient, WorkerFailure, WorkerStartError
-from graph_rewrite.runtime.ort_worker.deployment import MOST_THREADS, Deployment, check_block, open_session
+from graph_rewrite.runtime.ort_worker.deployment import MOST_THREADS, Deployment, check_block
 from graph_rewrite.runtime.ort_worker.feeds import FeedSpec
 from graph_rewrite.runtime.ort_worker.options.blocked_layout import block_size
 from graph_rewrite.runtime.ort_worker.options.optimizers import OPTIMIZERS
+from graph_rewrite.runtime.ort_worker.options.providers import PROVIDERS
 from graph_rewrite.runtime.ort_worker.options.session_settings import SETTING_NAMES, SessionSettings
 from graph_rewrite.runtime.ort_worker.plan import FULL, JUDGE, SCREEN, Plan
 from graph_rewrite.runtime.ort_worker.rotating.recipes import (
@@ -20,7 +21,9 @@ from graph_rewrite.runtime.ort_worker.rotating.recipes import (
 )
 from graph_rewrite.runtime.ort_worker.rotating.rotation import Rotation
 from graph_rewrite.runtime.ort_worker.rotating.runner import Runner
+from graph_rewrite.runtime.ort_worker.runtimes.opening import open_session, runtime_of
 from graph_rewrite.runtime.ort_worker.sessions.flushing import can_flush
+from graph_rewrite.runtime.ort_worker.sessions.protocol import Session
 from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
 from graph_rewrite.runtime.ort_worker.timing import repeats_for, time_block
 
@@ -30,6 +33,7 @@ __all__ = [
     "MOST_THREADS",
     "OPTIMIZERS",
     "PROTOCOL",
+    "PROVIDERS",
     "SCREEN",
     "SETTING_NAMES",
     "Block",
@@ -40,6 +44,7 @@ __all__ = [
     "Recipes",
     "Rotation",
     "Runner",
+    "Session",
     "SessionSettings",
     "Status",
     "WorkerClient",
@@ -56,5 +61,6 @@ __all__ = [
     "recipes_key",
     "recipes_to_json",
     "repeats_for",
+    "runtime_of",
     "time_block",
 ]

@@ -36,10 +36,10 @@ LIBRARIES: Mapping[str, Library] = {
     "z3": Library("z3", "verify"),
     "onnxsim": Library("onnxsim", "bench"),
     "onnxslim": Library("OnnxSlim", "bench"),
-    "openvino": Library("OpenVINO", "bench"),
+    "openvino": Library("OpenVINO", "openvino"),
 }
 """The optional libraries by the name of their module."""
-INCLUDES: Mapping[str, frozenset[str]] = {"train": frozenset({"env"}), "bench": frozenset({"env", "train"})}
+INCLUDES: Mapping[str, frozenset[str]] = {"train": frozenset({"env"}), "bench": frozenset({"env", "openvino", "train"})}
 """Extras that bring others with them."""
 
 

@@ -10,7 +10,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import Deployment
-from graph_rewrite.operators import contrib
+from graph_rewrite.runtime import PROVIDERS
 
 SIZE_GROWTH = 5.0
 """Weights of a result over those of the original. Winograd's F(4,4) turns a 3x3 kernel into 6x6 elements, 4 times as
@@ -93,12 +93,13 @@ class ResultLimits:
     def allowed_domains(self, original: Graph, provider: str = "cpu") -> frozenset[str] | None:
         """Return the domains of operators that rewrites may bring in; None for any.
 
-        The blocked layout is the CPU's: on another provider every such operator would bring its data back to the CPU.
+        The blocked layout is that of ONNX Runtime's CPU provider, and another runtime has operators of its own.
         """
         own = {node.domain for node in original.nodes.values()}
         if self.standard_ops_only:
             return _STANDARD | own
-        return None if provider == "cpu" else _STANDARD | {contrib.DOMAIN} | own
+        known = PROVIDERS[provider].domains
+        return None if known is None else _STANDARD | known | own
 
     def foreign_domains(self, original: Graph, graph: Graph) -> list[str]:
         """Return the domains of operators in `graph` that neither ONNX nor the original has."""

@@ -24,6 +24,7 @@ from graph_rewrite.latency import (
     LatencyMeter,
     MeasurementError,
     Plan,
+    Provider,
     resolve_provider,
     unblocked_time,
 )
@@ -35,6 +36,7 @@ from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.rules.strict import strict_rules
+from graph_rewrite.runtime import PROVIDERS
 from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.system.deadline import check_time
 from graph_rewrite.task.input_data import read_input_data
@@ -222,7 +224,7 @@ def open_problem(
     custom_ops: Sequence[str] = (),
     mutants: Sequence[Rule] = (),
 ) -> Problem:
-    """Open a model by URI and measure it in ONNX Runtime, or with `meter`.
+    """Open a model by URI and measure it in the runtime of `provider`, or with `meter`.
 
     The problems of a process share what is expensive: the model, the candidates of its first graph, and the meter of a
     model and deployment with its worker process and baseline. Exceptions that rules raise are counted in
@@ -230,7 +232,8 @@ def open_problem(
 
     Args:
         granularity: offer a rule per `site`, per `class` of sites, or `both`.
-        deployment_choices: offer to refuse or to keep ONNX Runtime's optimisers.
+        provider: that of ONNX Runtime, `auto` for the one with which a device answers; or `openvino`.
+        deployment_choices: offer to refuse or to keep ONNX Runtime's optimisers; another runtime has none to refuse.
         shapes: shapes of inputs by name, for models with symbolic dimensions.
         rules: names of rule sets (`graph_rewrite.rules.rule_set`).
         cached: remember latencies on disk from run to run.
@@ -249,10 +252,10 @@ def open_problem(
             than one or a choice of threads, an impossible `target_opset`, an operator unknown to ONNX Runtime, or an
             input for which no values can be made.
         ModelLoadError: a file that is no readable ONNX model.
-        ProviderError: provider `cuda` does not work on this machine.
+        ProviderError: the provider does not work on this machine.
     """
     _check_threads(threads, thread_choices, clock)
-    deployment = Deployment(resolve_provider(provider), threads, custom_ops=library_paths(custom_ops))
+    deployment = _deployment(resolve_provider(provider), threads, library_paths(custom_ops))
     opened, folder = open_model(model, shapes, target_opset, deployment.custom_ops), workspace()
     if meter is None:
         require_operators(opened.original, deployment.custom_ops)
@@ -263,10 +266,19 @@ def open_problem(
     measuring = meter or shared_meter(opened, deployment, folder, cached, clock, data or None)
     kept = ResultLimits() if limits is None else limits
     domains = kept.allowed_domains(opened.original, deployment.provider)
-    rewriter = _shared_rewriter(granularity, deployment_choices, rules, domains, strict)
+    choices = deployment_choices and deployment.facts.is_onnxruntime
+    rewriter = _shared_rewriter(granularity, choices, rules, domains, strict)
     problem = Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data, strict)
     problem.add_rules(mutants)
     return problem
+
+
+def _deployment(provider: Provider, threads: int, libraries: tuple[str, ...]) -> Deployment:
+    if libraries and not PROVIDERS[provider].is_onnxruntime:
+        raise UserError(
+            f"--custom-ops: libraries of operators are for ONNX Runtime, and provider {provider!r} takes none"
+        )
+    return Deployment(provider, threads, custom_ops=libraries)
 
 
 def _check_threads(threads: int, choices: tuple[int, ...], clock: Clock) -> None:

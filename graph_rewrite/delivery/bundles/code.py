@@ -1,4 +1,4 @@
-"""Code that opens the models of a bundle in plain ONNX Runtime, and chooses among them: Python, C++ and C#."""
+"""Code that opens the models of a bundle in its runtime alone, and chooses among them: Python, C++ and C#."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from graph_rewrite.delivery.bundles.manifest import MANIFEST, Bundle, BundleModel
 from graph_rewrite.delivery.deployment_code import deployment_code
 
-_IMPORT, _SESSION = "import onnxruntime as ort\n", "session = "
+_SESSION = "session = "
 _CHOOSE = '''
 
 def session_for(inputs):
@@ -23,7 +23,7 @@ def session_for(inputs):
 
 
 def bundle_code(bundle: Bundle, custom_ops: Sequence[str] = ()) -> dict[str, str]:
-    """Return code that opens a bundle with plain ONNX Runtime.
+    """Return code that opens a bundle with its runtime alone.
 
     In Python it makes `sessions` and a function `session_for(inputs)`. In C++ and C# it opens the model for all shapes,
     and says which files to open and to run for which shapes.
@@ -32,7 +32,7 @@ def bundle_code(bundle: Bundle, custom_ops: Sequence[str] = ()) -> dict[str, str
         custom_ops: libraries with the models' operators of custom domains.
 
     Returns:
-        The code by language: `python`, `cpp` and `csharp`.
+        The code by language: `python`, `cpp`, and with ONNX Runtime `csharp`.
     """
     libraries = tuple(custom_ops)
     general = _code(bundle, bundle.general, libraries)
@@ -43,12 +43,13 @@ def bundle_code(bundle: Bundle, custom_ops: Sequence[str] = ()) -> dict[str, str
         "// This is the model for all shapes. For inputs of exactly the following shapes, open and run another file,",
         f"// with the deployment that {MANIFEST} has for it:", *said,
     ]  # fmt: skip
-    others = {name: "\n".join([*note, "", general[name]]) for name in ("cpp", "csharp")}
+    others = {name: "\n".join([*note, "", text]) for name, text in general.items() if name != "python"}
     return {"python": _python(bundle, libraries), **others}
 
 
 def _python(bundle: Bundle, libraries: tuple[str, ...]) -> str:
-    parts = [f"{_IMPORT}\nsessions = {{}}\n"]
+    first = _code(bundle, bundle.general, libraries)["python"].partition("\n")[0]
+    parts = [f"{first}\n\nsessions = {{}}\n"]
     for model in bundle.models:
         head, _, last = _block(bundle, model, libraries).rpartition(_SESSION)
         title = f"inputs of these shapes: {_shown(model)}" if model.shapes else "inputs of any other shape"
@@ -59,7 +60,7 @@ def _python(bundle: Bundle, libraries: tuple[str, ...]) -> str:
 
 
 def _block(bundle: Bundle, model: BundleModel, libraries: tuple[str, ...]) -> str:
-    return _code(bundle, model, libraries)["python"].removeprefix(_IMPORT).lstrip()
+    return _code(bundle, model, libraries)["python"].partition("\n")[2].lstrip()
 
 
 def _code(bundle: Bundle, model: BundleModel, libraries: tuple[str, ...]) -> dict[str, str]:

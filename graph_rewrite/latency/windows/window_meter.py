@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import onnx
-import onnxruntime as ort
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
@@ -27,7 +26,7 @@ from graph_rewrite.latency.windows.identical import run_alike
 from graph_rewrite.latency.windows.window import MARGIN, NotSeparable, WindowPair, changed_windows
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
-from graph_rewrite.runtime import PROTOCOL, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure
+from graph_rewrite.runtime import PROTOCOL, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, runtime_of
 
 BATCH = Plan(instances=4, min_instances=4, min_pairs=3, max_pairs=12, warmup=1, target_ci_width=0.0, budget_s=0.4)
 """The plan of one batch, after which the meter decides whether to time another: fresh sessions and few pairs each,
@@ -172,7 +171,7 @@ class WindowMeter:
             "after": pair.after.hash,
             "deployment": deployment.key,
             "device": device_name(deployment.provider),
-            "onnxruntime": ort.__version__,
+            **runtime_of(deployment.provider).version(),
             "inputs": PROTOCOL,
             "plan": [self.plan.key, self.budget_s, self.resolution_s, *([] if self.exchange else ["one order"])],
         }
@@ -247,7 +246,7 @@ class WindowMeter:
 
 def clock_of(deployment: Deployment) -> str:
     """Return the clock by which windows are timed: one thread's own time leaves out what else the machine runs."""
-    return "cpu" if deployment.provider == "cpu" and deployment.threads == 1 else "wall"
+    return "cpu" if deployment.facts.is_cpu and deployment.threads == 1 else "wall"
 
 
 def _feeds(pair: WindowPair) -> FeedSpec:

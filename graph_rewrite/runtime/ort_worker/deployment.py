@@ -1,4 +1,4 @@
-"""Deployment: all that decides, beside the graph, how ONNX Runtime will run it."""
+"""Deployment: all that decides, beside the graph, how a runtime will run it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import onnxruntime as ort
 
 from .options.blocked_layout import block_size
 from .options.optimizers import OPTIMIZERS
+from .options.providers import PROVIDERS, REFERENCE, ProviderFacts
 from .options.session_settings import (
     CUDA_NAMES,
     DEFAULT_SETTINGS,
@@ -23,8 +24,7 @@ from .options.session_settings import (
     SessionSettings,
     SettingValue,
 )
-from .sessions.cuda_graphs import CudaGraphSession
-from .sessions.flushing import FlushingSession, can_flush
+from .sessions.flushing import can_flush
 
 # ORT_ENABLE_LAYOUT is left out: it is newer than the oldest runtime that we support and is `all` less float16 passes.
 _LEVELS = {
@@ -33,7 +33,6 @@ _LEVELS = {
     "extended": "ORT_ENABLE_EXTENDED",
     "all": "ORT_ENABLE_ALL",
 }
-_PROVIDERS = {"cpu": ("CPUExecutionProvider",), "cuda": ("CUDAExecutionProvider", "CPUExecutionProvider")}
 _ERRORS_ONLY = 3
 MOST_THREADS = 1024
 """Threads that a deployment may have. ONNX Runtime would start any number that a recorded file asks for."""
@@ -61,11 +60,11 @@ class DeploymentRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Provider (`cpu` or `cuda`), threads, optimisation level, and the optimisers of ONNX Runtime that are refused;
-    where the graph has operators of the blocked layout (`graph_rewrite.operators.nchwc`), the block of the CPUs that it
-    runs on; and further settings of the session.
+    """Provider and threads. With the providers of ONNX Runtime, `cpu` and `cuda`, also the optimisation level and the
+    optimisers that are refused; where the graph has operators of the blocked layout (`graph_rewrite.operators.nchwc`),
+    the block of the CPUs that it runs on; and further settings of the session.
 
-    Raises ValueError for what ONNX Runtime would silently ignore, such as the name of an optimiser it has not.
+    Raises ValueError for what the runtime would silently ignore, such as the name of an optimiser it has not.
     """
 
     provider: str = "cpu"
@@ -81,9 +80,9 @@ class Deployment:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "disabled_optimizers", frozenset(self.disabled_optimizers))
-        if self.provider not in _PROVIDERS:
+        if self.provider not in PROVIDERS:
             raise ValueError(
-                f"Deployment: unknown provider {self.provider!r}; use one of {sorted(_PROVIDERS)}"
+                f"Deployment: unknown provider {self.provider!r}; use one of {sorted(PROVIDERS)}"
                 " (resolve_provider turns 'auto' into one of them)"
             )
         for name, count in (("threads", self.threads), ("inter_op_threads", self.settings.inter_op_threads)):
@@ -99,6 +98,21 @@ class Deployment:
             raise ValueError(f"Deployment: ONNX Runtime has no optimiser named {name!r} and would ignore it; {hint}")
         if self.provider != "cuda" and (foreign := self.settings.for_cuda()):
             raise ValueError(f"Deployment: {', '.join(foreign)}: for provider 'cuda', and ignored by {self.provider!r}")
+        if not self.facts.is_onnxruntime and (foreign := self._for_onnxruntime()):
+            raise ValueError(f"Deployment: {', '.join(foreign)}: for ONNX Runtime, and ignored by {self.facts.title}")
+
+    @property
+    def facts(self) -> ProviderFacts:
+        """All that is known of the provider without loading its runtime."""
+        return PROVIDERS[self.provider]
+
+    def _for_onnxruntime(self) -> list[str]:
+        """Return the names of the fields made that belong to ONNX Runtime."""
+        made = {
+            "optimization_level": self.optimization_level != "all", "disabled_optimizers": self.disabled_optimizers,
+            "nchwc_block": self.nchwc_block, "custom_ops": self.custom_ops,
+        }  # fmt: skip
+        return [name for name, is_made in made.items() if is_made] + list(self.settings.to_json())
 
     def with_disabled(self, names: Iterable[str]) -> Self:
         """This deployment with `names` refused as well."""
@@ -122,7 +136,10 @@ class Deployment:
 
     def asked_by(self, graph: DeploymentRequest) -> Self:
         """Return this deployment with the optimisers refused and the session settings made that a graph asks for; on
-        another provider than CUDA without those of CUDA."""
+        another provider than CUDA without those of CUDA, and on another runtime than ONNX Runtime the threads alone."""
+        if not self.facts.is_onnxruntime:
+            threads = dict(graph.session_settings).get("threads")
+            return self if threads is None else self.with_settings({"threads": threads})
         cuda = self.provider == "cuda"
         settings = {name: value for name, value in graph.session_settings if cuda or name not in CUDA_NAMES}
         return self.with_disabled(graph.disabled_optimizers).with_settings(settings)
@@ -135,8 +152,10 @@ class Deployment:
         )
 
     def unoptimised(self) -> Self:
-        """Return the deployment of the same provider and threads in which ONNX Runtime changes nothing of a model."""
-        return replace(self.plain(), optimization_level="none")
+        """Return the deployment of the same threads in which ONNX Runtime changes nothing of a model: on the same
+        provider, or on the CPU where this one belongs to another runtime."""
+        provider = self.provider if self.facts.is_onnxruntime else REFERENCE
+        return replace(self.plain(), provider=provider, optimization_level="none")
 
     @property
     def key(self) -> str:
@@ -195,13 +214,15 @@ class Deployment:
         return {**refused, **self.settings.config_entries()}
 
     def providers(self) -> list[str | tuple[str, dict[str, str]]]:
-        """Return the execution providers with their options, as `onnxruntime.InferenceSession` takes them."""
-        first, *rest = _PROVIDERS[self.provider]
+        """Return ONNX Runtime's execution providers with their options, as `onnxruntime.InferenceSession` takes
+        them."""
+        first, *rest = self.facts.session_providers
         cuda = self.settings.cuda_options()
         return [(first, cuda) if cuda else first, *rest]
 
     def session_options(self, *, measuring: bool = False) -> ort.SessionOptions:
-        """Return options for a session that runs as deployed; `measuring` is for several sessions timed in turn.
+        """Return options for a session of ONNX Runtime that runs as deployed; `measuring` is for several sessions timed
+        in turn.
 
         Threads that go on spinning after a run would take cores from the other session's run; with `measuring` they
         stop when their session's run ends, and spin as usual during it.
@@ -220,50 +241,6 @@ class Deployment:
         for path in self.custom_ops:
             options.register_custom_ops_library(path)
         return options
-
-
-def open_session(
-    path: str | os.PathLike[str] | bytes,
-    deployment: Deployment,
-    *,
-    measuring: bool = False,
-    options: ort.SessionOptions | None = None,
-) -> ort.InferenceSession:
-    """Open a session on the model file `path`, run as `deployment` says; `options` replaces those of the deployment.
-    Bytes are a model themselves.
-
-    Settings hold for this session alone. Denormals are left as they are where that is impossible for
-    `set_denormal_as_zero` (`sessions.flushing`).
-
-    Raises RuntimeError where the provider is `cuda` and ONNX Runtime fell back to the CPU, which it does silently; and
-    where the deployment names the block of another kind of CPU.
-    """
-    model = path if isinstance(path, bytes) else os.fspath(path)
-    shown = "a model in memory" if isinstance(model, bytes) else model
-    check_block(shown, deployment)
-    if deployment.provider == "cuda":
-        # Finds the CUDA and cuDNN libraries that came as Python packages.
-        ort.preload_dlls()
-    chosen = options if options is not None else deployment.session_options(measuring=measuring)
-    session = _session_class(deployment.settings)(model, chosen, providers=deployment.providers())
-    wanted, got = _PROVIDERS[deployment.provider][0], session.get_providers()
-    if wanted not in got:
-        raise RuntimeError(
-            f"ONNX Runtime opened {shown} with {got} instead of {wanted}: is a CUDA device visible, and are"
-            " the CUDA and cuDNN libraries that this onnxruntime-gpu was built for installed? Or use provider 'cpu'"
-        )
-    return session
-
-
-class _FlushingCudaGraphSession(FlushingSession, CudaGraphSession):
-    """A session with CUDA graphs whose operators on the CPU compute without denormals."""
-
-
-def _session_class(settings: SessionSettings) -> type[ort.InferenceSession]:
-    flushing = settings.set_denormal_as_zero and can_flush()
-    if settings.enable_cuda_graph:
-        return _FlushingCudaGraphSession if flushing else CudaGraphSession
-    return FlushingSession if flushing else ort.InferenceSession
 
 
 @functools.lru_cache(maxsize=64)

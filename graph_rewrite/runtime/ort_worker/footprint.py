@@ -14,10 +14,11 @@ import sys
 import time
 from pathlib import Path
 
-from .deployment import Deployment, open_session
+from .deployment import Deployment
 from .feeds import FeedSpec, ModelInput, make_feeds
 from .following import follow
 from .narrow_floats import runner
+from .runtimes.opening import open_session
 
 
 def peak_bytes() -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 
-from .deployment import Deployment, open_session
+from .deployment import Deployment
+from .runtimes.opening import open_session
 from .session_runs import Report, Values, feeds_of, run_model
 from .values import Array, compare_values, tells_nothing
 
@@ -39,13 +38,13 @@ def probe(request: Mapping[str, Any], report: Report) -> list[Probe]:
     """
     deployment = Deployment.from_request(request["deployment"])
     report("optimised: open with its inner values")
-    session = _open(request["optimised"], request["optimised_folder"], deployment)
+    session = open_session(request["optimised"], deployment, weights=request["optimised_folder"])
     feeds = feeds_of(session, request["feeds"])
     report("optimised: run with its inner values")
     optimised = [run_model(session, feed, request["optimised_values"]) for feed in feeds]
     del session
     report("original: open with its inner values")
-    session = _open(request["original"], request["original_folder"], deployment.unoptimised())
+    session = open_session(request["original"], deployment.unoptimised(), weights=request["original_folder"])
     report("original: run with its inner values")
     original = [run_model(session, feed, request["original_values"]) for feed in feeds]
     report("compare inner values")
@@ -97,9 +96,3 @@ class _Alike:
 
 def _norm(value: Array) -> float:
     return float(np.linalg.norm(value.astype(np.float64)))
-
-
-def _open(path: str, folder: str, deployment: Deployment) -> ort.InferenceSession:
-    options = deployment.session_options()
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-    return open_session(Path(path).read_bytes(), deployment, options=options)

@@ -7,7 +7,7 @@ and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`. `feeds`
 them; runs take the inputs that they give in turn, both sides of a comparison the same ones in the same order.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
-alone), `time` (one model), `optimizers` (which of ONNX Runtime's optimisers change a model), `optimised` (writes what
+alone), `time` (one model), `optimizers` (which of the runtime's optimisers change a model), `optimised` (writes what
 they make of it), `profile` (the time of every kernel), `probe_cuda`. Any may say `within_s`, the seconds after which
 nobody waits for the reply: a comparison then ends with the blocks that it has.
 
@@ -23,7 +23,6 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,16 +31,16 @@ from typing import BinaryIO
 import numpy as np
 import onnxruntime as ort
 
-from .deployment import Deployment, open_session
+from .deployment import Deployment
 from .feeds import FeedSpec, ModelInput
 from .following import follow
-from .options.optimizers import active_in_log, registered_in_log
 from .plan import Plan
 from .profiling import profile
 from .rotating.pair import RotationPair
 from .rotating.recipes import recipes_from_json
 from .rotating.rotation import Accepts, Rotation
 from .rotating.runner import Runner
+from .runtimes.opening import runtime_of
 from .statistics import Block, is_enough
 from .timing import Clock, repeats_for, time_alone, time_block
 from .wire import Message, read_message, write_message
@@ -55,7 +54,6 @@ _OUT_OF_MEMORY = re.compile(
 _MESSAGE_LENGTH = 1000
 _CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.thread_time}
 _SPARE = 1.5  # A further block may take this many times as long as those before did.
-_INFO = 1
 
 
 class Worker:
@@ -176,26 +174,13 @@ class Worker:
     def _optimizers(self, request: Message) -> Message:
         self._enter("candidate: open")
         deployment = Deployment.from_request(request["candidate"]["deployment"])
-        options = deployment.session_options()
-        options.log_severity_level = _INFO
-        with tempfile.TemporaryFile() as log:
-            usual = os.dup(2)
-            os.dup2(log.fileno(), 2)
-            try:
-                open_session(request["candidate"]["path"], deployment, options=options)
-            finally:
-                os.dup2(usual, 2)
-                os.close(usual)
-            log.seek(0)
-            text = log.read().decode(errors="replace")
-        return {"active": sorted(active_in_log(text)), "registered": sorted(registered_in_log(text))}
+        found = runtime_of(deployment.provider).passes(request["candidate"]["path"], deployment)
+        return {"active": sorted(found.active), "registered": sorted(found.registered)}
 
     def _optimised(self, request: Message) -> Message:
         self._enter("candidate: open")
         deployment = Deployment.from_request(request["candidate"]["deployment"])
-        options = deployment.session_options()
-        options.optimized_model_filepath = request["written"]
-        open_session(request["candidate"]["path"], deployment, options=options)
+        runtime_of(deployment.provider).write_optimised(request["candidate"]["path"], deployment, request["written"])
         return {}
 
     def _profile(self, request: Message) -> Message:

@@ -13,7 +13,8 @@ from graph_rewrite.inspection.regions import block_shares
 from graph_rewrite.inspection.roofline import Peaks, kernel_bytes, kernel_flops, least_us
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.runtime import Deployment, FeedSpec
-from graph_rewrite.runtime.ort_worker.profiling import kernels, profile
+from graph_rewrite.runtime.ort_worker.profiling import profile
+from graph_rewrite.runtime.ort_worker.runtimes.onnx_runtime import kernels
 from tests.graph_rewrite.inspection.models import layers
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from graph_rewrite.latency import resolve_provider
 from graph_rewrite.runtime import Deployment, FeedSpec, Runner, open_session
-from graph_rewrite.runtime.ort_worker import deployment as deployment_module
+from graph_rewrite.runtime.ort_worker.runtimes import onnx_runtime
 from graph_rewrite.runtime.ort_worker.sessions import cuda_graphs
 from graph_rewrite.runtime.ort_worker.sessions.cuda_graphs import CudaGraphSession
 
@@ -170,7 +170,7 @@ def test_it_is_opened_where_the_deployment_says_so(path: Path, monkeypatch: pyte
         def get_providers(self) -> list[str]:
             return ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
-    monkeypatch.setattr(deployment_module, "CudaGraphSession", Fake)
+    monkeypatch.setattr(onnx_runtime, "CudaGraphSession", Fake)
     monkeypatch.setattr(ort, "preload_dlls", lambda: None)
     session = open_session(path, GRAPHS)
     assert opened == [[("CUDAExecutionProvider", {"enable_cuda_graph": "1"}), "CPUExecutionProvider"]]

@@ -92,7 +92,7 @@ def test_log_of_a_session() -> None:
 def test_provider() -> None:
     assert resolve_provider("cpu") == "cpu"
     assert resolve_provider("auto") in ("cpu", "cuda")
-    with pytest.raises(ValueError, match="'auto', 'cpu' or 'cuda', got 'gpu'"):
+    with pytest.raises(ValueError, match="'auto', 'cpu', 'cuda' or 'openvino', got 'gpu'"):
         resolve_provider("gpu")
 
 

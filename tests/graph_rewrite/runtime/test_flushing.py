@@ -16,6 +16,7 @@ import pytest
 from graph_rewrite.delivery.equivalence import equivalent
 from graph_rewrite.runtime import Deployment, can_flush, open_session
 from graph_rewrite.runtime.ort_worker import deployment as deployment_module
+from graph_rewrite.runtime.ort_worker.runtimes import onnx_runtime
 from graph_rewrite.runtime.ort_worker.sessions.flushing import FlushingSession, flushed_denormals
 
 FLUSHING = Deployment().with_settings({"set_denormal_as_zero": True})
@@ -99,7 +100,7 @@ def test_every_kind_of_run(tmp_path: Path) -> None:
 @needs_flushing
 def test_together_with_cuda_graphs(tmp_path: Path) -> None:
     both = Deployment("cuda").with_settings({"set_denormal_as_zero": True, "enable_cuda_graph": True})
-    kind = deployment_module._session_class(both.settings)
+    kind = onnx_runtime._session_class(both.settings)
     options = both.session_options()
     session = kind(str(write(tmp_path, DOUBLE)), options, providers=["CPUExecutionProvider"], device="cpu")
     for size in (1.0, 2.0, 3.0):
@@ -127,7 +128,8 @@ def test_a_model_that_does_not_need_them_is_equal(tmp_path: Path) -> None:
 
 def test_elsewhere_nothing_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ONNX Runtime alone would set the calling thread for ever if the session were the first of its process."""
-    monkeypatch.setattr(deployment_module, "can_flush", lambda: False)
+    for module in (deployment_module, onnx_runtime):
+        monkeypatch.setattr(module, "can_flush", lambda: False)
     session = open_session(write(tmp_path, DOUBLE), FLUSHING)
     assert type(session) is ort.InferenceSession
     with pytest.raises(RuntimeError):

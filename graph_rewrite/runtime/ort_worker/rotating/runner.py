@@ -12,9 +12,10 @@ from typing import Any
 
 import onnxruntime as ort
 
-from ..deployment import Deployment, open_session
+from ..deployment import Deployment
 from ..feeds import Feeds, ModelInput
 from ..narrow_floats import NARROW, runner
+from ..runtimes.opening import open_session
 from ..sessions.cuda_graphs import CudaGraphSession
 from ..timing import Clock, warm_up
 from .recipes import Recipes
@@ -40,7 +41,7 @@ class Runner:
     def __init__(self, path: str, deployment: Deployment, feeds: Recipes | MakeRotation) -> None:
         self.path = path
         self.cuda = deployment.provider == "cuda"
-        self.session = open_session(path, deployment, measuring=True)
+        self.session: Any = open_session(path, deployment, measuring=True)
         self.inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in self.session.get_inputs()]
         make = feeds if callable(feeds) else partial(_rotation, recipes=feeds)
         self.rotation = make(self.inputs, self._accepts)
