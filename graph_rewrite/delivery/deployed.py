@@ -15,7 +15,7 @@ from graph_rewrite.delivery.bundles.session import BundleSession, open_with_hint
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators import nchwc
-from graph_rewrite.runtime import Deployment, Session
+from graph_rewrite.runtime import Deployment, ModelSession
 from graph_rewrite.runtime.custom_ops import library_paths
 
 METADATA_KEY = "rewritegym.deployment"
@@ -35,7 +35,7 @@ def session(
     *,
     custom_ops: Iterable[str | os.PathLike[str]] = (),
     **overrides: bool | int | str,
-) -> onnxruntime.InferenceSession | Session | BundleSession:
+) -> onnxruntime.InferenceSession | ModelSession | BundleSession:
     """Open a session on the model file `path`, with the deployment that is recorded for it: a session of ONNX Runtime,
     or where the model was deployed to another runtime an object with its `run`, `get_inputs` and `get_outputs`.
 

@@ -23,7 +23,7 @@ from graph_rewrite.runtime.ort_worker.rotating.rotation import Rotation
 from graph_rewrite.runtime.ort_worker.rotating.runner import Runner
 from graph_rewrite.runtime.ort_worker.runtimes.opening import open_session, runtime_of
 from graph_rewrite.runtime.ort_worker.sessions.flushing import can_flush
-from graph_rewrite.runtime.ort_worker.sessions.protocol import Session
+from graph_rewrite.runtime.ort_worker.sessions.protocol import ModelSession
 from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
 from graph_rewrite.runtime.ort_worker.timing import repeats_for, time_block
 
@@ -40,11 +40,11 @@ __all__ = [
     "Deployment",
     "Estimate",
     "FeedSpec",
+    "ModelSession",
     "Plan",
     "Recipes",
     "Rotation",
     "Runner",
-    "Session",
     "SessionSettings",
     "Status",
     "WorkerClient",

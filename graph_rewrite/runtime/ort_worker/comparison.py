@@ -25,7 +25,7 @@ from .following import follow
 from .probing import probe
 from .runtimes.opening import open_session
 from .session_runs import Report, Values, feeds_of, refusal, run_model
-from .sessions.protocol import Session
+from .sessions.protocol import ModelSession
 from .values import beyond_tolerances, compare_values, is_constant, tells_nothing
 
 _SHARES = (0.3, 0.55, 0.75, 0.95)
@@ -108,7 +108,7 @@ def compare(request: Mapping[str, Any], report: Report) -> Findings:
 
 def _run_original(
     request: Mapping[str, Any],
-    session: Session,
+    session: ModelSession,
     extra: ExtraInputs,
     count: int,
     watch: Stopwatch,
@@ -177,7 +177,7 @@ def _differences(one: Values, other: Values, tolerance: float) -> dict[str, floa
     return {name: error for name, (error, problem) in compared.items() if problem or not error <= tolerance}
 
 
-def _accept(session: Session, request: Mapping[str, Any], write: Callable[[Mapping[str, Any]], None]) -> None:
+def _accept(session: ModelSession, request: Mapping[str, Any], write: Callable[[Mapping[str, Any]], None]) -> None:
     """Run a model on inputs in turn. With `group`, end with the first group of so many on all of which it runs; the
     rest of a group is not run once one is refused."""
     group, refused = request.get("group") or 0, ""

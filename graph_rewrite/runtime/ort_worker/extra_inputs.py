@@ -13,7 +13,7 @@ import numpy as np
 from .feeds import Feeds, FeedSpec
 from .patterns import disturbed
 from .session_runs import Values, run_model
-from .sessions.protocol import Session
+from .sessions.protocol import ModelSession
 from .values import compare_values, largest
 
 _LEAST_S = 5.0
@@ -49,12 +49,12 @@ class ExtraInputs:
     specs: Sequence[FeedSpec]
     feeds: Sequence[Feeds]
 
-    def run(self, session: Session, until: float) -> Runs:
+    def run(self, session: ModelSession, until: float) -> Runs:
         """Return the outputs on each input, or the words in which it fails, for as many as the time and the memory
         hold."""
         return list(_runs(session, self.feeds, until))
 
-    def run_disturbed(self, session: Session, count: int, until: float) -> Runs:
+    def run_disturbed(self, session: ModelSession, count: int, until: float) -> Runs:
         """Return the outputs on the first inputs, each changed by a few roundings. The user's own are not run."""
         feeds = [
             {name: disturbed(array) for name, array in feed.items()} if spec.pattern else {}
@@ -63,7 +63,7 @@ class ExtraInputs:
         return list(_runs(session, feeds, until))
 
 
-def _runs(session: Session, feeds: Sequence[Feeds], until: float) -> Iterator[Values | str]:
+def _runs(session: ModelSession, feeds: Sequence[Feeds], until: float) -> Iterator[Values | str]:
     room = _KEPT_BYTES
     for feed in feeds:
         if time.monotonic() >= until or room <= 0:

@@ -7,19 +7,19 @@ from typing import Any
 
 from .feeds import Feeds, FeedSpec, ModelInput, make_feeds
 from .narrow_floats import run
-from .sessions.protocol import Session
+from .sessions.protocol import ModelSession
 
 Values = dict[str, Any]
 Report = Callable[[str], None]
 
 
-def feeds_of(session: Session, specs: Sequence[Mapping[str, Any]]) -> list[Feeds]:
+def feeds_of(session: ModelSession, specs: Sequence[Mapping[str, Any]]) -> list[Feeds]:
     """Return inputs for a session, one set per recipe. Raises ValueError as `make_feeds` does."""
     inputs = [ModelInput(item.name, item.type, tuple(item.shape)) for item in session.get_inputs()]
     return [make_feeds(inputs, FeedSpec.from_json(spec)) for spec in specs]
 
 
-def run_model(session: Session, feed: Feeds, names: Sequence[str] | None = None) -> Values:
+def run_model(session: ModelSession, feed: Feeds, names: Sequence[str] | None = None) -> Values:
     """Return the outputs of a model by name, or those in `names`; inputs that the model has not are left out."""
     wanted = [item.name for item in session.get_outputs()] if names is None else list(names)
     known = {item.name for item in session.get_inputs()}
@@ -27,7 +27,7 @@ def run_model(session: Session, feed: Feeds, names: Sequence[str] | None = None)
     return dict(zip(wanted, values, strict=True))
 
 
-def refusal(session: Session, spec: Mapping[str, Any]) -> str:
+def refusal(session: ModelSession, spec: Mapping[str, Any]) -> str:
     """Return why a model does not run on the inputs of a recipe; empty where it does."""
     try:
         run_model(session, feeds_of(session, [spec])[0])

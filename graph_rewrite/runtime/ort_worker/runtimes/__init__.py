@@ -1,1 +1,1 @@
-"""Runtimes: the libraries that run models, one file each, behind the interface `protocol.Runtime`."""
+"""Runtimes: the libraries that run models, one file each, behind the interface `protocol.ModelRuntime`."""

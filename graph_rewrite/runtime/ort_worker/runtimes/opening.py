@@ -8,21 +8,21 @@ import os
 
 from ..deployment import Deployment
 from ..options.providers import PROVIDERS
-from ..sessions.protocol import Session
-from .protocol import Runtime
+from ..sessions.protocol import ModelSession
+from .protocol import ModelRuntime
 
 
 @functools.cache
-def runtime_of(provider: str) -> Runtime:
+def runtime_of(provider: str) -> ModelRuntime:
     """Return the runtime that runs models with a provider. Its library is not loaded yet."""
     module = importlib.import_module(f".{PROVIDERS[provider].runtime}", __package__)
-    found: Runtime = module.RUNTIME
+    found: ModelRuntime = module.RUNTIME
     return found
 
 
 def open_session(
     path: str | os.PathLike[str], deployment: Deployment, *, measuring: bool = False, weights: str | None = None
-) -> Session:
+) -> ModelSession:
     """Open a session on the model file `path`, run as `deployment` says: an `onnxruntime.InferenceSession`, or with
     another runtime an object that runs as one does.
 

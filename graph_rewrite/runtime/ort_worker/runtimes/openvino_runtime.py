@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from ..deployment import Deployment
-from ..sessions.openvino_session import OpenVinoSession
+from ..sessions.openvino_session import ELEMENTS, OpenVinoSession
 from .protocol import Kernel, Passes
 
 DISTRIBUTION = "openvino"
@@ -143,7 +143,7 @@ def _order(node: Any) -> int:
 
 
 def _text(value: Any) -> str:
-    return str(value.astype(str)) if hasattr(value, "astype") else str(value)
+    return str(value.astype(str) if hasattr(value, "astype") else value)
 
 
 def _type(port: Any) -> tuple[str, list[int]]:
@@ -151,6 +151,5 @@ def _type(port: Any) -> tuple[str, list[int]]:
 
 
 def _element(port: Any) -> str:
-    return {"f32": "float", "f16": "float16", "f64": "double", "i32": "int32", "i64": "int64"}.get(
-        name := port.get_element_type().get_type_name(), name
-    )
+    name = str(port.get_element_type().get_type_name())
+    return ELEMENTS.get(name, name)

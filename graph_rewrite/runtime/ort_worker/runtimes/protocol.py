@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ..deployment import Deployment
-from ..sessions.protocol import Session
+from ..sessions.protocol import ModelSession
 
 Kernel = dict[str, Any]
 """A kernel in a profile: its `name`, `op`, median time per run in microseconds `us`, and the types of its operands and
@@ -24,7 +24,7 @@ class Passes(NamedTuple):
     registered: frozenset[str] = frozenset()
 
 
-class Runtime(Protocol):
+class ModelRuntime(Protocol):
     """A library that runs models. Whatever it raises about a model is a finding about that model."""
 
     def fault(self) -> str:
@@ -38,7 +38,7 @@ class Runtime(Protocol):
 
     def open(
         self, path: str, deployment: Deployment, *, measuring: bool = False, weights: str | None = None
-    ) -> Session:
+    ) -> ModelSession:
         """Open a model file.
 
         Args:
@@ -57,7 +57,7 @@ class Runtime(Protocol):
 
     def open_profiled(
         self, path: str, deployment: Deployment, folder: str
-    ) -> tuple[Session, Callable[[int], list[Kernel]]]:
+    ) -> tuple[ModelSession, Callable[[int], list[Kernel]]]:
         """Open a model file for a profile, whose files may lie in `folder`. Return the session, and a function that
         ends the profile and returns the kernels in the order in which they run, without the first so many runs."""
         ...

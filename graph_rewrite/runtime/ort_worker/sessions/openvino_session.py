@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-_ELEMENTS = {
+ELEMENTS = {
     "f16": "float16", "f32": "float", "f64": "double", "boolean": "bool", "string": "string",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
@@ -112,10 +112,10 @@ def _pairs(items: Sequence[OpenVinoValue], model: Any) -> zip[tuple[OpenVinoValu
 
 def _value(name: str, port: Any) -> OpenVinoValue:
     element = port.get_element_type().get_type_name()
-    if element not in _ELEMENTS:
+    if element not in ELEMENTS:
         raise RuntimeError(f"{name!r} is of {element}, which is not run in OpenVINO: NumPy has no such type")
     shape = port.get_partial_shape()
     if shape.rank.is_dynamic:
         raise RuntimeError(f"{name!r} has an open number of dimensions: fix it, or run the model in ONNX Runtime")
     dims = tuple(dim.get_length() if dim.is_static else None for dim in shape)
-    return OpenVinoValue(name, f"tensor({_ELEMENTS[element]})", dims)
+    return OpenVinoValue(name, f"tensor({ELEMENTS[element]})", dims)

@@ -20,7 +20,7 @@ class ValueInfo(Protocol):
     def shape(self) -> Sequence[int | str | None]: ...
 
 
-class Session(Protocol):
+class ModelSession(Protocol):
     """An open model: the part of `onnxruntime.InferenceSession` that every runtime has."""
 
     def get_inputs(self) -> Sequence[ValueInfo]:
