@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.console import Console
 from graph_rewrite.errors import UserError
 from graph_rewrite.inspection.display import show
 from graph_rewrite.inspection.inspect import inspect_model
+from graph_rewrite.latency.provider import resolve_provider
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.runtime.custom_ops import library_paths, missing_operators
 from graph_rewrite.symbolic.bindings import bind
@@ -42,6 +43,8 @@ class InspectArguments:
     model accepts."""
     threads: int | None = None
     """Threads per inference of the profile; by default one per physical core that this process may use."""
+    provider: Literal["cpu", "openvino"] = "cpu"
+    """The runtime of the profile: ONNX Runtime on the CPU, or openvino."""
     custom_ops: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A library with operators of custom domains that the model uses; may be repeated."""
     profile: bool = True
@@ -63,14 +66,16 @@ def main(argv: Sequence[str] | None = None, began: float | None = None) -> int:
 def _inspect(arguments: InspectArguments, began: float) -> int:
     threads = physical_cores() if arguments.threads is None else check_threads(arguments.threads)
     deployment = Deployment("cpu", threads, custom_ops=library_paths(arguments.custom_ops))
+    provider = resolve_provider(arguments.provider)
     missing_operators(deployment.custom_ops, ())
     workspace()  # what is written on the way lies there, and goes with it
     try:
         with ending_at(began + parse_seconds(arguments.time_limit)):
             shapes = _shapes(arguments, deployment)
             found = inspect_model(
-                arguments.model, shapes, threads=threads, profile=arguments.profile, custom_ops=deployment.custom_ops
-            )
+                arguments.model, shapes, provider=provider, threads=threads, profile=arguments.profile,
+                custom_ops=deployment.custom_ops,
+            )  # fmt: skip
     except OutOfTime:
         raise UserError(
             f"{arguments.model}: --time-limit {arguments.time_limit} is over before the model is read: give more time"

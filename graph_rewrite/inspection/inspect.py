@@ -22,7 +22,7 @@ from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules import all_rules
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.runtime import Deployment, WorkerClient
-from graph_rewrite.runtime.custom_ops import hint
+from graph_rewrite.runtime.custom_ops import check_libraries, hint
 from graph_rewrite.system.deadline import OutOfTime, check_time
 from graph_rewrite.system.scratch import scratch_folder
 
@@ -103,6 +103,7 @@ def inspect_model(
     path: Path,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     *,
+    provider: str = "cpu",
     threads: int = 1,
     profile: bool = True,
     custom_ops: Sequence[str] = (),
@@ -113,12 +114,14 @@ def inspect_model(
     Args:
         shapes: shapes of inputs by name, for models with symbolic dimensions. Without them such a model is neither
             matched with rules nor run.
+        provider: the runtime of the profile.
         threads: threads per inference of the profile.
         custom_ops: libraries with the model's operators of custom domains, loaded by that process alone.
 
     Raises:
         ModelLoadError: no such file, or no readable ONNX model.
-        MachineError: no worker process starts, or ONNX Runtime fails on a small model.
+        UserError: libraries are given for a runtime that takes none.
+        MachineError: no worker process starts, or the runtime fails on a small model.
         OutOfTime: the time limit is reached before the model is read.
     """
     given = dict(shapes or {})
@@ -133,8 +136,10 @@ def inspect_model(
     if is_open:
         return found
     found = _or_missing(found, "rules", lambda: replace(found, rules=tuple(rule_sites(graph, tuple(custom_ops)))))
-    deployment = Deployment("cpu", threads, custom_ops=tuple(custom_ops))
-    return _with_profile(found, graph, deployment) if profile else found
+    if not profile:
+        return found
+    check_libraries(provider, custom_ops)
+    return _with_profile(found, graph, Deployment(provider, threads, custom_ops=tuple(custom_ops)))
 
 
 def _or_missing(found: Inspection, part: str, told: Callable[[], Inspection]) -> Inspection:

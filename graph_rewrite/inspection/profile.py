@@ -1,4 +1,4 @@
-"""The profile of a model: the time of every kernel that ONNX Runtime runs for it."""
+"""The profile of a model: the time of every kernel that its runtime runs for it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _ELEMENTS = {
 
 
 class CannotRunError(MachineError):
-    """ONNX Runtime cannot run the model; the message has its reason."""
+    """The runtime cannot run the model; the message has its reason."""
 
 
 @dataclass(frozen=True)
 class TimedKernel:
-    """One kernel as ONNX Runtime runs it, after its own optimisers; `us` is its median time per run in microseconds.
+    """One kernel as the runtime runs it, after its own optimisers; `us` is its median time per run in microseconds.
 
     `inputs` lacks the weights that ONNX Runtime keeps in a layout of its own; a type is None where it is no tensor of
     a known kind.
@@ -69,7 +69,7 @@ def profile_model(graph: Graph, deployment: Deployment, worker: WorkerClient, fo
     """Run a graph with fixed shapes in a worker process, timed and profiled, on random inputs.
 
     Raises:
-        CannotRunError: ONNX Runtime cannot run the model.
+        CannotRunError: the runtime cannot run the model.
     """
     side = {"path": str(materialize(graph, folder)), "deployment": deployment.to_request()}
     shared = {
@@ -78,16 +78,13 @@ def profile_model(graph: Graph, deployment: Deployment, worker: WorkerClient, fo
             input_ranges=index_ranges(graph), element_shapes=element_shapes(graph), values=settled_values(graph)
         ).to_json(),
     }
-    timed = _ask(worker, {"kind": "time", **shared, "plan": _PLAN.to_json()})
-    told = _ask(
-        worker,
+    requests = [
+        {"kind": "time", **shared, "plan": _PLAN.to_json()},
         {"kind": "profile", **shared, "folder": str(folder), "budget_s": BUDGET_S, "nodes": len(graph.nodes)},
-    )
+    ]
+    what = f"{deployment.facts.title} cannot run the model"
+    timed, told = [ask(worker, request, CannotRunError, what) for request in requests]
     return Profile(deployment, 1e3 * median(timed["samples"]), tuple(map(_kernel, told["kernels"])))
-
-
-def _ask(worker: WorkerClient, request: dict[str, Any]) -> dict[str, Any]:
-    return ask(worker, request, CannotRunError, "ONNX Runtime cannot run the model")
 
 
 def _kernel(told: Mapping[str, Any]) -> TimedKernel:

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.runtime.leaf_process import describe_exit, leaf_command, run_leaf
+from graph_rewrite.runtime.ort_worker.options.providers import PROVIDERS
 from graph_rewrite.system.scratch import scratch_folder
 
 HOW = (
@@ -63,6 +64,16 @@ def library_paths(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
             raise UserError(f"--custom-ops {os.fspath(path)}: there is no such file")
         found[str(Path(path).absolute())] = None
     return tuple(found)
+
+
+def check_libraries(provider: str, libraries: Sequence[str]) -> None:
+    """Check that a provider's runtime takes libraries, where there are any.
+
+    Raises:
+        UserError: it takes none.
+    """
+    if libraries and not PROVIDERS[provider].is_onnxruntime:
+        raise UserError(f"--custom-ops: provider {provider!r} takes no libraries; they are for ONNX Runtime")
 
 
 def missing_operators(libraries: Sequence[str], operators: Iterable[CustomOperator]) -> list[CustomOperator]:

@@ -24,7 +24,6 @@ from graph_rewrite.latency import (
     LatencyMeter,
     MeasurementError,
     Plan,
-    Provider,
     resolve_provider,
     unblocked_time,
 )
@@ -36,8 +35,7 @@ from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.rules.strict import strict_rules
-from graph_rewrite.runtime import PROVIDERS
-from graph_rewrite.runtime.custom_ops import library_paths
+from graph_rewrite.runtime.custom_ops import check_libraries, library_paths
 from graph_rewrite.system.deadline import check_time
 from graph_rewrite.task.input_data import read_input_data
 from graph_rewrite.task.limits import ResultLimits
@@ -255,7 +253,9 @@ def open_problem(
         ProviderError: the provider does not work on this machine.
     """
     _check_threads(threads, thread_choices, clock)
-    deployment = _deployment(resolve_provider(provider), threads, library_paths(custom_ops))
+    found, libraries = resolve_provider(provider), library_paths(custom_ops)
+    check_libraries(found, libraries)
+    deployment = Deployment(found, threads, custom_ops=libraries)
     opened, folder = open_model(model, shapes, target_opset, deployment.custom_ops), workspace()
     if meter is None:
         require_operators(opened.original, deployment.custom_ops)
@@ -271,14 +271,6 @@ def open_problem(
     problem = Problem(opened, rewriter, measuring, deployment, folder, kept, thread_choices, data, strict)
     problem.add_rules(mutants)
     return problem
-
-
-def _deployment(provider: Provider, threads: int, libraries: tuple[str, ...]) -> Deployment:
-    if libraries and not PROVIDERS[provider].is_onnxruntime:
-        raise UserError(
-            f"--custom-ops: libraries of operators are for ONNX Runtime, and provider {provider!r} takes none"
-        )
-    return Deployment(provider, threads, custom_ops=libraries)
 
 
 def _check_threads(threads: int, choices: tuple[int, ...], clock: Clock) -> None:

@@ -20,6 +20,7 @@ from graph_rewrite.runtime.ort_worker.comparison import Finding
 from graph_rewrite.runtime.ort_worker.values import compare_values, is_constant
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.sample_models import parsed, weights
+from tests.runtimes import every_provider
 
 CPU = Deployment()
 TEXT = "(float[2,3] x) => (float[2,4] y) { t = MatMul(x, w)  y = Relu(t) }"
@@ -37,16 +38,18 @@ def write(model: onnx.ModelProto, folder: Path, name: str = "optimised") -> Path
 
 
 class TestOutcomes:
-    def test_equal_models(self, original: Path, tmp_path: Path) -> None:
+    @every_provider
+    def test_equal_models(self, original: Path, tmp_path: Path, provider: str) -> None:
         rewritten = TEXT.replace("y = Relu(t)", "z = Sub(t, t)  y = Max(t, z)")
-        found = equivalent(original, write(parsed(rewritten, weights("w", 3, 4)), tmp_path), CPU)
+        found = equivalent(original, write(parsed(rewritten, weights("w", 3, 4)), tmp_path), Deployment(provider))
         assert found.ok
         assert found.max_rel_error <= found.tolerance < 1e-4
         assert "agree on 5 inputs" in found.message
 
-    def test_another_function(self, original: Path, tmp_path: Path) -> None:
+    @every_provider
+    def test_another_function(self, original: Path, tmp_path: Path, provider: str) -> None:
         other = write(parsed(TEXT.replace("Relu", "LeakyRelu"), weights("w", 3, 4)), tmp_path)
-        found = equivalent(original, other, CPU)
+        found = equivalent(original, other, Deployment(provider))
         assert not found.ok
         assert found.max_rel_error > 1e-3
         assert "output 'y' with seed" in found.message

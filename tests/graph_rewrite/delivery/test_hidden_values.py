@@ -12,13 +12,19 @@ from onnx import numpy_helper
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.runtime import Deployment
 from tests.graph_rewrite.sample_models import parsed, weights
+from tests.runtimes import every_provider
 
 CPU = Deployment()
 BODY = "t = MatMul(x, w)  h = Relu(t)  m = MatMul(h, head)  y = Add(m, b)"
 
 
 def compared(
-    folder: Path, before: str, after: str, *tensors: onnx.TensorProto, outputs: str = "float[2,5] y"
+    folder: Path,
+    before: str,
+    after: str,
+    *tensors: onnx.TensorProto,
+    outputs: str = "float[2,5] y",
+    provider: str = "cpu",
 ) -> Equivalence:
     """Compare two bodies with weights of their own and a head of zeros."""
     head = numpy_helper.from_array(np.zeros((4, 5), np.float32), "head")
@@ -29,19 +35,21 @@ def compared(
         )
         paths.append(folder / f"{name}.onnx")
         onnx.save(model, paths[-1])
-    return equivalent(*paths, CPU)
+    return equivalent(*paths, Deployment(provider))
 
 
-def test_a_right_rewrite_before_a_head_of_zeros_is_proved_by_the_values_between(tmp_path: Path) -> None:
+@every_provider
+def test_a_right_rewrite_before_a_head_of_zeros_is_proved_by_the_values_between(tmp_path: Path, provider: str) -> None:
     zero = numpy_helper.from_array(np.float32(0), "zero")
-    found = compared(tmp_path, BODY, BODY.replace("h = Relu(t)", "h = Max(t, zero)"), zero)
+    found = compared(tmp_path, BODY, BODY.replace("h = Relu(t)", "h = Max(t, zero)"), zero, provider=provider)
     assert found.ok
     assert found.vacuous == ()
     assert found.message.endswith("y is the same on all inputs; the values before it agree: h")
 
 
-def test_a_wrong_rewrite_before_a_head_of_zeros_is_refused(tmp_path: Path) -> None:
-    found = compared(tmp_path, BODY, BODY.replace("Relu", "LeakyRelu"))
+@every_provider
+def test_a_wrong_rewrite_before_a_head_of_zeros_is_refused(tmp_path: Path, provider: str) -> None:
+    found = compared(tmp_path, BODY, BODY.replace("Relu", "LeakyRelu"), provider=provider)
     assert not found.ok
     assert found.vacuous == ("y",)
     assert "the value 'h' before it differs by" in found.message

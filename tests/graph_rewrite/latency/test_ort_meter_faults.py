@@ -10,23 +10,25 @@ from typing import Any
 import pytest
 
 from graph_rewrite.latency import BaselineError, Deployment, MeasurementCache, OrtMeter
+from tests.runtimes import every_provider
 
 MakeMeter = Callable[..., OrtMeter]
 
 
+@every_provider
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("truncated", "good.onnx|Protobuf|ModelProto|parse"),
-        ("empty", "good.onnx|ModelProto|graph"),
+        ("truncated", "good.onnx|Protobuf|ModelProto|parse|read_model|Unable to read"),
+        ("empty", "good.onnx|ModelProto|graph|read_model|Unable to read"),
         ("unknown", "NoSuchOperator"),
         ("foreign", "inputs that the baseline has not: z"),
     ],
 )
 def test_a_broken_file_is_a_result(
-    make_meter: MakeMeter, model: Any, contents: dict[str, bytes], content: str, message: str
+    make_meter: MakeMeter, model: Any, contents: dict[str, bytes], content: str, message: str, provider: str
 ) -> None:
-    meter = make_meter()
+    meter = make_meter(deployment=Deployment(provider))
     broken = meter.measure(model("broken", content=contents[content]))
     assert broken.status == "error"
     assert not broken.ok
@@ -35,13 +37,21 @@ def test_a_broken_file_is_a_result(
     assert meter.measure(model("fine", 1)).ok
 
 
+@every_provider
 @pytest.mark.parametrize(("fault", "status"), [("segfault", "crash"), ("hang", "hang")])
 def test_a_fatal_model_is_a_result(
-    make_meter: MakeMeter, model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: str, status: str
+    make_meter: MakeMeter,
+    model: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    fault: str,
+    status: str,
+    provider: str,
 ) -> None:
     monkeypatch.setenv("REWRITEGYM_WORKER_FAULT", f"{fault}:fatal")
     cache = MeasurementCache(tmp_path / "cache.sqlite3")
-    meter = make_meter(cache=cache, timeout_s=1.5)
+    options = {"cache": cache, "deployment": Deployment(provider)}
+    meter = make_meter(**options, timeout_s=3.0 if provider == "openvino" else 1.5)
     assert meter.measure(model("fine", 1)).ok
     fatal = meter.measure(model("fatal", 1))
     assert fatal.status == status
@@ -52,12 +62,15 @@ def test_a_fatal_model_is_a_result(
     assert meter.measurements == taken
     assert meter.measure(model("fine2", 1)).ok
     monkeypatch.delenv("REWRITEGYM_WORKER_FAULT")
-    assert make_meter(cache=cache).measure(model("fatal", 1)).ok
+    assert make_meter(**options).measure(model("fatal", 1)).ok
 
 
 @pytest.mark.skipif(os.name != "posix", reason="memory limits need a POSIX system")
-def test_out_of_memory_is_a_result(make_meter: MakeMeter, model: Any, contents: dict[str, bytes]) -> None:
-    meter = make_meter(memory_limit_mb=6000)
+@every_provider
+def test_out_of_memory_is_a_result(
+    make_meter: MakeMeter, model: Any, contents: dict[str, bytes], provider: str
+) -> None:
+    meter = make_meter(memory_limit_mb=6000, deployment=Deployment(provider))
     greedy = meter.measure(model("greedy", content=contents["huge"]))
     assert greedy.status == "oom", greedy.message
     assert meter.measure(model("fine", 1)).ok
@@ -101,9 +114,13 @@ def test_a_bug_in_the_writer_is_not_hidden(make_meter: MakeMeter, model: Any) ->
         make_meter(writer=write).measure(model("a", 1))
 
 
-def test_a_broken_baseline_is_an_error(make_meter: MakeMeter, model: Any, contents: dict[str, bytes]) -> None:
+@every_provider
+def test_a_broken_baseline_is_an_error(
+    make_meter: MakeMeter, model: Any, contents: dict[str, bytes], provider: str
+) -> None:
+    meter = make_meter(model("broken", content=contents["unknown"]), deployment=Deployment(provider))
     with pytest.raises(BaselineError, match=r"baseline model cannot be measured.*NoSuchOperator.*--input-data"):
-        make_meter(model("broken", content=contents["unknown"])).measure(model("a", 1))
+        meter.measure(model("a", 1))
 
     def full(graph: Any, folder: Path) -> Path:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -131,11 +131,16 @@ def _kernels(compiled: Any, runs: list[dict[str, float]]) -> list[Kernel]:
             continue
         info = node.get_rt_info()
         found.append({
-            "name": node.get_friendly_name(), "op": _text(info["layerType"]), "us": 1e6 * median(seconds),
+            "name": node.get_friendly_name(), "op": _operator(_text(info["layerType"])), "us": 1e6 * median(seconds),
             "inputs": [_type(port.get_source_output()) for port in node.inputs()],
             "outputs": [_type(port) for port in node.outputs()],
         })  # fmt: skip
     return found
+
+
+def _operator(kind: str) -> str:
+    """Return the name that ONNX has for a type of nodes of a compiled model, where it has one for the same thing."""
+    return {"Convolution": "Conv", "FullyConnected": "MatMul"}.get(kind, kind)
 
 
 def _order(node: Any) -> int:
