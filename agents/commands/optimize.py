@@ -32,6 +32,7 @@ from agents.reporting.progress import (
     summary_line,
     threads_table,
 )
+from agents.reporting.runtimes import runtime_lines, runtimes_table
 from graph_rewrite.delivery.bundles.code import bundle_code
 from graph_rewrite.delivery.bundles.manifest import read_bundle
 from graph_rewrite.delivery.deployment_code import deployment_code
@@ -141,6 +142,10 @@ def _print(console: Console, path: Path, entry: dict[str, Any]) -> None:
     console.print(results_table("", [entry]))
     if entry["threads"]:
         console.print(threads_table(entry["threads"]))
+    if entry["runtimes"]:
+        console.print(runtimes_table(entry["runtimes"]))
+    for line in runtime_lines(entry["runtimes"]):
+        console.print(line, **_AS_IT_IS)
     console.print(deployment_table([entry]))
     if entry["rewrites"]:
         console.print(rewrites_table(entry))

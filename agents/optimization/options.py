@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import tyro
 
@@ -20,6 +21,8 @@ from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
 
 AUTO = "regional"
 """The agent that `auto` stands for: it finds most in a minute or two, on models that nobody prepared."""
+BEST = "best"
+"""The provider that stands for the faster of the CPU's runtimes."""
 AUTO_THREADS = "auto"
 """The text that leaves the number of threads to the search."""
 
@@ -42,9 +45,10 @@ class SearchOptions:
     """Threads per inference as deployed; by default one per physical core that this process may use, as ONNX Runtime
     does. Several, such as 1,4: the search is for the first, and the result is measured with each. With auto, the search
     chooses the number."""
-    provider: ProviderChoice = "auto"
+    provider: ProviderChoice | Literal["best"] = "auto"
     """ONNX Runtime's execution provider, cpu or cuda; auto takes CUDA where a device answers. Or another runtime:
-    openvino, on the CPU in float32."""
+    openvino, on the CPU in float32. With best, half of the time goes to a search in each of cpu and openvino, and the
+    faster result is written."""
     agent: str = "auto"
     """The search method, with options: regional, greedy:beam=2, ...; auto is regional, beginning with known
     results."""

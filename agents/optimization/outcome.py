@@ -12,6 +12,7 @@ from agents.conclusion.recordings import write_recording
 from agents.core.base import OptimizationResult
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.other_threads import ByThreads, thread_entry, threads_warning
+from agents.optimization.runtime_result import RuntimeResult
 from agents.optimization.specialising import ShapeBundle
 from agents.reporting.progress import baseline_ms
 from agents.reporting.runs import result_entry, rewrite_entries
@@ -27,6 +28,7 @@ SUMMARY = (
     "model", "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "deployment",
     "threads", "seconds", "measurements", "onnx_path", "message", "warnings", "memory", "rule_faults",
     "failed_measurements", "first_error", "tradeoff", "savings", "actions", "improvements", "dynamic", "custom_ops",
+    "runtimes",
 )  # fmt: skip
 """Fields of a result's entry that `--json` prints."""
 
@@ -64,6 +66,8 @@ class Optimization:
     """The models for single shapes beside the result, with `specialise`."""
     kept: Any = None
     """Whatever must live as long as the outcome, such as the folder of a model that came without a file."""
+    runtimes: tuple[RuntimeResult, ...] = ()
+    """What each runtime would give, with the provider `best`."""
 
     @property
     def speedup(self) -> float:
@@ -150,6 +154,7 @@ class Optimization:
         entry["actions"] = None if self.recording is None else self.recording.to_json()
         entry["dynamic"] = dict(self.dynamic) if self.bundle is None else self.bundle.told(self.dynamic, written)
         entry["custom_ops"] = list(self.deployment.custom_ops)
+        entry["runtimes"] = [found.to_json() for found in self.runtimes]
         return entry
 
     def summary(self, written: Path | None, entry: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from agents.conclusion.confirmation import judging_plan
 from agents.conclusion.recordings import recording_or_none
 from agents.core.base import Agent, Budget, OptimizationResult, Search
 from agents.core.registry import make_agent
+from agents.optimization.best_runtime import optimize_in_each
 from agents.optimization.dynamic import for_all_shapes, seconds_for_all_shapes
-from agents.optimization.options import AUTO, OptimizeOptions
+from agents.optimization.options import AUTO, BEST, OptimizeOptions
 from agents.optimization.other_threads import ByThreads, OtherThreads
 from agents.optimization.outcome import Optimization
 from agents.optimization.remembering import ResultRecall
@@ -71,6 +72,25 @@ def optimize_model(
     """
     workspace()  # what is written on the way lies there, and goes with it
     began = time.monotonic() if began is None else began
+    if options.provider != BEST:
+        return _optimized(path, options, began, reserved, opened, progress, keep)
+    watched = WatchedSearch(progress)
+    return optimize_in_each(
+        path, options, lambda own, since: _optimized(path, own, since, 0.0, opened, watched, keep), began=began,
+        seconds=options.seconds - reserved, interrupted=lambda: watched.interrupted,
+    )  # fmt: skip
+
+
+def _optimized(
+    path: Path,
+    options: OptimizeOptions,
+    began: float,
+    reserved: float,
+    opened: Callable[[Problem], None] | None,
+    progress: Progress | None,
+    keep: Any,
+) -> Optimization:
+    """Search in one runtime, as `optimize_model` does."""
     limit, (first, *others) = options.seconds - reserved, options.thread_counts
     agent = make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
     check_mutants(options.mutants, strict=options.strict)

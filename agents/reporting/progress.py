@@ -120,7 +120,7 @@ def summary_line(model: str, entry: Mapping[str, Any]) -> str:
 def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with a row per agent (and repeat): speed-up with its interval, latency, cost, check. Fits into 80
     columns."""
-    table = _table(title, ("agent",), ("speed-up", "95% interval", "ms", "seconds", "measured", "error"))
+    table = table_of(title, ("agent",), ("speed-up", "95% interval", "ms", "seconds", "measured", "error"))
     for entry in results:
         low, high = entry["speedup_ci95"]
         ms = "unknown" if entry["latency_ms"] is None else f"{entry['latency_ms']:.2f}"
@@ -133,7 +133,7 @@ def results_table(title: str, results: Sequence[Mapping[str, Any]]) -> Table:
 
 def threads_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with a row per number of threads that a result was measured with."""
-    table = _table("with each number of threads", (), ("threads", "speed-up", "95% interval", "ms"))
+    table = table_of("with each number of threads", (), ("threads", "speed-up", "95% interval", "ms"))
     for entry in results:
         low, high = entry["speedup_ci95"]
         ms = "unknown" if entry["latency_ms"] is None else f"{entry['latency_ms']:.2f}"
@@ -148,7 +148,7 @@ _NO_SETTINGS = ("provider", "threads", "optimization_level", "disabled_optimizer
 def deployment_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """Return a table with a row per agent (and repeat): size of the weights, estimated peak memory, and how the result
     is to be run."""
-    table = _table("size and deployment", ("agent", "refused optimisers and settings"), ("weights MB", "peak MB"))
+    table = table_of("size and deployment", ("agent", "refused optimisers and settings"), ("weights MB", "peak MB"))
     for entry in results:
         deployment = entry["deployment"]
         refused = ", ".join(deployment["disabled_optimizers"]) or "none"
@@ -158,7 +158,7 @@ def deployment_table(results: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _table(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
+def table_of(title: str, words: Sequence[str], numbers: Sequence[str]) -> Table:
     """An empty table; where it is too wide, words are broken into lines and numbers stay whole."""
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in words:
@@ -181,7 +181,7 @@ def rules_table(results: Sequence[Mapping[str, Any]]) -> Table:
     """A row per agent (and repeat): what the sum of operators makes of the result, the rewrites that the search tried,
     the different rules in the result and the sites they rewrote."""
     numbers = ("end to end", "cost model", "rewrites tried", "rules applied", "sites")
-    table = _table("what the cost model says, and what was applied", ("agent",), numbers)
+    table = table_of("what the cost model says, and what was applied", ("agent",), numbers)
     for entry in results:
         modelled = entry.get("cost_model_speedup")
         table.add_row(

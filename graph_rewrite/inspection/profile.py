@@ -78,7 +78,7 @@ def profile_model(graph: Graph, deployment: Deployment, worker: WorkerClient, fo
             input_ranges=index_ranges(graph), element_shapes=element_shapes(graph), values=settled_values(graph)
         ).to_json(),
     }
-    requests = [
+    requests: list[dict[str, Any]] = [
         {"kind": "time", **shared, "plan": _PLAN.to_json()},
         {"kind": "profile", **shared, "folder": str(folder), "budget_s": BUDGET_S, "nodes": len(graph.nodes)},
     ]

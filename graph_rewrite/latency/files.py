@@ -5,10 +5,22 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from graph_rewrite.latency.estimates import latency_of
+from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.meter import FileMeter, Latency, LatencyMeter, Measurable
 from graph_rewrite.latency.ort_meter import Clock, OrtMeter
-from graph_rewrite.runtime import JUDGE, Deployment, Plan, Recipes
+from graph_rewrite.runtime import (
+    JUDGE,
+    Deployment,
+    Plan,
+    Recipes,
+    WorkerClient,
+    WorkerFailure,
+    as_recipes,
+    recipes_to_json,
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,51 @@ def compare_files(
         _File(original), _in_place, plain, workspace=workspace, feeds=feeds, keep_files=True, clock=clock
     ) as meter:
         return meter.confirm(asked, plan)
+
+
+@dataclass(frozen=True)
+class DeployedFile:
+    """A model file with the way in which it is run."""
+
+    path: Path
+    deployment: Deployment
+
+    def to_request(self) -> dict[str, Any]:
+        """Return plain values for a worker."""
+        return {"path": str(self.path), "deployment": self.deployment.to_request()}
+
+
+def compare_deployed(
+    before: DeployedFile,
+    after: DeployedFile,
+    worker: WorkerClient,
+    *,
+    plan: Plan,
+    feeds: Recipes,
+    clock: Clock = "wall",
+) -> Latency:
+    """Return the latency of a file and its speed-up over another, each run in its own way, even in different runtimes.
+    They are timed in turn in a worker process; a failure of either is a result.
+
+    Args:
+        feeds: inputs to run with, in turn.
+        clock: as in `OrtMeter`.
+
+    Raises:
+        OutOfTime: the time limit is reached.
+    """
+    request = {
+        "kind": "compare", "baseline": before.to_request(), "candidate": after.to_request(), "plan": plan.to_json(),
+        "clock": clock, "feeds": recipes_to_json(as_recipes(feeds)),
+    }  # fmt: skip
+    try:
+        with MachineLock():
+            reply = worker.request(request)
+    except WorkerFailure as failure:
+        return Latency.failed(failure.status, failure.message)
+    if reply["status"] != "ok":
+        return Latency.failed(reply["status"], reply["message"])
+    return latency_of(reply["blocks"], identical=before == after)
 
 
 def deployed_latency(

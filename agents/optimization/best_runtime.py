@@ -1,0 +1,183 @@
+"""`--provider best`: a search for each runtime of the CPU, their results timed in turn, and the faster deployed."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from agents.conclusion.conclude import original_file
+from agents.conclusion.confirmation import judging_plan
+from agents.optimization.options import BEST, OptimizeOptions
+from agents.optimization.outcome import Optimization
+from agents.optimization.runtime_result import RuntimeResult
+from graph_rewrite.errors import MachineError, UserError
+from graph_rewrite.latency import Latency, OrtMeter, Provider, resolve_provider
+from graph_rewrite.latency.files import DeployedFile, compare_deployed
+from graph_rewrite.onnx_files.reading_once import load_once
+from graph_rewrite.runtime import PROVIDERS, Deployment, Recipes, WorkerClient
+from graph_rewrite.symbolic.feeds import measured_feeds
+from graph_rewrite.symbolic.inputs import symbolic_inputs
+from graph_rewrite.system.deadline import OutOfTime, ending_at
+from graph_rewrite.task.meters import random_feeds
+
+FIRST: Provider = "cpu"
+SECOND: Provider = "openvino"
+"""The providers that are compared: speed-ups are relative to the original on the first, which also wins a tie."""
+JUDGING_SHARE = 0.12
+"""Share of the time limit for timing the results against each other."""
+JUDGING_S = 90.0
+"""Most seconds of it."""
+_COMPARISONS = 3
+
+Optimise = Callable[[OptimizeOptions, float], Optimization]
+"""Searches with some options; the time limit counts from a moment of `time.monotonic`."""
+Compare = Callable[[DeployedFile, DeployedFile], Latency]
+"""Times two files in turn: the speed-up of the second over the first."""
+
+
+def optimize_in_each(
+    path: Path,
+    options: OptimizeOptions,
+    optimise: Optimise,
+    *,
+    began: float,
+    seconds: float,
+    interrupted: Callable[[], bool],
+    compare: Compare | None = None,
+) -> Optimization:
+    """Search in each runtime with half of the time, time the results in turn, and return the faster. Its speed-up is
+    relative to the original in ONNX Runtime; where the two are as fast, ONNX Runtime stays.
+
+    Args:
+        began: when the time limit began, by `time.monotonic`.
+        seconds: the time limit.
+        interrupted: tells whether the user has ended the first search; there is no second one then.
+        compare: times two files; by default in a worker process.
+
+    Raises:
+        UserError: options that do not go with `best`, or a mistake in another one.
+        MachineError: OpenVINO is not installed, or the model cannot be measured in either runtime.
+    """
+    _check(options)
+    for provider in (FIRST, SECOND):
+        resolve_provider(provider)
+    judging = min(JUDGING_S, JUDGING_SHARE * seconds)
+    found, told = dict[str, Optimization](), dict[str, str]()
+    turns: tuple[tuple[Provider, float], ...] = (
+        (FIRST, began + (seconds - judging) / 2),
+        (SECOND, began + seconds - judging),
+    )
+    for provider, ends in turns:
+        if interrupted():
+            told[provider] = "the search was ended before it"
+            continue
+        now = began if provider == FIRST else time.monotonic()
+        try:
+            own = replace(options, provider=provider, time_limit=f"{max(1.0, ends - now):.3f}s")
+            found[provider] = optimise(own, now)
+            told[provider] = found[provider].message
+        except MachineError as error:
+            told[provider] = str(error)
+        except KeyboardInterrupt:  # the limit was brought forward before this model was open
+            if not found:
+                raise
+            told[provider] = "the search was ended before it"
+    if not found:
+        raise MachineError("; ".join(f"{PROVIDERS[name].title}: {text}" for name, text in told.items()))
+    return _judged(path, options, found, told, began, seconds, compare)
+
+
+def _check(options: OptimizeOptions) -> None:
+    if options.specialise:
+        raise UserError(f"--provider {BEST} judges one model, and --specialise makes several: choose a provider")
+    if len(options.thread_counts) > 1:
+        raise UserError(f"--provider {BEST} judges with one number of threads: name one, or choose a provider")
+    if options.custom_ops:
+        raise UserError(f"--custom-ops: libraries are for ONNX Runtime alone; leave --provider {BEST} out")
+
+
+def _judged(
+    path: Path,
+    options: OptimizeOptions,
+    found: dict[str, Optimization],
+    told: dict[str, str],
+    began: float,
+    seconds: float,
+    compare: Compare | None,
+) -> Optimization:
+    """Return the faster of the verified results, with what each runtime would give."""
+    results = {name: RuntimeResult(name, message=message) for name, message in told.items()}
+    if FIRST in found:
+        own = found[FIRST].result.latency
+        results[FIRST] = replace(
+            results[FIRST], plain=Latency(own.ms * own.speedup, 1.0, (1.0, 1.0), own.runs, own.ms * own.speedup),
+            latency=own,
+        )  # fmt: skip
+    chosen = FIRST if FIRST in found and (found[FIRST].verified or SECOND not in found) else SECOND
+    if SECOND in found and found[SECOND].verified:
+        with suppress(OutOfTime), ending_at(began + seconds), _comparing(path, found[SECOND], compare) as timed:
+            results[SECOND], duel = _timed(found, results[SECOND], timed)
+            if chosen == FIRST and duel is not None and duel.ok and duel.lower_bound > 1.0:
+                chosen = SECOND
+    results[chosen] = replace(results[chosen], chosen=True)
+    best, latency = found[chosen], results[chosen].latency
+    if chosen == SECOND and latency is not None and latency.ok:
+        best = replace(best, result=replace(best.result, latency=latency, message=_message(best, results[SECOND])))
+    return replace(best, options=options, began=began, runtimes=tuple(results.values()))
+
+
+def _message(best: Optimization, result: RuntimeResult) -> str:
+    plain = result.plain
+    if plain is None or not plain.ok:
+        return best.message
+    return f"OpenVINO runs the original {plain.speedup:.2f} times as fast as ONNX Runtime; there {best.message}"
+
+
+def _timed(
+    found: dict[str, Optimization], result: RuntimeResult, timed: Compare
+) -> tuple[RuntimeResult, Latency | None]:
+    """Time what OpenVINO would give against the original in ONNX Runtime, and its result against that of ONNX Runtime,
+    where there is one that was checked."""
+    second = found[SECOND]
+    threads = second.problem.deployment.threads
+    original = original_file(second.problem)
+    before = DeployedFile(original, Deployment(FIRST, threads))
+    plain = timed(before, DeployedFile(original, Deployment(SECOND, threads)))
+    latency = plain if second.result.is_original else timed(before, _file_of(second))
+    result = replace(result, plain=plain, latency=latency)
+    first = found.get(FIRST)
+    if first is None or not first.verified:
+        return result, None
+    theirs = _file_of(first)
+    return result, latency if theirs == before else timed(theirs, _file_of(second))
+
+
+def _file_of(outcome: Optimization) -> DeployedFile:
+    """Return the file of a result; of an original that is kept, one that can be run."""
+    checked = outcome.result.checked
+    kept = outcome.result.is_original or checked.path == outcome.problem.model.path
+    return DeployedFile(original_file(outcome.problem) if kept else checked.path, checked.deployment)
+
+
+@contextmanager
+def _comparing(path: Path, outcome: Optimization, compare: Compare | None) -> Iterator[Compare]:
+    """Yield what times two files, on the inputs that the searches have measured with."""
+    if compare is not None:
+        yield compare
+        return
+    problem = outcome.problem
+    plan = judging_plan(2 * min(JUDGING_S, JUDGING_SHARE * outcome.options.seconds) / _COMPARISONS)
+    clock = problem.meter.clock if isinstance(problem.meter, OrtMeter) else "wall"
+    with tempfile.TemporaryDirectory(prefix="judging-", dir=problem.workspace) as folder, WorkerClient() as worker:
+        inputs = symbolic_inputs(load_once(path))
+        feeds: Recipes = problem.data or random_feeds(problem.model.graph)
+        if not inputs.is_static:
+            shapes = dict(problem.model.shapes)
+            feeds = measured_feeds(
+                problem.model.graph, inputs, shapes, problem.model.original, problem.data, Path(folder)
+            )
+        yield lambda before, after: compare_deployed(before, after, worker, feeds=feeds, plan=plan, clock=clock)
