@@ -1,4 +1,4 @@
-"""What a runtime would give, where several are compared."""
+"""The outcome of one runtime, where several are compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graph_rewrite.runtime import PROVIDERS
 
 @dataclass(frozen=True, slots=True)
 class RuntimeResult:
-    """What a runtime would give. Speed-ups are relative to the original in ONNX Runtime, with all of its optimisers and
+    """The outcome of a runtime: what its result would give. Speed-ups are relative to the original in ONNX Runtime, with all of its optimisers and
     as many threads."""
 
     provider: str

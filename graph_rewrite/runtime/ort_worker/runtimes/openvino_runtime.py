@@ -24,7 +24,8 @@ _OTHERS = frozenset({"Parameter", "Result", "Const", "Input", "Output"})
 _PYTHON = """\
 import openvino
 
-settings = {settings}
+settings = {{
+{settings}}}
 session = openvino.Core().compile_model({model}, "CPU", settings)
 # session({{name: array}}) runs it; .to_tuple() gives the outputs in the order of the file.
 """
@@ -85,9 +86,10 @@ class OpenVino:
 
     def code(self, deployment: Deployment, model: str) -> dict[str, str]:
         settings = settings_of(deployment)
+        lines = "".join(f"    {json.dumps(name)}: {json.dumps(value)},\n" for name, value in settings.items())
         pairs = ", ".join(f'{{"{name}", {json.dumps(value)}}}' for name, value in settings.items())
         return {
-            "python": _PYTHON.format(model=json.dumps(model, ensure_ascii=False), settings=json.dumps(settings)),
+            "python": _PYTHON.format(model=json.dumps(model, ensure_ascii=False), settings=lines),
             "cpp": _CPP.format(model=json.dumps(model, ensure_ascii=False), settings=pairs),
         }
 
