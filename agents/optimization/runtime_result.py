@@ -11,8 +11,8 @@ from graph_rewrite.runtime import PROVIDERS
 
 @dataclass(frozen=True, slots=True)
 class RuntimeResult:
-    """The outcome of a runtime: what its result would give. Speed-ups are relative to the original in ONNX Runtime, with all of its optimisers and
-    as many threads."""
+    """The outcome of a runtime: what its result would give. Speed-ups are relative to the original in ONNX Runtime,
+    with all of its optimisers and as many threads."""
 
     provider: str
     plain: Latency | None = None
