@@ -20,7 +20,7 @@ from agents.optimization.remembering import ResultRecall
 from agents.optimization.single_shapes import ShapeResult, ShapeSearches, check_specialise, times_for_single_shapes
 from agents.optimization.specialising import specialise
 from agents.searching.known_starts import Start, StartingAgent
-from agents.searching.mutants import add_mutants, check_mutants
+from agents.searching.mutants import add_mutants, check_mutants, mutant_store
 from graph_rewrite.errors import UserError
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import Deployment
@@ -197,7 +197,8 @@ def searched(
         agent.starts = [*starts, *known_starts]
     began = time.monotonic()
     budget = _budget(options, ends)
-    add_mutants(problem, options.mutants, budget.seconds, watched)
+    store = mutant_store(problem) if options.memory else None
+    add_mutants(problem, options.mutants, budget.seconds, watched, store=store)
     result = agent.optimize(problem, _budget(options, ends), seed=options.seed, progress=watched)
     recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
     if recall is not None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Literal
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import onnxruntime
 
 from agents.core.base import Budget, Search
 from agents.searching.cost_model import operator_prices
-from graph_rewrite.errors import UserError
-from graph_rewrite.latency import BaselineError, OperatorSpec
+from graph_rewrite.errors import InvalidRewriteError, UserError
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import BaselineError, MeasurementCache, MeasurementError, OperatorSpec
+from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.windows import Difference, WindowMeter
 from graph_rewrite.mutate.mutant_rules import MutantRule
 from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
 from graph_rewrite.mutate.optimizing.optimizer import ROUNDS, FoundRules, Optimizer
+from graph_rewrite.mutate.optimizing.store import MutantStore
 from graph_rewrite.mutate.search import Limits
+from graph_rewrite.rewriting.enumerator import Enumerator
 from graph_rewrite.task.problem import Problem
 
 MutantChoice = Literal["off", "shipped", "search"]
@@ -21,6 +30,10 @@ SHARE = 0.35
 """Part of a search's seconds in which mutants are looked for."""
 LIMITS = Limits()
 """Limits of that search, but for its seconds."""
+TIMING_SHARE = 0.2
+"""Part of these seconds in which the mutants that were found are timed in windows."""
+WINDOW_S = 0.8
+"""Seconds for timing one of them."""
 MOST = 24
 """Mutants that a search takes, those that save most by the prices of their operators."""
 
@@ -38,12 +51,46 @@ def check_mutants(choice: MutantChoice, *, strict: bool) -> None:
         )
 
 
+class WindowTimer(Protocol):
+    """The interface of a `WindowMeter` that is needed here."""
+
+    def difference(self, before: Graph, after: Graph) -> Difference:
+        """Return the seconds that one graph saves over another."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MutantMeters:
+    """What mutants are chosen by.
+
+    Args:
+        price: milliseconds of an operator alone.
+        timer: times the windows of rewrites.
+    """
+
+    price: Callable[[OperatorSpec], float]
+    timer: WindowTimer
+
+
+@contextmanager
+def measured_meters(problem: Problem) -> Iterator[MutantMeters]:
+    """Yield meters of a problem's deployment."""
+    with WindowMeter(
+        problem.deployment, workspace=problem.workspace, budget_s=WINDOW_S, cache=MeasurementCache()
+    ) as timer:
+        yield MutantMeters(operator_prices(problem).price, timer)
+
+
+Meters = Callable[[Problem], AbstractContextManager[MutantMeters]]
+
+
 def add_mutants(
     problem: Problem,
     choice: MutantChoice,
     seconds: float,
     progress: Callable[[Search], None] | None = None,
-    price: Callable[[OperatorSpec], float] | None = None,
+    meters: Meters | None = None,
+    store: MutantStore | None = None,
 ) -> list[MutantRule]:
     """Offer mutants to the search of a problem, and return them.
 
@@ -54,34 +101,73 @@ def add_mutants(
         choice: none, those that come with RewriteGym, or those and what a search of the model finds.
         seconds: of the search that follows and this one together.
         progress: called with this search as it begins, so that it can be ended.
-        price: milliseconds of an operator alone; timed by default.
+        meters: opens what mutants are chosen by; `measured_meters` by default.
+        store: where mutants are kept from search to search; nowhere by default.
     """
     if choice == "off":
         return []
     rules = list(shipped_mutants())
     if choice == "search":
-        rules += _searched(problem, SHARE * seconds, progress, price)[:MOST]
+        rules += _searched(problem, SHARE * seconds, progress, meters or measured_meters, store)
     problem.add_rules(rules)
     return rules
+
+
+def mutant_store(problem: Problem) -> MutantStore:
+    """Return the user's store of mutants for a problem's deployment on this machine."""
+    deployment = problem.deployment.plain()
+    here = [device_name(deployment.provider), onnxruntime.__version__, deployment.key]
+    return MutantStore(json.dumps([*here, LIMITS.depth, LIMITS.keep]))
 
 
 def _searched(
     problem: Problem,
     seconds: float,
     progress: Callable[[Search], None] | None,
-    price: Callable[[OperatorSpec], float] | None,
+    meters: Meters,
+    store: MutantStore | None,
 ) -> list[MutantRule]:
     search, found = Search(problem, Budget(seconds=seconds), progress), FoundRules()
     search.tell()
-    with search.running():
-        optimizer = Optimizer(
-            price or operator_prices(problem).price,
-            replace(LIMITS, seconds=seconds),
-            rounds=ROUNDS,
-            stop=lambda: search.seconds >= seconds,
-        )
-        try:
+    finding = (1.0 - TIMING_SHARE) * seconds
+    with meters(problem) as measured:
+        with search.running(), _explained():
+            optimizer = Optimizer(
+                measured.price, replace(LIMITS, seconds=finding), rounds=ROUNDS,
+                stop=lambda: search.seconds >= finding, store=store,
+            )  # fmt: skip
             optimizer.rules_of(problem.model.graph, found)
-        except BaselineError as error:
-            raise UserError(f"--mutants search: operators cannot be timed alone: {error}") from error
-    return found.best_first()
+        rules = found.best_first()[:MOST]
+        return _timed(problem, rules, measured.timer, lambda: search.seconds >= seconds)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except BaselineError as error:
+        raise UserError(f"--mutants search: operators cannot be timed alone: {error}") from error
+
+
+def _timed(
+    problem: Problem, rules: Sequence[MutantRule], timer: WindowTimer, is_over: Callable[[], bool]
+) -> list[MutantRule]:
+    """Return rules without those that surely lose in the window around one of their sites: a sum of operators sees
+    neither fusion nor layouts. The rules that save most there come first; those that there is no time for come last."""
+    graph = problem.model.graph
+    kept: list[tuple[float, MutantRule]] = []
+    for rule in rules:
+        saved = 0.0
+        if not is_over():
+            sites = Enumerator([rule], "site", False, problem.rewriter.domains).candidates(graph)
+            if not len(sites):
+                continue
+            try:
+                timed = timer.difference(graph, sites[0].apply())
+            except (MeasurementError, InvalidRewriteError):
+                continue
+            if not timed.ok or timed.ci95[1] < 0.0:
+                continue
+            saved = timed.seconds * len(sites)
+        kept.append((saved, rule))
+    return [rule for _, rule in sorted(kept, key=lambda entry: -entry[0])]

@@ -13,15 +13,15 @@ import onnx
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.layouts import Crop, Pad, Reorder
+from graph_rewrite.layouts import Crop, Fuse, Pad, Reorder, Split
 from graph_rewrite.mutate.program import Step, step
 from graph_rewrite.rewriting.rule import Refusal
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 _OTHER_LINEAR = frozenset(
-    ("Reshape", "Gemm", "ReduceMean", "ReduceSum", "GlobalAveragePool", "Split", "Squeeze", "Unsqueeze", "Flatten",
-     "Expand", "Sub", "Neg", "Div", "Sum", "Gather", "ConvTranspose", "BatchNormalization", "Identity", "Tile")
+    ("ReduceSum", "Split", "Expand", "Sub", "Neg", "Div", "Sum", "Gather", "ConvTranspose", "BatchNormalization",
+     "Identity", "Tile")
 )  # fmt: skip
 """Operators that are linear, at least with constants as their other operands, and that no step stands for."""
 
@@ -155,6 +155,44 @@ def _slice(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> 
     return [step("layout", values[0], chain=tuple(chain))]
 
 
+def _gemm(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
+    attrs = node.attrs
+    if attrs.get("alpha", 1.0) != 1.0 or attrs.get("beta", 1.0) != 1.0 or attrs.get("transA", 0):
+        return Refusal("Gemm with factors, or of a transposed first operand")
+    steps = [step("layout", values[1], chain=(Reorder((1, 0)),))] if attrs.get("transB", 0) else []
+    steps.append(step("matmul", values[0], BEFORE if steps else values[1]))
+    return [*steps, *(step("add", BEFORE, bias) for bias in values[2:])]
+
+
+def _whole_average(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
+    rank = x.rank - 2
+    if rank < 1:
+        return Refusal(f"{node.op} of no image")
+    if node.op == "ReduceMean" and _reduced_axes(graph, node, values, x) != list(range(2, x.rank)):
+        return Refusal("ReduceMean of other axes than those of an image, or without keeping them")
+    pads, ones = (0,) * (2 * rank), (1,) * rank
+    return [step("pool", values[0], kernel=tuple(x.shape[2:]), strides=ones, pads=pads, counted=1)]
+
+
+def _reduced_axes(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> list[int] | None:
+    """Return the axes of a reduction that keeps them; None where they are not known, or not kept."""
+    axes = node.attrs.get("axes")
+    if axes is None and len(values) > 1 and values[1] in graph.constants:
+        axes = graph.constants[values[1]].numpy().tolist()
+    if not isinstance(axes, (list, tuple)) or not node.attrs.get("keepdims", 1):
+        return None
+    return sorted(int(axis) % x.rank for axis in axes)
+
+
+def _view(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
+    """Read a change of shape alone: all axes are fused, and split anew."""
+    made = graph.types[node.outputs[0]]
+    if made is None or made.shape == x.shape or not x.shape or not made.shape:
+        return Refusal(f"{node.op} changes nothing, or gives a scalar")
+    fused = (Fuse(0, x.shape),) if x.rank > 1 else ()
+    return [step("layout", values[0], chain=(*fused, *([Split(0, made.shape)] if made.rank > 1 else [])))]
+
+
 def _add(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     return [step("add", *values)]
 
@@ -169,4 +207,11 @@ _READERS: dict[str, Callable[[KnownValues, Node, list[int], TensorType], Found]]
     "Transpose": _transpose,
     "Pad": _pad,
     "Slice": _slice,
+    "Gemm": _gemm,
+    "GlobalAveragePool": _whole_average,
+    "ReduceMean": _whole_average,
+    "Reshape": _view,
+    "Flatten": _view,
+    "Squeeze": _view,
+    "Unsqueeze": _view,
 }

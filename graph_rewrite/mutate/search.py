@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.layouts import LayoutError
-from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
+from graph_rewrite.layouts import LayoutError, Shape
+from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, passes_filter, prove
 from graph_rewrite.mutate.generation.finish import Target
 from graph_rewrite.mutate.generation.generator import DEPTH, KEEP, Generator
 from graph_rewrite.mutate.generation.instance import lifted, small_instance, work_of
@@ -18,10 +18,13 @@ from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.subprograms import LARGEST, split
+from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal
 
 LARGEST_WORK = 2 * 10**9
 """Multiplications of a subprogram beyond which it is refused: a proof takes seconds for each 10^9."""
+_LARGEST_INSTANCE = 1 << 16
+"""Elements of all values of a subprogram, beyond which its mutants are found at a smaller instance only."""
 _FOR_FINDING = 0.6
 """The part of a subprogram's time in which mutants are found; in the rest they are repaired."""
 
@@ -123,8 +126,8 @@ def mutants_of(
             if share <= 0:
                 return result
             until, repaired = clock() + _FOR_FINDING * share, clock() + share
-            if work_of(sub.program, sub.shapes) > limits.work:
-                result.subprograms.append((sub, Refusal("too large to be proved at its real shape")))
+            if (refusal := too_large(sub, limits)) is not None:
+                result.subprograms.append((sub, refusal))
                 continue
             result.searched.append((sub, places))
             trials = RandomTrials(sub.program, sub.shapes, seed=2)
@@ -138,6 +141,16 @@ def mutants_of(
     except KeyboardInterrupt:
         result.interrupted = True
     return result
+
+
+def too_large(sub: Subprogram, limits: Limits) -> Refusal | None:
+    """Refuse a subprogram that cannot be proved or searched in a reasonable time."""
+    if work_of(sub.program, sub.shapes) > limits.work:
+        return Refusal("too large to be proved at its real shape")
+    small = small_instance(sub)
+    if small == sub.shapes and sum(value.size for value in types_of(sub.program, small)) > _LARGEST_INSTANCE:
+        return Refusal("no smaller instance of it is known, at which mutants could be found")
+    return None
 
 
 def _is_over(until: float, clock: Callable[[], float]) -> bool:
@@ -162,12 +175,15 @@ def mutants_of_subprogram(
     """
     small = small_instance(sub)
     generator = Generator(sub.program, small, limits.depth, limits.keep, stop)
+    passes = _SmallFilter(sub.program, small, limits.keep)
     real = RandomTrials(sub.program, sub.shapes, seed=2) if trials is None else trials
     # Windows are chosen by values of their own: those of the trials must not depend on the mutant that they prove.
     aim = RandomTrials(sub.program, sub.shapes, seed=3, trials=1)
     targets: list[Target] = []
     seen = {str(sub.program)}
     for sketch in generator.sketches():
+        if not passes(sketch):
+            continue
         for other in lifted(sketch, small, sub.shapes):
             if stop():
                 return
@@ -181,6 +197,25 @@ def mutants_of_subprogram(
             finding = prove(real, program, limits.keep)
             if finding is not None:
                 yield Mutant(sub, program, finding)
+
+
+class _SmallFilter:
+    """Theorem 1 at the small instance, before a mutant is evaluated at the real shapes: the boxes in which m + 1
+    positions agree hold a part of each output. Borders take more of a small image than of a large one, so the part is
+    half of what must be right."""
+
+    def __init__(self, original: TensorProgram, small: tuple[Shape, ...], keep: float) -> None:
+        self._trials = RandomTrials(original, small, seed=5, trials=1)
+        self._targets: list[Target] = []
+        self._keep = keep / 2
+
+    def __call__(self, sketch: Sketch) -> bool:
+        self._targets = self._targets or [Target(values) for values in self._trials.outputs(0)]
+        try:
+            made = sketch.at(self._targets, self._trials.inputs(0), self._keep)
+            return made is not None and passes_filter(self._trials, made, self._keep)
+        except (DoesNotFit, LayoutError):
+            return False
 
 
 def _at(sketch: Sketch, targets: list[Target], aim: RandomTrials, limits: Limits) -> TensorProgram | None:

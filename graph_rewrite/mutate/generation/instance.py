@@ -10,7 +10,7 @@ from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.generation.sketch import Sketch
 from graph_rewrite.mutate.moves import DoesNotFit, Move, Tiles
 from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram
-from graph_rewrite.mutate.value_types import types_of
+from graph_rewrite.mutate.value_types import ValueType, input_types, type_of, types_of
 
 SIDE = 16
 """The longest side of an image in a small instance, unless kernels are large."""
@@ -27,7 +27,7 @@ def small_instance(sub: Subprogram) -> tuple[Shape, ...]:
     try:
         if sum(value.size for value in types_of(sub.program, sub.shapes)) <= _ENOUGH:
             return sub.shapes
-        shapes = _shrunk(sub)
+        shapes = _fitted(sub.program, _shrunk(sub))
         types = types_of(sub.program, shapes)
     except (DoesNotFit, LayoutError):
         return sub.shapes
@@ -55,6 +55,8 @@ def _shrunk(sub: Subprogram) -> tuple[Shape, ...]:
             channels.add(shape[0] // groups)
         elif len(shape) == 3 or len(shape) == 2:
             channels.update(shape[-2:])
+        elif not shape:
+            continue
         elif filters:
             channels.add(shape[1] // groups)
         else:
@@ -65,6 +67,8 @@ def _shrunk(sub: Subprogram) -> tuple[Shape, ...]:
     for value, shape in enumerate(sub.shapes):
         if value in filters:
             found.append((kept * smaller[shape[0] // groups], smaller[shape[1]], *shape[2:]))
+        elif not shape:
+            found.append(())
         elif len(shape) == 1:
             found.append((kept * smaller[shape[0] // groups],))
         elif len(shape) in (2, 3):
@@ -72,6 +76,22 @@ def _shrunk(sub: Subprogram) -> tuple[Shape, ...]:
         else:
             own = kept * smaller[shape[1] // groups] if filters else smaller[shape[1]]
             found.append((min(shape[0], BATCH), own, *(_side(size, side) for size in shape[2:])))
+    return tuple(found)
+
+
+def _fitted(program: TensorProgram, shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """Give filters as many channels as what they are applied to has in small: a concatenation of shrunk values has
+    another number than its shrunk size."""
+    found = list(shapes)
+    types = input_types(shapes)
+    for each in program.steps:
+        image, *rest = each.inputs
+        if each.op == "conv" and image >= program.count > rest[0]:
+            old, size = found[rest[0]], types[image].shape[1]
+            groups = max(1, round(size / old[1])) if size % old[1] == 0 else 1
+            found[rest[0]] = (old[0], size // groups, *old[2:])
+            types[rest[0]] = ValueType(found[rest[0]], types[rest[0]].monomials)
+        types.append(type_of(each, [types[value] for value in each.inputs]))
     return tuple(found)
 
 

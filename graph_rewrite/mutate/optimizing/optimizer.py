@@ -7,16 +7,17 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
-from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule
 from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
 from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
+from graph_rewrite.mutate.optimizing.store import MutantStore, StoredPrograms
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
-from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram
+from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram, too_large
 from graph_rewrite.mutate.subprograms import split
 from graph_rewrite.rewriting.rule import Refusal
 
@@ -36,8 +37,8 @@ class PricedProgram:
 
     program: TensorProgram
     ms: float
-    found: tuple[tuple[str, Disagreement], ...] = ()
-    """How it was made, round by round: the repair, and where the mutant had differed."""
+    rounds: tuple[dict[str, Any], ...] = ()
+    """How it was made, round by round, as plain values: the repair, and the boxes in which the mutant had differed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Optimizer:
         top: programs of a subprogram that are kept, and mutated in the next round.
         stop: asked now and then; the search ends when it returns True, and keeps what it has found.
         clock: seconds, for the time limit.
+        store: where mutants are kept from search to search; nowhere by default.
     """
 
     price: PriceOfOperator
@@ -89,6 +91,7 @@ class Optimizer:
     top: int = TOP
     stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
+    store: MutantStore | None = None
 
     def rules_of(self, graph: Graph, found: FoundRules | None = None) -> FoundRules:
         """Return the mutants of a graph that cost less than what they stand for.
@@ -105,11 +108,25 @@ class Optimizer:
             if share <= 0 or self.stop():
                 return found
             found.searched += 1
-            for made in self.mutants(sub, ms, self.clock() + share):
-                rule = mutant_rule(graph, sub, made.program, _provenance(made))
+            for made in self._kept(sub, ms, share):
+                rule = mutant_rule(graph, sub, made.program, {"rounds": list(made.rounds)})
                 if isinstance(rule, MutantRule):
                     found.rules.append(FoundRule(rule, made.ms, ms, sites))
         found.complete = self.clock() < end and not self.stop()
+        return found
+
+    def _kept(self, sub: Subprogram, ms: float, seconds: float) -> list[PricedProgram]:
+        """Return the mutants that a search of so many seconds gives: those of an earlier one that took as long, or
+        came to its end, where there was one."""
+        known = None if self.store is None else self.store.get(sub)
+        if known is not None and known.seconds >= seconds:
+            priced = [PricedProgram(made, self._cost(sub, made), rounds) for made, rounds in known.programs]
+            return sorted((made for made in priced if made.ms < ms), key=_ms)
+        until = self.clock() + seconds
+        found = self.mutants(sub, ms, until)
+        if self.store is not None and not self.stop():
+            took = seconds if self.clock() >= until else math.inf
+            self.store.put(sub, StoredPrograms(tuple((made.program, made.rounds) for made in found), took))
         return found
 
     def _by_worth(self, graph: Graph, found: FoundRules) -> list[tuple[Subprogram, int, float]]:
@@ -119,8 +136,8 @@ class Optimizer:
         for sub, sites in zip(parts.subprograms, parts.places, strict=True):
             if self.stop():
                 break
-            if work_of(sub.program, sub.shapes) > self.limits.work:
-                found.refused.append((sub, Refusal("too large to be proved at its real shape")))
+            if (refusal := too_large(sub, self.limits)) is not None:
+                found.refused.append((sub, refusal))
             elif math.isfinite(ms := self._cost(sub, sub.program)):
                 priced.append((sub, sites, ms))
             else:
@@ -158,7 +175,7 @@ class Optimizer:
         """Yield the repaired mutants of a program, or of parts of it, as programs equal to the subprogram."""
         if whole:
             for mutant, program, kind in self._repaired(sub, trials, ms, until):
-                yield PricedProgram(program, self._cost(sub, program), ((kind, mutant.finding),))
+                yield PricedProgram(program, self._cost(sub, program), (_round(kind, mutant.finding),))
             return
         parts = list(parts_of(base.program, sub.shapes, sub.constants, self.limits.largest))
         for place, (chosen, part) in enumerate(parts):
@@ -170,7 +187,7 @@ class Optimizer:
                 made = replaced(base.program, chosen, part.inputs, program)
                 finding = prove(trials, made)
                 if finding is not None and finding.exact:
-                    yield PricedProgram(made, self._cost(sub, made), (*base.found, (kind, mutant.finding)))
+                    yield PricedProgram(made, self._cost(sub, made), (*base.rounds, _round(kind, mutant.finding)))
 
     def _repaired(
         self, sub: Subprogram, trials: RandomTrials, ms: float, until: float
@@ -208,10 +225,7 @@ def _worth(waiting: list[tuple[Subprogram, int, float]]) -> float:
     return sum(ms * sites for _, sites, ms in waiting) or 1.0
 
 
-def _provenance(made: PricedProgram) -> dict[str, object]:
-    """Return what a certificate says of how a mutant came about."""
-    rounds = []
-    for kind, finding in made.found:
-        boxes = [each[:_BOXES] for each in finding.to_json()["boxes"]]
-        rounds.append({"repair": kind, "share_wrong": list(finding.shares), "boxes": boxes})
-    return {"rounds": rounds}
+def _round(kind: str, finding: Disagreement) -> dict[str, Any]:
+    """Return what a certificate says of a repair and of what was wrong before it."""
+    boxes = [each[:_BOXES] for each in finding.to_json()["boxes"]]
+    return {"repair": kind, "share_wrong": list(finding.shares), "boxes": boxes}

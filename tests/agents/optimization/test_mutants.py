@@ -6,9 +6,9 @@ Latencies are planted: a convolution costs a millisecond per image of its batch,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,11 @@ from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.run import optimize_model
 from agents.searching import mutants as mutant_search
+from agents.searching.mutants import MutantMeters
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Effort, Latency, OperatorSpec
+from graph_rewrite.latency.windows import Difference
 from graph_rewrite.mutate.equivalence import RandomTrials, prove
 from graph_rewrite.mutate.moves import Move
 from graph_rewrite.mutate.mutant_rules import MalformedMutantError, MutantRule, mutant_rule, read_mutant_rules
@@ -63,6 +65,19 @@ def price(spec: OperatorSpec) -> float:
     """Milliseconds of an operator, by the same measure."""
     shape = spec.input_types[0]
     return 10.0 * shape[1][0] if spec.op == "Conv" and shape is not None else 0.1
+
+
+class ImageTimer:
+    """Times windows by the same measure."""
+
+    def difference(self, before: Graph, after: Graph) -> Difference:
+        saved = images(before) - images(after)
+        return Difference(saved, (saved - 1.0, saved + 1.0), 1, 1, 1, images(before))
+
+
+@contextmanager
+def planted_meters(problem: Problem) -> Iterator[MutantMeters]:
+    yield MutantMeters(price, ImageTimer())
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
@@ -136,8 +151,7 @@ def outputs(path: Path) -> np.ndarray:
 def test_a_mutant_is_found_applied_verified_and_replayed_in_another_process(
     optimize: Optimize, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prices = SimpleNamespace(price=price)
-    monkeypatch.setattr(mutant_search, "operator_prices", lambda problem: prices)
+    monkeypatch.setattr(mutant_search, "measured_meters", planted_meters)
     monkeypatch.setattr(mutant_search, "LIMITS", Limits(depth=2, keep=0.8))
     monkeypatch.setattr(mutant_search, "ROUNDS", 1)
     monkeypatch.setattr(mutant_search, "SHARE", 10.0)  # the search comes to its end well before
@@ -224,7 +238,28 @@ def test_ctrl_c_ends_the_search_for_mutants_and_keeps_what_was_found(tmp_path: P
             searches[0].end()
         return price(spec)
 
-    found = mutant_search.add_mutants(problem, "search", 1e6, searches.append, ending)
+    @contextmanager
+    def meters(problem: Problem) -> Iterator[MutantMeters]:
+        yield MutantMeters(ending, ImageTimer())
+
+    found = mutant_search.add_mutants(problem, "search", 1e6, searches.append, meters)
     assert searches[0].ended
     assert found
     assert {rule.name for rule in found} <= {rule.name for rule in problem.rewriter.rules}
+
+
+def test_a_mutant_that_surely_loses_in_its_window_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.onnx")
+    problem = open_problem(f"file:{path}", provider="cpu", meter=lambda model, *_: ImageMeter(model.original))
+    rule = with_a_gap(problem.model.graph)
+
+    class Timer(ImageTimer):
+        def __init__(self, saved: float) -> None:
+            self.saved = saved
+
+        def difference(self, before: Graph, after: Graph) -> Difference:
+            return Difference(self.saved, (self.saved - 1.0, self.saved + 1.0))
+
+    for saved, kept in ((-2.0, []), (-0.5, [rule]), (2.0, [rule])):
+        assert mutant_search._timed(problem, [rule], Timer(saved), lambda: False) == kept
+    assert mutant_search._timed(problem, [rule], Timer(-2.0), lambda: True) == [rule]
