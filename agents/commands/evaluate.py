@@ -29,6 +29,7 @@ from agents.reporting.progress import (
 )
 from agents.reporting.runs import file_name, new_run, result_entry, write_config, write_json, write_optimized
 from agents.searching.cost_model import cost_model_speedup
+from agents.searching.mutants import MutantChoice, add_mutants
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
@@ -39,6 +40,8 @@ from graph_rewrite.task.problem import Problem
 OVERTIME_S = 240.0
 """Seconds that measuring and checking the result of an agent may take; with what a search may overrun, less than five
 minutes. Few results need more than one of them."""
+MOST_S = 600.0
+"""Seconds of which a share goes to the search for mutants, where the agents have more or no limit."""
 TRAINED = frozenset({"mcts", "ppo"})
 """Agents that take a checkpoint."""
 
@@ -65,6 +68,9 @@ class EvaluateArguments(ModelArguments):
     that out."""
     repeats: int = 1
     """Run each agent this many times, with seeds seed, seed + 1, ..."""
+    mutants: MutantChoice = "off"
+    """Programs that nobody wrote as a rule, offered to every agent: search looks for them once, before the agents
+    begin; shipped takes those that come with RewriteGym."""
     json: bool = False
     """Print one JSON object on standard output and nothing else there."""
     runs: Path = Path("runs")
@@ -93,6 +99,9 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     summary: dict[str, Any] = {}
     with ending_search(console) as watch:
         console.print(f"model {uri}: {problem.model.report}")
+        if arguments.mutants != "off":
+            found = add_mutants(problem, arguments.mutants, min(budget.seconds, MOST_S), watch)
+            console.print(f"{len(found)} mutants beside {len(problem.rewriter.rules) - len(found)} rules")
         for repeat, agent in product(range(arguments.repeats), agents):
             seed = arguments.seed + repeat
             entries.append(_run_agent(agent, problem, budget, seed, run, console, arguments.cost_model, watch))
@@ -142,6 +151,10 @@ def _run_agent(
     path = write_optimized(result, run / f"{file_name(agent.name)}-{seed}.onnx")
     entry = result_entry(result, problem, path)
     entry["seed"] = seed
+    used = {action.rule for action in result.actions}
+    embedded = [rule.embedded for rule in problem.rewriter.rules if rule.name in used and rule.embedded is not None]
+    if embedded:
+        entry["mutants"] = embedded
     # Not part of the search, so not charged to it; who wants the program to end does not wait for it.
     priced = cost_model and not watch.interrupted
     entry["cost_model_speedup"] = cost_model_speedup(problem, result.graph) if priced else None

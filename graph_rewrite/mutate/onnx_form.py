@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 
 import numpy as np
@@ -34,14 +34,24 @@ def build(program: TensorProgram, op: ReplacementBuilder, inputs: Sequence[Ref])
     return tuple(values[value] for value in program.outputs)
 
 
-def as_graph(program: TensorProgram, shapes: Sequence[Shape], opset: int = OPSET) -> Graph:
-    """Return a program over float inputs x0, x1, ... as a graph of the operators that `build` gives."""
+def as_graph(
+    program: TensorProgram, shapes: Sequence[Shape], opset: int = OPSET, constants: Collection[int] = ()
+) -> Graph:
+    """Return a program over float inputs x0, x1, ... as a graph of the operators that `build` gives.
+
+    Args:
+        constants: inputs that are constants of random numbers instead.
+    """
     types = [TensorType(onnx.TensorProto.FLOAT, tuple(shape)) for shape in shapes]
-    op = ReplacementBuilder(opset)
-    refs = [Ref(type, external=number) for number, type in enumerate(types)]
+    op, rng = ReplacementBuilder(opset), np.random.default_rng(0)
+    known = {number: rng.standard_normal(shapes[number]).astype(np.float32) for number in sorted(constants)}
+    refs = [
+        op.constant(known[number]) if number in known else Ref(type, external=number)
+        for number, type in enumerate(types)
+    ]
     made = op.finish(build(program, op, refs))
     assembly = Assembly(opset)
-    inputs = [assembly.input(f"x{number}", type) for number, type in enumerate(types)]
+    inputs = {number: assembly.input(f"x{number}", type) for number, type in enumerate(types) if number not in known}
     results: list[tuple[int, ...]] = []
 
     def value(ref: Ref) -> int:

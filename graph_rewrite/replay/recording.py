@@ -153,8 +153,9 @@ class Recording:
             if isinstance(values.get(name), Mapping):
                 return cls.from_json(values[name])
         rewrites = values.get("rewrites")
-        if isinstance(rewrites, list):
-            return cls(tuple(map(RecordedStep.from_json, rewrites)))
+        mutants = values.get("mutants", [])
+        if isinstance(rewrites, list) and _is_objects(mutants):
+            return cls(tuple(map(RecordedStep.from_json, rewrites)), mutants=tuple(mutants))
         raise UserError(
             f'it holds no recorded actions: neither "format": "{FORMAT}", nor a result with "actions" or "rewrites"'
         )
@@ -199,8 +200,7 @@ def _parsed(values: Mapping[str, Any]) -> Recording:
     good = all(isinstance(text, str) for text in texts.values()) and isinstance(steps, list)
     good = good and (domains is None or _is_texts(domains)) and isinstance(opset, int)
     good = good and isinstance(environment, dict) and all(isinstance(text, str) for text in environment.values())
-    good = good and isinstance(mutants, list) and all(isinstance(mutant, dict) for mutant in mutants)
-    if not good or not isinstance(deployment, dict) or not _is_shapes(shapes):
+    if not good or not _is_objects(mutants) or not isinstance(deployment, dict) or not _is_shapes(shapes):
         raise UserError("the recorded actions have an entry of the wrong kind")
     return Recording(
         tuple(map(RecordedStep.from_json, cast(list[Any], steps))), opset=opset,
@@ -221,6 +221,10 @@ def _check_choice(rule: str, refused: Sequence[str], settings: Mapping[str, Any]
 
 def _is_settings(values: object) -> bool:
     return isinstance(values, dict) and all(isinstance(value, (bool, int, str)) for value in values.values())
+
+
+def _is_objects(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, dict) for value in values)
 
 
 def _is_texts(values: object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from graph_rewrite.errors import UserError
+from graph_rewrite.mutate.mutant_rules import MutantRule
+from graph_rewrite.replay import read_recording
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rulebook import catalogue
 from graph_rewrite.rulebook.catalogue import all_sets, facts, notes
@@ -42,6 +45,8 @@ class Show:
 
     name: tyro.conf.Positional[str]
     """The rule's name, as `rules list` prints it."""
+    recording: Path | None = None
+    """The recorded actions of a result, for a mutant that they hold."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def show(command: Show) -> int:
     Raises:
         KeyError: no rule has this name; the message names close ones.
     """
-    rule = find(command.name)
+    rule = find(command.name) if command.recording is None else recorded_mutant(command.recording, command.name)
     console = Console()
     console.print(Text(f"{rule.name} ({rule.family}, by {rule.origin})", style="bold"))
     console.print(Text(f"\n    {rule.equation}\n"))
@@ -108,9 +113,9 @@ def show(command: Show) -> int:
     match = example(rule)
     print("\n".join(f"    {line}" for line in drawing(rule, match).splitlines()))
     print()
-    for line in facts(rule, match):
+    for line in mutant_facts(rule) if isinstance(rule, MutantRule) else facts(rule, match):
         console.print(Text(line))
-    if getattr(rule, "substitution", None) is not None:
+    if isinstance(rule, MutantRule) or getattr(rule, "substitution", None) is not None:
         return 0
     print()
     code = _code(rule)
@@ -119,6 +124,35 @@ def show(command: Show) -> int:
     else:
         print(code)
     return 0
+
+
+def recorded_mutant(path: Path, name: str) -> MutantRule:
+    """Return a mutant that a recording holds; its proof is made again.
+
+    Raises:
+        UserError: the recording cannot be read, or holds no mutant of this name, or one whose proof fails.
+    """
+    held = {str(entry.get("name")): entry for entry in read_recording(path).mutants}
+    if name not in held:
+        raise UserError(f"{path} holds no mutant {name!r}; it holds {', '.join(held) or 'none'}")
+    return MutantRule.from_json(held[name])
+
+
+def mutant_facts(rule: MutantRule) -> Iterator[str]:
+    """Yield lines on the shapes, the repairs and the proof of a mutant."""
+    shapes = ", ".join(f"x{number} {list(shape)}" for number, shape in enumerate(rule.shapes))
+    yield f"proved for {shapes}"
+    if rule.constants:
+        yield f"{', '.join(f'x{number}' for number in sorted(rule.constants))}: constant"
+    for each in rule.certificate.get("rounds", []):
+        share = max(each["share_wrong"], default=0.0)
+        boxes = sum(map(len, each["boxes"]))
+        yield f"repair: {each['repair']}, of {share:.1%} of an output, in {boxes} boxes"
+    proof = rule.certificate.get("proof", {})
+    yield (
+        f"certificate: proved at {proof.get('positions')} positions, {proof.get('trials')} times each, but for an error"
+        f" of at most {proof.get('error_bound', 1.0):.1e}"
+    )
 
 
 def find(name: str) -> Rule:

@@ -7,7 +7,7 @@ proved holds for all weights.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -28,7 +28,7 @@ from graph_rewrite.mutate.mutant_rules.program_json import (
     program_to_json,
 )
 from graph_rewrite.mutate.mutant_rules.source import Source, read_match, source_of
-from graph_rewrite.mutate.onnx_form import build
+from graph_rewrite.mutate.onnx_form import as_graph, build
 from graph_rewrite.mutate.program import HEAVY, Subprogram, TensorProgram
 from graph_rewrite.mutate.summary import summary
 from graph_rewrite.mutate.value_types import types_of
@@ -124,6 +124,10 @@ class MutantRule(Rule):
 
     def target(self, op: ReplacementBuilder, m: Match, *variables: Any) -> Any:
         return build(self.mutant, op, list(m.refs[: len(self.shapes)]))
+
+    def cases(self) -> Iterator[Graph]:
+        """Yield a graph in which the rule applies, if the steps of the original are built as the operators matched."""
+        yield as_graph(self.original, self.shapes, constants=self.constants)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> MutantRule:

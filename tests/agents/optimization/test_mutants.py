@@ -15,6 +15,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from agents.commands import common
 from agents.conclusion.recordings import actions_file
 from agents.optimization import remembering, run
 from agents.optimization.options import OptimizeOptions
@@ -149,7 +150,7 @@ def outputs(path: Path) -> np.ndarray:
 
 
 def test_a_mutant_is_found_applied_verified_and_replayed_in_another_process(
-    optimize: Optimize, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    optimize: Optimize, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(mutant_search, "measured_meters", planted_meters)
     monkeypatch.setattr(mutant_search, "LIMITS", Limits(depth=2, keep=0.8))
@@ -167,6 +168,11 @@ def test_a_mutant_is_found_applied_verified_and_replayed_in_another_process(
     (embedded,) = recording.mutants
     assert embedded["name"] == made.result.actions[0].rule
     assert embedded["certificate"]["proof"]["error_bound"] < 1e-15
+    assert main(["rules", "show", embedded["name"], "--recording", str(actions_file(written))]) == 0
+    shown = capsys.readouterr().out
+    assert "(no instance known)" not in shown
+    assert "repair: " in shown
+    assert "certificate: proved at" in shown
     # Weights of a retrained model are other ones: what was proved holds for all.
     other = write(tmp_path / "retrained.onnx", seed=3)
     command = ["-m", "rewritegym", "apply", str(actions_file(written)), str(other), str(tmp_path / "o.onnx"), "--json"]
@@ -263,3 +269,25 @@ def test_a_mutant_that_surely_loses_in_its_window_is_left_out(tmp_path: Path) ->
     for saved, kept in ((-2.0, []), (-0.5, [rule]), (2.0, [rule])):
         assert mutant_search._timed(problem, [rule], Timer(saved), lambda: False) == kept
     assert mutant_search._timed(problem, [rule], Timer(-2.0), lambda: True) == [rule]
+
+
+def test_evaluate_offers_mutants_to_its_agents_and_embeds_those_used(
+    planted: list[Graph], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def opened(*arguments: Any, **options: Any) -> Problem:
+        return open_problem(*arguments, **options, meter=lambda model, *_: ImageMeter(model.original))
+
+    monkeypatch.setattr(common, "open_problem", opened)
+    path = write(tmp_path / "m.onnx")
+    given = ["--model", str(path), "--agents", "greedy", "--seconds", "20", "--measurements", "8", "--no-plots"]
+    more = ["--no-cost-model", "--set", "env.rules=MulOne", "--runs", str(tmp_path / "runs"), "--json"]
+    assert main(["evaluate", *given, *more, "--mutants", "search"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["results"]
+    assert entry["speedup"] > 1.5
+    assert [mutant["name"] for mutant in entry["mutants"]] == [entry["rewrites"][0]["rule"]]
+    (tmp_path / "entry.json").write_text(json.dumps(entry))
+    assert len(read_recording(tmp_path / "entry.json").mutants) == 1
+    assert main(["evaluate", *given, *more]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["results"]
+    assert "mutants" not in entry
+    assert entry["speedup"] == 1.0

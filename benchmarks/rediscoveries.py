@@ -1,0 +1,200 @@
+"""Rewrites of PET (OSDI'21) that the mutation generator finds by itself: boxes, share wrong, repair and cost.
+
+`python -m benchmarks.rediscoveries [NAME ...]` searches small programs until a mutant with the wanted operators comes
+up, proves where it is wrong, repairs it, and proves the repaired program. A cost is the multiplications of the repaired
+program, relative to those of the original. Nothing is listed by hand but what to look for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.layouts import Shape
+from graph_rewrite.mutate.equivalence import RandomTrials, prove
+from graph_rewrite.mutate.generation.finish import Target
+from graph_rewrite.mutate.generation.generator import Generator
+from graph_rewrite.mutate.generation.instance import work_of
+from graph_rewrite.mutate.generation.sketch import Sketch
+from graph_rewrite.mutate.program import Step, TensorProgram, program, step
+from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
+from graph_rewrite.mutate.value_types import types_of
+
+Operators = list[tuple[str, tuple[Shape, ...]]]
+"""Operators of a mutant other than layouts, with the shapes of what they read."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A rewrite to look for: the original at a shape, and what tells the mutant."""
+
+    original: TensorProgram
+    shapes: tuple[Shape, ...]
+    is_it: Callable[[Operators], bool]
+    share_right: float
+    constants: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Rediscovery:
+    """A mutant that was found, with its repair."""
+
+    name: str
+    boxes: int
+    share_wrong: float
+    repair: str
+    cost: float
+    error_bound: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Look for the rewrites of PET."""
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Rewrites by name; by default all but the one that takes minutes, stride-to-1-of-an-image."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print a JSON array of objects and nothing else."""
+
+
+def conv(x: int, w: int, *, stride: int = 1, dilation: int = 1, pad: int = 1, rank: int = 2) -> Step:
+    """Return a convolution of equal strides, dilations and pads along all axes."""
+    return step("conv", x, w, strides=(stride,) * rank, dilations=(dilation,) * rank, pads=(pad,) * (2 * rank))
+
+
+def _only(op: str, *shapes: Shape) -> Callable[[Operators], bool]:
+    return lambda found: found == [(op, shapes)]
+
+
+def _last(op: str, *shapes: Shape) -> Callable[[Operators], bool]:
+    return lambda found: found[-1] == (op, shapes)
+
+
+_CONV = program(2, [conv(0, 1)])
+_DILATED = program(2, [conv(0, 1, dilation=2, pad=2)])
+_PRODUCT = program(2, [step("matmul", 0, 1)])
+_POOL = program(1, [step("pool", 0, kernel=(3, 3), strides=(1, 1), pads=(1,) * 4, counted=0)])
+_TWO = program(4, [conv(0, 2), conv(1, 3)], [4, 5])
+_WEIGHTS = frozenset({1})
+
+WANTED: Mapping[str, Wanted] = {
+    "batch-into-width": Wanted(
+        _CONV, ((2, 2, 8, 8), (3, 2, 3, 3)), _only("conv", (1, 2, 8, 16), (3, 2, 3, 3)), 0.5, _WEIGHTS
+    ),
+    "batch-into-height": Wanted(
+        _CONV, ((2, 2, 8, 8), (3, 2, 3, 3)), _only("conv", (1, 2, 16, 8), (3, 2, 3, 3)), 0.5, _WEIGHTS
+    ),
+    "dilated-to-dense": Wanted(
+        _DILATED, ((1, 2, 14, 14), (3, 2, 3, 3)), _only("conv", (1, 2, 14, 14), (3, 2, 3, 3)), 0.73, _WEIGHTS
+    ),
+    "38x38-to-16-of-10x10": Wanted(
+        _CONV, ((1, 2, 38, 38), (3, 2, 3, 3)), _only("conv", (16, 2, 10, 10), (3, 2, 3, 3)), 0.5, _WEIGHTS
+    ),
+    "stride-to-1": Wanted(
+        program(2, [conv(0, 1, stride=2, rank=1)]), ((1, 2, 16), (3, 2, 3)), _only("conv", (1, 4, 8), (3, 4, 2)), 1.0,
+        _WEIGHTS,
+    ),
+    "stride-to-1-of-an-image": Wanted(
+        program(2, [conv(0, 1, stride=2)]), ((1, 2, 12, 12), (3, 2, 3, 3)), _only("conv", (1, 8, 6, 6), (3, 8, 2, 2)),
+        1.0, _WEIGHTS,
+    ),
+    "group-to-dense": Wanted(
+        _CONV, ((1, 4, 6, 6), (6, 2, 3, 3)), _last("conv", (1, 4, 6, 6), (6, 4, 3, 3)), 1.0, _WEIGHTS
+    ),
+    "batched-to-plain-product": Wanted(
+        _PRODUCT, ((2, 3, 4), (2, 4, 5)), _only("matmul", (1, 6, 4), (1, 4, 10)), 0.5
+    ),
+    "batched-to-plain-product-of-one-matrix": Wanted(
+        _PRODUCT, ((2, 3, 4), (1, 4, 5)), _only("matmul", (1, 6, 4), (1, 4, 5)), 0.5
+    ),
+    "average-pool-to-convolution": Wanted(
+        _POOL, ((1, 3, 10, 10),), lambda found: found[-1][0] == "conv", 0.6
+    ),
+    "figure-10a": Wanted(
+        _TWO, ((1, 2, 6, 6), (1, 2, 6, 6), (3, 2, 3, 3), (2, 2, 3, 3)),
+        lambda found: "fit" in dict(found) and found[-1] == ("conv", ((1, 4, 6, 6), (6, 2, 3, 3))), 1.0,
+        frozenset({2, 3}),
+    ),
+    "figure-10b": Wanted(
+        _TWO, ((1, 2, 6, 6), (1, 2, 6, 6), (4, 2, 3, 3), (2, 2, 3, 3)), _last("conv", (1, 6, 6, 6), (6, 2, 3, 3)), 1.0,
+        frozenset({2, 3}),
+    ),
+}  # fmt: skip
+"""What PET's figures and tables show, by name. The dilated convolution becomes dense where the operator has none."""
+_SLOW = frozenset({"stride-to-1-of-an-image"})
+
+
+def rediscovered(name: str) -> Rediscovery:
+    """Search for a rewrite, repair it, and return what was found.
+
+    Raises:
+        LookupError: the generator ends without it, or no repair is proved.
+    """
+    wanted = WANTED[name]
+    trials = RandomTrials(wanted.original, wanted.shapes, seed=2)
+    mutant = _found(name, wanted, trials)
+    finding = prove(trials, mutant)
+    if finding is None:
+        raise LookupError(f"{name}: the mutant differs nearly everywhere")
+    repaired, kind = mutant, "none"
+    if not finding.exact:
+        case = RepairCase(trials, mutant, finding.wrong, wanted.constants)
+        repair = choose(case, lambda made: float(work_of(made, wanted.shapes)))
+        if not isinstance(repair, Repair):
+            raise LookupError(f"{name}: {repair}")
+        repaired, kind = repair.program, repair.kind
+    again = prove(RandomTrials(wanted.original, wanted.shapes, seed=9), repaired)
+    if again is None or not again.exact:
+        raise LookupError(f"{name}: the repaired program is not equal everywhere")
+    cost = work_of(repaired, wanted.shapes) / work_of(wanted.original, wanted.shapes)
+    return Rediscovery(name, sum(map(len, finding.wrong)), finding.share_wrong, kind, cost, again.error)
+
+
+def _found(name: str, wanted: Wanted, trials: RandomTrials) -> TensorProgram:
+    for sketch in Generator(wanted.original, wanted.shapes).sketches():
+        if sketch.share_right >= wanted.share_right and wanted.is_it(_operators(sketch, wanted.shapes)):
+            targets = [Target(values) for values in trials.outputs(0)]
+            mutant = sketch.at(targets, trials.inputs(0), 0.25)
+            if mutant is not None:
+                return mutant
+    raise LookupError(f"{name}: the generator does not find it")
+
+
+def _operators(sketch: Sketch, shapes: Sequence[Shape]) -> Operators:
+    types = types_of(TensorProgram(sketch.count, sketch.steps, ()), shapes)
+    computing = [each for each in sketch.steps if each.op != "layout"]
+    return [(_name(each), tuple(types[value].shape for value in each.inputs)) for each in computing]
+
+
+def _name(each: Step) -> str:
+    return "dilated conv" if each.op == "conv" and max(each.param("dilations")) > 1 else each.op
+
+
+def rows(found: Sequence[Rediscovery]) -> Iterator[str]:
+    """Yield a header and a line per rediscovery."""
+    yield f"{'rewrite':40s}{'boxes':>6s}{'wrong':>8s}  {'repair':10s}{'cost':>6s}{'error':>9s}"
+    for each in found:
+        share, bound = f"{each.share_wrong:.1%}", f"{each.error_bound:.0e}"
+        yield f"{each.name:40s}{each.boxes:6d}{share:>8s}  {each.repair:10s}{each.cost:6.2f}{bound:>9s}"
+
+
+def main(arguments: Arguments) -> None:
+    """Search for the rewrites and print the table."""
+    unknown = sorted(set(arguments.names) - set(WANTED))
+    if unknown:
+        raise UserError(f"there is no rewrite {unknown[0]!r}; known are {', '.join(WANTED)}")
+    found = [rediscovered(name) for name in arguments.names or [name for name in WANTED if name not in _SLOW]]
+    print(json.dumps([each.to_json() for each in found], indent=1) if arguments.json else "\n".join(rows(found)))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments))
