@@ -51,7 +51,7 @@ def check_mutants(choice: MutantChoice, *, strict: bool) -> None:
         )
 
 
-class WindowTimer(Protocol):
+class DifferenceTimer(Protocol):
     """The interface of a `WindowMeter` that is needed here."""
 
     def difference(self, before: Graph, after: Graph) -> Difference:
@@ -61,7 +61,7 @@ class WindowTimer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MutantMeters:
-    """What mutants are chosen by.
+    """The meters by which mutants are chosen.
 
     Args:
         price: milliseconds of an operator alone.
@@ -69,7 +69,7 @@ class MutantMeters:
     """
 
     price: Callable[[OperatorSpec], float]
-    timer: WindowTimer
+    timer: DifferenceTimer
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def _explained() -> Iterator[None]:
 
 
 def _timed(
-    problem: Problem, rules: Sequence[MutantRule], timer: WindowTimer, is_over: Callable[[], bool]
+    problem: Problem, rules: Sequence[MutantRule], timer: DifferenceTimer, is_over: Callable[[], bool]
 ) -> list[MutantRule]:
     """Return rules without those that surely lose in the window around one of their sites: a sum of operators sees
     neither fusion nor layouts. The rules that save most there come first; those that there is no time for come last."""

@@ -1,8 +1,8 @@
 """Rewrites of PET (OSDI'21) that the mutation generator finds by itself: boxes, share wrong, repair and cost.
 
-`python -m benchmarks.rediscoveries [NAME ...]` searches small programs until a mutant with the wanted operators comes
-up, proves where it is wrong, repairs it, and proves the repaired program. A cost is the multiplications of the repaired
-program, relative to those of the original. Nothing is listed by hand but what to look for.
+`python -m benchmarks.papers.rediscoveries [NAME ...]` searches small programs until a mutant with the wanted operators
+comes up, proves where it is wrong, repairs it, and proves the repaired program. A cost is the multiplications of the
+repaired program, relative to those of the original. Nothing is listed by hand but what to look for.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.rediscoveries import WANTED, Arguments, Wanted, main, rediscovered
+from benchmarks.papers.rediscoveries import WANTED, Arguments, Wanted, main, rediscovered
 from graph_rewrite.errors import UserError
 
 
@@ -42,7 +42,7 @@ def test_what_is_not_found_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     original = WANTED["stride-to-1"]
     impossible = Wanted(original.original, original.shapes, lambda found: False, 1.0)
     monkeypatch.setitem(WANTED, "impossible", impossible)  # type: ignore[arg-type]
-    monkeypatch.setattr("benchmarks.rediscoveries.Generator.sketches", lambda self: iter(()))
+    monkeypatch.setattr("benchmarks.papers.rediscoveries.Generator.sketches", lambda self: iter(()))
     with pytest.raises(LookupError, match="does not find it"):
         rediscovered("impossible")
     with pytest.raises(UserError, match="no rewrite 'unknown'"):
