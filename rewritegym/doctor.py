@@ -15,7 +15,7 @@ from graph_rewrite.errors import MachineError
 from graph_rewrite.system.command_line import parse
 from rewritegym import __version__
 
-LIBRARIES = ("torch", "torch-geometric", "gymnasium", "stable-baselines3", "sb3-contrib")
+LIBRARIES = ("openvino", "torch", "torch-geometric", "gymnasium", "stable-baselines3", "sb3-contrib")
 """Shown beside the versions that the report itself names; their metadata is read, they are not imported."""
 
 LABELS = {

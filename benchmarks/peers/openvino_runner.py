@@ -12,18 +12,15 @@ import openvino
 
 from benchmarks.protocol.contestants import Array, Contestant, as_arrays
 from graph_rewrite.errors import UserError
+from graph_rewrite.runtime import Deployment
+from graph_rewrite.runtime.ort_worker.runtimes.openvino_runtime import settings_of
 
 
 class OpenVinoRunner:
-    """A model compiled for latency, in float32: without the hint OpenVINO computes in bfloat16 where the CPU can. One
-    stream gets all threads."""
+    """A model compiled as the deployment to OpenVINO compiles it; its outputs are not copied."""
 
     def __init__(self, path: Path, outputs: list[str], threads: int) -> None:
-        core = openvino.Core()
-        settings = {
-            "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads,
-            "NUM_STREAMS": 1,
-        }  # fmt: skip
+        core, settings = openvino.Core(), settings_of(Deployment("openvino", threads))
         compiled = core.compile_model(core.read_model(path), "CPU", settings)
         self._inputs = frozenset(name for each in compiled.inputs for name in each.get_names())
         self._outputs = [compiled.output(name) for name in outputs]

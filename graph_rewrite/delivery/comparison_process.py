@@ -31,7 +31,7 @@ def run_comparison(request: Mapping[str, object], timeout_s: float, time_share: 
             that know no limit.
 
     Raises:
-        ComparisonError: a model cannot be opened or run, crashes ONNX Runtime, or takes too long.
+        ComparisonError: a model cannot be opened or run, crashes its runtime, or takes too long.
         OutOfTime: the time limit is reached.
     """
     while True:
@@ -61,7 +61,7 @@ def _run(request: Mapping[str, object], timeout_s: float) -> Any:
             raise ComparisonError(f"{stage}: {last['error']}", stage)
         words = " / ".join(ended.stderr.strip().splitlines()[-3:])
         raise ComparisonError(
-            f"{stage}: ONNX Runtime crashed ({describe_exit(ended.returncode)}) {words}".strip(), stage
+            f"{stage}: the runtime crashed ({describe_exit(ended.returncode)}) {words}".strip(), stage
         )
 
 

@@ -152,7 +152,7 @@ class OrtMeter:
         with self._lock, self._written(side) as path:
             reply = self._ask({"kind": "optimizers", "candidate": _plain(path, side.deployment)})
         if reply["status"] != "ok":
-            raise MeasurementError(f"ONNX Runtime cannot open {path.name}: {reply['message']}")
+            raise MeasurementError(f"{side.deployment.facts.title} cannot open {path.name}: {reply['message']}")
         return frozenset(reply["active"])
 
     def close(self) -> None:
@@ -252,8 +252,9 @@ class OrtMeter:
         if _baseline_failed(reply):
             raise BaselineError(
                 f"the baseline model cannot be measured with {baseline.deployment.to_json()}: {reply['message']}."
-                " Run it alone in ONNX Runtime to see why; inputs that it accepts are given by --input-data (`feeds`),"
-                " a slow model needs a larger timeout_s, a large one a larger memory_limit_mb" + hint(reply["message"])
+                f" Run it alone in {baseline.deployment.facts.title} to see why; inputs that it accepts are given by"
+                " --input-data (`feeds`), a slow model needs a larger timeout_s, a large one a larger memory_limit_mb"
+                + hint(reply["message"])
             )
         if reply["status"] != "ok":
             return Latency.failed(reply["status"], reply["message"])

@@ -34,7 +34,7 @@ from graph_rewrite.task.problem import Problem
 
 MOST_NEAR_MISSES = 12
 """Rows of near misses that a report shows: those with the most sites."""
-_PACKAGES = ("rewritegym", "onnxruntime-gpu", "onnxruntime", "onnx", "onnx-ir", "numpy")
+_PACKAGES = ("rewritegym", "onnxruntime-gpu", "onnxruntime", "openvino", "onnx", "onnx-ir", "numpy")
 
 
 def report_of(

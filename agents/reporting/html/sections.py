@@ -11,6 +11,7 @@ from agents.reporting.html.markup import Html, join, table, tag
 from agents.reporting.html.numbers import TIMES, counted, error, megabytes, milliseconds, times
 from agents.reporting.html.report import OptimizationReport
 from agents.reporting.progress import dynamic_lines
+from graph_rewrite.runtime import PROVIDERS
 
 MOST_OPERATORS = 16
 """Rows of the table of operators: those whose number changed most."""
@@ -18,12 +19,14 @@ _LANGUAGES = {"python": "Python", "cpp": "C++", "csharp": "C#"}
 
 
 def deployment_line(report: OptimizationReport) -> str:
-    """Return provider, threads, version of ONNX Runtime and processor in a line."""
+    """Return provider, threads, version of the runtime and processor in a line."""
     deployment, machine = report.entry["deployment"], report.machine
-    runtime = machine.get("onnxruntime-gpu") or machine.get("onnxruntime")
+    facts = PROVIDERS[str(deployment["provider"])]
+    names = ("onnxruntime-gpu", "onnxruntime") if facts.is_onnxruntime else (facts.title.lower(),)
+    runtime = next((machine[name] for name in names if machine.get(name)), None)
     parts = [
         f"{str(deployment['provider']).upper()} provider", counted(int(deployment["threads"]), "thread"),
-        f"ONNX Runtime {runtime}" if runtime else "", machine.get("processor", "").split(",")[0],
+        f"{facts.title} {runtime}" if runtime else "", machine.get("processor", "").split(",")[0],
     ]  # fmt: skip
     return " \N{MIDDLE DOT} ".join(filter(None, parts))
 

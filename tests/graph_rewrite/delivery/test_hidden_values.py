@@ -126,3 +126,20 @@ def test_weights_beside_the_models_are_found(tmp_path: Path) -> None:
     found = equivalent(*paths, CPU)
     assert found.vacuous == ("y",)
     assert "the value 'h' before it differs by" in found.message
+
+
+@every_provider
+def test_inner_values_of_models_with_external_weights_are_read(tmp_path: Path, provider: str) -> None:
+    """The copies with more outputs lie elsewhere than the weights."""
+    files = []
+    for name, relu in (("original", "Relu"), ("right", "Max"), ("wrong", "LeakyRelu")):
+        body = BODY.replace("h = Relu(t)", f"h = {relu}(t, zero)" if relu == "Max" else f"h = {relu}(t)")
+        tensors = [weights("w", 3, 4), numpy_helper.from_array(np.zeros((4, 5), np.float32), "head"), weights("b", 5)]
+        zero = numpy_helper.from_array(np.float32(0), "zero")
+        (tmp_path / name).mkdir()
+        files.append(tmp_path / name / "model.onnx")
+        model = parsed(f"(float[2,3] x) => (float[2,5] y) {{ {body} }}", *tensors, zero)
+        onnx.save(model, files[-1], save_as_external_data=True, location="model.data", size_threshold=0)
+    original, right, wrong = files
+    assert equivalent(original, right, Deployment(provider)).message.endswith("the values before it agree: h")
+    assert "the value 'h' before it differs by" in equivalent(original, wrong, Deployment(provider)).message

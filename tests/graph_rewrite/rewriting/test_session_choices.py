@@ -144,3 +144,11 @@ def test_rewrites_keep_the_settings() -> None:
 def test_the_rewriter_does_not_offer_them() -> None:
     """Environments offer the same candidates as before, and policies choose from them."""
     assert not [c for c in Rewriter().candidates(BRANCHES) if c.session_settings]
+
+
+def test_another_runtime_has_numbers_of_threads_to_choose_and_nothing_else() -> None:
+    deployment = Deployment("openvino", 4)
+    offered = session_candidates(BRANCHES, deployment, (1, 2, 4))
+    assert [candidate.label for candidate in offered] == ["set threads=2", "set threads=1"]
+    assert deployment.asked_by(offered[0].apply()) == Deployment("openvino", 2)
+    assert session_candidates(BRANCHES, deployment) == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from statistics import median
@@ -113,11 +114,27 @@ def _core() -> Any:
 
 
 def _put_beside(path: str, weights: str) -> None:
-    """Link the files of a folder beside the model: OpenVINO looks for external data there and nowhere else."""
-    for file in Path(weights).iterdir():
-        link = Path(path).with_name(file.name)
-        if file.is_file() and not link.exists():
-            os.symlink(file, link)
+    """Put the external data of a model, which lie in a folder, beside it: OpenVINO reads them there and nowhere else,
+    and through no symbolic link. They are copied where the file system cannot link them."""
+    model, home = Path(path).read_bytes(), Path(path).parent
+    for file in _named_in(model, Path(weights)):
+        place = home / file.relative_to(weights)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            try:
+                os.link(file, place)
+            except OSError:  # another file system
+                shutil.copyfile(file, place)
+
+
+def _named_in(model: bytes, folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder whose names a serialised model holds, those of folders that it names included."""
+    for entry in folder.iterdir():
+        if entry.name.encode() in model:
+            if entry.is_dir():
+                yield from _named_in(model, entry)
+            else:
+                yield entry
 
 
 def _was_run(entry: Any) -> bool:
