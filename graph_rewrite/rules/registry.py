@@ -64,6 +64,7 @@ FAMILIES = (
     "fusion.activations",
     "layout.blocked_steps",
     "layout.wider_subgraphs",
+    "layout.blocked_winograd",
 )
 """Modules of rules, in the order in which candidates are listed."""
 

@@ -108,6 +108,11 @@ WIDER_PARTS: Sequence[tuple[str, Shapes]] = (
 
 EXAMPLES: Mapping[str, Sequence[tuple[str, Shapes]]] = {
     "WiderPartInBlockedLayout": WIDER_PARTS,
+    "BlockedConvByRows4": (
+        ("(float[1,B,28,2] x) => (y) { t = NCHWC.Conv<kernel_shape=[3,3],pads=[1,1,1,1]>(x, w, b)  y = Neg(t) }",
+         {"w": (-1, -1, 3, 3), "b": (-1,)}),
+        ("(float[1,B,31,1] x) => (y) { t = NCHWC.Conv<kernel_shape=[3,1]>(x, w)  y = Neg(t) }", {"w": (-1, -1, 3, 1)}),
+    ),
     "PartInBlockedLayout": PARTS,
     "ConvInBlockedLayout": (
         ("(float[1,B,3,4] x) => (y) { v = Conv<pads=[1,0,1,0]>(x, w, b)  y = TURN(v) }", _WB),
