@@ -23,10 +23,12 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import pool_attrs
 from graph_rewrite.rules.layout.blocked_image import keeps_channels
 from graph_rewrite.rules.layout.blocked_subgraphs import FEWEST
-from graph_rewrite.rules.layout.carried_operators import CARRIED
+from graph_rewrite.rules.layout.carried_operators import CARRIED, MOVES
 from graph_rewrite.rules.layout.wider_walk import WiderWalk, gated_operand, is_global_mean
 
 _OPERATORS = CARRIED | {"BatchNormalization", "ReduceMean"}
+_ENDS = (CARRIED - MOVES) | {"Concat", "BatchNormalization", "ReduceMean"}
+"""Operators that a part may end with: what only moves elements can as well be done after it."""
 _MERGING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 FEWEST_NORMALISATIONS = 8
 """Normalisations of a part without gates: a few are no reason to write the whole part in explicit operators."""
@@ -40,13 +42,13 @@ class WiderPartInBlockedLayout(Rule):
     family = "blocked_layout"
 
     def source(self, op: PatternBuilder, operands: Values) -> Any:
-        return op.any_of(_OPERATORS - {"Split"})(operands, _label="end")
+        return op.any_of(_ENDS)(operands, _label="end")
 
     def check(self, m: Match, operands: tuple[Ref, ...]) -> Refusal | None:
         if not block_size():
             return Refusal("ONNX Runtime has no blocked layout on this CPU")
         root = m.root()
-        if not _carries(m, m.node("end")):
+        if root.rank != 4 or not _carries(m, m.node("end")):
             return Refusal("not an image of float32, or an operator that the layout has not")
         readers = m.consumers(root)
         if readers and not m.is_output(root) and all(_carries(m, reader) for reader in readers):
