@@ -31,7 +31,7 @@ _STARTED = "started"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases that are not done yet; return 1 where one is wrong or crashed, or too many are refused."""
     asked = _arguments(arguments)
-    names = list(node_cases())[asked.first :][: asked.count]
+    names = list(node_cases())[asked.first :: asked.step][: asked.count]
     names = [name for name in names if asked.only in name]
     done = {} if asked.afresh else _read(asked.results)
     if asked.afresh:
@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--step", type=int, default=1, help="take every so many-th case")
     parser.add_argument("--count", type=int, default=10**9, help="number of cases")
     parser.add_argument("--only", default="", help="a part of the names of the cases to run")
     parser.add_argument("--time-limit", type=float, default=1.0, help="seconds per optimisation")
