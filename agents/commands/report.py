@@ -10,6 +10,7 @@ from typing import Any
 
 import tyro
 
+from agents.optimization.output import check_regular
 from agents.reporting.html import OptimizationReport, write_report
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.command_line import parse
@@ -43,6 +44,7 @@ def report(arguments: ReportArguments) -> int:
     target = arguments.report
     if target.is_dir() or not target.parent.is_dir():
         raise UserError(f"{target}: name a file in a folder that exists")
+    check_regular(target, str(target))
     if target.exists() and not arguments.overwrite:
         raise UserError(f"{target} exists: name another file, or replace it with --overwrite")
     write_report(OptimizationReport.from_json(_read(arguments.result)), target)
@@ -55,7 +57,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         found = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: this is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise UserError(f"{path}: this JSON is no result of an optimisation but a {type(found).__name__}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -173,8 +174,8 @@ def parse_threads(text: str, *, cpu_clock: bool = False) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if text.strip().lower() in ("", AUTO_THREADS):
         parts = [str(physical_cores())]
-    if not all(part.isdigit() for part in parts):
-        raise UserError(f"--threads {text!r}: write a number, several such as 1,4, or {AUTO_THREADS}")
+    if not all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
+        raise UserError(f"--threads {text[:100]!r}: write a number, several such as 1,4, or {AUTO_THREADS}")
     counts = tuple(dict.fromkeys(check_threads(int(part)) for part in parts))
     if cpu_clock and counts != (1,):
         raise UserError("--cpu-clock counts one thread: add --threads 1")

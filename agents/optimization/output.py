@@ -36,6 +36,8 @@ def check_output(path: Path, output: Path, *, overwrite: bool, bundle: bool = Fa
         check_replaceable(output)
     elif output.is_dir():
         raise UserError(f"{output} is a folder: name a file in it")
+    if not bundle:
+        check_regular(output, str(output))
     if output.exists() and not (overwrite or dry):
         raise UserError(
             f"{output} exists: name another output {'folder' if bundle else 'file'}, or replace it with --overwrite"
@@ -43,6 +45,12 @@ def check_output(path: Path, output: Path, *, overwrite: bool, bundle: bool = Fa
     if not dry:
         check_writable(output.parent, str(output))
     return output
+
+
+def check_regular(path: Path, name: str) -> None:
+    """Raise UserError where a path is a device, a pipe or a socket: writing a file there would replace it."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{name} is no regular file: name another")
 
 
 def check_writable(folder: Path, name: str) -> None:

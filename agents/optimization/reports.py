@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from agents.optimization.outcome import Optimization
-from agents.optimization.output import check_writable
+from agents.optimization.output import check_regular, check_writable
 from agents.reporting.html import write_report
 from agents.reporting.html.evidence import report_of
 from graph_rewrite.errors import UserError
@@ -40,6 +40,7 @@ def check_report(report: Path, model: Path, output: Path | None, *, overwrite: b
         raise UserError(f"--report {report}: there is no folder {report.parent}; make it first")
     if report.is_dir():
         raise UserError(f"--report {report} is a folder: name a file in it, such as {report / 'report.html'}")
+    check_regular(report, f"--report {report}")
     if report.exists() and not overwrite:
         raise UserError(f"--report {report} exists: name another file, or replace it with --overwrite")
     check_writable(report.parent, f"--report {report}")

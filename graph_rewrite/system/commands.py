@@ -5,8 +5,10 @@ A mistake of the user is one line on standard error. A bug shows its traceback.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import NamedTuple
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.system.extras import explain_import_error
 from graph_rewrite.system.program_start import program_began
+from graph_rewrite.system.scratch import WORKSPACE
 from graph_rewrite.system.signals import answer_signals, hold_signals, ignore_signals, interrupting_on_term
 
 EXIT_USAGE = 2
@@ -107,7 +110,7 @@ def run_command(main: Callable[[], int]) -> int:
         # An OSError without a number is no answer of the operating system but something that a library made up.
         if isinstance(error, OSError) and error.errno is None and not isinstance(error, FileNotFoundError):
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}{_where_room_lacks(error)}", file=sys.stderr)
         return EXIT_USAGE
     except ModuleNotFoundError as error:
         sentence = explain_import_error(error)
@@ -116,3 +119,11 @@ def run_command(main: Callable[[], int]) -> int:
         print(f"error: {sentence}", file=sys.stderr)
         return EXIT_USAGE
     return status
+
+
+def _where_room_lacks(error: Exception) -> str:
+    """Return what to do about a full disk where the error does not tell which; empty for other errors."""
+    if not isinstance(error, OSError) or error.errno != errno.ENOSPC or error.filename is not None:
+        return ""
+    folder = os.environ.get(WORKSPACE) or tempfile.gettempdir()
+    return f"; temporary files lie in {folder}, and {WORKSPACE} names another folder for them"

@@ -7,6 +7,8 @@ import re
 from graph_rewrite.errors import UserError
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_MOST = 1e9
+"""More than any search takes, in any unit; what lies beyond is a slip."""
 
 
 def parse_seconds(text: str) -> float:
@@ -16,8 +18,8 @@ def parse_seconds(text: str) -> float:
         UserError: another text, or no time at all.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in _UNITS or not float(found[1]):
+    if found is None or found[2] not in _UNITS or not 0.0 < float(found[1]) <= _MOST:
         raise UserError(
-            f"--time-limit {text!r} is no time: give seconds, minutes or hours, such as 90, 120s, 10m or 1h"
+            f"--time-limit {text[:100]!r} is no time: give seconds, minutes or hours, such as 90, 120s, 10m or 1h"
         )
     return float(found[1]) * _UNITS[found[2]]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import glob
+import lzma
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +23,12 @@ from graph_rewrite.runtime.ort_worker.narrow_floats import read_as
 
 MOST_INPUTS = 32
 """Inputs that are used, at most: the first ones."""
+
+# What NumPy and the libraries under it raise for damaged, encrypted and unusually compressed archives.
+_DAMAGED = (
+    ValueError, EOFError, AttributeError, KeyError, OverflowError, RuntimeError, struct.error, lzma.LZMAError,
+    zlib.error, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 def read_input_data(patterns: Sequence[str], graph: Graph) -> tuple[FeedSpec, ...]:
@@ -75,7 +84,9 @@ def _specs(path: Path, inputs: Sequence[ModelInput]) -> list[FeedSpec]:
         given = load_npz(str(path))
     except OSError as error:
         raise UserError(f"--input-data {path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+    except MemoryError as error:
+        raise UserError(f"--input-data {path}: an array says that it is larger than the memory: {error}") from error
+    except _DAMAGED as error:
         # numpy's own message would advise to unpickle it.
         raise UserError(
             f"--input-data {path}: no .npz file of numbers; write one with numpy.savez(path, NAME=array, ...)"

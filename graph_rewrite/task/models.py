@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,6 +18,10 @@ from graph_rewrite.onnx_files.normalisation import NormalisationReport, normalis
 from graph_rewrite.onnx_files.reading_once import load_once
 
 Shapes = Mapping[str, tuple[int, ...]]
+
+_SIZE = re.compile(r"\s*[0-9]{1,15}\s*")
+_SHOWN = 200
+"""Characters of a mistaken argument that its message repeats."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,8 @@ def parse_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     shapes = {}
     for text in texts:
         name, separator, dims = text.rpartition(":")
-        if not separator or not name or not all(part.strip().isdigit() for part in dims.split(",")):
-            raise UserError(f"--shape {text}: write it as NAME:1,128")
+        if not separator or not name or not all(map(_SIZE.fullmatch, dims.split(","))):
+            raise UserError(f"--shape {text[:_SHOWN]}: write it as NAME:1,128")
         shapes[name] = tuple(int(part) for part in dims.split(","))
     return shapes
 

@@ -17,7 +17,7 @@ def test_times(text: str, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "s", "0", "-5", "5 years", "nan"])
+@pytest.mark.parametrize("text", ["", "s", "0", "-5", "5 years", "nan", "9" * 400, "9" * 30 + "h"])
 def test_texts_that_are_no_time(text: str) -> None:
     with pytest.raises(UserError, match="is no time"):
         parse_seconds(text)
@@ -36,7 +36,15 @@ def test_threads_are_all_cores_by_default_and_may_be_several(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("0", "at least 1"), ("9", "may use 8 cores"), ("many", "write a number"), ("1,,2", "write")]
+    ("text", "message"),
+    [
+        ("0", "at least 1"),
+        ("9", "may use 8 cores"),
+        ("many", "write a number"),
+        ("1,,2", "write"),
+        ("²", "write"),
+        ("1" * 5000, "write"),
+    ],
 )
 def test_mistakes_in_threads(text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant_cores(monkeypatch, 8)

@@ -1,11 +1,13 @@
 """The output of an optimisation: refused before any time is spent, and never lost at the end."""
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.commands import report
 from agents.optimization.output import check_output, saved
 from agents.optimization.reports import check_report
 from graph_rewrite.errors import UserError
@@ -35,6 +37,18 @@ def test_a_folder_that_cannot_be_written_to_is_refused_at_once() -> None:
     with pytest.raises(UserError, match=r"^--report /proc/report\.html cannot be written"):
         check_report(UNWRITABLE / "report.html", MODEL, None, overwrite=False)
     assert check_output(MODEL, UNWRITABLE / "out.onnx", overwrite=False, dry=True) == UNWRITABLE / "out.onnx"
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(UserError, match="pipe is no regular file"):
+        check_output(MODEL, pipe, overwrite=True)
+    with pytest.raises(UserError, match=r"--report .*pipe is no regular file"):
+        check_report(pipe, MODEL, None, overwrite=True)
+    assert report.main([str(tmp_path / "result.json"), str(pipe), "--overwrite"]) == 2
+    assert pipe.is_fifo()
 
 
 def test_the_check_leaves_nothing(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def test_a_symbol_has_one_size_wherever_it_stands(tmp_path: Path) -> None:
         ("x:1,2", r"declared as \[batch, seq, 4\]"),
         ("x:1,2,5", "only symbolic dimensions can be set"),
         ("x:1;2", "write it as NAME:1,128"),
+        ("x:²", "write it as NAME:1,128"),
+        ("x:" + "1" * 5000, "write it as NAME:1,128"),
     ],
 )
 def test_shapes_that_contradict_the_model_are_refused(tmp_path: Path, text: str, message: str) -> None:

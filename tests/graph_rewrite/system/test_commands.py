@@ -1,5 +1,6 @@
 """Mistakes of users are one line, bugs show their traceback."""
 
+import errno
 import sys
 
 import pytest
@@ -59,3 +60,14 @@ def test_a_command_that_is_misspelt_is_named(capsys: pytest.CaptureFixture[str])
     assert "there is no command 'optimise'; did you mean optimize?" in capsys.readouterr().err
     assert program.main(["bake"]) == 2
     assert "did you mean" not in capsys.readouterr().err
+
+
+def test_a_full_disk_without_a_name_says_where_temporary_files_lie(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REWRITEGYM_WORKSPACE", "/small")
+    assert run_command(lambda: failing(OSError(errno.ENOSPC, "No space left on device"))) == 2
+    hint = "temporary files lie in /small, and REWRITEGYM_WORKSPACE names another folder for them"
+    assert capsys.readouterr().err == f"error: [Errno 28] No space left on device; {hint}\n"
+    assert run_command(lambda: failing(OSError(errno.ENOSPC, "No space left on device", "/a/b"))) == 2
+    assert capsys.readouterr().err == "error: [Errno 28] No space left on device: '/a/b'\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +85,46 @@ class TestMistakes:
         path = written(tmp_path / "a.npz", **arrays)
         with pytest.raises(UserError, match=message):
             read_input_data([path], GRAPH)
+
+    @pytest.mark.parametrize(
+        ("shape", "message"),
+        [
+            (f"({10**15},)", "says that it is larger than the memory"),
+            (f"({10**30},)", r"no \.npz file of numbers"),
+            ("(-1,)", r"no \.npz file of numbers"),
+            ("(" * 60_000, r"no \.npz file of numbers"),
+        ],
+    )
+    def test_arrays_whose_headers_lie(self, tmp_path: Path, shape: str, message: str) -> None:
+        header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+        member = b"\x93NUMPY\x02\x00" + struct.pack("<I", len(header)) + header
+        with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+            archive.writestr("x.npy", member)
+        with pytest.raises(UserError, match=message):
+            read_input_data([str(tmp_path / "a.npz")], GRAPH)
+
+    @pytest.mark.parametrize(
+        ("compression", "offset", "byte"),
+        [
+            (zipfile.ZIP_DEFLATED, 60, 0xFF),  # in the compressed data
+            (zipfile.ZIP_LZMA, 50, 0xFF),
+            (zipfile.ZIP_STORED, 8, 99),  # the method of compression
+            (zipfile.ZIP_STORED, 6, 1),  # the flag of encryption
+        ],
+    )
+    def test_damaged_archives(self, tmp_path: Path, compression: int, offset: int, byte: int) -> None:
+        path = tmp_path / "a.npz"
+        member = io.BytesIO()
+        np.save(member, ONE["x"])
+        with zipfile.ZipFile(path, "w", compression) as archive:
+            archive.writestr("x.npy", member.getvalue())
+        content = bytearray(path.read_bytes())
+        content[offset] = byte
+        if offset < 10:  # the list of members at the end of the file repeats it two bytes later
+            content[content.index(b"PK\x01\x02") + offset + 2] = byte
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=r"no \.npz file of numbers"):
+            read_input_data([str(path)], GRAPH)
 
     def test_files(self, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="there is no such file"):
