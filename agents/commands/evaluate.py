@@ -15,6 +15,7 @@ from rich.console import Console
 from agents.commands.common import ModelArguments, stderr_console
 from agents.commands.signals import SearchWatch, ending_search
 from agents.core.base import Agent, Budget, Search
+from agents.core.budget import check_seed
 from agents.core.config import Config
 from agents.core.registry import make_agent
 from agents.reporting.progress import (
@@ -86,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     """Run the agents in turn; results land in a run folder, a table on the console or JSON on standard output."""
     _check(arguments)
+    check_seed(arguments.seed)
     config = arguments.load()
     budget = _budget(arguments, config)
     agents = _agents(arguments)

@@ -14,6 +14,7 @@ from rich.console import Console
 from agents.commands.common import ModelArguments, stderr_console
 from agents.commands.signals import ending_search, interrupting_between_steps
 from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.budget import check_seed
 from agents.core.config import Config
 from agents.core.registry import NEEDS
 from agents.ppo.progress import TrainingProgress
@@ -89,7 +90,7 @@ def train(arguments: TrainArguments, console: Console) -> int:
 
     config = arguments.configure()
     resume = None if arguments.resume is None else load_checkpoint(arguments.resume)
-    torch.manual_seed(arguments.seed)
+    torch.manual_seed(check_seed(arguments.seed))
     torch.set_num_threads(1)
     uri = arguments.uri(config)
     # Seeds are compared on what they measure, not on what an earlier run left on disk.

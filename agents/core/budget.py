@@ -48,3 +48,14 @@ class Budget:
             limit = getattr(self, name)
             if limit is not None and not limit >= 0:
                 raise UserError(f"a budget's {name} must be 0 or more, got {limit}")
+
+
+def check_seed(seed: int) -> int:
+    """Return the seed of a search, which NumPy and PyTorch take.
+
+    Raises:
+        UserError: a negative one, or one of more than 32 bits.
+    """
+    if not 0 <= seed < 2**32:
+        raise UserError(f"--seed {seed}: seeds are from 0 to {2**32 - 1}")
+    return seed

@@ -10,6 +10,7 @@ from typing import Any
 from agents.conclusion.confirmation import judging_plan
 from agents.conclusion.recordings import recording_or_none
 from agents.core.base import Agent, Budget, OptimizationResult, Search
+from agents.core.budget import check_seed
 from agents.core.registry import make_agent
 from agents.optimization.best_runtime import optimize_in_each
 from agents.optimization.dynamic import for_all_shapes, seconds_for_all_shapes
@@ -92,7 +93,8 @@ def _optimized(
 ) -> Optimization:
     """Search in one runtime, as `optimize_model` does."""
     limit, (first, *others) = options.seconds - reserved, options.thread_counts
-    agent = make_agent(options.agent_spec)  # a mistake in its name or options shows before the model is opened
+    # Mistakes in the agent's name, its options, the seed and the mutants show before the model is opened.
+    agent, _ = make_agent(options.agent_spec), check_seed(options.seed)
     check_mutants(options.mutants, strict=options.strict)
     problem, bindings = _open(path, options, first, began + limit)
     if opened is not None:

@@ -35,14 +35,17 @@ def doubts(before: Graph, after: Graph) -> frozenset[str]:
     """
     kernels = cpu_kernels() or {}
     old, new = before.opset, after.opset
-    found = set[str]()
+    found, run = set[str](), set[tuple[object, ...]]()
     for node in after.nodes.values():
         check_time()
-        if (
-            not node.domain
-            and node.op not in _NO_KERNEL_NEEDED
-            and not _runs(after, node, kernels.get(node.op, ()), old)
-        ):
+        if node.domain or node.op in _NO_KERNEL_NEEDED:
+            continue
+        alike = node.op, node.opaque, _dtypes(after, node.inputs), _dtypes(after, node.outputs)
+        if alike in run:
+            continue
+        if _runs(after, node, kernels.get(node.op, ()), old):
+            run.add(alike)
+        else:
             found.add(f"{node.signature}{_types(after, node, since_version(node.op, new))}")
     for body, version in body_nodes(before):
         standard = body.domain in ("", "ai.onnx") and body.op_type not in _NO_KERNEL_NEEDED
@@ -80,6 +83,14 @@ def _runs(graph: Graph, node: Node, kernels: Sequence[RegisteredKernel], old: in
         return _keeps(node.op, old, graph.opset, kernels)
     widened = {name: _WIDENED.get(type, type) for name, type in types.items()}
     return any(k.implements(since) and (k.takes(types) or k.takes(widened)) for k in kernels)
+
+
+def _dtypes(graph: Graph, values: Sequence[int | None]) -> tuple[int | None, ...]:
+    """Return the types of elements of some values: None where it is not known, and -1 where there is no value."""
+    types = (None if value is None else graph.types[value] for value in values)
+    return tuple(
+        -1 if value is None else None if type is None else type.dtype for value, type in zip(values, types, strict=True)
+    )
 
 
 def _types(graph: Graph, node: Node, since: int) -> dict[str, str]:

@@ -26,8 +26,8 @@ MOST_INPUTS = 32
 
 # What NumPy and the libraries under it raise for damaged, encrypted and unusually compressed archives.
 _DAMAGED = (
-    ValueError, EOFError, AttributeError, KeyError, OverflowError, RuntimeError, struct.error, lzma.LZMAError,
-    zlib.error, zipfile.BadZipFile,
+    ValueError, TypeError, EOFError, AttributeError, KeyError, OverflowError, RuntimeError, struct.error,
+    lzma.LZMAError, zlib.error, zipfile.BadZipFile,
 )  # fmt: skip
 
 

@@ -21,6 +21,8 @@ MAINS: dict[str, Callable[[list[str]], int]] = {"evaluate": evaluate.main, "trai
         ("evaluate", ("--agents", "greedy", "--threads", "0"), "threads must be at least 1"),
         ("evaluate", ("--agents", "greedy", "--runs", "tower.onnx"), "--runs tower.onnx is a file: name a folder"),
         ("evaluate", ("--agents", "greedy", "--runs", "tower.onnx/in"), "--runs tower.onnx/in: no folder can be made"),
+        ("evaluate", ("--seed", "-1"), "--seed -1: seeds are from 0 to 4294967295"),
+        ("train", ("--seed", "4294967296"), "--seed 4294967296: seeds are from 0 to 4294967295"),
         ("evaluate", ("--config", "binary.yaml"), "binary.yaml: not readable as YAML, name a text file"),
         ("train", ("--threads", "99999"), "--threads 99999: this process may use"),
         ("train", ("--runs", "tower.onnx"), "--runs tower.onnx is a file: name a folder"),

@@ -95,6 +95,7 @@ def test_where_nothing_is_faster_the_original_is_copied_bit_by_bit(tmp_path: Pat
         (("tower.onnx", "--time-limit", "soon"), "--time-limit 'soon' is no time"),
         (("tower.onnx", "--threads", "99999"), "this process may use"),
         (("tower.onnx", "--threads", "0"), "threads must be at least 1"),
+        (("tower.onnx", "--seed", "-1"), "--seed -1: seeds are from 0"),
         (("tower.onnx", "--agent", "magic"), "there is no agent 'magic'"),
         (("taken.onnx",), "taken.onnx"),
     ],
