@@ -7,12 +7,14 @@ from graph_rewrite.runtime.ort_worker.feeds import ELEMENTS
 
 _POSITIONS = {"SequenceAt": 1, "SequenceErase": 1, "SequenceInsert": 2}
 """Operators that take a position in a sequence, and the number of that operand."""
+_LOSSES = frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"})
+"""Operators whose second operand holds numbers of classes, which the first one has along its second axis."""
 _FORWARDED = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def index_ranges(graph: Graph) -> dict[str, tuple[int, int]]:
     """Return the range (low, high), high exclusive, of inputs that select entries of a table or of a sequence: token
-    ids, positions, types."""
+    ids, positions, types, numbers of classes."""
     ranges: dict[str, tuple[int, int]] = {}
     for value in graph.inputs:
         if sizes := _table_sizes(graph, value):
@@ -30,6 +32,10 @@ def _table_sizes(graph: Graph, value: int) -> list[int]:
             table = graph.types[node.inputs[0]]
             if table is not None:
                 sizes.append(table.shape[node.attrs.get("axis", 0)])
+        elif node.op in _LOSSES and node.inputs[1] == value and node.inputs[0] is not None:
+            scores = graph.types[node.inputs[0]]
+            if scores is not None and scores.rank > 1:
+                sizes.append(scores.shape[1])
         elif (place := _POSITIONS.get(node.op)) is not None and node.inputs[place : place + 1] == (value,):
             sizes.append(ELEMENTS)
     return sizes

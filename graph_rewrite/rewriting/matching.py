@@ -7,6 +7,7 @@ matched again.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import onnx
 
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.match import Bindings, Match
 from graph_rewrite.rewriting.patterns import (
@@ -29,6 +31,7 @@ from graph_rewrite.rewriting.patterns import (
 MOST_SIBLINGS = 32
 """Most operators that are paired with one that shares a value with them: the nearest before and after it. Hundreds of
 operators that share one value would give tens of thousands of pairs."""
+_READERS = MemoKey[dict[tuple[int, object, str], list[Node]]]("readers")
 _MISSING = object()
 Goal = tuple[PatternValue | None, int | None]
 
@@ -83,21 +86,32 @@ class Matcher:
         value, steps = path
         frontier = [value]
         for step in steps:
-            found: dict[int, Node] = {}
-            for current in frontier:
-                self._reads.add(current)
-                for node_id in self._graph.consumers.get(current, ()):
-                    node = self._graph.nodes[node_id]
-                    if node.op in step.operators and node.domain == step.domain and not node.opaque:
-                        found[node_id] = node
-            nodes = [found[node_id] for node_id in sorted(found)]
+            self._reads.update(frontier)
+            nodes = self._readers(frontier, step)
             frontier = [output for node in nodes for output in node.outputs]
-        if len(nodes) > MOST_SIBLINGS:
-            here = bindings.nodes[self._pattern.anchor].id
-            nodes = sorted(
-                sorted(nodes, key=lambda node: abs(node.id - here))[:MOST_SIBLINGS], key=lambda node: node.id
-            )
-        return nodes
+        return _nearest(nodes, bindings.nodes[self._pattern.anchor].id)
+
+    def _readers(self, values: list[int], goal: PatternNode) -> list[Node]:
+        """Return the nodes that read some values and may be `goal`, by id. Those of one value that very many read are
+        kept with the graph."""
+        readers = self._graph.consumers
+        if len(values) != 1 or len(readers.get(values[0], ())) <= MOST_SIBLINGS:
+            return self._chosen(values, goal)
+        known = self._graph.memo.get(_READERS)
+        known = self._graph.memo.put(_READERS, {}) if known is None else known
+        key = values[0], goal.operators, goal.domain
+        if key not in known:
+            known[key] = self._chosen(values, goal)
+        return known[key]
+
+    def _chosen(self, values: list[int], goal: PatternNode) -> list[Node]:
+        found: dict[int, Node] = {}
+        for value in values:
+            for node_id in self._graph.consumers.get(value, ()):
+                node = self._graph.nodes[node_id]
+                if node.op in goal.operators and node.domain == goal.domain and not node.opaque:
+                    found[node_id] = node
+        return [found[node_id] for node_id in sorted(found)]
 
     def _shared_path(self, goal: PatternNode, bindings: Bindings) -> tuple[int, list[PatternNode]] | None:
         """Return a value of the match that `goal` is computed from, and the pattern nodes from there down to goal.
@@ -269,3 +283,14 @@ def schema_default(op: str, name: str) -> Any:
         return _MISSING
     value = onnx.helper.get_attribute_value(attribute.default_value)
     return value.decode() if isinstance(value, bytes) else value
+
+
+def _nearest(nodes: list[Node], here: int) -> list[Node]:
+    """Return the `MOST_SIBLINGS` nodes whose ids are nearest to `here`, by id as `nodes` are; of two equally near ones
+    the first."""
+    if len(nodes) <= MOST_SIBLINGS:
+        return nodes
+    place = bisect_left(nodes, here, key=lambda node: node.id)
+    around = nodes[max(0, place - MOST_SIBLINGS) : place + MOST_SIBLINGS + 1]
+    near = sorted(around, key=lambda node: abs(node.id - here))[:MOST_SIBLINGS]
+    return sorted(near, key=lambda node: node.id)

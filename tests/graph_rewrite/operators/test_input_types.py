@@ -81,3 +81,11 @@ def test_models_with_other_sequences_are_others() -> None:
     assert len({graph.hash for graph in graphs}) == len(texts)
     renamed = load(parsed("(float[2] a, seq(float[2]) b) => (float[2] c) { c = Neg(a) }"))
     assert renamed.hash == graphs[0].hash
+
+
+def test_numbers_of_classes_lie_within_the_scores() -> None:
+    graph = load(
+        parsed("""(float[3,5] x, int64[3] y, int64[3] z) => (float l, float m) {
+            l = NegativeLogLikelihoodLoss(x, y) m = SoftmaxCrossEntropyLoss(x, z) }""")
+    )
+    assert index_ranges(graph) == {"y": (0, 5), "z": (0, 5)}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graph_rewrite import Rewriter
-from graph_rewrite.rewriting.matching import MOST_SIBLINGS
+from graph_rewrite.rewriting.matching import MOST_SIBLINGS, _nearest
 from graph_rewrite.rules import find_rule
 from tests.graph_rewrite.rewriting.sample_rules import (
     DropIdentity,
@@ -112,3 +114,14 @@ def test_of_very_many_that_share_an_operand_the_next_are_paired() -> None:
     assert {tuple(sorted(pair)) for pair in itertools.pairwise(ids)} <= pairs
     assert len(pairs) <= count * MOST_SIBLINGS
     assert_enumeration_is_fresh(rewriter, rewriter.candidates(graph)[-1].apply())
+
+
+def test_the_nearest_siblings_are_those_of_all() -> None:
+    rng = np.random.default_rng(0)
+    for count in (1, MOST_SIBLINGS, MOST_SIBLINGS + 1, 200):
+        for _ in range(20):
+            ids = np.sort(rng.choice(400, count, replace=False)).tolist()
+            nodes: list[Any] = [SimpleNamespace(id=number) for number in ids]
+            here = int(rng.integers(-10, 410))
+            wanted = sorted(sorted(ids, key=lambda number: abs(number - here))[:MOST_SIBLINGS])
+            assert [node.id for node in _nearest(nodes, here)] == wanted
