@@ -17,7 +17,7 @@ from graph_rewrite.operators.usual_values import attempts
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.leaf_process import LimitBroughtForward, leaf_command, run_leaf
 from graph_rewrite.system.bounded import BoundedDict
-from graph_rewrite.system.deadline import check_time, seconds_left
+from graph_rewrite.system.deadline import OutOfTime, check_time, seconds_left
 from graph_rewrite.system.scratch import scratch_folder
 
 SECONDS = 60.0
@@ -83,6 +83,8 @@ def _tried(model: Path, graph: Graph, deployment: Deployment, seconds: float) ->
             accepted = next((i for i, answer in enumerate(answers) if not any(answer)), None)
             if accepted is not None:
                 return Acceptance(refused, tried[accepted])
+            if seconds < SECONDS and any(answer.startswith(_UNTRIED) for answer in found):
+                raise OutOfTime("no time was left to try which inputs the model accepts")
             crashed = next((i for i, answer in enumerate(answers) if CRASHED in answer), len(answers))
             groups, tried = groups[crashed + 1 :], tried[crashed + 1 :]
             if not groups:
@@ -91,6 +93,7 @@ def _tried(model: Path, graph: Graph, deployment: Deployment, seconds: float) ->
 
 
 CRASHED = "ONNX Runtime crashed, or cannot open the model"
+_UNTRIED = "not tried within"
 
 
 def refusals(
@@ -128,7 +131,7 @@ def refusals(
     try:
         run_leaf(command, seconds)
     except subprocess.TimeoutExpired:
-        reason = f"not tried within {seconds:.0f} s"
+        reason = f"{_UNTRIED} {seconds:.0f} s"
     lines = report.read_text().splitlines() if report.exists() else []
     found = [str(json.loads(line).get("refused", reason)) for line in lines if line.endswith("}")]
     return found + [reason] * (len(feeds) - len(found))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from graph_rewrite.delivery.ship import kept_original
 from graph_rewrite.operators.usual_values import attempts, settled_values
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.ort_worker.feeds import ModelInput, make_feeds
+from graph_rewrite.system.deadline import OutOfTime, ending_at
 from graph_rewrite.task.problem import open_problem
 from tests.graph_rewrite.sample_models import parsed
 
@@ -126,3 +130,21 @@ def test_the_users_inputs_are_enough(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.onnx"
     onnx.save(parsed(FAR.replace("{1, 2}", "{1, 3}")), wrong)
     assert not outcome_of(wrong).ok
+
+
+def test_where_no_time_is_left_to_try_nothing_is_said_to_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, timeouts = written(TEXTS["a shape"], tmp_path), list[float]()
+
+    def run_leaf(command: Sequence[str], timeout_s: float) -> None:
+        timeouts.append(timeout_s)
+        raise subprocess.TimeoutExpired(command, timeout_s)
+
+    monkeypatch.setattr(module, "_known", {})
+    with monkeypatch.context() as slow, ending_at(time.monotonic() + 30.0):
+        slow.setattr(module, "run_leaf", run_leaf)
+        with pytest.raises(OutOfTime, match="which inputs the model accepts"):
+            acceptance(path, load(path), Deployment())
+    assert timeouts[0] < module.SECONDS
+    assert acceptance(path, load(path), Deployment()).refusal == ""  # nothing wrong was remembered
