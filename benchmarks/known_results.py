@@ -1,13 +1,17 @@
 """Write the results that come with RewriteGym: `python -m benchmarks.known_results`.
 
 The fastest recorded results of benchmarks/results are replayed on their models and recorded anew in `known_results/`,
-without measuring: one file each, named like those of the user's memory of results. `rewritegym optimize` begins with
+without measuring: one file each, named like those of the user's memory of results. Those of `benchmarks.time_limits`
+are what `rewritegym optimize` itself found, at its price of weights, and name the machine: they are begun with first
+there. `rewritegym optimize` begins with
 them where a model has the architecture of one, whatever its weights. A policy's results stand for its checkpoint: they
 are what its rollouts find, and need no PyTorch.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -57,7 +61,10 @@ class RecordedSearch:
     """The agent; for operators of the standard alone `standard`."""
     threads: int
     granularity: str
-    result: dict[str, Any]
+    recording: Recording
+    speedup: float
+    device: str = ""
+    """The machine, where results of others are kept beside it."""
 
     @property
     def name(self) -> str:
@@ -78,32 +85,50 @@ def recorded(folder: Path) -> Iterator[RecordedSearch]:
             config = load_config(model.removeprefix("zoo://").partition("?")[0])
             uri = model if "://" in model else model_uri(model, dict(config.model))
             kind = "standard" if "standard" in path.stem else result["agent"]
-            yield RecordedSearch(uri, kind, result["deployment"]["threads"], config.env.granularity, result)
+            recording = Recording.from_json(result)
+            threads = result["deployment"]["threads"]
+            yield RecordedSearch(uri, kind, threads, config.env.granularity, recording, result["speedup"])
+
+
+def optimised(folder: Path) -> Iterator[RecordedSearch]:
+    """Yield the results in the files of `benchmarks.time_limits`, with the speed-ups that they were judged to have."""
+    for path in sorted(folder.glob("time-limits*.json")):
+        stored = json.loads(path.read_text())
+        for row in stored["rows"]:
+            if row.get("actions") is None or not row["verified"] or row["judged"] < LEAST:
+                continue
+            config = load_config(row["model"])
+            uri, recording = model_uri(row["model"], dict(config.model)), Recording.from_json(row["actions"])
+            yield RecordedSearch(
+                uri, "optimize", row["threads"], config.env.granularity, recording, row["judged"], stored["machine"]
+            )
 
 
 def fastest(found: Iterator[RecordedSearch]) -> list[RecordedSearch]:
-    """Return the fastest result for each model, kind and number of threads."""
-    best: dict[tuple[str, str, int], RecordedSearch] = {}
+    """Return the fastest result for each model, kind, number of threads and, where it is named, machine."""
+    best: dict[tuple[str, str, int, str], RecordedSearch] = {}
     for one in found:
-        place = (one.uri, one.kind, one.threads)
-        if place not in best or one.result["speedup"] > best[place].result["speedup"]:
+        place = (one.uri, one.kind, one.threads, one.device)
+        if place not in best or one.speedup > best[place].speedup:
             best[place] = one
     return sorted(best.values(), key=lambda one: one.uri)
 
 
 def remembered(one: RecordedSearch) -> RememberedResult | None:
     """Return a result as it is remembered; None where it does not replay as a whole."""
-    old, graph = Recording.from_json(one.result), _graph(one.uri)
+    old, graph = one.recording, _graph(one.uri)
     rewriter = Rewriter(rule_set(old.rules), one.granularity)  # type: ignore[arg-type]
     found = replay(old, graph, rewriter)
     if not found.complete:
         return None
-    deployment = {"provider": one.result["deployment"]["provider"], "threads": one.threads}
+    deployment = {"provider": old.deployment["provider"], "threads": one.threads}
     made = record(graph, rewriter, actions_of(found.applied), end=found.graph, rules=old.rules, deployment=deployment)
     steps = tuple(replace(step, key="", description=step.description.partition(":")[0]) for step in made.steps)
     made = replace(made, steps=steps, version="", commit="", model=one.uri)
     context = {"model": one.uri, "found_by": one.kind, **deployment}
-    return RememberedResult(made, round(one.result["speedup"], 3), 0.0, context)
+    if one.device:
+        context["device"] = one.device
+    return RememberedResult(made, round(one.speedup, 3), 0.0, context)
 
 
 @lru_cache(maxsize=1)
@@ -114,11 +139,11 @@ def _graph(uri: str) -> Graph:
 def run(arguments: Arguments, console: Console) -> int:
     """Write the results. Return the number that was lost."""
     memory, kept, lost = ResultMemory(arguments.output, most=10**6), set[Path](), 0
-    for one in fastest(recorded(RESULTS)):
+    for one in fastest(itertools.chain(recorded(RESULTS), optimised(RESULTS))):
         if arguments.models and one.name not in arguments.models:
             continue
         made = remembered(one)
-        said = f"{one.uri}, {one.kind}, {one.threads} thread(s), x{one.result['speedup']:.3f}"
+        said = f"{one.uri}, {one.kind}, {one.threads} thread(s), x{one.speedup:.3f}"
         if made is None:
             lost += 1
             console.print(f"{said}: does not replay, left out", highlight=False)

@@ -5,7 +5,8 @@
 Each run is a process of its own with an empty cache. It knows nothing of earlier results; with `--shipped` it begins
 with those that RewriteGym ships, as a user's first run does. `rewritegym check` then
 measures the file that it wrote against the original, in sessions of its own. The results file is written after every
-run; a run that it holds already is not repeated.
+run; a run that it holds already is not repeated. It holds the recorded rewrites too: `benchmarks.known_results` writes
+the results that RewriteGym ships from them.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def run_of(model: str, threads: int, limit: float, shipped: bool) -> dict[str, A
             **{name: found[name] for name in ("speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified",
                                               "max_rel_error", "measurements")},
             "rewrites": [{name: step[name] for name in ("rule", "sites")} for step in found["rewrites"]],
-            "message": found.get("message", ""),
+            "message": found.get("message", ""), "actions": found["actions"],
         }  # fmt: skip
         if not found["rewrites"]:
             return {**row, "judged": 1.0, "judged_ci95": [1.0, 1.0]}

@@ -110,8 +110,9 @@ class ResultRecall:
         return self._replayed(self.memory.recall(self.fingerprint, self.context, self.any_size)[:MOST_STARTS], ())
 
     def shipped_starts(self, known: Sequence[KnownStart]) -> list[KnownStart]:
-        """Return the results that come with RewriteGym for this architecture and can be replayed here, those for the
-        same number of threads first; none where a search in these circumstances has gone on from them already.
+        """Return the results that come with RewriteGym for this architecture and can be replayed here, those of this
+        machine alone where there are any, and those for this number of threads first; none where a search in these
+        circumstances has gone on from them already.
 
         Args:
             known: the starts that there are.
@@ -125,7 +126,9 @@ class ResultRecall:
 
         found = self.shipped.recall(self.fingerprint, self.context, self.any_size)
         found = [one for one in found if one.recording.deployment.get("provider") == provider]
-        return self._replayed(sorted(found, key=suits)[:MOST_SHIPPED], known)
+        # What pays depends on the machine, and to measure what does not takes time from the search.
+        of_machine = [one for one in found if one.context.get("device") == self.context["device"]]
+        return self._replayed(sorted(of_machine or found, key=suits)[:MOST_SHIPPED], known)
 
     def _replayed(self, results: Sequence[RememberedResult], known: Sequence[KnownStart]) -> list[KnownStart]:
         """Replay results, as far as a share of the time limit goes."""

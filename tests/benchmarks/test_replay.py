@@ -90,9 +90,9 @@ def test_the_batch_of_a_row_is_that_of_its_model(table: Path) -> None:
 
 def test_searches_begin_with_the_fastest_row_of_a_table(table: Path) -> None:
     found = list(known_results.recorded(table.parents[1]))
-    assert [one.result["seed"] for one in found] == [0, 1]
+    assert len(found) == 2
     (best,) = known_results.fastest(iter(found))
-    assert (best.kind, best.threads, best.result["speedup"]) == ("regional", 2, 1.7)
+    assert (best.kind, best.threads, best.speedup) == ("regional", 2, 1.7)
     made = known_results.remembered(best)
     assert made is not None
     assert [step.rule for step in made.recording.steps] == ["ComposeTransposes"]
