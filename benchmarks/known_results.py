@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -82,12 +82,9 @@ def recorded(folder: Path) -> Iterator[RecordedSearch]:
         for model, result in found:
             if result["agent"] not in AGENTS or not result["verified"] or result["speedup"] < LEAST:
                 continue
-            config = load_config(model.removeprefix("zoo://").partition("?")[0])
-            uri = model if "://" in model else model_uri(model, dict(config.model))
             kind = "standard" if "standard" in path.stem else result["agent"]
-            recording = Recording.from_json(result)
             threads = result["deployment"]["threads"]
-            yield RecordedSearch(uri, kind, threads, config.env.granularity, recording, result["speedup"])
+            yield _search(model, kind, threads, Recording.from_json(result), result["speedup"])
 
 
 def optimised(folder: Path) -> Iterator[RecordedSearch]:
@@ -97,11 +94,16 @@ def optimised(folder: Path) -> Iterator[RecordedSearch]:
         for row in stored["rows"]:
             if row.get("actions") is None or not row["verified"] or row["judged"] < LEAST:
                 continue
-            config = load_config(row["model"])
-            uri, recording = model_uri(row["model"], dict(config.model)), Recording.from_json(row["actions"])
-            yield RecordedSearch(
-                uri, "optimize", row["threads"], config.env.granularity, recording, row["judged"], stored["machine"]
-            )
+            recording = Recording.from_json(row["actions"])
+            yield _search(row["model"], "optimize", row["threads"], recording, row["judged"], stored["machine"])
+
+
+def _search(
+    model: str, kind: str, threads: int, recording: Recording, speedup: float, device: str = ""
+) -> RecordedSearch:
+    config = load_config(model.removeprefix("zoo://").partition("?")[0])
+    uri = model if "://" in model else model_uri(model, dict(config.model))
+    return RecordedSearch(uri, kind, threads, config.env.granularity, recording, speedup, device)
 
 
 def fastest(found: Iterator[RecordedSearch]) -> list[RecordedSearch]:

@@ -98,6 +98,27 @@ def test_searches_begin_with_the_fastest_row_of_a_table(table: Path) -> None:
     assert [step.rule for step in made.recording.steps] == ["ComposeTransposes"]
 
 
+def test_and_with_what_optimize_found_on_a_machine(results: Path) -> None:
+    recorded, *_ = json.loads(results.read_text())["results"]
+    row = {name: recorded[name] for name in ("model", "actions")} | {"verified": True, "threads": 1}
+    rows = [
+        {**row, "judged": 1.3},
+        {**row, "judged": 1.4},
+        {**row, "judged": 1.01},
+        {**row, "judged": 9.0, "verified": False},
+        {**row, "judged": 1.0, "actions": None},
+    ]
+    for machine in ("m", "n"):
+        file = results.with_name(f"time-limits-{machine}.json")
+        file.write_text(json.dumps({"machine": machine, "rows": rows}))
+    best = known_results.fastest(known_results.optimised(results.parent))
+    assert [(one.device, one.kind, one.speedup) for one in best] == [("m", "optimize", 1.4), ("n", "optimize", 1.4)]
+    made = known_results.remembered(best[0])
+    assert made is not None
+    assert made.context["device"] == "m"
+    assert list(known_results.recorded(results.parent)) == []
+
+
 def test_the_command_fails_where_a_result_is_lost(
     results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return {
             "speedup": 1.5, "speedup_ci95": [1.4, 1.6], "baseline_ms": 3.0, "latency_ms": 2.0, "verified": True,
             "max_rel_error": 0.0, "measurements": 7, "rewrites": [{"rule": "A", "sites": 2, "where": ["x"]}],
+            "actions": {"steps": []},
         }  # fmt: skip
 
     monkeypatch.setattr(time_limits, "_command", command)

@@ -15,6 +15,7 @@ from agents.optimization import remembering
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.remembering import KnownStart, ResultRecall
 from agents.optimization.run import optimize_model
+from graph_rewrite.latency.device import device_name
 from graph_rewrite.replay.memory import ResultMemory, file_name
 from graph_rewrite.replay.remembered import RememberedResult
 from graph_rewrite.system.deadline import OutOfTime, seconds_left
@@ -167,6 +168,21 @@ class TestShippedResults:
         shipped.write_text(json.dumps(values))
         optimize(2)
         assert [len(starts) for starts in agent.searched] == [0, 0]
+
+    def test_of_this_machine_alone_where_there_is_one(
+        self, shipped: Path, optimize: Optimize, agent: PlantedAgent
+    ) -> None:
+        values = json.loads(shipped.read_text())
+        for number, device in enumerate((device_name("cpu"), "another machine")):
+            context = {"model": "network", "device": device}
+            actions = values["actions"] | {"steps": values["actions"]["steps"][: number + 1]}
+            changed = values | {"context": context, "speedup": 2.0 + number, "actions": actions, "path": []}
+            result = RememberedResult.from_json(changed)
+            (shipped.parent / file_name(result.recording, result.context)).write_text(json.dumps(changed))
+        optimize(2)
+        [[start]] = agent.searched[1:]
+        assert isinstance(start, KnownStart)
+        assert start.remembered.speedup == 2.0
 
     def test_not_without_memory(self, shipped: Path, optimize: Optimize, agent: PlantedAgent) -> None:
         optimize(2, memory=False)
