@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from agents.conclusion.conclude import saved_and_checked
@@ -20,14 +20,12 @@ from agents.core.paths import known_results
 from agents.optimization.options import OptimizeOptions
 from agents.searching.known_starts import Start
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency
 from graph_rewrite.mutate.mutant_rules import MalformedMutantError, read_mutant_rules
 from graph_rewrite.replay import RecordedStep, Recording, Replay, fingerprint, replay
 from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.replay.remembered import RememberedResult
 from graph_rewrite.system.deadline import OutOfTime, ending_at
-from graph_rewrite.task.limits import FREE_BYTES
 from graph_rewrite.task.problem import Problem
 
 NAME = "memory"
@@ -72,8 +70,6 @@ class KnownStart(Start):
     """Whether all of it was replayed."""
     doubtful: bool = False
     """Whether it did not gain when it was last tried in these circumstances."""
-    lighter: bool = False
-    """Whether it is the result without the rewrites that add weights."""
 
     def is_enough(self, seconds: float) -> bool:
         """Return whether a search of so many seconds is not expected to find more."""
@@ -137,16 +133,15 @@ class ResultRecall:
             for remembered in results:
                 recording = suited(remembered.recording, problem)
                 self._add_mutants(recording)
-                replayed = self._replay(recording)
+                replayed = self._replay(recording, frozenset())
                 if not replayed.applied or not self._may_run(replayed.graph):
                     self.memory.failed(remembered, self.context)
                 elif all(replayed.graph.hash != start.graph.hash for start in (*known, *found)):
                     whole = replayed.complete and recording.steps == remembered.recording.steps
                     doubtful = remembered.failures_in(self.context) > 0
                     actions = actions_of(replayed.applied)
-                    found.append(KnownStart(replayed.graph, actions, remembered, whole, doubtful))
-                    if problem.limits.price(problem.model.original, replayed.graph):
-                        self._add_lighter(found, recording, known)
+                    without = None if self._is_from_here(remembered) else partial(self._without, recording)
+                    found.append(KnownStart(replayed.graph, actions, remembered, whole, doubtful, without=without))
         return found
 
     def _add_mutants(self, recording: Recording) -> None:
@@ -157,19 +152,24 @@ class ResultRecall:
                 with suppress(MalformedMutantError):
                     self.problem.add_rules(read_mutant_rules([mutant]))
 
-    def _replay(self, recording: Recording, most_bytes: float = math.inf) -> Replay:
+    def _replay(self, recording: Recording, untouched: frozenset[int]) -> Replay:
         graph, rewriter = self.problem.model.graph, self.problem.rewriter
         return replay(
-            recording, graph, rewriter, partial=True, strict=self.options.strict, most_bytes=most_bytes
+            recording, graph, rewriter, partial=True, strict=self.options.strict, untouched=untouched
         )  # fmt: skip
 
-    def _add_lighter(self, found: list[KnownStart], recording: Recording, known: Sequence[KnownStart]) -> None:
-        """Add the last start without its rewrites that add weights: here they may save too little for their price."""
-        lighter = self._replay(recording, weight_bytes(self.problem.model.original) + FREE_BYTES)
-        others = {start.graph.hash for start in (*known, *found)} | {self.problem.model.graph.hash}
-        if lighter.graph.hash not in others and self._may_run(lighter.graph):
-            actions = actions_of(lighter.applied)
-            found.append(replace(found[-1], graph=lighter.graph, actions=actions, complete=False, lighter=True))
+    def _is_from_here(self, remembered: RememberedResult) -> bool:
+        """Return whether a result was found in these circumstances, or ships for this machine and number of threads."""
+        context, threads = remembered.context, self.problem.deployment.threads
+        ships = "found_by" in context and context.get("device") == self.context["device"]
+        return remembered.same_context or (ships and context.get("threads") == threads)
+
+    def _without(self, recording: Recording, untouched: frozenset[int]) -> Start | None:
+        """Return a start without the rewrites that remove some nodes; None where none are left."""
+        replayed = self._replay(recording, untouched)
+        if not replayed.applied or not self._may_run(replayed.graph):
+            return None
+        return Start(replayed.graph, actions_of(replayed.applied))
 
     def _may_run(self, graph: Graph) -> bool:
         """Return whether a graph asks for a number of threads that the user has left open."""
@@ -229,7 +229,7 @@ class ResultRecall:
         that came to its end kept the original."""
         for start in starts:
             visit = search.visits.get(start.graph.hash)
-            if visit is None or start.lighter:
+            if visit is None:
                 continue
             latency = visit.latency
             if not latency.ok or latency.ci95[1] <= 1.0 or (result.is_original and not search.ended):

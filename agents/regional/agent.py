@@ -12,6 +12,7 @@ from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.experience import LoggedRound
+from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
 from agents.regional.options import DEFAULTS, RegionalOptions
@@ -67,7 +68,7 @@ class RegionalAgent:
         self.options, self.timer = options, timer
         self.log = log or (ExperienceLog.default() if options.experience else ExperienceLog(None))
         self.starts: Sequence[Start] = ()
-        """Graphs to begin with, beside the problem's own."""
+        """Graphs to begin with, beside the problem's own; those found elsewhere are fitted to this machine."""
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
@@ -81,10 +82,10 @@ class RegionalAgent:
     def explore(self, search: Search, seed: int = 0) -> None:
         """Search without confirming what was found: `search` has the best graph."""
         problem, options = search.problem, self.options
-        measure_starts(search, self.starts)
-        search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
         try:
+            measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
+            search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)
             effects, tried = Effects(), set[str]()
             for _ in range(options.rounds):
                 gained = not search.exhausted and self._round(search, scan, careful, effects, tried)

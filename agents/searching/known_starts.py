@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from agents.core.base import Action, Search
@@ -19,6 +19,9 @@ class Start:
 
     graph: Graph
     actions: tuple[Action, ...]
+    without: Callable[[frozenset[int]], Start | None] | None = field(default=None, kw_only=True, compare=False)
+    """Returns the same without rewrites that remove any of some nodes of the problem's own graph, None where nothing is
+    left; for graphs whose rewrites may not all pay here."""
 
 
 @runtime_checkable
@@ -28,11 +31,20 @@ class StartingAgent(Protocol):
     starts: Sequence[Start]
 
 
-def measure_starts(search: Search, starts: Sequence[Start]) -> None:
+def measure_starts(
+    search: Search, starts: Sequence[Start], fit: Callable[[Start], Start | None] = lambda _: None
+) -> None:
     """Measure the problem's own graph and known ones, of which the best is where the search goes on. No known one is
-    begun with once `STARTS_SHARE` of the time is spent on those before it."""
+    begun with once `STARTS_SHARE` of the time is spent on those before it.
+
+    Args:
+        fit: returns another form of a known graph to measure before it, if there is one.
+    """
     search.measure(search.problem.model.graph, ())
     last = search.after(STARTS_SHARE)
     for start in starts:
-        if search.can_measure and search.seconds < last:
-            search.measure(start.graph, start.actions)
+        if not search.can_measure or search.seconds >= last:
+            break
+        for graph in filter(None, (fit(start), start)):
+            if search.can_measure:
+                search.measure(graph.graph, graph.actions)

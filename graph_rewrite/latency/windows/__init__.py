@@ -1,15 +1,24 @@
 """Windows: the subgraphs around changes, timed alone, where a whole model is too noisy to show what a rewrite saves."""
 
 from graph_rewrite.latency.windows.difference import Difference
-from graph_rewrite.latency.windows.window import NotSeparable, WindowPair, changed_windows, window_around
+from graph_rewrite.latency.windows.window import (
+    ChangedNodes,
+    NotSeparable,
+    WindowPair,
+    changed_windows,
+    changes_by_kind,
+    window_around,
+)
 from graph_rewrite.latency.windows.window_meter import NotTimed, WindowMeter
 
 __all__ = [
+    "ChangedNodes",
     "Difference",
     "NotSeparable",
     "NotTimed",
     "WindowMeter",
     "WindowPair",
     "changed_windows",
+    "changes_by_kind",
     "window_around",
 ]

@@ -7,7 +7,7 @@ identity, in time proportional to the graphs' size and without comparing any wei
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx
 
@@ -51,6 +51,15 @@ class WindowPair:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedNodes:
+    """The window of a change, and the ids of all nodes that changed in windows of its kind."""
+
+    window: WindowPair
+    nodes: frozenset[int]
+    """Nodes of the graph before the change."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Change:
     """Ids of nodes that belong together: those only the graph before has, and those only the graph after has."""
 
@@ -60,6 +69,16 @@ class _Change:
 
 def changed_windows(before: Graph, after: Graph, margin: int = MARGIN) -> list[WindowPair]:
     """Return the windows in which two graphs differ, one of each kind with its count; none where they do not differ.
+
+    Raises:
+        NotSeparable: as `changes_by_kind` does.
+    """
+    return [change.window for change in changes_by_kind(before, after, margin)]
+
+
+def changes_by_kind(before: Graph, after: Graph, margin: int = MARGIN) -> list[ChangedNodes]:
+    """Return the windows in which two graphs differ, one of each kind, with the nodes of `before` that changed in all
+    windows of the kind.
 
     Raises:
         NotSeparable: the graphs refuse different optimisers of ONNX Runtime or have different session settings, which
@@ -73,11 +92,15 @@ def changed_windows(before: Graph, after: Graph, margin: int = MARGIN) -> list[W
         raise NotSeparable("a session setting acts on the whole model")
     if before.opset != after.opset:
         raise NotSeparable(f"the graphs have different operator sets, {before.opset} and {after.opset}")
-    found: dict[str, WindowPair] = {}
+    found: dict[str, ChangedNodes] = {}
     for change in _changes(before, after):
         pair = _pair(before, after, change, _margin(before, after, change, margin))
         known = found.get(pair.key)
-        found[pair.key] = pair if known is None else WindowPair(known.before, known.after, known.count + 1, pair.key)
+        if known is None:
+            found[pair.key] = ChangedNodes(pair, change.before)
+        else:
+            window = replace(known.window, count=known.window.count + 1)
+            found[pair.key] = ChangedNodes(window, known.nodes | change.before)
     return list(found.values())
 
 
