@@ -27,7 +27,8 @@ def search_deployment(
         start: where to begin; the best measured graph by default.
         margin: relative gain above which a choice is kept, by the lower ends of the intervals, and in turn with the
             graph without it.
-        share: part of the seconds that the budget has left that this may take.
+        share: part of the seconds that the budget has left that this may take; no measurement is begun for which that
+            is not enough, as far as that of the best graph tells.
 
     Returns:
         The best visit reached: `start` itself where nothing gained; None where nothing was measured before.
@@ -42,7 +43,7 @@ def search_deployment(
         for label in [choice.label for choice in deployment_candidates(best.graph)]:
             # What another choice made possible or impossible since the round began is told by the current graph.
             candidate = next((c for c in deployment_candidates(best.graph) if c.label == label), None)
-            if candidate is None or search.exhausted or search.seconds >= last or _idle(search, candidate):
+            if candidate is None or search.exhausted or not _is_time(search, best, last) or _idle(search, candidate):
                 continue
             graph = search.apply(candidate)
             if graph is None or graph.hash in tried:
@@ -56,6 +57,11 @@ def search_deployment(
             ):
                 best, gained = visit, True
     return best
+
+
+def _is_time(search: Search, best: Visit, last: float) -> bool:
+    """Return whether a measurement that takes as long as that of the best graph ends in time."""
+    return search.seconds + search.problem.cost(best.graph) <= last and search.seconds < last
 
 
 def _idle(search: Search, candidate: Candidate) -> bool:

@@ -28,6 +28,8 @@ from graph_rewrite.operators.functions import (
 from graph_rewrite.operators.standard_types import make_node
 
 Array = np.ndarray[Any, Any]
+_SMALL = 64
+"""Most elements of the matrices of a stack that are multiplied as one."""
 
 
 class EvaluationError(InvalidRewriteError):
@@ -186,13 +188,28 @@ def _attention(
     return merge_heads(result) if packed else result
 
 
+def _matmul(a: Array, b: Array) -> Array:
+    """`numpy.matmul`, but stacks of small matrices, such as kernels on their way into Winograd's domain, are multiplied
+    as one product: NumPy takes them one by one."""
+    if a.dtype.kind != "f" or b.dtype.kind != "f" or not a.size or not b.size:
+        return np.matmul(a, b)
+    if a.ndim > 2 and b.ndim == 2:
+        return (a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[-1])
+    if a.ndim == 2 and b.ndim > 2 and b.shape[-2] * b.shape[-1] <= _SMALL:
+        rows, (inner, columns) = a.shape[0], b.shape[-2:]
+        if np.isfinite(a).all() and np.isfinite(b).all():  # the zeros of the identity would turn others into NaN
+            spread = np.kron(a, np.eye(columns, dtype=a.dtype))
+            return (b.reshape(-1, inner * columns) @ spread.T).reshape(*b.shape[:-2], rows, columns)
+    return np.matmul(a, b)
+
+
 # The reference evaluator takes about 100 us per call, and down-casts or loops over elements in some operators; these
 # are the ones that weights pass through, and those of transformers.
 _DIRECT: dict[str, Any] = {
     "Transpose": lambda attrs, x: np.asarray(np.transpose(x, attrs.get("perm")), order="C"),
     "Reshape": _reshape,
     "Concat": lambda attrs, *xs: np.concatenate(xs, axis=attrs["axis"]),
-    "MatMul": lambda attrs, a, b: np.matmul(a, b),
+    "MatMul": lambda attrs, a, b: _matmul(a, b),
     "Mul": lambda attrs, a, b: a * b,
     "Add": lambda attrs, a, b: a + b,
     "Sub": lambda attrs, a, b: a - b,

@@ -122,6 +122,17 @@ def test_the_budget_holds(tmp_path: Path, budget: Budget) -> None:
     assert budget.applications is None or search.applications <= budget.applications
 
 
+@pytest.mark.parametrize(("cost", "measured"), [(9.0, 0), (0.0, 3)])
+def test_no_measurement_begins_that_would_take_longer_than_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, measured: int
+) -> None:
+    problem = make_problem(tmp_path)
+    search = started(problem, Budget(seconds=60.0))
+    monkeypatch.setattr(problem, "cost", lambda graph: cost)
+    search_deployment(search, margin=1.0, share=0.1)
+    assert search.measurements == 1 + measured
+
+
 def test_nothing_happens_with_a_fixed_deployment_or_without_a_start(tmp_path: Path) -> None:
     problem = make_problem(tmp_path, deployment=False)
     search = started(problem, Budget())

@@ -75,6 +75,33 @@ def test_operators_agree_with_the_reference_evaluator(op, attrs, inputs):
     np.testing.assert_allclose(found, reference(op, attrs, inputs), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((6, 3), (4, 5, 3, 3)), ((4, 5, 6, 3), (3, 6)), ((2, 3), (7, 3, 1)), ((6, 12), (4, 12, 12)),
+        ((0, 3), (2, 3, 3)), ((2, 3), (0, 3, 3)), ((3, 0), (2, 0, 4)), ((3,), (2, 3, 4)), ((2, 4, 3), (3,)),
+        ((5, 2, 3), (5, 3, 2)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
+def test_products_of_stacks_are_those_of_numpy(left, right, kind):
+    rng = np.random.default_rng(0)
+    a, b = ((10 * rng.standard_normal(shape)).astype(kind) for shape in (left, right))
+    (product,) = run_operator("MatMul", "", {}, [a, b], 23)
+    expected = np.matmul(a, b)
+    assert (product.shape, product.dtype) == (expected.shape, expected.dtype)
+    assert np.allclose(product, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_products_of_stacks_keep_infinities_apart(value):
+    kernels = np.ones((4, 3, 3), np.float32)
+    kernels[1, 0, 0] = value
+    (product,) = run_operator("MatMul", "", {}, [np.ones((2, 3), np.float32), kernels], 23)
+    assert np.array_equal(product, np.matmul(np.ones((2, 3), np.float32), kernels), equal_nan=True)
+    assert np.isfinite(product).sum() == product.size - 2
+
+
 def test_layer_normalization_is_not_rounded_to_float32():
     x = doubles(3, 64)
     centred = x - x.mean(axis=1, keepdims=True)
