@@ -4,28 +4,30 @@ and otherwise where the next search begins. Those that come with RewriteGym are 
 from __future__ import annotations
 
 import itertools
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from agents.conclusion.conclude import saved_and_checked
 from agents.conclusion.confirmation import MOST_LOOKS, is_doubtful, pooled, surely_faster
-from agents.conclusion.recordings import actions_of, environment
+from agents.conclusion.recordings import actions_of
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.paths import known_results
+from agents.optimization.circumstances import context_of
 from agents.optimization.options import OptimizeOptions
 from agents.searching.known_starts import Start
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency
 from graph_rewrite.mutate.mutant_rules import MalformedMutantError, read_mutant_rules
 from graph_rewrite.replay import RecordedStep, Recording, Replay, fingerprint, replay
 from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.replay.remembered import RememberedResult
 from graph_rewrite.system.deadline import OutOfTime, ending_at
+from graph_rewrite.task.limits import FREE_BYTES
 from graph_rewrite.task.problem import Problem
 
 NAME = "memory"
@@ -43,23 +45,6 @@ CONFIRMING_SHARE = 0.4
 SAME_GAIN = 0.95
 """Part of the remembered gain that must be possible by the interval measured now, or the search goes on."""
 
-_IRRELEVANT = frozenset(
-    {
-        "time_limit",
-        "seed",
-        "shape",
-        "threads",
-        "provider",
-        "agent",
-        "checkpoint",
-        "cpu_clock",
-        "memory",
-        "search_again",
-        "specialise",
-    }
-)
-"""Options that change neither what may be found nor what it gains, or are in the context by themselves."""
-
 
 @dataclass(frozen=True, slots=True)
 class KnownStart(Start):
@@ -70,6 +55,8 @@ class KnownStart(Start):
     """Whether all of it was replayed."""
     doubtful: bool = False
     """Whether it did not gain when it was last tried in these circumstances."""
+    lighter: bool = False
+    """Whether it is the result without the rewrites that add weights."""
 
     def is_enough(self, seconds: float) -> bool:
         """Return whether a search of so many seconds is not expected to find more."""
@@ -133,7 +120,7 @@ class ResultRecall:
             for remembered in results:
                 recording = suited(remembered.recording, problem)
                 self._add_mutants(recording)
-                replayed = self._replay(recording, frozenset())
+                replayed = self._replay(recording)
                 if not replayed.applied or not self._may_run(replayed.graph):
                     self.memory.failed(remembered, self.context)
                 elif all(replayed.graph.hash != start.graph.hash for start in (*known, *found)):
@@ -141,8 +128,20 @@ class ResultRecall:
                     doubtful = remembered.failures_in(self.context) > 0
                     actions = actions_of(replayed.applied)
                     without = None if self._is_from_here(remembered) else partial(self._without, recording)
-                    found.append(KnownStart(replayed.graph, actions, remembered, whole, doubtful, without=without))
+                    start = KnownStart(replayed.graph, actions, remembered, whole, doubtful, without=without)
+                    found += [*self._lighter(start, recording, (*known, *found)), start]
         return found
+
+    def _lighter(self, start: KnownStart, recording: Recording, others: Sequence[KnownStart]) -> Iterator[KnownStart]:
+        """Yield a start without its rewrites that add weights where weights have a price: here they may save too
+        little for it."""
+        original = self.problem.model.original
+        if not self.problem.limits.price(original, start.graph):
+            return
+        lighter = self._replay(recording, most_bytes=weight_bytes(original) + FREE_BYTES)
+        known = {self.problem.model.graph.hash, *(other.graph.hash for other in others)}
+        if lighter.graph.hash not in known and self._may_run(lighter.graph):
+            yield KnownStart(lighter.graph, actions_of(lighter.applied), start.remembered, False, lighter=True)
 
     def _add_mutants(self, recording: Recording) -> None:
         """Offer the mutants that a result uses, where mutants may be taken at all. One whose proof fails is left
@@ -152,11 +151,9 @@ class ResultRecall:
                 with suppress(MalformedMutantError):
                     self.problem.add_rules(read_mutant_rules([mutant]))
 
-    def _replay(self, recording: Recording, untouched: frozenset[int]) -> Replay:
+    def _replay(self, recording: Recording, **limits: Any) -> Replay:
         graph, rewriter = self.problem.model.graph, self.problem.rewriter
-        return replay(
-            recording, graph, rewriter, partial=True, strict=self.options.strict, untouched=untouched
-        )  # fmt: skip
+        return replay(recording, graph, rewriter, partial=True, strict=self.options.strict, **limits)
 
     def _is_from_here(self, remembered: RememberedResult) -> bool:
         """Return whether a result was found in these circumstances, or ships for this machine and number of threads."""
@@ -166,7 +163,7 @@ class ResultRecall:
 
     def _without(self, recording: Recording, untouched: frozenset[int]) -> Start | None:
         """Return a start without the rewrites that remove some nodes; None where none are left."""
-        replayed = self._replay(recording, untouched)
+        replayed = self._replay(recording, untouched=untouched)
         if not replayed.applied or not self._may_run(replayed.graph):
             return None
         return Start(replayed.graph, actions_of(replayed.applied))
@@ -229,7 +226,7 @@ class ResultRecall:
         that came to its end kept the original."""
         for start in starts:
             visit = search.visits.get(start.graph.hash)
-            if visit is None:
+            if visit is None or start.lighter:
                 continue
             latency = visit.latency
             if not latency.ok or latency.ci95[1] <= 1.0 or (result.is_original and not search.ended):
@@ -276,19 +273,3 @@ def path_by_steps(result: OptimizationResult, recording: Recording) -> tuple[tup
     found = {count: speedup for count, speedup in result.path if count <= min(alike, len(steps) - 1)}
     whole = dict(result.path).get(len(actions))
     return tuple(found.items()) if whole is None else (*found.items(), (len(steps), whole))
-
-
-def context_of(problem: Problem, options: OptimizeOptions) -> dict[str, Any]:
-    """Return all that the choice of a result and its gain depend on, beside the structure of the model: the machine,
-    the runtime, the deployment, and every option that limits what a search may do."""
-    given = {name: value for name, value in asdict(options).items() if name not in _IRRELEVANT}
-    if options.mutants == "off":
-        del given["mutants"]  # results that were remembered before there were mutants stay what they are
-    deployment = {"provider": problem.deployment.provider, "threads": problem.deployment.threads}
-    context = {
-        **environment(problem.deployment.provider), **deployment, "thread_choices": problem.thread_choices,
-        "options": given,
-    }  # fmt: skip
-    # As it comes back out of a file: tuples are lists there.
-    read: dict[str, Any] = json.loads(json.dumps(context, default=str))
-    return read

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from agents.core.base import Search
 from agents.regional.chains import Timer, time_cut
-from agents.regional.synthetic_weights import with_synthetic_weights
 from agents.searching.known_starts import Start
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows import ChangedNodes, NotSeparable, WindowPair, changes_by_kind
+from graph_rewrite.latency.windows.synthetic_weights import with_synthetic_weights
 from graph_rewrite.latency.windows.window import shape_key
 
 FITTING_SHARE = 0.15

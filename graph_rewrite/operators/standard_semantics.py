@@ -191,16 +191,16 @@ def _attention(
 def _matmul(a: Array, b: Array) -> Array:
     """`numpy.matmul`, but stacks of small matrices, such as kernels on their way into Winograd's domain, are multiplied
     as one product: NumPy takes them one by one."""
-    if a.dtype.kind != "f" or b.dtype.kind != "f" or not a.size or not b.size:
-        return np.matmul(a, b)
-    if a.ndim > 2 and b.ndim == 2:
-        return (a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[-1])
-    if a.ndim == 2 and b.ndim > 2 and b.shape[-2] * b.shape[-1] <= _SMALL:
-        rows, (inner, columns) = a.shape[0], b.shape[-2:]
-        if np.isfinite(a).all() and np.isfinite(b).all():  # the zeros of the identity would turn others into NaN
-            spread = np.kron(a, np.eye(columns, dtype=a.dtype))
-            return (b.reshape(-1, inner * columns) @ spread.T).reshape(*b.shape[:-2], rows, columns)
-    return np.matmul(a, b)
+    product: Array | None = None
+    if a.dtype.kind == b.dtype.kind == "f" and a.size and b.size:
+        if a.ndim > 2 and b.ndim == 2:
+            product = (a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[-1])
+        elif a.ndim == 2 and b.ndim > 2 and b.shape[-2] * b.shape[-1] <= _SMALL:
+            rows, (inner, columns) = a.shape[0], b.shape[-2:]
+            if np.isfinite(a).all() and np.isfinite(b).all():  # the zeros of the identity would turn others into NaN
+                spread = np.kron(a, np.eye(columns, dtype=a.dtype))
+                product = (b.reshape(-1, inner * columns) @ spread.T).reshape(*b.shape[:-2], rows, columns)
+    return np.asarray(np.matmul(a, b)) if product is None else product
 
 
 # The reference evaluator takes about 100 us per call, and down-casts or loops over elements in some operators; these

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,7 @@ def replay(
     partial: bool = False,
     strict: bool = False,
     untouched: frozenset[int] = frozenset(),
+    most_bytes: float = math.inf,
 ) -> Replay:
     """Apply recorded steps to a normalised graph: the same model, one with other weights, or one exported anew.
 
@@ -87,11 +89,12 @@ def replay(
             found. Otherwise the replay ends before the first such step.
         strict: a step that does not keep NaN, infinities, denormals or the sign of zero does not fit.
         untouched: ids of nodes of the graph; a step at a site that would remove one does not fit.
+        most_bytes: a step after which the graph has more bytes of weights does not fit.
 
     Raises:
         OutOfTime: the time limit of the run is reached.
     """
-    traced = TracedGraph(graph, rewriter, untouched)
+    traced = TracedGraph(graph, rewriter, untouched, most_bytes)
     same = recorded.fingerprint == fingerprint(graph)
     alike = same or recorded.fingerprint_any_size == fingerprint(graph, any_size=True)
     applied: list[AppliedStep] = []
@@ -113,7 +116,9 @@ def replay(
             differences.append(difference)
         taken = _take(traced, way, step.kind)
         if way and not taken:
-            differences.append(ReplayDifference(number, step.rule, _expected(step), "it gives no valid graph here"))
+            differences.append(
+                ReplayDifference(number, step.rule, _expected(step), "it gives no valid graph here, or too large a one")
+            )
         if not taken:
             if partial:
                 continue

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.replay.addresses import Addresses, Insertion
 from graph_rewrite.replay.evidence import Surroundings
 from graph_rewrite.rewriting.candidates import Candidate
@@ -20,10 +22,17 @@ class TracedGraph:
 
     Args:
         untouched: ids of nodes that are not to be removed.
+        most_bytes: the most bytes of weights that a rewrite may leave.
     """
 
-    def __init__(self, graph: Graph, rewriter: Enumerator, untouched: frozenset[int] = frozenset()) -> None:
-        self.graph, self.rewriter, self.untouched = graph, rewriter, untouched
+    def __init__(
+        self,
+        graph: Graph,
+        rewriter: Enumerator,
+        untouched: frozenset[int] = frozenset(),
+        most_bytes: float = math.inf,
+    ) -> None:
+        self.graph, self.rewriter, self.untouched, self.most_bytes = graph, rewriter, untouched, most_bytes
         self.addresses = Addresses(graph)
         self.around = Surroundings(graph, self.addresses)
         self._rules: dict[str, Rule] = {rule.name: rule for rule in rewriter.rules}
@@ -57,14 +66,16 @@ class TracedGraph:
         return self.single(rule).sites(self.graph)
 
     def take(self, candidate: Candidate) -> bool:
-        """Apply a candidate of the graph. Return False, and change nothing, where it gives no valid graph or the same
-        one."""
+        """Apply a candidate of the graph. Return False, and change nothing, where it gives no valid graph, the same
+        one, or one with too many bytes of weights."""
         insertions: list[tuple[Site, range]] = []
         try:
             after = candidate.apply(lambda site, ids: insertions.append((site, ids)))
         except InvalidRewriteError:
             return False
         if candidate.sites and not insertions:
+            return False
+        if self.most_bytes < math.inf and weight_bytes(after) > self.most_bytes:
             return False
         # Values keep their ids, and so their addresses, but for those that came in.
         self.addresses.follow(

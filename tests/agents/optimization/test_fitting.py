@@ -90,7 +90,11 @@ def known_start(problem: Problem, tmp_path: Path, device: str = "another machine
     shipped = ResultMemory(tmp_path / "shipped")
     shipped.remember(known_result(problem, device))
     recall = ResultRecall(problem, OptimizeOptions(threads="1"), ResultMemory(tmp_path / "memory"), shipped)
-    [start] = recall.shipped_starts([])
+    lighter, start = recall.shipped_starts([])
+    assert lighter.lighter
+    assert [action.rule for action in lighter.actions] == [RULES[1], RULES[2]]
+    assert weight_bytes(lighter.graph) == weight_bytes(problem.model.original)
+    assert (lighter.complete, lighter.is_enough(0.0), start.complete) == (False, False, True)
     return start
 
 
@@ -149,6 +153,15 @@ def test_the_fitted_form_is_measured_first(problem: Problem) -> None:
     with search.running():
         measure_starts(search, [Start(forms[0], ())], lambda _: Start(forms[1], ()))
     assert list(search.visits) == [graph.hash, forms[1].hash, forms[0].hash]
+
+
+@pytest.mark.parametrize(("factor", "left_out"), [(1.5, [RULES[0]]), (3.0, [])])
+def test_replay_keeps_a_limit_on_weights(problem: Problem, factor: float, left_out: list[str]) -> None:
+    most = factor * weight_bytes(problem.model.graph)
+    recording = known_result(problem).recording
+    found = replay(recording, problem.model.graph, problem.rewriter, partial=True, most_bytes=most)
+    assert [difference.rule for difference in found.differences if difference.left_out] == left_out
+    assert weight_bytes(found.graph) <= most
 
 
 @pytest.mark.parametrize("rule", RULES[:2])
