@@ -45,7 +45,7 @@ RULES = ("Winograd2x2Relu", "ComposeTransposes", "refuse ConvActivationFusion")
 
 @dataclass
 class PlantedTimer:
-    """What a window saves is planted, as a share of a model of 1 ms."""
+    """A timer with planted savings, in milliseconds."""
 
     saves: Callable[[WindowPair], float]
     asked: list[WindowPair] = field(default_factory=list)
