@@ -134,7 +134,8 @@ def _searched(
         with search.running(), _explained():
             optimizer = Optimizer(
                 measured.price, replace(LIMITS, seconds=finding), rounds=ROUNDS,
-                stop=lambda: search.seconds >= finding, store=store,
+                stop=lambda: search.seconds >= finding,
+                rules=problem.rewriter.rules, store=store,
             )  # fmt: skip
             optimizer.rules_of(problem.model.graph, found)
         rules = found.best_first()[:MOST]

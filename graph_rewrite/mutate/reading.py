@@ -20,7 +20,7 @@ from graph_rewrite.rewriting.rule import Refusal
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 _OTHER_LINEAR = frozenset(
-    ("ReduceSum", "Split", "Expand", "Sub", "Neg", "Div", "Sum", "Gather", "ConvTranspose", "BatchNormalization",
+    ("Split", "Expand", "Sub", "Neg", "Div", "Sum", "Gather", "ConvTranspose", "BatchNormalization",
      "Identity", "Tile")
 )  # fmt: skip
 """Operators that are linear, at least with constants as their other operands, and that no step stands for."""
@@ -28,13 +28,13 @@ _OTHER_LINEAR = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The steps that an operator is, one after the other; operands are values of the graph, and -1 is the step
-    before."""
+    """The steps that an operator is, one after the other; operands are values of the graph, -1 is the step before, and
+    -2 the one before that."""
 
     steps: tuple[Step, ...]
 
 
-BEFORE = -1
+BEFORE, TWO_BEFORE = -1, -2
 
 
 class KnownValues(Protocol):
@@ -176,12 +176,32 @@ def _whole_average(graph: KnownValues, node: Node, values: list[int], x: TensorT
 
 def _reduced_axes(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> list[int] | None:
     """Return the axes of a reduction that keeps them; None where they are not known, or not kept."""
+    return _axes(graph, node, values, x) if node.attrs.get("keepdims", 1) else None
+
+
+def _axes(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> list[int] | None:
     axes = node.attrs.get("axes")
     if axes is None and len(values) > 1 and values[1] in graph.constants:
         axes = graph.constants[values[1]].numpy().tolist()
-    if not isinstance(axes, (list, tuple)) or not node.attrs.get("keepdims", 1):
-        return None
-    return sorted(int(axis) % x.rank for axis in axes)
+    return sorted(int(axis) % x.rank for axis in axes) if isinstance(axes, (list, tuple)) else None
+
+
+def _sum(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
+    """Read a sum over the last axes as a product with a column of ones."""
+    keepdims = bool(node.attrs.get("keepdims", 1))
+    axes = _axes(graph, node, values, x)
+    first = 0 if axes is None else x.rank - len(axes)
+    if axes is None or first < 1 or axes != list(range(first, x.rank)):
+        return Refusal("ReduceSum of other axes than the last ones")
+    count = prod(x.shape[first:])
+    steps = [step("constant", values[0], numerators=(1,), denominator=1, shape=(count, 1))]
+    if len(axes) > 1:
+        steps.append(step("layout", values[0], chain=(Fuse(first, x.shape[first:]),)))
+        steps.append(step("matmul", BEFORE, TWO_BEFORE))
+    else:
+        steps.append(step("matmul", values[0], BEFORE))
+    last = Split(first, (1,) * len(axes) if keepdims else ())
+    return steps if keepdims and len(axes) == 1 else [*steps, step("layout", BEFORE, chain=(last,))]
 
 
 def _view(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
@@ -210,6 +230,7 @@ _READERS: dict[str, Callable[[KnownValues, Node, list[int], TensorType], Found]]
     "Gemm": _gemm,
     "GlobalAveragePool": _whole_average,
     "ReduceMean": _whole_average,
+    "ReduceSum": _sum,
     "Reshape": _view,
     "Flatten": _view,
     "Squeeze": _view,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.mutate.program import HEAVY, Step, Subprogram, TensorProgram
-from graph_rewrite.mutate.reading import BEFORE, Reading, read
+from graph_rewrite.mutate.reading import Reading, read
 from graph_rewrite.rewriting.rule import Refusal
 
 LARGEST = 4
@@ -60,7 +60,7 @@ def subprogram(graph: Graph, readings: Mapping[int, Reading], nodes: Iterable[in
     inputs = tuple(
         dict.fromkeys(
             value for node in chosen for each in readings[node].steps for value in each.inputs
-            if value != BEFORE and value not in inside
+            if value >= 0 and value not in inside
         )
     )  # fmt: skip
     outputs = tuple(v for node in chosen for v in graph.nodes[node].outputs if _is_read_outside(graph, v, set(chosen)))
@@ -82,7 +82,7 @@ def composed(inputs: Sequence[int], parts: Iterable[tuple[Reading, int]], output
     steps: list[Step] = []
     for reading, value in parts:
         for each in reading.steps:
-            operands = tuple(len(inputs) + len(steps) - 1 if v == BEFORE else numbers[v] for v in each.inputs)
+            operands = tuple(len(inputs) + len(steps) + v if v < 0 else numbers[v] for v in each.inputs)
             steps.append(Step(each.op, operands, each.params))
         numbers[value] = len(inputs) + len(steps) - 1
     return TensorProgram(len(inputs), tuple(steps), tuple(numbers[value] for value in outputs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,12 +14,13 @@ from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule
 from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
 from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
+from graph_rewrite.mutate.optimizing.seeds import seeds_of
 from graph_rewrite.mutate.optimizing.store import MutantStore, StoredPrograms
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram, too_large
 from graph_rewrite.mutate.subprograms import split
-from graph_rewrite.rewriting.rule import Refusal
+from graph_rewrite.rewriting.rule import Refusal, Rule
 
 ROUNDS = 4
 """How often mutants are mutated, PET's r."""
@@ -83,6 +84,7 @@ class Optimizer:
         stop: asked now and then; the search ends when it returns True, and keeps what it has found.
         clock: seconds, for the time limit.
         store: where mutants are kept from search to search; nowhere by default.
+        rules: rules whose targets are tried where they are refused for a border.
     """
 
     price: PriceOfOperator
@@ -92,6 +94,7 @@ class Optimizer:
     stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
     store: MutantStore | None = None
+    rules: Sequence[Rule] = ()
 
     def rules_of(self, graph: Graph, found: FoundRules | None = None) -> FoundRules:
         """Return the mutants of a graph that cost less than what they stand for.
@@ -102,20 +105,21 @@ class Optimizer:
         """
         found = FoundRules() if found is None else found
         end = self.clock() + self.limits.seconds
+        seeds = seeds_of(graph, self.rules)
         waiting = list(self._by_worth(graph, found))
         for number, (sub, sites, ms) in enumerate(waiting):
             share = (end - self.clock()) * max(1.0 / (len(waiting) - number), ms * sites / _worth(waiting[number:]))
             if share <= 0 or self.stop():
                 return found
             found.searched += 1
-            for made in self._kept(sub, ms, share):
+            for made in self._kept(sub, ms, share, seeds.get((sub.program, sub.shapes), ())):
                 rule = mutant_rule(graph, sub, made.program, {"rounds": list(made.rounds)})
                 if isinstance(rule, MutantRule):
                     found.rules.append(FoundRule(rule, made.ms, ms, sites))
         found.complete = self.clock() < end and not self.stop()
         return found
 
-    def _kept(self, sub: Subprogram, ms: float, seconds: float) -> list[PricedProgram]:
+    def _kept(self, sub: Subprogram, ms: float, seconds: float, seeds: Sequence[TensorProgram]) -> list[PricedProgram]:
         """Return the mutants that a search of so many seconds gives: those of an earlier one that took as long, or
         came to its end, where there was one."""
         known = None if self.store is None else self.store.get(sub)
@@ -123,7 +127,7 @@ class Optimizer:
             priced = [PricedProgram(made, self._cost(sub, made), rounds) for made, rounds in known.programs]
             return sorted((made for made in priced if made.ms < ms), key=_ms)
         until = self.clock() + seconds
-        found = self.mutants(sub, ms, until)
+        found = self.mutants(sub, ms, until, seeds)
         if self.store is not None and not self.stop():
             took = seconds if self.clock() >= until else math.inf
             self.store.put(sub, StoredPrograms(tuple((made.program, made.rounds) for made in found), took))
@@ -144,16 +148,19 @@ class Optimizer:
                 found.refused.append((sub, Refusal("an operator of it cannot be timed alone")))
         return sorted(priced, key=lambda entry: -entry[1] * entry[2])
 
-    def mutants(self, sub: Subprogram, ms: float, until: float) -> list[PricedProgram]:
+    def mutants(
+        self, sub: Subprogram, ms: float, until: float, seeds: Sequence[TensorProgram] = ()
+    ) -> list[PricedProgram]:
         """Return the cheapest programs that are equal to a subprogram and cost less, the cheapest first.
 
         Args:
             sub: the subprogram.
             ms: what it costs.
             until: the moment of the clock at which the search ends.
+            seeds: programs that are tried first.
         """
         trials = RandomTrials(sub.program, sub.shapes, seed=2)
-        queue, kept = [PricedProgram(sub.program, ms)], dict[TensorProgram, PricedProgram]()
+        queue, kept = [PricedProgram(sub.program, ms)], self._seeded(sub, trials, ms, seeds)
         for number in range(self.rounds):
             now = self.clock()
             end = now + _FIRST_ROUND * (until - now) if number == 0 else until
@@ -168,6 +175,18 @@ class Optimizer:
             if not queue or self._is_over(until):
                 break
         return [made for made in heapq.nsmallest(self.top, kept.values(), key=_ms) if made.ms < ms]
+
+    def _seeded(
+        self, sub: Subprogram, trials: RandomTrials, ms: float, seeds: Sequence[TensorProgram]
+    ) -> dict[TensorProgram, PricedProgram]:
+        """Return seeds with their repairs, by their programs."""
+        found: dict[TensorProgram, PricedProgram] = {}
+        for seed in seeds:
+            finding = prove(trials, seed, self.limits.keep) if self._cost(sub, seed) < ms else None
+            if finding is not None:
+                for mutant, made, kind in self._with_repair(Mutant(sub, seed, finding), trials):
+                    found[made] = PricedProgram(made, self._cost(sub, made), (_round(kind, mutant.finding),))
+        return found
 
     def _mutated(
         self, base: PricedProgram, sub: Subprogram, trials: RandomTrials, ms: float, until: float, whole: bool
@@ -202,13 +221,18 @@ class Optimizer:
             return self._cost(sub, program) < ms
 
         for mutant in mutants_of_subprogram(sub, self.limits, is_over, trials, is_hopeful):
-            if mutant.finding.exact:
-                yield mutant, mutant.program, "none"
-                continue
-            case = RepairCase(trials, mutant.program, mutant.finding.wrong, sub.constants)
-            chosen = choose(case, lambda program: self._cost(sub, program))
-            if isinstance(chosen, Repair):
-                yield mutant, chosen.program, chosen.kind
+            yield from self._with_repair(mutant, trials)
+
+    def _with_repair(self, mutant: Mutant, trials: RandomTrials) -> Iterator[tuple[Mutant, TensorProgram, str]]:
+        """Yield a mutant with the program that repairs it, if there is one."""
+        sub = mutant.subprogram
+        if mutant.finding.exact:
+            yield mutant, mutant.program, "none"
+            return
+        case = RepairCase(trials, mutant.program, mutant.finding.wrong, sub.constants)
+        chosen = choose(case, lambda program: self._cost(sub, program))
+        if isinstance(chosen, Repair):
+            yield mutant, chosen.program, chosen.kind
 
     def _cost(self, sub: Subprogram, program: TensorProgram) -> float:
         return price_of_program(program, sub.shapes, sub.constants, self.price)

@@ -39,6 +39,8 @@ def given(text: str) -> dict[str, np.ndarray]:
         ("(float[2,4] x) => (z) { y = Gemm(x, v) z = Relu(y) }", ["matmul"]),
         ("(float[2,3,4,5] x) => (z) { y = GlobalAveragePool(x) z = Relu(y) }", ["pool"]),
         ("(float[2,3,4,5] x) => (z) { y = ReduceMean(x, a) z = Relu(y) }", ["pool"]),
+        ("(float[2,3,4,4] x) => (z) { y = ReduceSum(x, a) z = Relu(y) }", ["constant", "layout", "matmul", "layout"]),
+        ("(float[2,4] x) => (z) { y = ReduceSum<keepdims=0>(x, d) z = Relu(y) }", ["constant", "matmul", "layout"]),
         ("(float[2,12,1,1] x) => (z) { y = Flatten(x) q = MatMul(y, u) z = Relu(q) }", ["layout", "matmul"]),
         ("(float[2,12] x) => (z) { q = MatMul(x, u) y = Reshape(q, s) z = Relu(y) }", ["matmul", "layout"]),
         ("(float[2,12,1] x) => (z) { y = Squeeze(x, c) q = MatMul(y, u) z = Relu(q) }", ["layout", "matmul"]),
