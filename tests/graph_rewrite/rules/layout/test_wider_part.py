@@ -95,6 +95,14 @@ def test_channels_that_the_layout_cannot_move_end_the_part() -> None:
     refuses(WiderPartInBlockedLayout, image(text, filters), "")
 
 
+@pytest.mark.parametrize(("function", "padded"), [("Abs", True), ("Sqrt", False), ("Exp", False)])
+def test_what_may_not_be_finite_is_not_applied_to_padding(function: str, padded: bool) -> None:
+    text = f"(float[1,B,3,3] x) => (y) {{ a = Conv(x, w)  b = Abs(a)  c = {function}(b)  {GATE}  y = Conv(p, v) }}"
+    after = rewritten(text, {"w": (20, -1, 1, 1), "u": (20, 20, 1, 1), "v": (20, 20, 1, 1)})
+    *_, last = (node for node in after.order() if node.op == function)
+    assert after.types[last.outputs[0]].shape[1] == (20 + -20 % BLOCK if padded else 20)
+
+
 def test_what_something_else_reads_stays_outside() -> None:
     filters = {"w": (-1, -1, 1, 1), "u": (-1, -1, 1, 1), "v": (-1, -1, 1, 1)}
     text = f"(float[1,B,3,3] x) => (y, a) {{ a = Conv(x, w)  c = Conv(a, v)  {GATE}  y = Conv(p, v) }}"
