@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import lzma
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ MOST_INPUTS = 32
 # What NumPy and the libraries under it raise for damaged, encrypted and unusually compressed archives.
 _DAMAGED = (
     ValueError, TypeError, EOFError, AttributeError, KeyError, OverflowError, RuntimeError, struct.error,
-    lzma.LZMAError, zlib.error, zipfile.BadZipFile,
+    lzma.LZMAError, tokenize.TokenError, SyntaxError, zlib.error, zipfile.BadZipFile,
 )  # fmt: skip
 
 

@@ -91,6 +91,7 @@ class TestMistakes:
         [
             (f"({10**15},)", "says that it is larger than the memory"),
             (f"({10**30},)", r"no \.npz file of numbers"),
+            ("(1, 4", r"no \.npz file of numbers"),
             ("(True, 4)", r"no \.npz file of numbers"),
             ("(-1,)", r"no \.npz file of numbers"),
             ("(" * 60_000, r"no \.npz file of numbers"),
