@@ -23,6 +23,7 @@ LARGEST_PACKAGE = 20
 # Imports of our own modules inside functions, with the reason: importer, imported, reason. Either name stands for all
 # modules below it as well.
 LAZY_IMPORTS = (
+    ("agents.regional.prior", "agents.effects", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.ppo", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.reporting.plots", "Matplotlib takes a second to import, and need not be installed"),
     ("benchmarks.env_speed", "agents", "only the timing of the policy needs PyTorch, which takes seconds to import"),

@@ -16,6 +16,7 @@ from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
 from agents.regional.options import DEFAULTS, RegionalOptions
+from agents.regional.prior import EffectPrior, prior_of
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
@@ -69,6 +70,7 @@ class RegionalAgent:
         self.log = log or (ExperienceLog.default() if options.experience else ExperienceLog(None))
         self.starts: Sequence[Start] = ()
         """Graphs to begin with, beside the problem's own; those found elsewhere are fitted to this machine."""
+        self._prior: EffectPrior | None = None
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
@@ -83,6 +85,7 @@ class RegionalAgent:
         """Search without confirming what was found: `search` has the best graph."""
         problem, options = search.problem, self.options
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
+        self._prior = prior_of(options.prior, problem.deployment)
         try:
             measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
             search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)
@@ -117,7 +120,7 @@ class RegionalAgent:
         classes = site_classes(search.problem.rewriter, start.graph, options.margin, options.compared_sites)
         found = [site_class for site_class in classes if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
-        screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged)
+        screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         deadline = search.after(options.share)
         chains = screen.run(found, lambda: search.seconds >= deadline)
         tried |= screen.tried

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
+from agents.regional.prior import PriorName
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Plan
 
@@ -35,6 +37,9 @@ class RegionalOptions:
     """Rewrites per rollout of the climb."""
     cache: bool = True
     """Keep times of windows on disk."""
+    prior: PriorName = "constants"
+    """What steps are hoped to save before anything is known of them: `constants`, which `optimism` and `doubt` set, or
+    what the model of `effects` predicts, which needs the extra `train`."""
     experience: bool = True
     """Log what windows cost in the store of experience, unless `$REWRITEGYM_EXPERIENCE` is `off`."""
 
@@ -123,6 +128,8 @@ class RegionalOptions:
         for name in ("retiming_share", "refinement_share", "curiosity_share", "deployment_share", "session_share"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UserError(f"regional: {name} must lie between 0 and 1, got {getattr(self, name)}")
+        if self.prior not in get_args(PriorName):
+            raise UserError(f"regional: prior must be one of {', '.join(get_args(PriorName))}, got {self.prior!r}")
         for name in ("climb_beam", "compared_sites", "most_sites", "finalists"):
             if getattr(self, name) < 1:
                 raise UserError(f"regional: {name} must be 1 or more, got {getattr(self, name)}")

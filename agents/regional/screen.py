@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.core.base import Search
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import FURTHER, Effects, Key
 from agents.regional.options import RegionalOptions
+from agents.regional.prior import EffectPrior
 from agents.regional.sites import RewriteStep, apply_all
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
@@ -18,6 +19,7 @@ from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.thinning import thin
 from graph_rewrite.latency.windows.trial import timed_part, trial_pair
 from graph_rewrite.latency.windows.window import WindowPair
+from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.task.site_windows import SiteClass, further_steps
 
@@ -56,6 +58,8 @@ class _Attempt:
     """Bytes of weights that are written to time it."""
     insertions: tuple[tuple[Site, range], ...] = ()
     """The sites that the step rewrites, with the ids that their nodes and values come from."""
+    predicted: float | None = None
+    """Share of the window's time that a prior hopes the step to save; None where nothing is predicted."""
 
     @property
     def keys(self) -> list[Key]:
@@ -68,9 +72,12 @@ class _Attempt:
         chain = (*(step.rule for step in steps), rule.name)
         return [chain, (steps[-1].family, rule.family), (rule.name,)] if steps else [chain]
 
-    def hope(self, options: RegionalOptions) -> float:
+    def hope(self, options: RegionalOptions, constant: bool = False) -> float:
         """Return the share of the window's time that the step may save, as long as nothing is known of it: the
-        estimate, and something on top, since a change of layout or a fusion saves what no count of operations shows."""
+        prior's, else the estimate, and something on top, since a change of layout or a fusion saves what no count of
+        operations shows."""
+        if self.predicted is not None and not constant:
+            return self.predicted
         hope = options.optimism[min(len(self.state.steps), len(options.optimism) - 1)]
         return hope + max(self.guess, -options.doubt * hope)
 
@@ -90,6 +97,7 @@ class Screen:
         latency_s: of the whole model, in seconds; guesses for windows are scaled so that they add up to it.
         options: settings of the search.
         logged: logs what is timed; by default nothing is.
+        prior: predicts what steps save that are not known yet; by default constants of `options` do.
     """
 
     def __init__(
@@ -101,8 +109,9 @@ class Screen:
         latency_s: float,
         options: RegionalOptions,
         logged: LoggedRound | None = None,
+        prior: EffectPrior | None = None,
     ) -> None:
-        self.search, self.timer, self.effects, self._logged = search, timer, effects, logged
+        self.search, self.timer, self.effects, self._logged, self._prior = search, timer, effects, logged, prior
         self._scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)
         self.latency_s, self.options = latency_s, options
         self._weights = weight_bytes(search.problem.model.original)
@@ -167,14 +176,16 @@ class Screen:
 
     def _promise(self, attempt: _Attempt, curious: bool) -> float:
         """Return the seconds that an attempt may save at all sites of its class, beyond what is known to be saved
-        there. To the curious, a rule that was never tried may do so whatever its family did elsewhere."""
+        there. To the curious, a rule that was never tried may do so, whatever is predicted or its family did
+        elsewhere."""
         site_class, keys = attempt.state.site_class, attempt.keys
-        if curious and attempt.sites and not self.effects.knows(attempt.sites[0].rule.name):
+        untried = curious and bool(attempt.sites) and not self.effects.knows(attempt.sites[0].rule.name)
+        if untried:
             keys = keys[:1]
         fading = self.options.fading[min(len(attempt.state.steps), 1)]
         # What a loss makes possible is looked at whatever the loss: that is what chains are for.
         before = attempt.state.share if attempt.sites else max(attempt.state.share, 0.0)
-        share = self.effects.expected(keys, before, attempt.hope(self.options), fading)
+        share = self.effects.expected(keys, before, attempt.hope(self.options, untried), fading)
         known = max((self._best.get(node, 0.0) for node in site_class.touched), default=0.0)
         return len(site_class.sites) * self._seconds_of(site_class) * min(share, self.options.most_saved) - known
 
@@ -205,7 +216,11 @@ class Screen:
                 part = timed_part(state.site_class.window, before)
                 weights = weight_bytes(before)
                 attempts.append(_Attempt(state, group, None, after, guess, part, weights, tuple(insertions)))
-        return attempts
+        if self._prior is None:
+            return attempts
+        steps = [Candidate("class" if len(one.sites) > 1 else "site", state.graph, one.sites) for one in attempts]
+        hopes = self._prior.hopes(steps, state.share, len(state.steps))
+        return [replace(one, predicted=hope) for one, hope in zip(attempts, hopes, strict=True)]
 
     def _advance(self, attempt: _Attempt) -> tuple[_WindowState | None, RewriteChain | None]:
         """Take a step in its window and time it. Return the state after it, and the chain it makes where that gains."""

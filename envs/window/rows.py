@@ -97,11 +97,12 @@ class TableRows:
         self._largest = np.maximum(self._largest, (len(steps), nodes, edges))
         return self.states - 1
 
-    def outcome(self, state: int, step: int, after: int, share: float, half: float, failed: bool) -> None:
-        """Note what a step of a state leads to, and what was measured."""
+    def outcome(self, state: int, step: int, after: int, share: float, half: float, failed: bool) -> int:
+        """Note what a step of a state leads to, and what was measured. Return the step's number in the table."""
         number = self._lists["step_start"][state] + step
         for name, value in (("share", share), ("half", half), ("failed", failed), ("next", after)):
             self._lists[f"step_{name}"][number] = value
+        return int(number)
 
     def table(self) -> WindowTable:
         """Return the table of what was collected."""

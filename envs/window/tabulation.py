@@ -54,11 +54,14 @@ class _RecordedWindow:
     label: Label
     steps: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     chains: dict[Chain, _Outcome] = field(default_factory=dict)
+    labels: dict[str, Chain] = field(default_factory=dict)
+    """Chains of the labels, by the labels' ids."""
     weight: float = 0.0
 
     def add(self, label: Label) -> None:
         chain = tuple(label.body["steps"])
         self.steps |= dict(zip(chain, label.steps, strict=True))
+        self.labels[label.id] = chain
         half = 0.0
         if label.ok:
             scale = int(label.body["sites"]) * label.window_s
@@ -83,6 +86,8 @@ class Tabulation:
     table: WindowTable
     used: int
     left_out: int
+    step_of: dict[str, int]
+    """Number of the step in the table that each label is of, by the label's id, where its chain is in the table."""
 
 
 def tabulate(
@@ -107,6 +112,7 @@ def tabulate(
     """
     windows: dict[tuple[str, str], _RecordedWindow] = {}
     ids: dict[int, str] = {}
+    step_of: dict[str, int] = {}
     for label in labels:
         known = ids.get(id(label.window))
         if known is None:
@@ -114,13 +120,14 @@ def tabulate(
         windows.setdefault((known, label.body["context"]), _RecordedWindow(label)).add(label)
     rows, used, chains = TableRows(), 0, 0
     for number, (_, window) in enumerate(sorted(windows.items())):
-        used += _WindowBuilder(window, rewriter, limits, rows).build()
-        chains += len(window.chains)
+        built = _WindowBuilder(window, rewriter, limits, rows).build()
+        used, chains = used + len(built), chains + len(window.chains)
+        step_of |= {label: built[chain] for label, chain in window.labels.items() if chain in built}
         if progress is not None:
             progress(number + 1, len(windows))
     if not rows.states:
         raise UserError("no window of this experience can be made again: its rules have changed, or it is empty")
-    return Tabulation(rows.table(), used, chains - used)
+    return Tabulation(rows.table(), used, chains - used, step_of)
 
 
 class _WindowBuilder:
@@ -135,18 +142,19 @@ class _WindowBuilder:
         self._children = window.children()
         self._root: Graph | None = None
         self._exhaustive = True
-        self._used = 0
+        self._built: dict[Chain, int] = {}
 
-    def build(self) -> int:
-        """Add the window and return the number of chains that are in it; none where it cannot be made again."""
+    def build(self) -> dict[Chain, int]:
+        """Add the window and return the numbers of the steps that its chains end with; none where it cannot be made
+        again."""
         try:
             self._root = graph_of(self._window.label.window)
         except UserError:
-            return 0
+            return {}
         traced = TracedGraph(self._root, self._rewriter)
         first = self._steps(traced, ())
         if not first:
-            return 0
+            return {}
         label = self._window.label
         context = context_features(self._deployment, self._root, 1.0, 1.0)
         many = len(self._window.chains) >= MANY_CHAINS
@@ -159,10 +167,10 @@ class _WindowBuilder:
         try:
             observation, kept = self._observed(traced.graph, first)
         except ObservationLimitError:
-            return 0
+            return {}
         self._rows.window(record, context)
         self._add(observation, kept, (), 0.0, (str(label.window["fingerprint"]),))
-        return self._used
+        return self._built
 
     def _add(
         self, observation: Observation, steps: Sequence[_Step], chain: Chain, share: float, visited: tuple[str, ...]
@@ -176,8 +184,9 @@ class _WindowBuilder:
             reached, kept = self._observed(after.graph, behind)
             where = (*visited, str(self._window.steps[id]["after"]))
             state = self._add(reached, kept, (*chain, id), outcome.share, where)
-            self._rows.outcome(number, index, state, outcome.share, outcome.half, not outcome.label.ok)
-            self._used += 1
+            failed = not outcome.label.ok
+            step = self._rows.outcome(number, index, state, outcome.share, outcome.half, failed)
+            self._built[(*chain, id)] = step
         return number
 
     def _steps(self, traced: TracedGraph, chain: Chain, visited: tuple[str, ...] = ()) -> list[_Step]:

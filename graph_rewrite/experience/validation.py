@@ -66,13 +66,17 @@ def most_precise(labels: Iterable[Label]) -> list[Label]:
 
 
 def leave_one_family_out(
-    labels: Iterable[Label], fit: Callable[[Sequence[Label]], EffectModel] = lambda known: MeanEffects().learn(known)
+    labels: Iterable[Label],
+    fit: Callable[[Sequence[Label]], EffectModel] = lambda known: MeanEffects().learn(known),
+    folds: int | None = None,
 ) -> dict[str, ValidationScore]:
     """Return the scores of a model by the family that was left out, and under `""` those of all predictions together.
 
     Args:
         labels: of a store or an export.
         fit: makes the model out of the labels of the other families.
+        folds: parts into which the families are divided, each of which is left out as a whole; by default each family
+            is one.
 
     Raises:
         UserError: the labels are of fewer than two families.
@@ -83,12 +87,16 @@ def leave_one_family_out(
     if len(by_family) < 2:
         raise UserError("cross validation needs labels of at least two families of networks")
     scores, rows = dict[str, ValidationScore](), list[_Prediction]()
-    for family in sorted(by_family):
-        known = [label for other, found in sorted(by_family.items()) if other != family for label in found]
+    families = sorted(by_family)
+    parts = len(families) if folds is None else max(2, min(folds, len(families)))
+    for part in range(parts):
+        out = families[part::parts]
+        known = [label for family in families if family not in out for label in by_family[family]]
         model, mean = fit(known), float(np.mean([share(label) for label in known]))
-        here = [_Prediction(label, *model.predict(label), mean) for label in by_family[family]]
-        scores[family] = _score(here)
-        rows += here
+        for family in out:
+            here = [_Prediction(label, *model.predict(label), mean) for label in by_family[family]]
+            scores[family] = _score(here)
+            rows += here
     return {"": _score(rows), **scores}
 
 

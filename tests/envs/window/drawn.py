@@ -66,15 +66,15 @@ def drawn_labels(problem: Problem, folder: Path, timer: DrawnTimer) -> list[Labe
     return list(store.labels())
 
 
-def convolutions(folder: Path) -> Problem:
-    """Convolutions with what lies between them, under some rules of the library."""
+def convolutions(folder: Path, last: str = "Identity") -> Problem:
+    """Convolutions with what lies between them, under some rules of the library. `last` is the last operator."""
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal((16, 16, 3, 3)).astype(np.float32) for name in "uvw"}
     graph = model(
         """(float[1,16,8,8] x) => (y) {
             a = Conv<pads=[1,1,1,1]>(x, u)  b = Relu(a)  c = Conv<pads=[1,1,1,1]>(b, v)  d = Add(c, b)  e = Relu(d)
-            f = Conv<pads=[1,1,1,1], strides=[2,2]>(e, w)  y = Identity(f)
-        }""",
+            f = Conv<pads=[1,1,1,1], strides=[2,2]>(e, w)  y = LAST(f)
+        }""".replace("LAST", last),
         **weights,
     )
     save(graph, folder / "convolutions.onnx")

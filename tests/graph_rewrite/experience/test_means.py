@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -49,6 +50,23 @@ def test_known_effects_are_learnt_and_hold_in_families_that_were_not_seen() -> N
     assert whole.best_among_top == 1.0
     assert whole.windows == 18
     assert whole.covered > 0.9
+
+
+def test_families_are_left_out_in_parts() -> None:
+    seen = []
+
+    def fit(known: Sequence[Label]) -> MeanEffects:
+        seen.append({label.family for label in known})
+        return MeanEffects().learn(known)
+
+    labels = _labels(0.01, families="fghij")
+    scores = leave_one_family_out(labels, fit, folds=2)
+    assert seen == [{"g", "i"}, {"f", "h", "j"}]
+    assert set(scores) == {"", *"fghij"}
+    assert scores[""].labels == len(labels)
+    seen.clear()
+    leave_one_family_out(labels, fit, folds=99)
+    assert len(seen) == 5
 
 
 def test_labels_without_effects_are_not_predicted() -> None:

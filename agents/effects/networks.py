@@ -1,0 +1,124 @@
+"""Networks that predict the effects of the steps of a window, with their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from agents.core.config import EncoderConfig
+from agents.effects.plain import WIDTH, PlainSteps
+from agents.effects.samples import StateSample
+from agents.ppo.encoder import GraphEncoder
+from envs.feature_sets import family_vocabulary, observation_space
+from envs.observation import ObservationLimits
+from envs.vocabulary import operator_vocabulary, rule_vocabulary
+
+Prepared = list[PlainSteps] | dict[str, Tensor]
+
+
+class PlainNetwork(nn.Module):
+    """A perceptron over plain features, with embeddings of the rule, its family, and the operators that are removed and
+    inserted.
+
+    Args:
+        hidden: width of the layers.
+        dropout: share of the units that training leaves out.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, hidden: int = 96, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.rule = nn.Embedding(len(rule_vocabulary()), 16)
+        self.family = nn.Embedding(len(family_vocabulary()), 8)
+        self.operators = nn.EmbeddingBag(len(operator_vocabulary()), 12, mode="mean")
+        self.register_buffer("mean", torch.zeros(WIDTH))
+        self.register_buffer("scale", torch.ones(WIDTH))
+        width = WIDTH + 16 + 8 + 24
+        self.layers = nn.Sequential(
+            nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Dropout(dropout), nn.Linear(hidden, 2),
+        )  # fmt: skip
+        nn.init.normal_(self.rule.weight, std=0.1)
+        nn.init.normal_(self.family.weight, std=0.1)
+
+    def prepare(self, samples: Sequence[StateSample]) -> list[PlainSteps]:
+        """Return what `forward` takes, of the states of a batch."""
+        return [sample.plain for sample in samples]
+
+    def standardise(self, prepared: Sequence[PlainSteps]) -> None:
+        """Set mean and scale of the plain features by those of training."""
+        numbers = torch.from_numpy(np.concatenate([one.numbers for one in prepared]))
+        self.mean.copy_(numbers.mean(dim=0))
+        if len(numbers) > 1:
+            self.scale.copy_(numbers.std(dim=0).clamp(min=1e-3))
+
+    def forward(self, prepared: Sequence[PlainSteps]) -> Tensor:
+        """Return [steps of all states, 2]: the mean of the effect, and the log of its standard deviation."""
+        numbers = torch.from_numpy(np.concatenate([one.numbers for one in prepared]))
+        rules, families = (
+            torch.from_numpy(np.concatenate([getattr(one, name) for one in prepared])) for name in ("rules", "families")
+        )
+        bags = [bag for one in prepared for bag in one.operators]
+        starts = torch.from_numpy(np.cumsum([0, *map(len, bags)])[:-1].astype(np.int64))
+        operators = self.operators(torch.from_numpy(np.concatenate(bags)), starts).view(len(numbers), -1)
+        scaled = ((numbers - self.mean) / self.scale).clamp(-6.0, 6.0)
+        joined = torch.cat([scaled, self.rule(rules), self.family(families), operators], dim=1)
+        return _bounded(self.layers(joined))
+
+
+class GraphNetwork(nn.Module):
+    """The policy's encoder over window and steps, graph attention layers included, with a head for each step.
+
+    Args:
+        config: of the encoder.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        space = observation_space(ObservationLimits(1, 1, 1), "full")
+        self.encoder = GraphEncoder(space, len(operator_vocabulary()), len(rule_vocabulary()), config)
+        self.head = nn.Sequential(nn.Linear(3 * config.hidden + 2, 64), nn.ReLU(), nn.Linear(64, 2))
+
+    def prepare(self, samples: Sequence[StateSample]) -> dict[str, Tensor]:
+        """Return what `forward` takes: a batch of observations, padded to its largest."""
+        sizes = np.stack([sample.observation["sizes"] for sample in samples]).max(axis=0)
+        batch = {
+            name: torch.from_numpy(np.stack([_cut(name, sample.observation[name], sizes) for sample in samples]))
+            for name in samples[0].observation
+        }
+        batch["before"] = torch.tensor([[max(s.share, -2.0), s.depth / 3.0] for s in samples], dtype=torch.float32)
+        return batch
+
+    def forward(self, prepared: dict[str, Tensor]) -> Tensor:
+        """Return [steps of all states, 2]: the mean of the effect, and the log of its standard deviation."""
+        before = prepared["before"]
+        observations = {name: tensor for name, tensor in prepared.items() if name != "before"}
+        self.encoder.actions = observations["candidate_rule"].shape[1]
+        rows = self.encoder(observations)[:, :-1]
+        rows = torch.cat([rows, before[:, None, :].expand(-1, rows.shape[1], -1)], dim=-1)
+        real = torch.arange(rows.shape[1])[None, :] < observations["sizes"][:, 2:3]
+        return _bounded(self.head(rows[real]))
+
+
+def _cut(name: str, entry: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Take padding beyond the largest state of a batch away; the row of the stop stays the last one."""
+    nodes, edges, steps = (max(1, int(size)) for size in sizes)
+    if name.startswith("node_"):
+        return entry[:nodes]
+    if name == "edge_index":
+        return entry[:, :edges]
+    if name == "edge_shape":
+        return entry[:edges]
+    if name.startswith("candidate_"):
+        return np.concatenate([entry[:steps], entry[-1:]])
+    return entry
+
+
+def _bounded(out: Tensor) -> Tensor:
+    """Keep standard deviations between 0.3% and three times the time."""
+    return torch.stack([out[:, 0], out[:, 1].clamp(-5.8, 1.1)], dim=1)

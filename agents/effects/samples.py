@@ -1,0 +1,74 @@
+"""Samples of effects: the states of a table of windows, with what each of their steps saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.effects.plain import PlainSteps, plain_steps
+from envs.observation import Observation
+from envs.window.env import LEAST_SHARE
+from envs.window.shown_states import ShownStates
+from envs.window.table import WindowTable
+
+MOST_SHARE = 0.95
+"""Share of a window's time above which a saving counts as this."""
+Z95 = 1.959964
+"""Half-width of the 95% interval of a normal distribution, in standard deviations."""
+
+
+@dataclass(frozen=True)
+class StateSample:
+    """A state of a window, and the effects of its steps."""
+
+    window: int
+    first_step: int
+    """Number of its first step in the table; the others follow."""
+    observation: Observation
+    share: float
+    """Share of the window's time that the steps before save."""
+    depth: int
+    effects: NDArray[np.float64]
+    """Of each step, log of the time before it over the time after it: above 0 it saves; NaN where it could not be
+    run."""
+    errors: NDArray[np.float64]
+    """Standard deviations of measuring `effects`."""
+
+    @cached_property
+    def plain(self) -> PlainSteps:
+        """The plain features of its steps."""
+        return plain_steps(self.observation, self.share, self.depth)
+
+
+def effect(before: NDArray[np.float64] | float, after: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Return the log of the time before a step over the time after it, by the shares that are saved."""
+    return np.asarray(np.log(_left(before)) - np.log(_left(after)))
+
+
+def share_after(before: NDArray[np.float64] | float, effects: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Return the share that is saved after a step of this effect; the inverse of `effect`."""
+    return np.asarray(1.0 - _left(before) * np.exp(-np.asarray(effects)))
+
+
+def _left(share: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    return 1.0 - np.clip(share, LEAST_SHARE, MOST_SHARE)
+
+
+def samples_of(table: WindowTable) -> Iterator[StateSample]:
+    """Yield the states of a table that have steps."""
+    shown, arrays = ShownStates(table, 1), table.arrays
+    for state in range(table.states):
+        first, end = (int(arrays["step_start"][number]) for number in (state, state + 1))
+        if first == end:
+            continue
+        share, after = float(arrays["state_share"][state]), arrays["step_share"][first:end].astype(np.float64)
+        effects = np.where(arrays["step_failed"][first:end], np.nan, effect(share, after))
+        errors = arrays["step_half"][first:end] / Z95 / _left(after)
+        yield StateSample(
+            int(arrays["state_window"][state]), first, shown.observation((state,), 0), share,
+            int(arrays["state_depth"][state]), effects, errors,
+        )  # fmt: skip

@@ -1,0 +1,38 @@
+"""Priors of the screen: what steps are hoped to save before anything is known of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.runtime import Deployment
+
+PriorName = Literal["constants", "effects"]
+
+
+class EffectPrior(Protocol):
+    """Predicts what steps of a window save, as `agents.effects.prior.LearntPrior` does."""
+
+    def hopes(self, steps: Sequence[Candidate], share: float, depth: int) -> list[float | None]:
+        """Return the share of the window's time that each step of a state is hoped to save beyond `share`, which the
+        `depth` rewrites before it save; None where nothing can be said."""
+        ...
+
+
+def prior_of(name: PriorName, deployment: Deployment) -> EffectPrior | None:
+    """Return a prior by its name; None for the constants of the options, which also stand in, with a warning, where the
+    model of effects or a library that it needs is missing."""
+    if name == "constants":
+        return None
+    try:
+        from agents.effects.prior import LearntPrior  # here, since PyTorch takes seconds and need not be installed
+
+        return LearntPrior.shipped(deployment)
+    except (ImportError, UserError) as error:
+        warnings.warn(
+            f"regional: nothing is predicted, since {error}; constants are used", RuntimeWarning, stacklevel=2
+        )
+        return None
