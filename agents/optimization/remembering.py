@@ -94,8 +94,8 @@ class ResultRecall:
 
     def shipped_starts(self, known: Sequence[KnownStart]) -> list[KnownStart]:
         """Return the results that come with RewriteGym for this architecture and can be replayed here, those of this
-        machine alone where there are any, and those for this number of threads first; none where a search in these
-        circumstances has gone on from them already.
+        machine and this number of threads first; none where a search in these circumstances has gone on from them
+        already.
 
         Args:
             known: the starts that there are.
@@ -104,14 +104,13 @@ class ResultRecall:
             return []
         provider, threads = self.problem.deployment.provider, self.problem.deployment.threads
 
-        def suits(result: RememberedResult) -> tuple[bool, float]:
-            return result.recording.deployment.get("threads") != threads, -result.speedup
+        def suits(result: RememberedResult) -> tuple[bool, bool, float]:
+            elsewhere = result.context.get("device") != self.context["device"]
+            return elsewhere, result.recording.deployment.get("threads") != threads, -result.speedup
 
         found = self.shipped.recall(self.fingerprint, self.context, self.any_size)
         found = [one for one in found if one.recording.deployment.get("provider") == provider]
-        # What pays depends on the machine, and to measure what does not takes time from the search.
-        of_machine = [one for one in found if one.context.get("device") == self.context["device"]]
-        return self._replayed(sorted(of_machine or found, key=suits)[:MOST_SHIPPED], known)
+        return self._replayed(sorted(found, key=suits)[:MOST_SHIPPED], known)
 
     def _replayed(self, results: Sequence[RememberedResult], known: Sequence[KnownStart]) -> list[KnownStart]:
         """Replay results, as far as a share of the time limit goes."""

@@ -169,20 +169,19 @@ class TestShippedResults:
         optimize(2)
         assert [len(starts) for starts in agent.searched] == [0, 0]
 
-    def test_of_this_machine_alone_where_there_is_one(
-        self, shipped: Path, optimize: Optimize, agent: PlantedAgent
-    ) -> None:
+    def test_those_of_this_machine_first(self, shipped: Path, optimize: Optimize, agent: PlantedAgent) -> None:
         values = json.loads(shipped.read_text())
+        shipped.unlink()
         for number, device in enumerate((device_name("cpu"), "another machine")):
-            context = {"model": "network", "device": device}
+            context = {"found_by": "optimize", "device": device, "provider": "cpu", "threads": 1}
             actions = values["actions"] | {"steps": values["actions"]["steps"][: number + 1]}
             changed = values | {"context": context, "speedup": 2.0 + number, "actions": actions, "path": []}
             result = RememberedResult.from_json(changed)
             (shipped.parent / file_name(result.recording, result.context)).write_text(json.dumps(changed))
         optimize(2)
-        [[start]] = agent.searched[1:]
-        assert isinstance(start, KnownStart)
-        assert start.remembered.speedup == 2.0
+        [starts] = agent.searched[1:]
+        assert [start.remembered.speedup for start in starts if isinstance(start, KnownStart)] == [2.0, 3.0]
+        assert [start.without is None for start in starts] == [True, False], "what was found here is not fitted"
 
     def test_not_without_memory(self, shipped: Path, optimize: Optimize, agent: PlantedAgent) -> None:
         optimize(2, memory=False)
