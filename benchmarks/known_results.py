@@ -63,6 +63,7 @@ class RecordedSearch:
     granularity: str
     recording: Recording
     speedup: float
+    provider: str
     device: str = ""
     """The machine, where results of others are kept beside it."""
 
@@ -83,8 +84,8 @@ def recorded(folder: Path) -> Iterator[RecordedSearch]:
             if result["agent"] not in AGENTS or not result["verified"] or result["speedup"] < LEAST:
                 continue
             kind = "standard" if "standard" in path.stem else result["agent"]
-            threads = result["deployment"]["threads"]
-            yield _search(model, kind, threads, Recording.from_json(result), result["speedup"])
+            provider, threads = result["deployment"]["provider"], result["deployment"]["threads"]
+            yield _search(model, kind, threads, Recording.from_json(result), result["speedup"], provider)
 
 
 def optimised(folder: Path) -> Iterator[RecordedSearch]:
@@ -95,15 +96,16 @@ def optimised(folder: Path) -> Iterator[RecordedSearch]:
             if row.get("actions") is None or not row["verified"] or row["judged"] < LEAST:
                 continue
             recording = Recording.from_json(row["actions"])
-            yield _search(row["model"], "optimize", row["threads"], recording, row["judged"], stored["machine"])
+            provider, device = recording.deployment["provider"], stored["machine"]
+            yield _search(row["model"], "optimize", row["threads"], recording, row["judged"], provider, device)
 
 
 def _search(
-    model: str, kind: str, threads: int, recording: Recording, speedup: float, device: str = ""
+    model: str, kind: str, threads: int, recording: Recording, speedup: float, provider: str, device: str = ""
 ) -> RecordedSearch:
     config = load_config(model.removeprefix("zoo://").partition("?")[0])
     uri = model if "://" in model else model_uri(model, dict(config.model))
-    return RecordedSearch(uri, kind, threads, config.env.granularity, recording, speedup, device)
+    return RecordedSearch(uri, kind, threads, config.env.granularity, recording, speedup, provider, device)
 
 
 def fastest(found: Iterator[RecordedSearch]) -> list[RecordedSearch]:
@@ -123,7 +125,7 @@ def remembered(one: RecordedSearch) -> RememberedResult | None:
     found = replay(old, graph, rewriter)
     if not found.complete:
         return None
-    deployment = {"provider": old.deployment["provider"], "threads": one.threads}
+    deployment = {"provider": one.provider, "threads": one.threads}
     made = record(graph, rewriter, actions_of(found.applied), end=found.graph, rules=old.rules, deployment=deployment)
     steps = tuple(replace(step, key="", description=step.description.partition(":")[0]) for step in made.steps)
     made = replace(made, steps=steps, version="", commit="", model=one.uri)
