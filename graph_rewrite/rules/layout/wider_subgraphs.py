@@ -9,6 +9,7 @@ normalisations there as well, but 1.08 with WinogradRows4 at the 3x3 convolution
 
 from __future__ import annotations
 
+from graphlib import TopologicalSorter
 from typing import Any
 
 from onnx import TensorProto
@@ -109,14 +110,21 @@ def _part(m: Match) -> list[Node]:
     """Return the nodes of the part that ends at the root of a match, in topological order."""
     end = m.node("end")
     inside: dict[int, Node] = {end.id: end}
+    makers: dict[int, list[int]] = {}
     pending = [end]
     while pending:
-        for value in pending.pop().inputs:
+        node = pending.pop()
+        makers[node.id] = []
+        for value in node.inputs:
             maker = None if value is None or value in m.graph.constants else m.producer(m.ref(value))
-            if maker is not None and maker.id not in inside and _belongs(m, maker, inside):
+            if maker is None:
+                continue
+            makers[node.id].append(maker.id)
+            if maker.id not in inside and _belongs(m, maker, inside):
                 inside[maker.id] = maker
                 pending.append(maker)
-    return sorted(inside.values(), key=lambda node: m.graph.ranks[node.id])
+    own = {node_id: [maker for maker in found if maker in inside] for node_id, found in makers.items()}
+    return [inside[node_id] for node_id in TopologicalSorter(own).static_order()]
 
 
 def _belongs(m: Match, node: Node, inside: dict[int, Node]) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from agents.conclusion import recordings
 from agents.conclusion.recordings import actions_file
 from agents.core.base import Action
-from agents.optimization import remembering, run
+from agents.optimization import circumstances, remembering, run
 from graph_rewrite.latency.cache import default_cache_path
 from graph_rewrite.replay import RecordedStep, Recording, read_recording
 from graph_rewrite.replay.memory import ResultMemory
@@ -82,7 +82,7 @@ class TestSecondSearch:
     ) -> None:
         optimize(1)
         here = recordings.environment("cpu")
-        monkeypatch.setattr(remembering, "environment", lambda provider: {**here, name: "another"})
+        monkeypatch.setattr(circumstances, "environment", lambda provider: {**here, name: "another"})
         optimize(2)
         assert [len(starts) for starts in agent.searched] == [0, 1]
 

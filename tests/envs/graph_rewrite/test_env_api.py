@@ -181,6 +181,7 @@ class TestKeywordsAndParts:
             "cached",
             "clock",
             "limits",
+            "mutants",
             "thread_choices",
         }
         own = {"problem", "result_limits", "reward_fn", "render_mode"}
