@@ -6,9 +6,8 @@ from agents.core.base import Search
 from agents.regional.chains import Timer, time_cut
 from agents.searching.known_starts import Start
 from graph_rewrite.ir.memory import weight_bytes
-from graph_rewrite.latency.windows import ChangedNodes, NotSeparable, WindowPair, changes_by_kind
-from graph_rewrite.latency.windows.synthetic_weights import with_synthetic_weights
-from graph_rewrite.latency.windows.window import shape_key
+from graph_rewrite.latency.windows import ChangedNodes, NotSeparable, changes_by_kind
+from graph_rewrite.latency.windows.trial import synthetic_pair
 
 FITTING_SHARE = 0.15
 """Share of the search's seconds that are left in which the changes of a known graph are timed."""
@@ -38,7 +37,8 @@ def fitted(search: Search, timer: Timer, start: Start) -> Start | None:
     for change in sorted(changes, key=lambda change: -_growth(change)):
         if search.seconds >= last:
             break
-        timed = time_cut(search, timer, _synthetic(change.window))
+        window = change.window
+        timed = time_cut(search, timer, synthetic_pair(window.before, window.after, window.count))
         price = problem.limits.price_of(weights, _growth(change)) * latency_s
         if timed is not None and timed.seconds <= price:
             losing |= change.nodes
@@ -49,8 +49,3 @@ def _growth(change: ChangedNodes) -> int:
     """Return the bytes of weights that a change adds in all its windows."""
     window = change.window
     return window.count * (weight_bytes(window.after) - weight_bytes(window.before))
-
-
-def _synthetic(window: WindowPair) -> WindowPair:
-    before, after = map(with_synthetic_weights, (window.before, window.after))
-    return WindowPair(before, after, window.count, f"{shape_key(before)}:{shape_key(after)}")

@@ -17,7 +17,16 @@ def trial_pair(window: Graph, after: Graph, sites: int) -> WindowPair:
     Args:
         sites: number of alike sites in the whole graph.
     """
-    before, after = map(with_synthetic_weights, thin(window, after))
+    return synthetic_pair(*thin(window, after), sites)
+
+
+def synthetic_pair(before: Graph, after: Graph, sites: int) -> WindowPair:
+    """Return both sides of a window with synthetic weights.
+
+    Args:
+        sites: number of alike sites in the whole graph.
+    """
+    before, after = map(with_synthetic_weights, (before, after))
     return WindowPair(before, after, sites, f"{shape_key(before)}:{shape_key(after)}")
 
 

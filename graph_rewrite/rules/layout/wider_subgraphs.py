@@ -4,7 +4,7 @@ ONNX Runtime's own pass leaves the layout around squeeze-and-excitation (Hu et a
 over all positions and for the product of each channel with its factor. With explicit operators both stay inside, and
 the factors go into the filters of the projection where an image has many positions. Measured on a Zen 5, one thread:
 EfficientNet-B0 1.13, MobileNetV3-Large 1.06. DenseNet-121 gains nothing by the layout alone, since ONNX Runtime has its
-normalisations there as well, but 1.08 with WinogradRows4 at the 3x3 convolutions of 56 and 28 rows before it.
+normalisations there as well, but 1.06 with WinogradRows4 at the 3x3 convolutions of 56 and 28 rows before it.
 """
 
 from __future__ import annotations

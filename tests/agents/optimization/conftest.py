@@ -7,28 +7,17 @@ from typing import Any
 
 import pytest
 
-from agents.optimization import run
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.run import optimize_model
-from graph_rewrite.task.problem import Problem, open_problem
-from tests.agents.optimization.planted import LIMIT, Optimize, PlantedAgent
-from tests.envs.fakes import OperatorCountMeter
+from tests.agents.optimization.planted import LIMIT, Optimize, PlantedAgent, plant
 from tests.graph_rewrite.replay.models import write_network
 
 
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlantedAgent:
     """The agent of every search; the meter counts operators, and the cache is the test's own."""
-    made = PlantedAgent()
-
-    def planted(*arguments: Any, **options: Any) -> Problem:
-        return open_problem(*arguments, **options, meter=lambda model, *_: OperatorCountMeter(model.original))
-
-    monkeypatch.setenv("REWRITEGYM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(run, "make_agent", lambda spec: made)
-    monkeypatch.setattr(run, "open_problem", planted)
-    return made
+    return plant(monkeypatch, tmp_path / "cache")
 
 
 @pytest.fixture

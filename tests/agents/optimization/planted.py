@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.greedy import GreedyAgent
+from agents.optimization import run
 from agents.optimization.outcome import Optimization
 from agents.searching.known_starts import Start, measure_starts
-from graph_rewrite.task.problem import Problem
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.task.problem import Problem, open_problem
+from tests.envs.fakes import OperatorCountMeter
 
 LIMIT = "60s"
+Meter = Callable[[Graph], OperatorCountMeter]
 Optimize = Callable[..., Optimization]
 
 
@@ -46,3 +54,21 @@ class PlantedAgent(GreedyAgent):
 
         few = Budget(self.measurements, budget.seconds, conclusion_s=0.0)
         return super().optimize(problem, few, seed=seed, progress=ending)
+
+
+def opening_with(meter: Meter) -> Callable[..., Problem]:
+    """Return `open_problem` with a meter of the original in the place of the real one."""
+
+    def opened(*arguments: Any, **options: Any) -> Problem:
+        return open_problem(*arguments, **options, meter=lambda model, *_: meter(model.original))
+
+    return opened
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, cache: Path, meter: Meter = OperatorCountMeter) -> PlantedAgent:
+    """Plant an agent for every search, with a meter of the original and a cache of the test's own."""
+    made = PlantedAgent()
+    monkeypatch.setenv("REWRITEGYM_CACHE", str(cache))
+    monkeypatch.setattr(run, "make_agent", lambda spec: made)
+    monkeypatch.setattr(run, "open_problem", opening_with(meter))
+    return made

@@ -21,8 +21,7 @@ from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency import BaselineError, Latency, ProviderError
 from graph_rewrite.latency.files import DeployedFile, compare_deployed
 from graph_rewrite.runtime import SCREEN, Deployment, FeedSpec, WorkerClient, open_session
-from graph_rewrite.task.problem import Problem, open_problem
-from tests.agents.optimization.planted import PlantedAgent
+from tests.agents.optimization.planted import PlantedAgent, opening_with
 from tests.envs.fakes import OperatorCountMeter, write_tower
 from tests.runtimes import needs_openvino
 
@@ -38,14 +37,10 @@ def tower(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def planting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Searches are greedy, and count operators."""
-
-    def planted(*arguments: Any, **options: Any) -> Problem:
-        return open_problem(*arguments, **options, meter=lambda model, *_: OperatorCountMeter(model.original))
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REWRITEGYM_WORKSPACE", str(tmp_path_factory.mktemp("work")))
         patch.setattr(run, "make_agent", lambda spec: PlantedAgent())
-        patch.setattr(run, "open_problem", planted)
+        patch.setattr(run, "open_problem", opening_with(OperatorCountMeter))
         yield
 
 

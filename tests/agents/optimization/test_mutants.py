@@ -17,7 +17,7 @@ import pytest
 
 from agents.commands import common
 from agents.conclusion.recordings import actions_file
-from agents.optimization import remembering, run
+from agents.optimization import remembering
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.run import optimize_model
@@ -39,7 +39,7 @@ from graph_rewrite.onnx_files.saving import save
 from graph_rewrite.replay import read_recording
 from graph_rewrite.task.problem import Problem, open_problem
 from rewritegym.cli import main
-from tests.agents.optimization.planted import PlantedAgent
+from tests.agents.optimization.planted import PlantedAgent, plant
 from tests.envs.fakes import OperatorCountMeter
 from tests.repository import run_python
 
@@ -94,15 +94,8 @@ def write(path: Path, seed: int = 0) -> Path:
 
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlantedAgent:
-    made = PlantedAgent()
+    made = plant(monkeypatch, tmp_path / "cache", ImageMeter)
     made.measurements = 12
-
-    def planted(*arguments: Any, **options: Any) -> Problem:
-        return open_problem(*arguments, **options, meter=lambda model, *_: ImageMeter(model.original))
-
-    monkeypatch.setenv("REWRITEGYM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(run, "make_agent", lambda spec: made)
-    monkeypatch.setattr(run, "open_problem", planted)
     return made
 
 
