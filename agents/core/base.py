@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -47,6 +47,8 @@ class Search:
     """Measurements of candidates and windows, and those that failed."""
     _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0
+    _paid: set[Hashable] = field(default_factory=set)
+    """What `charge` was told of."""
     _excluded: float = 0.0
     ended: bool = False
     """Whether `end` was called."""
@@ -148,9 +150,18 @@ class Search:
         faults.tracebacks = {rule: faults.tracebacks[rule] for rule in faults.counts}
         return faults
 
-    def charge(self, seconds: float) -> None:
-        """Count seconds that another search already spent for this one too, so that no agent gains by coming later."""
-        self._charged += max(0.0, seconds)
+    def charge(self, measured: Hashable, cost_s: float, spent_s: float) -> None:
+        """Count what a measurement took, where it is answered from what another search measured: no agent gains by
+        coming later. What this search paid for already costs it nothing more.
+
+        Args:
+            measured: tells this measurement from others.
+            cost_s: seconds that it took when it was taken.
+            spent_s: seconds that this search just spent on it.
+        """
+        if measured not in self._paid:
+            self._paid.add(measured)
+            self._charged += max(0.0, cost_s - spent_s)
 
     def exclude(self, seconds: float) -> None:
         """Leave out seconds that no search has to pay for, such as those of pricing an operator."""
@@ -217,7 +228,7 @@ class Search:
             return known.latency
         begin = unblocked_time()
         latency = self.problem.measure(graph, "screen")
-        self.charge(self.problem.cost(graph) - (unblocked_time() - begin))
+        self.charge(graph.hash, self.problem.cost(graph), unblocked_time() - begin)
         best = self.improvements[-1].speedup if self.improvements else 0.0
         self.visits[graph.hash] = Visit(graph, latency, actions)
         if actions and (latency.ok or not self.problem.violation(graph)):
@@ -244,7 +255,7 @@ class Search:
         compared = self.problem.compare(other.graph, visit.graph)
         if compared is None:
             return surely
-        self.charge(compared[1] - (unblocked_time() - begin))
+        self.charge((other.graph.hash, visit.graph.hash), compared[1], unblocked_time() - begin)
         self.tell()
         return self.is_worth_more(visit, other, compared[0].speedup, gain)
 

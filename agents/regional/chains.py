@@ -85,13 +85,13 @@ def time_cut(
 
 
 def _time(search: Search, timer: Timer, cut: WindowPair, anew_s: float | None) -> Difference | None:
-    begin = search.seconds
+    begin = search.elapsed
     try:
         timed = timer.time(cut, anew_s, anew=anew_s is not None)
     except (MeasurementError, InvalidRewriteError) as error:
         search.trials.add(str(error))
         return None
     search.trials.add(None if timed.ok else f"{timed.status}: {timed.message}")
-    search.charge(timed.cost_s - (search.seconds - begin))
+    search.charge(cut.key, timed.cost_s, search.elapsed - begin)
     search.tell()
     return timed if timed.ok and timed.window_seconds > 0.0 else None

@@ -61,7 +61,7 @@ def _screened(search: Search, graph: Graph) -> Latency:
     """Return the screened latency of a graph, paid for and not recorded."""
     begin = unblocked_time()
     latency = search.problem.measure(graph, "screen")
-    search.charge(search.problem.cost(graph) - (unblocked_time() - begin))
+    search.charge(graph.hash, search.problem.cost(graph), unblocked_time() - begin)
     return latency
 
 
@@ -70,5 +70,5 @@ def _surely_gains(search: Search, before: Graph, after: Graph, margin: float) ->
     compared = search.problem.compare(before, after)
     if compared is None:
         return False
-    search.charge(compared[1] - (unblocked_time() - begin))
+    search.charge((before.hash, after.hash), compared[1], unblocked_time() - begin)
     return compared[0].ok and compared[0].lower_bound > 1.0 + margin

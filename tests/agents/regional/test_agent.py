@@ -97,12 +97,16 @@ def test_what_cannot_be_timed_is_none(tmp_path: Path) -> None:
     assert agent_with(Failing()).optimize(problem, BUDGET).is_original
 
 
-def test_known_timings_are_charged(tmp_path: Path) -> None:
+def test_known_timings_are_charged_once(tmp_path: Path) -> None:
     class Remembering(ExactTimer):
         def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
             return Difference(1.0, (1.0, 1.0), 1, 1, 1, 2.0, cost_s=7.0)
 
     problem = chain_problem(tmp_path, 1)
     search = Search(problem, BUDGET)
-    time_cut(search, Remembering(), WindowPair(problem.model.graph, problem.model.graph, 1, ""))
-    assert 7.0 <= search.seconds < 8.0
+    cuts = [WindowPair(problem.model.graph, problem.model.graph, 1, key) for key in ("one", "one", "other", "one")]
+    spent = []
+    for cut in cuts:
+        time_cut(search, Remembering(), cut)
+        spent.append(round(search.seconds))
+    assert spent == [7, 7, 14, 14]

@@ -97,7 +97,7 @@ def test_a_search_that_writes_into_a_file_tells_how_it_stands(tmp_path: Path, mo
     shown = io.StringIO()
     with search_display(Console(width=40, file=shown), "regional") as update:
         for seconds in (4.0, 12.0, 13.0, 15.0, 31.0):
-            search.charge(seconds - search.seconds)
+            search.charge(seconds, seconds, search.seconds)
             update(search)
     lines = shown.getvalue().splitlines()
     assert [line.split(", ")[2] for line in lines] == ["12/100 s", "31/100 s"]
