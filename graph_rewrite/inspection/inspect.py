@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 
 from graph_rewrite.inspection.blocks import RepeatedBlock, repeated_blocks
 from graph_rewrite.inspection.facts import Facts, facts_of
+from graph_rewrite.inspection.matches import RuleSites, rule_sites
 from graph_rewrite.inspection.profile import CannotRunError, Profile, profile_model
 from graph_rewrite.inspection.regions import block_shares
 from graph_rewrite.inspection.roofline import OperatorTime, Peaks, least_us, measure_peaks, operator_times
@@ -25,15 +25,6 @@ from graph_rewrite.runtime import Deployment, WorkerClient
 from graph_rewrite.runtime.custom_ops import check_libraries, hint
 from graph_rewrite.system.deadline import OutOfTime, check_time
 from graph_rewrite.system.scratch import scratch_folder
-
-
-@dataclass(frozen=True)
-class RuleSites:
-    """A rule that matches: at `sites` places, of which `classes` are different from each other."""
-
-    rule: str
-    sites: int
-    classes: int
 
 
 @dataclass(frozen=True)
@@ -135,7 +126,7 @@ def inspect_model(
     found = _or_missing(found, "blocks", lambda: replace(found, blocks=tuple(repeated_blocks(graph))))
     if is_open:
         return found
-    found = _or_missing(found, "rules", lambda: replace(found, rules=tuple(rule_sites(graph, tuple(custom_ops)))))
+    found = _or_missing(found, "rules", lambda: replace(found, rules=_rules(graph, tuple(custom_ops))))
     if not profile:
         return found
     check_libraries(provider, custom_ops)
@@ -164,15 +155,11 @@ def _with_profile(found: Inspection, graph: Graph, deployment: Deployment) -> In
         return replace(found, missing=(*found.missing, "profile"))
 
 
-def rule_sites(graph: Graph, libraries: tuple[str, ...] = ()) -> list[RuleSites]:
-    """Return the rules that match the normalised graph, those with most sites first.
+def _rules(graph: Graph, libraries: tuple[str, ...]) -> tuple[RuleSites, ...]:
+    """Return the rules that match the normalised graph.
 
     Args:
         libraries: libraries with operators of custom domains; see `normalise`.
     """
-    sites, classes = Counter[str](), Counter[str]()
     rewriter = Rewriter(all_rules(), granularity="class", deployment=False, faults=RuleFaults())
-    for candidate in rewriter.candidates(normalise(graph, libraries=libraries)[0]):
-        sites[candidate.rule] += candidate.count
-        classes[candidate.rule] += 1
-    return [RuleSites(rule, count, classes[rule]) for rule, count in sites.most_common()]
+    return tuple(rule_sites(normalise(graph, libraries=libraries)[0], rewriter))

@@ -95,6 +95,13 @@ class Enumerator:
         cyclic = listing.cyclic(graph)
         return [site for site in listing.sites if site not in cyclic] if cyclic else listing.sites
 
+    def sites_at(self, graph: Graph, anchor: Node) -> tuple[tuple[Site, ...], frozenset[int]]:
+        """Return the valid applications of single rules at one node, in the order of the rules and also where `sites`
+        lists another that leads to the same graph; and the values whose producer or readers were read."""
+        reads = set[int]()
+        tried = [self._try(graph, anchor, *rule) for rule in self._plausible(graph, anchor, reads)]
+        return tuple(site for one in tried for site in one.sites), frozenset(reads.union(*(one.reads for one in tried)))
+
     def candidates_by(self, graph: Graph, rules: Collection[str]) -> list[Candidate]:
         """Return the candidates among `candidates(graph)` that are by one of these rules, in their order.
 

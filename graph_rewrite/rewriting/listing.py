@@ -114,10 +114,10 @@ def _position_of(graph: Graph, site: Site, number: int) -> Position:
 
 def _doubtful(graph: Graph, sites: Iterable[Site]) -> dict[Site, None]:
     """Return the sites that a rewrite elsewhere could let make a cycle."""
-    return {site: None for site in sites if site.several_roots and not _safe(graph, site)}
+    return {site: None for site in sites if site.several_roots and not is_safe(graph, site)}
 
 
-def _safe(graph: Graph, site: Site) -> bool:
+def is_safe(graph: Graph, site: Site) -> bool:
     """Tell whether all that the replacement reads is computed before any of the roots. If so, no rewrite elsewhere can
     make one root depend on another without changing what the replacement reads."""
     ranks, producer = graph.ranks, graph.producer

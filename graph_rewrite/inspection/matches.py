@@ -1,0 +1,96 @@
+"""The rules that match a graph, counted: nodes that are alike are matched once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graph_rewrite.inspection.surroundings import Surroundings
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
+from graph_rewrite.rewriting.enumerator import Enumerator
+from graph_rewrite.rewriting.listing import is_safe
+from graph_rewrite.rewriting.sites import Site, makes_cycle
+from graph_rewrite.system.deadline import check_time
+
+ROUNDS = 10
+"""Rounds of refinement. Where a rule looks further than that, the nodes are matched one by one."""
+
+
+@dataclass(frozen=True)
+class RuleSites:
+    """A rule that matches: at `sites` places, of which `classes` are different from each other."""
+
+    rule: str
+    sites: int
+    classes: int
+
+
+def rule_sites(graph: Graph, enumerator: Enumerator, rounds: int = ROUNDS) -> list[RuleSites]:
+    """Return the rules that match a graph, those with most sites first: the numbers of sites and classes among the
+    candidates of the enumerator.
+
+    Raises:
+        OutOfTime: the time limit of the run is reached.
+    """
+    counted = _Counted(graph, enumerator)
+    surroundings = Surroundings(graph, rounds)
+    for alike in surroundings.alike():
+        check_time()
+        if len(alike) > 1 and not counted.holds_within(alike[0], surroundings.near(alike[0])):
+            for node in alike:
+                counted.add(node, 1)
+        else:
+            counted.add(alike[0], len(alike))
+    return counted.result()
+
+
+class _Counted:
+    """Counts of the sites that are listed."""
+
+    def __init__(self, graph: Graph, enumerator: Enumerator) -> None:
+        self._graph, self._enumerator = graph, enumerator
+        self._found: dict[int, tuple[tuple[Site, ...], frozenset[int]]] = {}
+        self._sites = Counter[int]()
+        self._classes: dict[int, set[str]] = {}
+
+    def add(self, node: Node, times: int) -> None:
+        """Count the sites at a node, as those of so many nodes that are alike."""
+        for site in self._listed(node):
+            self._sites[site.rule_index] += times
+            self._classes.setdefault(site.rule_index, set()).add(site.class_key)
+
+    def holds_within(self, node: Node, near: set[int]) -> bool:
+        """Tell whether all that was read to find the sites at a node, and to tell which are listed, is `near`."""
+        sites, reads = self._at(node)
+        beside = [self._at(other)[1] for site in sites for other in site.removed if other is not node]
+        return (
+            all(is_safe(self._graph, site) for site in sites if site.several_roots)
+            and reads <= near
+            and all(further <= near for further in beside)
+        )
+
+    def result(self) -> list[RuleSites]:
+        rules = self._enumerator.rules
+        counts = Counter({number: self._sites[number] for number in sorted(self._sites)})
+        return [RuleSites(rules[n].name, count, len(self._classes[n])) for n, count in counts.most_common()]
+
+    def _at(self, node: Node) -> tuple[tuple[Site, ...], frozenset[int]]:
+        if node.id not in self._found:
+            self._found[node.id] = self._enumerator.sites_at(self._graph, node)
+        return self._found[node.id]
+
+    def _listed(self, node: Node) -> Iterator[Site]:
+        """Yield the sites at a node without those that make a cycle, or that lead to the graph of an earlier one."""
+        graph = self._graph
+        for number, site in enumerate(self._at(node)[0]):
+            if site.several_roots and not is_safe(graph, site) and makes_cycle(graph, site):
+                continue
+            position = site.rule_index, graph.ranks[node.id], node.id, number
+            if not any(
+                twin.key == site.key and (twin.rule_index, graph.ranks[other.id], other.id, k) < position
+                for other in site.removed
+                for k, twin in enumerate(self._at(other)[0])
+            ):
+                yield site
