@@ -14,6 +14,7 @@ from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import memory_of
 from graph_rewrite.ir.node import Node
+from graph_rewrite.onnx_files.functions import calls_written_out
 from graph_rewrite.operators.work import estimate_flops
 
 _KINDS = onnx.AttributeProto.AttributeType
@@ -105,10 +106,14 @@ def operator_name(node: Node) -> str:
 
 
 def opaque_nodes(graph: Graph, order: Iterable[Node]) -> list[OpaqueNodes]:
-    """Return the nodes that no rule touches, by operator and reason, the most frequent first."""
+    """Return the nodes that no rule touches, by operator and reason, the most frequent first. Calls of functions that
+    normalisation writes out are none."""
     known = all(graph.types.get(value) is not None for value in graph.inputs)
+    written_out = calls_written_out(graph)
     found: dict[tuple[str, str], list[Node]] = {}
     for node in order:
+        if node.id in written_out:
+            continue
         reason = _opaque_reason(node) or (_untyped_reason(graph, node) if known else "")
         if reason:
             found.setdefault((operator_name(node), reason), []).append(node)

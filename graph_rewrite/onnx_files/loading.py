@@ -37,10 +37,11 @@ __all__ = ["ModelLoadError", "infer_types", "load", "static_type"]
 DEFAULT_OPSET = 23
 """Assumed where a model imports no standard operators; any is right, since it uses none."""
 
-_PLAIN = (
+PLAIN = (
     AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING,
     AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS,
 )  # fmt: skip
+"""Types of attributes whose values a graph holds as such."""
 
 
 def load(
@@ -95,7 +96,7 @@ def _read(path: Path) -> onnx.ModelProto:
 class _Loader:
     def __init__(self, model: onnx.ModelProto, folder: Path, shapes: Mapping[str, tuple[int, ...]], label: str) -> None:
         self._model, self._folder, self._shapes, self._label = model, folder, dict(shapes), label
-        self._functions = {(_domain(f.domain), f.name) for f in model.functions}
+        self._functions = {(standard_domain(f.domain), f.name) for f in model.functions}
         self._bodies = digest(*sorted(repr(f.SerializeToString(deterministic=True)) for f in model.functions))
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
@@ -103,7 +104,7 @@ class _Loader:
         self._constants: dict[int, Constant] = {}
         self._stored: dict[int, Constant] = {}
         default = DEFAULT_OPSET if model.opset_import else 1
-        self._opset = next((o.version for o in model.opset_import if _domain(o.domain) == ""), default)
+        self._opset = next((o.version for o in model.opset_import if standard_domain(o.domain) == ""), default)
 
     def graph(self) -> Graph:
         proto = self._model.graph
@@ -202,7 +203,7 @@ class _Loader:
         check_time()
         with self._reading():
             attrs = {attribute.name: attribute_value(attribute) for attribute in proto.attribute}
-        domain = _domain(proto.domain)
+        domain = standard_domain(proto.domain)
         is_call = (domain, proto.op_type) in self._functions
         opaque = is_call or any(isinstance(value, RawAttr) for value in attrs.values())
         captures = captured_names(proto) if opaque else ()
@@ -213,7 +214,8 @@ class _Loader:
         return Node(node_id, proto.op_type, inputs, outputs, attrs, domain, proto, opaque, signature, captures)
 
 
-def _domain(domain: str) -> str:
+def standard_domain(domain: str) -> str:
+    """Return a domain's name; that of ONNX itself is empty."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -241,7 +243,7 @@ def _sparse_constant(sparse: onnx.SparseTensorProto) -> Constant:
 
 def attribute_value(attribute: AttributeProto) -> AttrValue:
     """Return what a Node holds for an attribute: plain values and tensors as such, everything else bit by bit."""
-    if attribute.type in _PLAIN and not attribute.ref_attr_name:
+    if attribute.type in PLAIN and not attribute.ref_attr_name:
         value: Any = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):
             return value.decode("utf-8", "surrogateescape")

@@ -93,6 +93,38 @@ _TEXTS: Mapping[str, str] = {
         y = Cast<to = 16>(v) }""",
     "float8 in and out": """(float8e5m2[4,4] x) => (float8e5m2[4,4] y) {
         t = Cast<to = 1>(x)  s = MatMul(t, a)  u = Relu(s)  y = Cast<to = 19>(u) }""",
+    "a symbolic batch": "(float[N,4] x) => (float[N,4] y) { t = MatMul(x, a)  u = Relu(t)  y = MatMul(u, b) }",
+    "two inputs of one symbolic batch": """(float[N,4] x, float[N,4] z) => (float[N,4] y) {
+        t = MatMul(x, a)  u = MatMul(z, a)  y = Add(t, u) }""",
+    "a symbolic sequence": """(float[1,S,4] x) => (float[S,4] y) <int64[2] flat = {-1, 4}> {
+        t = MatMul(x, a)  u = Reshape(t, flat)  v = Transpose<perm = [1, 0]>(u)  w = Transpose<perm = [1, 0]>(v)
+        y = Relu(w) }""",
+    "two symbolic dimensions and a shape computed from them": """(float[B,S,4] x) => (float[B,S,2,2] y) <
+        int64[2] heads = {2, 2}> { t = MatMul(x, a)  s = Shape<end = 2>(x)  c = Concat<axis = 0>(s, heads)
+        u = Relu(t)  y = Reshape(u, c) }""",
+    "a symbolic image": """(float[1,4,H,W] x) => (float[1,4,H,W] y) {
+        t = Relu(x)  u = Transpose<perm = [0, 2, 3, 1]>(t)  v = MatMul(u, a)
+        y = Transpose<perm = [0, 3, 1, 2]>(v) }""",
+    "QDQ around a convolution, per channel": """(float[1,4,6,6] x) => (float[1,4,6,6] y) <
+        float s = {0.1}, uint8 z = {128}, float[4] ws = {0.01, 0.02, 0.03, 0.04}, int8[4] wz = {0, 0, 0, 0}> {
+        q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z)  wq = QuantizeLinear<axis = 0>(k, ws, wz)
+        w = DequantizeLinear<axis = 0>(wq, ws, wz)  c = Conv<pads = [1, 1, 1, 1]>(d, w)  r = Relu(c)
+        p = QuantizeLinear(r, s, z)  y = DequantizeLinear(p, s, z) }""",
+    "dynamic quantisation": """(float[4,4] x) => (float[4,4] y) <uint8[4,4] w =
+        {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}> {
+        q, s, z = DynamicQuantizeLinear(x)  p = MatMulInteger(q, w, z)  f = Cast<to = 1>(p)  y = Mul(f, s) }""",
+    "If within If": """(bool c, float[4,4] x) => (float[4,4] y) { t = MatMul(x, a)  y = If(c) <
+        then_branch = p () => (float[4,4] u) { u = If(c) <
+            then_branch = r () => (float[4,4] v) { v = Neg(t) },
+            else_branch = s () => (float[4,4] w) { w = Exp(t) }> },
+        else_branch = q () => (float[4,4] e) { e = Abs(t) }> }""",
+    "If on a constant": """(float[4,4] x) => (float[4,4] y) <bool c = {1}> { t = MatMul(x, a)  y = If(c) <
+        then_branch = p () => (float[4,4] u) { u = MatMul(t, b) },
+        else_branch = q () => (float[4,4] v) { v = Neg(t) }> }""",
+    "numbers of half precision within float": """(float[4,4] x) => (float[4,4] y) {
+        t = MatMul(x, a)  h = Cast<to = 10>(t)  u = Relu(h)  v = Add(u, u)  w = Cast<to = 1>(v)  y = MatMul(w, b) }""",
+    "scikit-learn's operators": """(float[4,4] x) => (float[4,4] y) {
+        t = MatMul(x, a)  y = ai.onnx.ml.Normalizer<norm = "L2">(t) }""",
     "LSTM": "(float[3,1,4] x) => (float[3,1,1,2] y) { y = LSTM<hidden_size = 2>(x, lw, lr) }",
     "Resize": """(float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1.0, 1.0, 2.0, 2.0}> {
         y = Resize<mode = "nearest">(x, "", s) }""",
@@ -100,7 +132,7 @@ _TEXTS: Mapping[str, str] = {
 
 
 def _constants(text: str, dtype: Any) -> list[onnx.TensorProto]:
-    shapes = {"a": (4, 4), "b": (4, 4), "lw": (1, 8, 4), "lr": (1, 8, 2)}
+    shapes = {"a": (4, 4), "b": (4, 4), "k": (4, 4, 3, 3), "lw": (1, 8, 4), "lr": (1, 8, 2)}
     words = set(text.replace("(", " ").replace(")", " ").replace(",", " ").replace("]", "] ").split())
     return [weights(name, *shape, dtype=dtype, seed=len(name)) for name, shape in shapes.items() if name in words]
 
@@ -139,6 +171,33 @@ def _empty_graph() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
+def _names_of_other_scripts() -> onnx.ModelProto:
+    model = _of_text("(float[4,4] x) => (float[4,4] y) { t = MatMul(x, a)  u = Relu(t)  y = MatMul(u, b) }")()
+    for number, node in enumerate(model.graph.node):
+        node.name, node.input[:] = f"слой/{number} 層", ["t é" if name == "t" else name for name in node.input]
+        node.output[:] = ["t é" if name == "t" else name for name in node.output]
+    return model
+
+
+def _weights_as_inputs() -> onnx.ModelProto:
+    """As exporters did before IR version 4: every initializer is an input, too."""
+    model = _of_body(7, "t = MatMul(x, a)  u = Relu(t)  y = MatMul(u, b)")()
+    model.ir_version = 3
+    model.graph.input.extend(
+        helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims) for tensor in model.graph.initializer
+    )
+    return model
+
+
+def _function_of_any_batch() -> onnx.ModelProto:
+    return onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20, "own" : 1]>
+        main (float[N,4] x) => (float[N,4] y) { t = own.turned(x)  y = own.turned(t) }
+        <domain: "own", opset_import: ["" : 20]> turned (p) => (r) {
+            q = Transpose<perm = [1, 0]>(p)  e = Exp(q)  r = Transpose<perm = [1, 0]>(e) }"""
+    )
+
+
 def _big_constant() -> onnx.ModelProto:
     text = "(float[2,300] x) => (float[2,300] y) { t = MatMul(x, w)  y = Relu(t) }"
     return parsed(text, weights("w", 300, 300), opset=20)
@@ -168,12 +227,19 @@ MATRIX: Mapping[str, Made] = {
         "(double[4,4] x) => (double[4,4] y) { t = MatMul(x, a)  y = Selu(t) }", 18
     ),
     "duplicate node names": _names(_same_name), "empty node names": _names(_no_name), "no nodes": _empty_graph,
+    "names of other scripts": _names_of_other_scripts, "weights as inputs": _weights_as_inputs,
+    "a function, and a symbolic batch": _function_of_any_batch,
     "a large constant": _big_constant, "Scan": _scan, "a Constant node": _constant_node,
     "an operator of a custom domain": sample_models.custom,
     "an operator of a library": custom_ops.model,
 }  # fmt: skip
 
-REFUSED: Mapping[str, str] = {"documented": "x [N, 3]"}
+REFUSED: Mapping[str, str] = {
+    "documented": "x [N, 3]", "a symbolic batch": "x [N, 4]", "two inputs of one symbolic batch": "z [N, 4]",
+    "a symbolic sequence": "x [1, S, 4]", "a symbolic image": "x [1, 4, H, W]",
+    "two symbolic dimensions and a shape computed from them": "x [B, S, 4]",
+    "a function, and a symbolic batch": "x [N, 4]",
+}  # fmt: skip
 """Features that normalisation refuses, and what it says."""
 UNRUNNABLE = frozenset({"an operator of a custom domain", "duplicate node names"})
 """Features that nobody has a library for, or that ONNX Runtime refuses in the original: these are loaded, rewritten and

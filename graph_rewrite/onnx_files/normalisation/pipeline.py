@@ -12,6 +12,7 @@ from graph_rewrite.onnx_files.normalisation.base import Pass
 from graph_rewrite.onnx_files.normalisation.constant_folding import FoldConstants
 from graph_rewrite.onnx_files.normalisation.constant_merging import MergeConstants
 from graph_rewrite.onnx_files.normalisation.dead_nodes import RemoveDeadNodes
+from graph_rewrite.onnx_files.normalisation.function_calls import WriteOutFunctions
 from graph_rewrite.onnx_files.normalisation.node_merging import MergeNodes
 from graph_rewrite.onnx_files.normalisation.operator_set import INTERNAL_OPSET, OperatorSet
 from graph_rewrite.onnx_files.normalisation.static_inputs import StaticInputs
@@ -22,7 +23,7 @@ from graph_rewrite.system.garbage_collector import no_garbage_collection
 _SIMPLIFYING: tuple[Pass, ...] = (
     MergeConstants(), FoldConstants(), MergeNodes(), RemoveDeadNodes(), UnknownShapes(),
 )  # fmt: skip
-PASSES: tuple[Pass, ...] = (StaticInputs(), OperatorSet(), *_SIMPLIFYING)
+PASSES: tuple[Pass, ...] = (StaticInputs(), WriteOutFunctions(), OperatorSet(), *_SIMPLIFYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,9 @@ def normalise(
     if target_opset is not None:
         _check_target(graph, target_opset)
     target = INTERNAL_OPSET if target_opset is None else target_opset
-    passes: tuple[Pass, ...] = (StaticInputs(), OperatorSet(target, libraries), *_SIMPLIFYING)
+    passes: tuple[Pass, ...] = (
+        StaticInputs(), WriteOutFunctions(), OperatorSet(target, libraries), *_SIMPLIFYING
+    )  # fmt: skip
     result = graph
     counts: dict[str, int] = {}
     notes: list[str] = []

@@ -65,9 +65,9 @@ def branches() -> onnx.ModelProto:
     return model_of([node], [tensor("x", 4), tensor("flag", kind=TensorProto.BOOL)], [tensor("y", 4)])
 
 
-def function_call() -> onnx.ModelProto:
+def function_call(version: int = 18) -> onnx.ModelProto:
     body = helper.make_function("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
-                                [helper.make_opsetid("", 20)])  # fmt: skip
+                                [helper.make_opsetid("", version)])  # fmt: skip
     node = helper.make_node("Twice", ["x"], ["y"], "twice", domain="own")
     return model_of([node], [tensor("x", 4)], [tensor("y", 4)], opsets={"own": 1}, functions=[body])
 
@@ -105,6 +105,10 @@ def test_what_stays_as_it_is_is_told_with_the_reason(
     model: onnx.ModelProto, expected: list[tuple[str, str, str]]
 ) -> None:
     assert [(entry.operator, entry.reason, entry.example) for entry in facts(model).opaque] == expected
+
+
+def test_a_call_that_is_written_out_does_not_stay() -> None:
+    assert facts(function_call(version=20)).opaque == ()
 
 
 def test_like_nodes_are_counted_together() -> None:
