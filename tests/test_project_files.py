@@ -77,6 +77,36 @@ class TestWorkflow:
         assert all((ROOT / name).is_file() for name in setup["cache-dependency-path"].split())
 
 
+class TestNightly:
+    @pytest.fixture
+    @staticmethod
+    def workflow() -> dict[str, Any]:
+        text = (ROOT / ".github/workflows/nightly.yml").read_text(encoding="utf-8")
+        return dict(yaml.load(text, Loader=yaml.BaseLoader))
+
+    def test_runs_by_itself_and_on_demand_and_may_only_read(self, workflow: dict[str, Any]) -> None:
+        assert workflow["on"].keys() == {"schedule", "workflow_dispatch"}
+        assert workflow["permissions"] == {"contents": "read"}
+
+    def test_runs_every_target_that_takes_too_long_for_each_change(self, workflow: dict[str, Any]) -> None:
+        [job] = workflow["jobs"].values()
+        targets = job["strategy"]["matrix"]["target"]
+        assert set(targets) == {"fuzz", "fuzz-optimisations", "kill", "node-cases", "mutants", "replay"}
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert all(re.search(rf"^{target}: setup ##", makefile, re.MULTILINE) for target in targets)
+        [run] = [step["run"] for step in job["steps"] if "run" in step]
+        assert run == "make ${{ matrix.target }} PYTHON=python"
+
+
+def test_actions_run_on_a_node_that_github_still_has() -> None:
+    """Runners have had no Node 20 since September 2026; these are the first versions for Node 24."""
+    first = {"actions/checkout": 5, "actions/setup-python": 6, "actions/upload-artifact": 6}
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / ".github/workflows").glob("*.yml")]
+    used = [found for text in texts for found in re.findall(r"uses: (\S+)@v(\d+)", text)]
+    assert used
+    assert all(int(version) >= first[action] for action, version in used)
+
+
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
 def test_issue_form_has_what_github_asks_for(path: Path) -> None:
     form = yaml.safe_load(path.read_text(encoding="utf-8"))
