@@ -173,6 +173,7 @@ def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
     return checked_model(
         graph, original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance,
         rtol=problem.limits.rtol, atol=problem.limits.atol, data=problem.data,
+        external_weights=problem.external_weights,
     )  # fmt: skip
 
 

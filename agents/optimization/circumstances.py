@@ -21,6 +21,7 @@ _IRRELEVANT = frozenset(
         "checkpoint",
         "cpu_clock",
         "memory",
+        "save_as_external_data",
         "search_again",
         "specialise",
     }

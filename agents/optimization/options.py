@@ -70,6 +70,8 @@ class SearchOptions:
     """Most bytes of weights that the result may have, as a multiple of the original's."""
     size_price: float = SIZE_PRICE
     """Per cent of the latency that weights must save for each per cent that the file grows by them; 0 for no price."""
+    save_as_external_data: bool = False
+    """Put the weights of the result into a file beside it, <output>.data, as for results of more than 256 MiB."""
     target_opset: int | None = None
     """Operator set to convert the model to (default 23, or the newest below it that ONNX Runtime can run it in)."""
     custom_ops: tyro.conf.UseAppendAction[tuple[str, ...]] = ()

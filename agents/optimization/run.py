@@ -220,10 +220,12 @@ def _budget(options: OptimizeOptions, ends: float) -> Budget:
 
 def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindings: DimensionBindings) -> Problem:
     """Open a model file as the problem that the options describe, for a number of threads."""
-    return open_problem(
+    problem = open_problem(
         f"file:{path}", provider=options.provider, threads=threads, rules=options.rule_names,
         deployment_choices=not options.fixed_deployment, shapes=bindings.shapes or None, cached=False,
         limits=options.limits, clock=options.clock_of(threads), target_opset=options.target_opset,
         thread_choices=options.thread_choices, strict=options.strict, input_data=options.input_data,
         custom_ops=options.libraries,
     )  # fmt: skip
+    problem.external_weights = options.save_as_external_data
+    return problem

@@ -105,6 +105,7 @@ def checked_model(
     atol: float | None = None,
     data: Sequence[FeedSpec] = (),
     compare: Callable[[Path, Deployment], Equivalence] | None = None,
+    external_weights: bool = False,
 ) -> CheckedModel:
     """Save a graph with its deployment, and compare that file with the file `original` as `equivalent` does, opened
     with the deployment that is recorded in it.
@@ -115,10 +116,12 @@ def checked_model(
         tolerance: largest error of an output relative to its scale; by default what rounding explains.
         rtol, atol, data: as in `equivalent`.
         compare: compares the saved file, opened with the recorded deployment, in another way than by `equivalent`.
+        external_weights: put the weights into a file of their own, however few they are.
     """
     workspace.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="checked-", dir=workspace))
-    path = save(graph, folder / _MODEL, {METADATA_KEY: _text(deployment_of(graph, deployment))})
+    metadata = {METADATA_KEY: _text(deployment_of(graph, deployment))}
+    path = save(graph, folder / _MODEL, metadata, external_weights=external_weights)
     digests = {file.name: _digest(file) for file in sorted(folder.iterdir())}
     recorded = replace(recorded_deployment(path), custom_ops=deployment.custom_ops)
     if compare is not None:

@@ -61,11 +61,20 @@ def to_proto(
     return model
 
 
-def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> Path:
+def save(
+    graph: Graph,
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    external_weights: bool = False,
+) -> Path:
     """Write a model file atomically; weights go to `<name>.data` beside it when they exceed 256 MiB in all (to
     `<name>.1.data` where that exists already, so that model and weights fit together at every moment).
 
     Refused runtime optimisers are recorded in `metadata_props` by whoever deploys; see `Deployment`.
+
+    Args:
+        external_weights: put the weights into a file of their own, however few they are.
 
     Raises:
         UserError: the folder of `path` does not exist.
@@ -77,7 +86,7 @@ def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str]
     total = sum(nbytes(constant) for constant in (*graph.constants.values(), *graph.stored.values()))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         model_file, data_file = Path(folder, "model"), Path(folder, "data")
-        if total <= INLINE_TOTAL:
+        if total <= (0 if external_weights else INLINE_TOTAL):
             model = to_proto(graph, metadata=metadata)
         else:
             with data_file.open("wb") as stream:
@@ -88,7 +97,7 @@ def save(graph: Graph, path: str | os.PathLike[str], metadata: Mapping[str, str]
             out.write(model.SerializeToString(deterministic=True))
             out.flush()
             os.fsync(out.fileno())
-        if data_file.exists():
+        if data_file.exists() and data_file.stat().st_size:
             os.replace(data_file, data)
         os.replace(model_file, path)
     for file in outdated:

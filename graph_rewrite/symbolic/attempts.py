@@ -134,8 +134,9 @@ class Attempts:
             raise NotGeneralError(f"the result cannot be compared with the original: {outcome.message}")
 
         return checked_model(
-            graph, problem.model.path, problem.deployment, workspace=problem.workspace, compare=compare
-        )
+            graph, problem.model.path, problem.deployment, workspace=problem.workspace, compare=compare,
+            external_weights=problem.external_weights,
+        )  # fmt: skip
 
     def _data_at(self, values: Values) -> Sequence[FeedSpec]:
         """Return the user's inputs where a binding is their shape."""

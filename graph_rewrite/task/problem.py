@@ -69,6 +69,8 @@ class Problem:
     """The user's inputs. Results are measured with them in turn, and compared on them too."""
     strict: bool = False
     """Whether results must keep NaN, infinities, denormals and the sign of zero."""
+    external_weights: bool = False
+    """Whether a result is saved with its weights in a file of their own, however few they are."""
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[tuple[str, Plan | None, int], Latency] = field(default_factory=dict, repr=False)

@@ -18,7 +18,7 @@ from tests.envs.fakes import write_tower
 ROOT = Path(__file__).resolve().parents[3]
 KEYS = {
     "speedup", "speedup_ci95", "baseline_ms", "latency_ms", "verified", "max_rel_error", "rewrites", "deployment",
-    "seconds", "measurements", "onnx_path",
+    "seconds", "measurements", "onnx_path", "dynamic",
 }  # fmt: skip
 QUICK = ("--threads", "1", "--time-limit", "8s", "--agent", "greedy")
 
