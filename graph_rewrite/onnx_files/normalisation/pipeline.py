@@ -13,6 +13,7 @@ from graph_rewrite.onnx_files.normalisation.constant_folding import FoldConstant
 from graph_rewrite.onnx_files.normalisation.constant_merging import MergeConstants
 from graph_rewrite.onnx_files.normalisation.dead_nodes import RemoveDeadNodes
 from graph_rewrite.onnx_files.normalisation.function_calls import WriteOutFunctions
+from graph_rewrite.onnx_files.normalisation.known_branches import TakeKnownBranches
 from graph_rewrite.onnx_files.normalisation.node_merging import MergeNodes
 from graph_rewrite.onnx_files.normalisation.operator_set import INTERNAL_OPSET, OperatorSet
 from graph_rewrite.onnx_files.normalisation.static_inputs import StaticInputs
@@ -21,7 +22,7 @@ from graph_rewrite.system.deadline import check_time
 from graph_rewrite.system.garbage_collector import no_garbage_collection
 
 _SIMPLIFYING: tuple[Pass, ...] = (
-    MergeConstants(), FoldConstants(), MergeNodes(), RemoveDeadNodes(), UnknownShapes(),
+    MergeConstants(), FoldConstants(), TakeKnownBranches(), MergeNodes(), RemoveDeadNodes(), UnknownShapes(),
 )  # fmt: skip
 PASSES: tuple[Pass, ...] = (StaticInputs(), WriteOutFunctions(), OperatorSet(), *_SIMPLIFYING)
 
