@@ -36,9 +36,16 @@ def test_where_all_measurements_fail_the_message_says_so_with_the_first_error(tm
     assert entry["first_error"] == "error: ThresholdedRelu fails"
     (line,) = failure_warnings(entry)
     assert line.startswith("warning: 2 of 2 candidates could not be measured")
-    with Console(width=200).capture() as seen:
-        print_warnings(Console(), entry)
-    assert seen.get() == "" or "warning" in seen.get()
+    console = Console(width=200)
+    with console.capture() as seen:
+        print_warnings(console, entry)
+    assert seen.get().strip() == line
+
+
+@pytest.mark.parametrize(("failed", "tried", "warns"), [(0, 0, False), (1, 2, False), (2, 3, True), (3, 3, True)])
+def test_a_search_in_which_more_than_half_fail_warns(failed: int, tried: int, warns: bool) -> None:
+    entry = {"failed_measurements": failed, "tried_measurements": tried, "first_error": "crash: signal 11"}
+    assert bool(failure_warnings(entry)) == warns
 
 
 def test_where_some_fail_both_are_said_and_nobody_is_warned(tmp_path: Path) -> None:
