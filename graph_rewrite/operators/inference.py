@@ -13,6 +13,13 @@ from graph_rewrite.operators.plausibility import fits_operands
 from graph_rewrite.operators.standard_types import Operand, TypeInferenceError, infer_standard, is_shown
 from graph_rewrite.system.bounded import BoundedDict
 
+BY_TYPES_ALONE = frozenset({
+    "Add", "And", "BatchNormalization", "Conv", "Div", "Equal", "Gemm", "Greater", "GreaterOrEqual",
+    "LayerNormalization", "Less", "LessOrEqual", "MatMul", "Max", "Min", "Mul", "Or", "PRelu", "Pow",
+    "RMSNormalization", "Sub", "Where", "Xor",
+})  # fmt: skip
+"""Standard operators whose results have the same types whatever the elements of their operands: every layer has biases
+and scales of its own. Operators of other domains are all like that."""
 _MEMO = BoundedDict[tuple[Any, ...], tuple[TensorType | None, ...] | str](65536)
 
 
@@ -35,10 +42,13 @@ def infer(
     if op in IMAGE_OPERATORS and not domain and not fits_operands(op, attrs, _type(inputs, 0), _type(inputs, 1)):
         raise TypeInferenceError(f"{op}: kernel_shape, strides, dilations or pads do not fit its operands")
     signature = signature or operator_signature(op, domain, attrs)
-    key = (
-        signature, outputs, opset,
-        *["" if i is None else (i[0], i[1].digest) if is_shown(i[1]) else i[0] for i in inputs],
-    )  # fmt: skip
+    if domain or op in BY_TYPES_ALONE:
+        key: tuple[Any, ...] = (signature, outputs, opset, *["" if i is None else i[0] for i in inputs])
+    else:
+        key = (
+            signature, outputs, opset,
+            *["" if i is None else (i[0], i[1].digest) if is_shown(i[1]) else i[0] for i in inputs],
+        )  # fmt: skip
     found = _MEMO.get(key)
     if found is None:
         try:
