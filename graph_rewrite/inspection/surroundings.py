@@ -17,14 +17,17 @@ from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.matching import MOST_SIBLINGS
 from graph_rewrite.system.deadline import check_time
 
+_MOST_OPERATORS = 6
+"""Most kinds of operators that read a hub whose readers are looked at."""
+
 
 class Surroundings:
     """The surroundings of the nodes of a graph, up to a number of steps.
 
     A value that more nodes read than the matcher looks at (`MOST_SIBLINGS`) is a *hub*. It stands for itself, wherever
     it is read; of its readers only the nearest of each operator belong to the surroundings of another, and to them
-    belongs what is reached from there without a further hub. A constant number stands for its content, and its readers
-    belong to nothing.
+    belongs what is reached from there without a further hub. The readers of a hub of very many operators belong to
+    nothing, and neither do those of a constant number, which stands for its content.
 
     Args:
         graph: the graph.
@@ -89,7 +92,7 @@ class Surroundings:
             reached = set[tuple[int, bool]]()
             for n, crossed in fresh:
                 for value in self._values(self._graph.nodes[n]):
-                    if value in self._numbers or (crossed and value in self._hubs):
+                    if value in self._numbers or (value in self._hubs and (crossed or not self._hubs[value])):
                         continue
                     found.add(value)
                     if value not in self._hubs:
@@ -143,12 +146,13 @@ class Surroundings:
         return here - self._home(value)
 
     def _by_operator(self, readers: tuple[int, ...]) -> dict[tuple[str, str], list[int]]:
-        """Return the nodes that read a value, by operator and domain, in the order of their ids."""
+        """Return the nodes that read a value, by operator and domain, in the order of their ids; none where these are
+        very many operators."""
         found: dict[tuple[str, str], list[int]] = {}
         for n in sorted(set(readers)):
             node = self._graph.nodes[n]
             found.setdefault((node.op, node.domain), []).append(n)
-        return found
+        return found if len(found) <= _MOST_OPERATORS else {}
 
     def _across_hubs(self, reader: int) -> Iterator[int]:
         """Yield the nodes that read a hub which a node reads, too: those nearest to it, by operator."""

@@ -84,6 +84,17 @@ class TestFewNodesAreMatched:
         assert nodes == 300
         assert tried < 180
 
+    @pytest.mark.parametrize("operators", [("Add", "Mul", "Sub"), ("Add", "Mul", "Sub", "Max", "Min", "Div", "Pow")])
+    def test_one_value_for_many_operators(self, operators: tuple[str, ...]) -> None:
+        """Of very many operators the readers are not looked at, and the nodes are matched one by one."""
+
+        def mixed(before: str, after: str, i: int) -> Sequence[onnx.NodeProto]:
+            return [helper.make_node(operators[i % len(operators)], [before, "x"], [after])]
+
+        tried, nodes = agrees(chain(350, mixed))
+        assert (tried < 300) == (len(operators) == 3)
+        assert nodes == 350
+
     def test_numbers_that_all_layers_share(self) -> None:
         def scaled(before: str, after: str, i: int) -> Sequence[onnx.NodeProto]:
             return [helper.make_node("Mul", [before, "half"], [f"s{i}"]), helper.make_node("Tanh", [f"s{i}"], [after])]
