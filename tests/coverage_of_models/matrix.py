@@ -107,7 +107,7 @@ _TEXTS: Mapping[str, str] = {
         y = Transpose<perm = [0, 3, 1, 2]>(v) }""",
     "QDQ around a convolution, per channel": """(float[1,4,6,6] x) => (float[1,4,6,6] y) <
         float s = {0.1}, uint8 z = {128}, float[4] ws = {0.01, 0.02, 0.03, 0.04}, int8[4] wz = {0, 0, 0, 0}> {
-        q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z)  wq = QuantizeLinear<axis = 0>(k, ws, wz)
+        q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z)  wq = QuantizeLinear<axis = 0>(filters, ws, wz)
         w = DequantizeLinear<axis = 0>(wq, ws, wz)  c = Conv<pads = [1, 1, 1, 1]>(d, w)  r = Relu(c)
         p = QuantizeLinear(r, s, z)  y = DequantizeLinear(p, s, z) }""",
     "dynamic quantisation": """(float[4,4] x) => (float[4,4] y) <uint8[4,4] w =
@@ -132,7 +132,7 @@ _TEXTS: Mapping[str, str] = {
 
 
 def _constants(text: str, dtype: Any) -> list[onnx.TensorProto]:
-    shapes = {"a": (4, 4), "b": (4, 4), "k": (4, 4, 3, 3), "lw": (1, 8, 4), "lr": (1, 8, 2)}
+    shapes = {"a": (4, 4), "b": (4, 4), "filters": (4, 4, 3, 3), "lw": (1, 8, 4), "lr": (1, 8, 2)}
     words = set(text.replace("(", " ").replace(")", " ").replace(",", " ").replace("]", "] ").split())
     return [weights(name, *shape, dtype=dtype, seed=len(name)) for name, shape in shapes.items() if name in words]
 
