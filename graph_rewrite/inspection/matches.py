@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from graph_rewrite.inspection.surroundings import Surroundings
+from graph_rewrite.inspection.alike_nodes import AlikeNodes
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.enumerator import Enumerator
@@ -35,10 +35,10 @@ def rule_sites(graph: Graph, enumerator: Enumerator, rounds: int = ROUNDS) -> li
         OutOfTime: the time limit of the run is reached.
     """
     counted = _Counted(graph, enumerator)
-    surroundings = Surroundings(graph, rounds)
-    for alike in surroundings.alike():
+    nodes = AlikeNodes(graph, rounds)
+    for alike in nodes.groups():
         check_time()
-        if len(alike) > 1 and not counted.holds_within(alike[0], surroundings.near(alike[0])):
+        if len(alike) > 1 and not counted.holds_within(alike[0], nodes.near(alike[0])):
             for node in alike:
                 counted.add(node, 1)
         else:

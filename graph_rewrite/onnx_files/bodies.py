@@ -19,7 +19,7 @@ from graph_rewrite.system.deadline import check_time
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BodyStep:
     """An operator to be inserted, and what it is called."""
 
     op: str
@@ -54,7 +54,7 @@ class BodyWriter:
         self._editor.names[value] = free
         return value
 
-    def put(self, node: Node, steps: Sequence[Step]) -> None:
+    def put(self, node: Node, steps: Sequence[BodyStep]) -> None:
         """Replace a node by operators that compute its results."""
         rank = self._editor.ranks[node.id]
         self._editor.remove(node)

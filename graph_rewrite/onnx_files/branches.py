@@ -8,7 +8,7 @@ import onnx_ir
 from graph_rewrite.ir.constants import from_tensor
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.bodies import BodyWriter, Step, is_complete, is_modelled
+from graph_rewrite.onnx_files.bodies import BodyStep, BodyWriter, is_complete, is_modelled
 from graph_rewrite.onnx_files.loading import attribute_value, standard_domain
 
 
@@ -60,7 +60,7 @@ def _can_be_written(graph: Graph, node: Node, body: onnx.GraphProto) -> bool:
     )
 
 
-def _steps(writer: BodyWriter, node: Node, body: onnx.GraphProto) -> list[Step]:
+def _steps(writer: BodyWriter, node: Node, body: onnx.GraphProto) -> list[BodyStep]:
     """Return the operators of a branch, between the values that it captures and the results of its If."""
     name = writer.name_of(node)
     outer = node.inputs[len(node.inputs) - len(node.captures) :]
@@ -74,7 +74,7 @@ def _steps(writer: BodyWriter, node: Node, body: onnx.GraphProto) -> list[Step]:
             copies.append((info.name, value))
         else:
             values[info.name] = value
-    steps = list[Step]()
+    steps = list[BodyStep]()
     for inner in body.node:
         label = f"{name}/{inner.name or inner.op_type}"
         read, made = [values[source] for source in inner.input], list[int]()
@@ -84,6 +84,6 @@ def _steps(writer: BodyWriter, node: Node, body: onnx.GraphProto) -> list[Step]:
             if output:
                 values[output] = made[-1]
         attrs = {attribute.name: attribute_value(attribute) for attribute in inner.attribute}
-        steps.append(Step(inner.op_type, standard_domain(inner.domain), attrs, read, made, label))
-    steps += [Step("Identity", "", {}, [values[result]], [value], f"{name}/{result}") for result, value in copies]
+        steps.append(BodyStep(inner.op_type, standard_domain(inner.domain), attrs, read, made, label))
+    steps += [BodyStep("Identity", "", {}, [values[result]], [value], f"{name}/{result}") for result, value in copies]
     return steps

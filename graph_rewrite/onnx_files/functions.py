@@ -11,7 +11,7 @@ from onnx import AttributeProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.bodies import BodyWriter, Step, is_complete, is_modelled
+from graph_rewrite.onnx_files.bodies import BodyStep, BodyWriter, is_complete, is_modelled
 from graph_rewrite.onnx_files.loading import attribute_value, standard_domain
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
 
@@ -39,7 +39,7 @@ def written_out(graph: Graph) -> tuple[Graph, int]:
     for node in calls:
         assert node.proto is not None
         attributes = {attribute.name: attribute for attribute in node.proto.attribute}
-        steps = list[Step]()
+        steps = list[BodyStep]()
         call = _Call(_key(node.proto), node.inputs, node.outputs, attributes, writer.name_of(node))
         _collect(writer, functions, call, steps)
         writer.put(node, steps)
@@ -120,7 +120,7 @@ def _collect(
     writer: BodyWriter,
     functions: _Functions,
     call: _Call,
-    steps: list[Step],
+    steps: list[BodyStep],
 ) -> None:
     """Append the operators of a call to `steps`."""
     function, name = functions.known[call.key], call.name
@@ -146,9 +146,9 @@ def _collect(
             _collect(writer, functions, _Call(_key(node), read, made, attributes, label), steps)
         else:
             attrs = {one: attribute_value(attribute) for one, attribute in attributes.items()}
-            steps.append(Step(node.op_type, standard_domain(node.domain), attrs, read, made, label))
+            steps.append(BodyStep(node.op_type, standard_domain(node.domain), attrs, read, made, label))
     for result, value in copies:
-        steps.append(Step("Identity", "", {}, [values[result]], [value], f"{name}/{result}"))
+        steps.append(BodyStep("Identity", "", {}, [values[result]], [value], f"{name}/{result}"))
 
 
 def _resolved(node: onnx.NodeProto, given: Mapping[str, AttributeProto]) -> Iterator[AttributeProto]:

@@ -86,7 +86,7 @@ class TestFewNodesAreMatched:
 
     @pytest.mark.parametrize("operators", [("Add", "Mul", "Sub"), ("Add", "Mul", "Sub", "Max", "Min", "Div", "Pow")])
     def test_one_value_for_many_operators(self, operators: tuple[str, ...]) -> None:
-        """Of very many operators the readers are not looked at, and the nodes are matched one by one."""
+        """The readers of a hub of very many operators are not looked at: nodes are matched one by one."""
 
         def mixed(before: str, after: str, i: int) -> Sequence[onnx.NodeProto]:
             return [helper.make_node(operators[i % len(operators)], [before, "x"], [after])]

@@ -21,8 +21,8 @@ _MOST_OPERATORS = 6
 """Most kinds of operators that read a hub whose readers are looked at."""
 
 
-class Surroundings:
-    """The surroundings of the nodes of a graph, up to a number of steps.
+class AlikeNodes:
+    """The nodes of a graph that have the same surroundings, up to a number of steps.
 
     A value that more nodes read than the matcher looks at (`MOST_SIBLINGS`) is a *hub*. It stands for itself, wherever
     it is read; of its readers only the nearest of each operator belong to the surroundings of another, and to them
@@ -42,7 +42,7 @@ class Surroundings:
         readers = {value: ids for value, ids in graph.consumers.items() if value not in self._numbers}
         self._hubs = {value: self._by_operator(ids) for value, ids in readers.items() if len(ids) > MOST_SIBLINGS}
 
-    def alike(self) -> list[list[Node]]:
+    def groups(self) -> list[list[Node]]:
         """Return the nodes in groups that are alike, each in the graph's order, and the groups by their first nodes.
 
         Raises:
