@@ -8,7 +8,8 @@ at another place: what a rule finds at one of them it finds at the other.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from graph_rewrite.inspection.constant_labels import constant_labels
@@ -43,23 +44,35 @@ class AlikeNodes:
         self._hubs = {value: self._by_operator(ids) for value, ids in readers.items() if len(ids) > MOST_SIBLINGS}
 
     def groups(self) -> list[list[Node]]:
-        """Return the nodes in groups that are alike, each in the graph's order, and the groups by their first nodes.
+        """Return the nodes in groups that are alike but for what lies across hubs, each in the graph's order, and the
+        groups by their first nodes.
 
         Raises:
             OutOfTime: the time limit of the run is reached.
         """
-        kinds, value_kinds, numbers = self._kinds(), self._value_kinds(), _Numbers()
-        plain = self._refined(kinds, value_kinds)
-        place = self._place
-        beyond = {n: numbers[kind, *[(place[m] - place[n], plain[m]) for m in self._across_hubs(n)]]
-                  for n, kind in kinds.items()}  # fmt: skip
-        colours = self._refined(beyond, value_kinds)
-        groups: dict[int, list[Node]] = {}
-        for node in self._order:
-            groups.setdefault(colours[node.id], []).append(node)
-        return list(groups.values())
+        return _grouped(self._order, self._plain)
 
-    def _refined(self, kinds: Mapping[int, int], value_kinds: Mapping[int, int]) -> Mapping[int, int]:
+    def split(self, group: Sequence[Node]) -> list[list[Node]]:
+        """Return the parts of a group that are alike across hubs, too.
+
+        Raises:
+            OutOfTime: the time limit of the run is reached.
+        """
+        return _grouped(group, self._across)
+
+    @cached_property
+    def _plain(self) -> Mapping[int, int]:
+        return self._refined(self._kinds)
+
+    @cached_property
+    def _across(self) -> Mapping[int, int]:
+        numbers, place, plain = _Numbers(), self._place, self._plain
+        return self._refined(
+            {n: numbers[kind, *[(place[m] - place[n], plain[m]) for m in self._across_hubs(n)]]
+             for n, kind in self._kinds.items()}
+        )  # fmt: skip
+
+    def _refined(self, kinds: Mapping[int, int]) -> Mapping[int, int]:
         """Return the colours of nodes after all rounds; `kinds` are those before the first."""
         graph, colours = self._graph, kinds
         producer, consumers = graph.producer, graph.consumers
@@ -70,7 +83,7 @@ class AlikeNodes:
                 value: kind if value in self._hubs or value in self._numbers else numbers[
                     kind, colours.get(producer.get(value, -1), -1), *[colours[n] for n in consumers.get(value, ())]
                 ]
-                for value, kind in value_kinds.items()
+                for value, kind in self._value_kinds.items()
             }  # fmt: skip
             numbers = _Numbers()
             colours = {
@@ -82,9 +95,13 @@ class AlikeNodes:
             }  # fmt: skip
         return colours
 
-    def near(self, node: Node) -> set[int]:
+    def near(self, node: Node, *, across_hubs: bool) -> set[int]:
         """Return the values whose producers and readers, with the types of all that these read and compute, are the
-        same for nodes that are alike."""
+        same for nodes that are alike.
+
+        Args:
+            across_hubs: the nodes are alike across hubs, too.
+        """
         found = set[int]()
         fresh = {(node.id, False)}
         seen = set(fresh)
@@ -92,17 +109,19 @@ class AlikeNodes:
             reached = set[tuple[int, bool]]()
             for n, crossed in fresh:
                 for value in self._values(self._graph.nodes[n]):
-                    if value in self._numbers or (value in self._hubs and (crossed or not self._hubs[value])):
+                    shown = across_hubs and not crossed and bool(self._hubs.get(value))
+                    if value in self._numbers or (value in self._hubs and not shown):
                         continue
                     found.add(value)
                     if value not in self._hubs:
                         reached |= {(other, crossed) for other in self._beside(value)}
-                if not crossed:
+                if across_hubs and not crossed:
                     reached |= {(other, True) for other in self._across_hubs(n)}
             fresh = reached - seen
             seen |= fresh
         return found
 
+    @cached_property
     def _kinds(self) -> dict[int, int]:
         """Return a number per node, equal for the same operator on values at the same places."""
         numbers, place = _Numbers(), self._place
@@ -114,6 +133,7 @@ class AlikeNodes:
             for node in self._order
         }  # fmt: skip
 
+    @cached_property
     def _value_kinds(self) -> dict[int, int]:
         """Return a number per value, equal for the same type, role and place of readers."""
         graph, numbers, place = self._graph, _Numbers(), self._place
@@ -179,6 +199,13 @@ class _Numbers(dict[tuple[Any, ...], int]):
     def __missing__(self, key: tuple[Any, ...]) -> int:
         self[key] = number = len(self)
         return number
+
+
+def _grouped(nodes: Iterable[Node], colours: Mapping[int, int]) -> list[list[Node]]:
+    groups: dict[int, list[Node]] = {}
+    for node in nodes:
+        groups.setdefault(colours[node.id], []).append(node)
+    return list(groups.values())
 
 
 def _order_of(ids: tuple[int | None, ...]) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from graph_rewrite.inspection.alike_nodes import AlikeNodes
@@ -36,13 +36,18 @@ def rule_sites(graph: Graph, enumerator: Enumerator, rounds: int = ROUNDS) -> li
     """
     counted = _Counted(graph, enumerator)
     nodes = AlikeNodes(graph, rounds)
-    for alike in nodes.groups():
+    for group in nodes.groups():
         check_time()
-        if len(alike) > 1 and not counted.holds_within(alike[0], nodes.near(alike[0])):
+        if counted.holds(group, nodes, across_hubs=False):
+            counted.add(group[0], len(group))
+            continue
+        for alike in nodes.split(group):
+            check_time()
+            if counted.holds(alike, nodes, across_hubs=True):
+                counted.add(alike[0], len(alike))
+                continue
             for node in alike:
                 counted.add(node, 1)
-        else:
-            counted.add(alike[0], len(alike))
     return counted.result()
 
 
@@ -61,8 +66,13 @@ class _Counted:
             self._sites[site.rule_index] += times
             self._classes.setdefault(site.rule_index, set()).add(site.class_key)
 
-    def holds_within(self, node: Node, near: set[int]) -> bool:
-        """Tell whether all that was read to find the sites at a node, and to tell which are listed, is `near`."""
+    def holds(self, alike: Sequence[Node], nodes: AlikeNodes, *, across_hubs: bool) -> bool:
+        """Tell whether all nodes of a group have the sites of the first: what was read to find these, and to tell which
+        are listed, is the same for all."""
+        node = alike[0]
+        if len(alike) == 1:
+            return True
+        near = nodes.near(node, across_hubs=across_hubs)
         sites, reads = self._at(node)
         beside = [self._at(other)[1] for site in sites for other in site.removed if other is not node]
         return (
