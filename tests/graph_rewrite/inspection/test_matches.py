@@ -113,6 +113,21 @@ class TestDifferences:
         biases[40] = numpy_helper.from_array(special.astype(np.float32), "b40")
         agrees(chain(80, add(lambda i: f"b{i}"), *biases))
 
+    @pytest.mark.parametrize("rounds", [2, 10])
+    def test_what_differs_further_away_than_the_surroundings_reach(self, rounds: int) -> None:
+        def gelu(before: str, after: str, i: int) -> Sequence[onnx.NodeProto]:
+            names = [f"{name}{i}" for name in "debam"]
+            d, e, b, a, m = names
+            return [
+                helper.make_node("MatMul", [before, f"w{i}"], [b]), helper.make_node("Div", [b, "root"], [d]),
+                helper.make_node("Tanh" if i == 20 else "Erf", [d], [e]), helper.make_node("Add", [e, "one"], [a]),
+                helper.make_node("Mul", [b, a], [m]), helper.make_node("Mul", [m, "half"], [after]),
+            ]  # fmt: skip
+
+        numbers = {"root": 2.0**0.5, "one": 1.0, "half": 0.5}
+        constants = [numpy_helper.from_array(np.float32(value), name) for name, value in numbers.items()]
+        agrees(chain(40, gelu, *constants, *(weight(f"w{i}", WIDTH, WIDTH, seed=i) for i in range(40))), rounds)
+
     def test_an_identity_among_matrices(self) -> None:
         weights = [weight(f"w{i}", WIDTH, WIDTH, seed=i) for i in range(60)]
         weights[30] = numpy_helper.from_array(np.eye(WIDTH, dtype=np.float32), "w30")
