@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from agents.commands.common import ModelArguments, stderr_console
+from agents.commands.common import stderr_console
 from agents.commands.signals import ending_search, interrupting_between_steps
+from agents.commands.train_arguments import TrainArguments, plain_arguments, resume_command
+from agents.commands.train_windows import train_on_windows
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.budget import check_seed
 from agents.core.config import Config
@@ -28,6 +28,7 @@ from agents.reporting.progress import (
     training_display,
 )
 from agents.reporting.runs import new_run, result_entry, write_config, write_json, write_optimized
+from graph_rewrite.errors import UserError
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import threads_in_words
@@ -39,42 +40,6 @@ if TYPE_CHECKING:
     from agents.ppo.checkpoint import Checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class TrainArguments(ModelArguments):
-    """Train a PPO agent on a model and optimise the model with it."""
-
-    n_envs: int | None = None
-    """Environments that collect experience side by side; their measurements take turns."""
-    total_timesteps: int | None = None
-    """Steps of the environment to train for."""
-    episodes: int | None = None
-    """Train for about this many full episodes instead (of training.episode_steps or env.horizon steps)."""
-    device: str = "cpu"
-    """PyTorch device of the policy: cpu or cuda."""
-    resume: Path | None = None
-    """A run folder or checkpoint folder to go on from."""
-    tensorboard_log: Path | None = None
-    """Folder for TensorBoard files; by default inside the run's folder."""
-    eval_freq: int | None = None
-    """Steps between deterministic evaluation episodes; 0 for none."""
-    runs: Path = Path("runs")
-    """Folder in which run folders are made."""
-
-    def configure(self) -> Config:
-        """The configuration with this command line's settings on top."""
-        config = self.load()
-        training = config.training
-        if self.n_envs is not None:
-            training = dataclasses.replace(training, n_envs=self.n_envs)
-        if self.episodes is not None:
-            training = dataclasses.replace(training, total_timesteps=self.episodes * _episode_steps(config))
-        if self.total_timesteps is not None:
-            training = dataclasses.replace(training, total_timesteps=self.total_timesteps)
-        if self.eval_freq is not None:
-            training = dataclasses.replace(training, eval_freq=self.eval_freq)
-        return dataclasses.replace(config, training=training)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     arguments: TrainArguments = parse(TrainArguments, argv, "rewritegym train")
@@ -82,21 +47,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train(arguments: TrainArguments, console: Console) -> int:
-    """Train, then optimise; everything lands in a run folder."""
+    """Train, then optimise; everything lands in a run folder.
+
+    Raises:
+        UserError: an argument that makes no sense.
+    """
     require("Training", *NEEDS["ppo"])
+    if arguments.windows:
+        return train_on_windows(arguments, console)
+    if arguments.table is not None or arguments.without:
+        raise UserError("--table and --without choose windows to learn from: add --windows")
     import torch
 
-    from agents.ppo.checkpoint import load_checkpoint
+    from agents.ppo.checkpoint import check_episodes, load_checkpoint
 
     config = arguments.configure()
     resume = None if arguments.resume is None else load_checkpoint(arguments.resume)
+    if resume is not None:
+        check_episodes(resume, "models")
     torch.manual_seed(check_seed(arguments.seed))
     torch.set_num_threads(1)
     uri = arguments.uri(config)
     # Seeds are compared on what they measure, not on what an earlier run left on disk.
     problem = arguments.open(config, cached=False)
     run = new_run(arguments.runs, arguments.model, "ppo")
-    write_config(run, config, _plain_arguments(arguments))
+    write_config(run, config, plain_arguments(arguments))
     console.print(f"model {uri}: {problem.model.report}")
     console.print(f"run folder {run}", soft_wrap=True, markup=False)
     progress, checkpoint = _learn(arguments, config, run, resume, console)
@@ -143,7 +118,7 @@ def _learn(
             progress = trainer.run(stepped)
     except KeyboardInterrupt:
         # As it stands: a command to be copied must not be broken into lines.
-        command = _resume_command(arguments, run)
+        command = resume_command(arguments, run)
         console.print(f"\nstopped; the checkpoint is saved. Go on with: {command}", soft_wrap=True, markup=False)
         raise
     finally:
@@ -164,34 +139,6 @@ def _optimise(
             update(search)
 
         return PPOAgent(checkpoint).optimize(problem, budget, seed=arguments.seed, progress=progress)
-
-
-def _resume_command(arguments: TrainArguments, run: Path) -> str:
-    """The command line that goes on from a run, with all that was set in this one."""
-    words = ["python", "train.py"]
-    plain = TrainArguments()
-    for field in dataclasses.fields(arguments):
-        value = getattr(arguments, field.name)
-        if field.name == "resume" or value == getattr(plain, field.name):
-            continue
-        flag = f"--{field.name.replace('_', '-')}"
-        if isinstance(value, bool):
-            words.append(flag)
-        else:
-            words += [word for item in (value if isinstance(value, tuple) else (value,)) for word in (flag, str(item))]
-    return shlex.join([*words, "--resume", str(run)])
-
-
-def _episode_steps(config: Config) -> int:
-    """Return the steps of a full episode."""
-    longest = config.training.episode_steps or config.env.horizon
-    return min(longest, config.env.horizon)
-
-
-def _plain_arguments(arguments: TrainArguments) -> dict[str, Any]:
-    return {
-        key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(arguments).items()
-    }
 
 
 def _summary(uri: str, problem: Problem, entry: dict[str, Any], progress: TrainingProgress) -> dict[str, Any]:

@@ -97,6 +97,26 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PretrainingConfig:
+    """Learning from a table of windows before PPO (`train.py --windows`): the best chains are imitated, and what each
+    step saves is predicted."""
+
+    epochs: int = 20
+    """Passes over the states of the table."""
+    states: int = 32
+    """States of a batch."""
+    learning_rate: float = 1e-3
+    """Falls to a tenth of this from the first epoch to the last."""
+    temperature: float = 0.03
+    """Difference in the share saved below which two actions are imitated about alike: single timings of windows differ
+    by more. 0 imitates the best one alone."""
+    least_saved: float = 0.01
+    """Share of the window's time that a step must save to be better than to stop."""
+    effect_weight: float = 0.3
+    """Weight of the loss of predicted effects beside that of imitation."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchConfig:
     """The budget of one optimisation, the same for every agent."""
 
@@ -115,6 +135,7 @@ class Config:
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    pretraining: PretrainingConfig = field(default_factory=PretrainingConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 
     def to_dict(self) -> dict[str, Any]:

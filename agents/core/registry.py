@@ -26,7 +26,7 @@ AGENTS: dict[str, str] = {
     "mcts": "agents.mcts.agent:MCTSAgent",
     "tensat": "agents.egraph.tensat:TensatAgent",
     "egraph-mcts": "agents.egraph_mcts.agent:EGraphMCTSAgent",
-    "ppo": "agents.ppo.agent:PPOAgent",
+    "ppo": "agents.policy_agent:PolicyAgent",
 }
 """Our agents: `module:factory` by name. A factory takes options by keyword and returns an Agent."""
 

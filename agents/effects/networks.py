@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from agents.core.config import EncoderConfig
 from agents.effects.plain import WIDTH, PlainSteps
 from agents.effects.samples import StateSample
+from agents.ppo.batches import batch_of
 from agents.ppo.encoder import GraphEncoder
 from envs.feature_sets import family_vocabulary, observation_space
 from envs.observation import ObservationLimits
@@ -68,7 +69,7 @@ class PlainNetwork(nn.Module):
         operators = self.operators(torch.from_numpy(np.concatenate(bags)), starts).view(len(numbers), -1)
         scaled = ((numbers - self.mean) / self.scale).clamp(-6.0, 6.0)
         joined = torch.cat([scaled, self.rule(rules), self.family(families), operators], dim=1)
-        return _bounded(self.layers(joined))
+        return bounded(self.layers(joined))
 
 
 class GraphNetwork(nn.Module):
@@ -86,11 +87,7 @@ class GraphNetwork(nn.Module):
 
     def prepare(self, samples: Sequence[StateSample]) -> dict[str, Tensor]:
         """Return what `forward` takes: a batch of observations, padded to its largest."""
-        sizes = np.stack([sample.observation["sizes"] for sample in samples]).max(axis=0)
-        batch = {
-            name: torch.from_numpy(np.stack([_cut(name, sample.observation[name], sizes) for sample in samples]))
-            for name in samples[0].observation
-        }
+        batch = batch_of([sample.observation for sample in samples])
         batch["before"] = torch.tensor([[max(s.share, -2.0), s.depth / 3.0] for s in samples], dtype=torch.float32)
         return batch
 
@@ -98,27 +95,13 @@ class GraphNetwork(nn.Module):
         """Return [steps of all states, 2]: the mean of the effect, and the log of its standard deviation."""
         before = prepared["before"]
         observations = {name: tensor for name, tensor in prepared.items() if name != "before"}
-        self.encoder.actions = observations["candidate_rule"].shape[1]
         rows = self.encoder(observations)[:, :-1]
         rows = torch.cat([rows, before[:, None, :].expand(-1, rows.shape[1], -1)], dim=-1)
         real = torch.arange(rows.shape[1])[None, :] < observations["sizes"][:, 2:3]
-        return _bounded(self.head(rows[real]))
+        return bounded(self.head(rows[real]))
 
 
-def _cut(name: str, entry: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Take padding beyond the largest state of a batch away; the row of the stop stays the last one."""
-    nodes, edges, steps = (max(1, int(size)) for size in sizes)
-    if name.startswith("node_"):
-        return entry[:nodes]
-    if name == "edge_index":
-        return entry[:, :edges]
-    if name == "edge_shape":
-        return entry[:edges]
-    if name.startswith("candidate_"):
-        return np.concatenate([entry[:steps], entry[-1:]])
-    return entry
-
-
-def _bounded(out: Tensor) -> Tensor:
-    """Keep standard deviations between 0.3% and three times the time."""
-    return torch.stack([out[:, 0], out[:, 1].clamp(-5.8, 1.1)], dim=1)
+def bounded(out: Tensor) -> Tensor:
+    """Return predictions [..., 2], mean and log of the standard deviation of effects, with standard deviations kept
+    between 0.3% and three times the time."""
+    return torch.stack([out[..., 0], out[..., 1].clamp(-5.8, 1.1)], dim=-1)

@@ -12,7 +12,6 @@ from agents.effects.samples import StateSample, share_after
 from envs.graph_rewrite.details import context_features, full_entries
 from envs.graph_rewrite.meta_graph import MetaGraphObserver, ObservationLimitError
 from envs.observation import ObservationLimits
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from graph_rewrite.runtime import Deployment
 
@@ -22,6 +21,48 @@ OPTIMISM = 0.3
 """Standard deviations above the mean that a step is hoped to reach: what is little known is tried."""
 LIMITS = ObservationLimits(256, 4096, 16384)
 """Sizes of windows and steps that are predicted."""
+
+
+class StepObserver:
+    """Observes steps of a window as models of effects see the states of a table.
+
+    Args:
+        deployment: machine and settings that the windows are timed with.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._observer = MetaGraphObserver(LIMITS, features="full")
+
+    def observed(
+        self, steps: Sequence[Candidate], share: float, depth: int
+    ) -> tuple[list[int], StateSample | None]:  # fmt: skip
+        """Return the numbers of the steps that fit into an observation, and the state with these steps; None where
+        none does. Nothing is known of their effects.
+
+        Args:
+            steps: steps of one state of a window.
+            share: share of the window's time that the chain before them saves.
+            depth: rewrites of that chain.
+        """
+        if not steps:
+            return [], None
+        graph = steps[0].graph
+        try:
+            choices = self._observer.choose(graph, Candidates(graph, steps))
+        except ObservationLimitError:
+            return [], None
+        number = {id(candidate): index for index, candidate in enumerate(steps)}
+        kept = [number[id(candidate)] for candidate in choices.candidates.head]
+        if not kept:
+            return [], None
+        mask = np.zeros(LIMITS.max_candidates + 1, dtype=np.bool_)
+        mask[: len(kept)] = mask[-1] = True
+        context = context_features(self._deployment, graph, 1.0, 1.0)
+        observation = self._observer.observe(choices, mask, np.zeros(8).tolist())
+        observation |= full_entries(choices, LIMITS, {}, context)
+        unknown = np.zeros(len(kept))
+        return kept, StateSample(0, 0, observation, share, depth, unknown, unknown)
 
 
 class LearntPrior:
@@ -34,8 +75,8 @@ class LearntPrior:
     """
 
     def __init__(self, predictor: EffectPredictor, deployment: Deployment, optimism: float = OPTIMISM) -> None:
-        self._predictor, self._deployment, self._optimism = predictor, deployment, optimism
-        self._observer = MetaGraphObserver(LIMITS, features="full")
+        self._predictor, self._optimism = predictor, optimism
+        self._observer = StepObserver(deployment)
 
     @classmethod
     def shipped(cls, deployment: Deployment) -> LearntPrior:
@@ -56,30 +97,9 @@ class LearntPrior:
             depth: rewrites of that chain.
         """
         found: dict[int, float] = {}
-        if steps:
-            kept, sample = self._observed(steps[0].graph, steps, share, depth)
-            if sample is not None:
-                means, deviations = self._predictor.predict([sample])
-                after = share_after(share, means + self._optimism * deviations)
-                found = dict(zip(kept, (after - max(share, -2.0)).tolist(), strict=True))
+        kept, sample = self._observer.observed(steps, share, depth)
+        if sample is not None:
+            means, deviations = self._predictor.predict([sample])
+            after = share_after(share, means + self._optimism * deviations)
+            found = dict(zip(kept, (after - max(share, -2.0)).tolist(), strict=True))
         return [found.get(number) for number in range(len(steps))]
-
-    def _observed(
-        self, graph: Graph, steps: Sequence[Candidate], share: float, depth: int
-    ) -> tuple[list[int], StateSample | None]:
-        """Return the numbers of the steps that fit into an observation, and the state as models see it."""
-        try:
-            choices = self._observer.choose(graph, Candidates(graph, steps))
-        except ObservationLimitError:
-            return [], None
-        number = {id(candidate): index for index, candidate in enumerate(steps)}
-        kept = [number[id(candidate)] for candidate in choices.candidates.head]
-        if not kept:
-            return [], None
-        mask = np.zeros(LIMITS.max_candidates + 1, dtype=np.bool_)
-        mask[: len(kept)] = mask[-1] = True
-        context = context_features(self._deployment, graph, 1.0, 1.0)
-        observation = self._observer.observe(choices, mask, np.zeros(8).tolist())
-        observation |= full_entries(choices, LIMITS, {}, context)
-        unknown = np.zeros(len(kept))
-        return kept, StateSample(0, 0, observation, share, depth, unknown, unknown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,12 +58,18 @@ def _left(share: NDArray[np.float64] | float) -> NDArray[np.float64]:
     return 1.0 - np.clip(share, LEAST_SHARE, MOST_SHARE)
 
 
-def samples_of(table: WindowTable) -> Iterator[StateSample]:
-    """Yield the states of a table that have steps."""
+def state_of(table: WindowTable, sample: StateSample) -> int:
+    """Return the number of a sample's state in its table."""
+    return int(np.searchsorted(table.arrays["step_start"], sample.first_step, side="right")) - 1
+
+
+def samples_of(table: WindowTable, windows: Collection[int] | None = None) -> Iterator[StateSample]:
+    """Yield the states of a table that have steps, those of the windows with these numbers; by default of all."""
     shown, arrays = ShownStates(table, 1), table.arrays
+    chosen = None if windows is None else set(windows)
     for state in range(table.states):
         first, end = (int(arrays["step_start"][number]) for number in (state, state + 1))
-        if first == end:
+        if first == end or (chosen is not None and int(arrays["state_window"][state]) not in chosen):
             continue
         share, after = float(arrays["state_share"][state]), arrays["step_share"][first:end].astype(np.float64)
         effects = np.where(arrays["step_failed"][first:end], np.nan, effect(share, after))

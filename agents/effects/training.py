@@ -85,7 +85,8 @@ def _epochs(
         network.train()
         order, total = random.permutation(len(samples)), 0.0
         for batch in np.array_split(order, batches):
-            loss = _loss(network, [samples[number] for number in batch])
+            drawn = [samples[number] for number in batch]
+            loss = effect_loss(network(network.prepare(drawn)), drawn)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -95,12 +96,16 @@ def _epochs(
         yield total
 
 
-def _loss(network: PlainNetwork | GraphNetwork, samples: Sequence[StateSample]) -> Tensor:
+def effect_loss(out: Tensor, samples: Sequence[StateSample]) -> Tensor:
     """Return the loss of a batch: the mean is drawn towards precise labels, whatever the deviation that is predicted;
-    the deviation is that of labels, measuring errors included, from the mean."""
+    the deviation is that of labels, measuring errors included, from the mean.
+
+    Args:
+        out: [steps of all samples, 2], the mean of the effect and the log of its standard deviation.
+        samples: at least one of their steps could be run.
+    """
     effects = torch.from_numpy(np.concatenate([sample.effects for sample in samples])).float()
     errors = torch.from_numpy(np.concatenate([sample.errors for sample in samples])).float()
-    out = network(network.prepare(samples))
     known = torch.isfinite(effects)
     mean, log_deviation, effects, errors = out[known, 0], out[known, 1], effects[known], errors[known]
     weight = LEAST_ERROR**2 / (LEAST_ERROR**2 + errors**2)

@@ -17,6 +17,7 @@ from agents.ppo.checkpoint import (
     CheckpointError,
     PolicyDescription,
     adapt_weights,
+    check_episodes,
     check_vocabulary,
     known_rules,
     load_checkpoint,
@@ -49,9 +50,10 @@ def restore_policy(checkpoint: Checkpoint, env: GraphRewriteEnv) -> CandidatePol
     """The policy of a checkpoint, for an environment of any size.
 
     Raises:
-        CheckpointError: it was trained with other rules, operators or features.
+        CheckpointError: it was trained on windows, or with other rules, operators or features.
     """
     described = checkpoint.description
+    check_episodes(checkpoint, "models")
     check_vocabulary(described, rule_vocabulary(), operator_vocabulary())
     if dict(described.features) != feature_widths(described.env.features):
         raise CheckpointError(f"{checkpoint.path}: trained with other observation features; train again")
@@ -117,6 +119,7 @@ def _others(problem: Problem) -> Iterator[tuple[float, Checkpoint]]:
     for folder in sorted(path for path in checkpoints().iterdir() if path.is_dir()):
         try:
             checkpoint = load_checkpoint(folder)
+            check_episodes(checkpoint, "models")
             check_vocabulary(checkpoint.description, rules, operator_vocabulary())
         except CheckpointError:
             continue

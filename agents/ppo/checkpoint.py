@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from graph_rewrite.errors import UserError
 FORMAT = 1
 _LARGEST_DESCRIPTION = 1 << 24
 WEIGHTS, DESCRIPTION, OPTIMIZER = "policy.safetensors", "policy.json", "optimizer.safetensors"
+
+
+Episodes = Literal["models", "windows"]
 
 
 class CheckpointError(UserError):
@@ -51,6 +54,10 @@ class PolicyDescription:
     offered: tuple[str, ...] | None = None
     """Names of the rules that were legal in some state of the training. The embeddings of all others are random, so an
     agent leaves those rules alone. None in checkpoints that do not say: then every rule counts."""
+    trained_in: Episodes = "models"
+    """The episodes of the training: rewrites of whole `models`, or of single `windows`."""
+    left_out: tuple[str, ...] = ()
+    """Architectures whose windows the training did not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,8 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
             operators=tuple(values.pop("operators")),
             encoder=build_settings(EncoderConfig, values.pop("encoder"), "encoder."),
             head_layers=tuple(values.pop("head_layers")),
-            env=build_settings(EnvConfig, values.pop("env"), "env."), **values,
+            env=build_settings(EnvConfig, values.pop("env"), "env."),
+            left_out=tuple(map(str, values.pop("left_out", ()))), **values,
         )  # fmt: skip
         check_sizes(description)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -119,12 +127,14 @@ def load_checkpoint(folder: str | os.PathLike[str]) -> Checkpoint:
 
 
 def check_sizes(description: PolicyDescription) -> None:
-    """Refuse a network or an environment of a size that nobody trains: making it would take all memory.
+    """Refuse a network or an environment of a size or kind that nobody trains: making it would take all memory.
 
     Raises:
-        ConfigError: a size out of range; the message names it.
+        ConfigError: a size out of range, or an unknown kind of episodes; the message names it.
     """
     encoder, env = description.encoder, description.env
+    if description.trained_in not in get_args(Episodes):
+        raise ConfigError(f"trained_in must be one of {', '.join(get_args(Episodes))}, not {description.trained_in!r}")
     sizes = {
         "encoder.hidden": (encoder.hidden, 4096), "encoder.layers": (encoder.layers, 64),
         "encoder.attention_heads": (encoder.attention_heads, 256),
@@ -137,6 +147,26 @@ def check_sizes(description: PolicyDescription) -> None:
     for name, (size, largest) in sizes.items():
         if not isinstance(size, int) or not 0 <= size <= largest:
             raise ConfigError(f"{name} must be a whole number up to {largest}, not {size!r}")
+
+
+def check_episodes(checkpoint: Checkpoint, wanted: Episodes) -> None:
+    """Refuse a policy that was trained in episodes of another kind: it would choose among what it never saw.
+
+    Raises:
+        CheckpointError: it was.
+    """
+    described = checkpoint.description
+    if described.trained_in == wanted:
+        return
+    if wanted == "models":
+        raise CheckpointError(
+            f"{checkpoint.path}: this policy was trained on windows, not on whole models: agent ppo acts with it, and "
+            "train.py --windows goes on with it; here, name one that train.py --model has trained"
+        )
+    raise CheckpointError(
+        f"{checkpoint.path}: this policy was trained on {described.trained_on or 'a model'}, not on windows: name one "
+        "that train.py --windows has trained"
+    )
 
 
 def known_rules(description: PolicyDescription, rules: tuple[str, ...]) -> NDArray[np.bool_]:

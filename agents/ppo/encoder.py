@@ -17,13 +17,12 @@ from agents.core.config import EncoderConfig
 class GraphEncoder(BaseFeaturesExtractor):
     """Encodes a batch of meta-graphs.
 
-    Input: the Dict observation of `GraphRewrite-v0`, every array with a leading batch dimension B.
-    Output: float32 [B, A + 1, width], where A is the largest number of candidates: the embedding of each candidate
-    beside the graph's embedding; the last row is the No-Op's.
+    Input: the Dict observation of `GraphRewrite-v0`, every array with a leading batch dimension B, of any sizes.
+    Output: float32 [B, A + 1, width], where A is the number of candidates that it is padded to: the embedding of each
+    candidate beside the graph's embedding; the last row is the No-Op's.
     """
 
     def __init__(self, observation_space: spaces.Dict, operators: int, rules: int, config: EncoderConfig) -> None:
-        actions = _size(observation_space, "candidate_rule")
         node_features = observation_space["node_features"].shape
         candidate_features = observation_space["candidate_features"].shape
         global_features = _size(observation_space, "globals")
@@ -33,7 +32,7 @@ class GraphEncoder(BaseFeaturesExtractor):
             raise ValueError("the observation space has no node or candidate features")
         hidden = config.hidden
         super().__init__(observation_space, 3 * hidden)
-        self.config, self.actions = config, actions
+        self.config = config
         self.operator = nn.Embedding(operators, hidden)
         self.rule = nn.Embedding(rules, hidden)
         self.node_in = nn.Linear(hidden + node_features[1] + attributes + 4, hidden)
@@ -47,17 +46,16 @@ class GraphEncoder(BaseFeaturesExtractor):
         self.family = nn.Embedding(families, hidden) if families else None
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
-        batch = observations["sizes"].shape[0]
         nodes, edges, candidate_of, graph_of = _unpad(observations)
         h = self._encode(nodes, edges)
         graph = self._global(h, candidate_of, graph_of, _joined(observations, "globals", "context"))
-        pooled = self._pool_candidates(h, candidate_of, graph_of, batch)
         rule = self.rule(observations["candidate_rule"].long())
+        pooled = self._pool_candidates(h, candidate_of, graph_of, rule.shape[:2])
         if self.family is not None:
             rule = rule + self.family(observations["candidate_family"].long())
         features = _joined(observations, "candidate_features", "candidate_details")
         known = torch.relu(self.candidate_in(torch.cat([rule, features], dim=-1)))
-        return torch.cat([pooled, known, graph[:, None, :].expand(-1, self.actions, -1)], dim=-1)
+        return torch.cat([pooled, known, graph[:, None, :].expand(-1, rule.shape[1], -1)], dim=-1)
 
     def _encode(self, nodes: dict[str, Tensor], edges: dict[str, Tensor]) -> Tensor:
         count = nodes["op"].shape[0]
@@ -82,15 +80,15 @@ class GraphEncoder(BaseFeaturesExtractor):
             total = total / count.clamp(min=1.0)[:, None]
         return torch.relu(self.global_out(torch.cat([total, globals_], dim=-1)))
 
-    def _pool_candidates(self, h: Tensor, candidate_of: Tensor, graph_of: Tensor, batch: int) -> Tensor:
-        """Mean over the nodes of each candidate's region; zeros for the No-Op and for padding."""
+    @staticmethod
+    def _pool_candidates(h: Tensor, candidate_of: Tensor, graph_of: Tensor, shape: torch.Size) -> Tensor:
+        """Mean over the nodes of each candidate's region, [*shape, hidden]; zeros for the No-Op and for padding."""
+        batch, actions = shape
         region = candidate_of > 0
-        slot = graph_of[region] * self.actions + candidate_of[region] - 1
-        total = torch.zeros(batch * self.actions, h.shape[1], device=h.device).index_add(0, slot, h[region])
-        count = torch.zeros(batch * self.actions, device=h.device).index_add(
-            0, slot, torch.ones_like(slot, dtype=h.dtype)
-        )
-        return (total / count.clamp(min=1.0)[:, None]).view(batch, self.actions, -1)
+        slot = graph_of[region] * actions + candidate_of[region] - 1
+        total = torch.zeros(batch * actions, h.shape[1], device=h.device).index_add(0, slot, h[region])
+        count = torch.zeros(batch * actions, device=h.device).index_add(0, slot, torch.ones_like(slot, dtype=h.dtype))
+        return (total / count.clamp(min=1.0)[:, None]).view(batch, actions, -1)
 
 
 def _full_sizes(space: spaces.Dict) -> tuple[int, int, int, int]:

@@ -21,6 +21,8 @@ class TrainingProgress:
     """Since this run began; a resumed one begins at 0."""
     episodes: int = 0
     """Finished episodes of both kinds."""
+    epochs: int = 0
+    """Passes over the decisions of a table of windows, before the first step."""
     recent: list[float] = field(default_factory=list)
     """Rewards of the last `RECENT` episodes from the start."""
     best_speedup: float = 1.0

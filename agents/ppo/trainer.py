@@ -22,6 +22,7 @@ from agents.ppo.checkpoint import (
     CheckpointError,
     PolicyDescription,
     adapt_weights,
+    check_episodes,
     check_vocabulary,
     load_optimizer,
     save_checkpoint,
@@ -44,6 +45,38 @@ def policy_arguments(config: Config) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def maskable_ppo(
+    policy: type[CandidatePolicy], env: VecEnv, config: Config, seed: int, device: str, tensorboard_log: Path | None
+) -> MaskablePPO:
+    """Return MaskablePPO with a fresh policy, which logs to TensorBoard where a folder is given."""
+    ppo = config.ppo
+    made = MaskablePPO(
+        policy, env, learning_rate=ppo.learning_rate, n_steps=ppo.n_steps, batch_size=ppo.batch_size,
+        n_epochs=ppo.n_epochs, gamma=ppo.gamma, gae_lambda=ppo.gae_lambda, clip_range=ppo.clip_range,
+        ent_coef=ppo.ent_coef, vf_coef=ppo.vf_coef, max_grad_norm=ppo.max_grad_norm, seed=seed,
+        device=device, policy_kwargs=policy_arguments(config),
+    )  # fmt: skip
+    formats = ["tensorboard"] if tensorboard_log is not None else []
+    made.set_logger(configure(str(tensorboard_log) if formats else None, formats))
+    return made
+
+
+def take_up_policy(checkpoint: Checkpoint, policy: CandidatePolicy) -> None:
+    """Fill a policy, and its optimiser where the vocabularies are the same, with those of a checkpoint.
+
+    Raises:
+        CheckpointError: it was trained with rules or operators that are gone, or with a network of another shape.
+    """
+    rules, operators, described = rule_vocabulary(), operator_vocabulary(), checkpoint.description
+    check_vocabulary(described, rules, operators)
+    try:
+        policy.load_weights(adapt_weights(checkpoint, rules, operators))
+    except RuntimeError as error:
+        raise CheckpointError(f"{checkpoint.path}: its network has another shape than this configuration's") from error
+    if (described.rules, described.operators) == (rules, operators):
+        load_optimizer(checkpoint.path, policy.optimizer)
+
+
 class Trainer:
     """Owns the vectorised environment and the PPO model; `run` trains, `save` writes a checkpoint at any time."""
 
@@ -58,15 +91,9 @@ class Trainer:
         # Returns are percentages of a latency, up to about 50: unscaled, the value loss would drown the policy's
         # gradient in the shared encoder. Observations are scaled already.
         self.env = VecNormalize(self._vectorised(), norm_obs=False, gamma=config.ppo.gamma)
-        ppo = config.ppo
-        self.ppo = MaskablePPO(
-            CandidatePolicy, self.env, learning_rate=ppo.learning_rate, n_steps=ppo.n_steps, batch_size=ppo.batch_size,
-            n_epochs=ppo.n_epochs, gamma=ppo.gamma, gae_lambda=ppo.gae_lambda, clip_range=ppo.clip_range,
-            ent_coef=ppo.ent_coef, vf_coef=ppo.vf_coef, max_grad_norm=ppo.max_grad_norm, seed=options.seed,
-            device=options.device, policy_kwargs=policy_arguments(config),
-        )  # fmt: skip
-        formats = ["tensorboard"] if options.tensorboard_log is not None else []
-        self.ppo.set_logger(configure(str(options.tensorboard_log) if formats else None, formats))
+        self.ppo = maskable_ppo(
+            CandidatePolicy, self.env, config, options.seed, options.device, options.tensorboard_log
+        )
         if resume is not None:
             self._resume(resume)
 
@@ -134,14 +161,11 @@ class Trainer:
         return SubprocVecEnv(factories, start_method="spawn")
 
     def _resume(self, checkpoint: Checkpoint) -> None:
-        check_vocabulary(checkpoint.description, rule_vocabulary(), operator_vocabulary())
-        rules, operators = rule_vocabulary(), operator_vocabulary()
-        self.policy.load_weights(adapt_weights(checkpoint, rules, operators))
-        if (checkpoint.description.rules, checkpoint.description.operators) == (rules, operators):
-            load_optimizer(checkpoint.path, self.policy.optimizer)
+        check_episodes(checkpoint, "models")
+        take_up_policy(checkpoint, self.policy)
         self.ppo.num_timesteps = checkpoint.description.timesteps
         known = checkpoint.description.offered
-        self.offered = {index for index, rule in enumerate(rules) if known is None or rule in known}
+        self.offered = {index for index, rule in enumerate(rule_vocabulary()) if known is None or rule in known}
         if checkpoint.description.trained_on == self.options.uri:
             self.progress.best_speedup = checkpoint.description.best_speedup
             self._take_up(checkpoint.path)

@@ -70,6 +70,8 @@ class RegionalAgent:
         self.log = log or (ExperienceLog.default() if options.experience else ExperienceLog(None))
         self.starts: Sequence[Start] = ()
         """Graphs to begin with, beside the problem's own; those found elsewhere are fitted to this machine."""
+        self.prior_for: Callable[[Problem], EffectPrior] | None = None
+        """Makes the prior of the screen for a problem, in place of the one that the options name."""
         self._prior: EffectPrior | None = None
 
     def optimize(
@@ -85,7 +87,8 @@ class RegionalAgent:
         """Search without confirming what was found: `search` has the best graph."""
         problem, options = search.problem, self.options
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
-        self._prior = prior_of(options.prior, problem.deployment)
+        made = self.prior_for
+        self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
         try:
             measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
             search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)

@@ -39,7 +39,8 @@ class RegionalOptions:
     """Keep times of windows on disk."""
     prior: PriorName = "constants"
     """What steps are hoped to save before anything is known of them: `constants`, which `optimism` and `doubt` set, or
-    what the model of `effects` predicts, which needs the extra `train`."""
+    what the model of `effects` or the `universal` policy predicts, which needs the extra `train`. The policy also
+    proposes whole chains, which are timed first."""
     experience: bool = True
     """Log what windows cost in the store of experience, unless `$REWRITEGYM_EXPERIENCE` is `off`."""
 
@@ -74,6 +75,13 @@ class RegionalOptions:
     """Sites of a class, spread over the model, whose surroundings are compared for finding the usual ones."""
     most_sites: int = 500
     """Applications of a rule in one step of a whole graph; a rule that leaves its own match behind would never end."""
+
+    proposed: int = 2
+    """Chains that a policy proposes in a window, each from another first step."""
+    likely: float = 0.1
+    """Probability that a first step must have to be proposed."""
+    proposing_share: float = 0.2
+    """Part of the seconds that are left in which a policy looks at windows, those first that take most of the time."""
 
     worth: float = 0.002
     """Share of the model's latency below which what a window may still gain is not looked for."""
@@ -125,12 +133,16 @@ class RegionalOptions:
             raise UserError(
                 f"regional: share must lie between 0 and 1 and gain be 0 or more, got {self.share} and {self.gain}"
             )
-        for name in ("retiming_share", "refinement_share", "curiosity_share", "deployment_share", "session_share"):
+        shares = (
+            "retiming_share", "refinement_share", "curiosity_share", "deployment_share", "session_share",
+            "proposing_share", "likely",
+        )  # fmt: skip
+        for name in shares:
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise UserError(f"regional: {name} must lie between 0 and 1, got {getattr(self, name)}")
         if self.prior not in get_args(PriorName):
             raise UserError(f"regional: prior must be one of {', '.join(get_args(PriorName))}, got {self.prior!r}")
-        for name in ("climb_beam", "compared_sites", "most_sites", "finalists"):
+        for name in ("climb_beam", "compared_sites", "most_sites", "finalists", "proposed"):
             if getattr(self, name) < 1:
                 raise UserError(f"regional: {name} must be 1 or more, got {getattr(self, name)}")
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
 
-PriorName = Literal["constants", "effects"]
+if TYPE_CHECKING:
+    from agents.universal.opinion import Opinion
+
+PriorName = Literal["constants", "effects", "universal"]
 
 
 class EffectPrior(Protocol):
@@ -22,13 +25,28 @@ class EffectPrior(Protocol):
         ...
 
 
+@runtime_checkable
+class ChainPolicy(EffectPrior, Protocol):
+    """A prior that also chooses steps, as `agents.universal.prior.UniversalPrior` does: it can propose whole chains."""
+
+    def opinion(self, steps: Sequence[Candidate], depth: int) -> Opinion | None:
+        """Return probabilities and predicted effects of the steps of a state that `depth` rewrites led to; None where
+        nothing can be said."""
+        ...
+
+
 def prior_of(name: PriorName, deployment: Deployment) -> EffectPrior | None:
     """Return a prior by its name; None for the constants of the options, which also stand in, with a warning, where the
-    model of effects or a library that it needs is missing."""
+    model of effects, the policy, or a library that they need is missing."""
     if name == "constants":
         return None
     try:
-        from agents.effects.prior import LearntPrior  # here, since PyTorch takes seconds and need not be installed
+        # Here, since PyTorch takes seconds and need not be installed.
+        if name == "universal":
+            from agents.universal.prior import UniversalPrior
+
+            return UniversalPrior.shipped(deployment)
+        from agents.effects.prior import LearntPrior
 
         return LearntPrior.shipped(deployment)
     except (ImportError, UserError) as error:

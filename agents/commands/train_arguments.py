@@ -1,0 +1,86 @@
+"""The command line of train.py, and the one that goes on from a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from agents.commands.common import ModelArguments
+from agents.core.config import Config, load_config
+
+
+@dataclass(frozen=True, slots=True)
+class TrainArguments(ModelArguments):
+    """Train a PPO agent on a model and optimise the model with it, or with --windows one for all models."""
+
+    n_envs: int | None = None
+    """Environments that collect experience side by side; their measurements take turns."""
+    total_timesteps: int | None = None
+    """Steps of the environment to train for."""
+    episodes: int | None = None
+    """Train for about this many full episodes instead (of training.episode_steps or env.horizon steps)."""
+    device: str = "cpu"
+    """PyTorch device of the policy: cpu or cuda."""
+    resume: Path | None = None
+    """A run folder or checkpoint folder to go on from."""
+    tensorboard_log: Path | None = None
+    """Folder for TensorBoard files; by default inside the run's folder."""
+    eval_freq: int | None = None
+    """Steps between deterministic evaluation episodes; 0 for none."""
+    runs: Path = Path("runs")
+    """Folder in which run folders are made."""
+    windows: bool = False
+    """Train the universal policy on a table of windows, in place of a policy on one model."""
+    table: Path | None = None
+    """With --windows: the table to learn from (python -m benchmarks.learning.window_table makes one); by default the
+    one that ships."""
+    without: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """With --windows: an architecture whose windows are left out; may be repeated."""
+
+    def configure(self) -> Config:
+        """The configuration with this command line's settings on top."""
+        config = load_config("windows", self.config, self.set) if self.windows else self.load()
+        training = config.training
+        if self.n_envs is not None:
+            training = dataclasses.replace(training, n_envs=self.n_envs)
+        if self.episodes is not None:
+            training = dataclasses.replace(training, total_timesteps=self.episodes * _episode_steps(config))
+        if self.total_timesteps is not None:
+            training = dataclasses.replace(training, total_timesteps=self.total_timesteps)
+        if self.eval_freq is not None:
+            training = dataclasses.replace(training, eval_freq=self.eval_freq)
+        return dataclasses.replace(config, training=training)
+
+
+def resume_command(arguments: TrainArguments, run: Path) -> str:
+    """The command line that goes on from a run, with all that was set in this one."""
+    words = ["python", "train.py"]
+    plain = TrainArguments()
+    for field in dataclasses.fields(arguments):
+        value = getattr(arguments, field.name)
+        if field.name == "resume" or value == getattr(plain, field.name):
+            continue
+        flag = f"--{field.name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(flag)
+        else:
+            words += [word for item in (value if isinstance(value, tuple) else (value,)) for word in (flag, str(item))]
+    return shlex.join([*words, "--resume", str(run)])
+
+
+def plain_arguments(arguments: TrainArguments) -> dict[str, Any]:
+    """Return the arguments as they are written into a run's folder."""
+    return {
+        key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(arguments).items()
+    }
+
+
+def _episode_steps(config: Config) -> int:
+    """Return the steps of a full episode."""
+    longest = config.training.episode_steps or config.env.horizon
+    return min(longest, config.env.horizon)

@@ -1,0 +1,173 @@
+"""Attempts: possible next moves in windows, and the listing of those that a state offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from agents.core.base import Search
+from agents.regional.experience import LoggedChain, LoggedRound
+from agents.regional.gains import FURTHER, Key
+from agents.regional.options import RegionalOptions
+from agents.regional.prior import EffectPrior
+from agents.regional.sites import RewriteStep, apply_all
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memory import weight_bytes
+from graph_rewrite.latency.windows.roofline import estimated_seconds
+from graph_rewrite.latency.windows.thinning import thin
+from graph_rewrite.latency.windows.trial import timed_part
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.rewriting.sites import Site
+from graph_rewrite.task.site_windows import SiteClass, further_steps
+
+
+def candidate_of(graph: Graph, sites: tuple[Site, ...]) -> Candidate:
+    """Return a step as a candidate of its window."""
+    return Candidate("class" if len(sites) > 1 else "site", graph, sites)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    """A window after some steps."""
+
+    site_class: SiteClass
+    graph: Graph
+    steps: tuple[RewriteStep, ...] = ()
+    share: float = 0.0
+    """Share of the window's time that is saved; predicted where the steps were not timed."""
+    error: float = 0.0
+    """Largest `error_growth` of its rules."""
+    parts: tuple[float, ...] = ()
+    """Seconds per inference that each step saved, after those before it; predicted where it was not timed."""
+    logged: LoggedChain | None = None
+    """The steps as they are logged; None before the first."""
+
+    def may_go_on(self, options: RegionalOptions) -> bool:
+        """Return whether further steps are looked for."""
+        widest = len(self.site_class.window.nodes) + options.widest
+        return len(self.steps) < options.depth and len(self.graph.nodes) <= widest
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A possible next move: a step from a state, or (without sites) to list the steps that a state made possible."""
+
+    state: WindowState
+    sites: tuple[Site, ...] = ()
+    before: Graph | None = None
+    after: Graph | None = None
+    """The window after the step."""
+    guess: float = 0.0
+    """Share of the window's time that the step saves by arithmetic and memory traffic."""
+    part: float = 1.0
+    """Share of the window's time that is timed: what both sides have at its borders is mostly left out."""
+    weights: int = 0
+    """Bytes of weights that are written to time it."""
+    insertions: tuple[tuple[Site, range], ...] = ()
+    """The sites that the step rewrites, with the ids that their nodes and values come from."""
+    predicted: float | None = None
+    """Share of the window's time that a prior hopes the step to save; None where nothing is predicted."""
+
+    @property
+    def keys(self) -> list[Key]:
+        """The keys of a step: the chain of rules, the families of the last two, and (to read only) the last rule. The
+        key of a listing is the last rule: what it makes possible no other rule of its family shows."""
+        steps = self.state.steps
+        if not self.sites:
+            return [(steps[-1].rule, FURTHER)]
+        rule = self.sites[0].rule
+        chain = (*(step.rule for step in steps), rule.name)
+        return [chain, (steps[-1].family, rule.family), (rule.name,)] if steps else [chain]
+
+    @property
+    def candidate(self) -> Candidate:
+        """The step as a candidate of its window."""
+        return candidate_of(self.state.graph, self.sites)
+
+    def hope(self, options: RegionalOptions, constant: bool = False) -> float:
+        """Return the share of the window's time that the step may save, as long as nothing is known of it: the
+        prior's, else the estimate, and something on top, since a change of layout or a fusion saves what no count of
+        operations shows."""
+        if self.predicted is not None and not constant:
+            return self.predicted
+        hope = options.optimism[min(len(self.state.steps), len(options.optimism) - 1)]
+        return hope + max(self.guess, -options.doubt * hope)
+
+
+class AttemptLists:
+    """Lists the steps that states of windows offer, as attempts.
+
+    Args:
+        search: its applications and seconds are spent.
+        logged: logs what is timed; by default nothing is.
+        prior: predicts what steps save; by default nothing is predicted.
+    """
+
+    def __init__(self, search: Search, logged: LoggedRound | None = None, prior: EffectPrior | None = None) -> None:
+        self.search, self._logged, self._prior = search, logged, prior
+
+    def first(self, site_class: SiteClass, until: Callable[[], bool]) -> list[Attempt]:
+        """Return the step that the window of a class was cut out for; none where it cannot be taken."""
+        return self.steps(WindowState(site_class, site_class.window), [site_class.sites[:1]], until)
+
+    def groups(self, state: WindowState, before: Graph) -> list[tuple[Site, ...]]:
+        """Return the steps that the last one made possible, a rule at all its sites, where they touch what the chain
+        brought in. What a neighbour gains by itself is its own window's business.
+
+        Args:
+            state: the window after the last step.
+            before: the window before it.
+        """
+        rewriter, window = self.search.problem.rewriter, state.site_class.window
+        return list(further_steps(rewriter, window, before, state.graph).values())
+
+    def steps(self, state: WindowState, groups: Iterable[tuple[Site, ...]], until: Callable[[], bool]) -> list[Attempt]:
+        """Return steps from a state, each with the graph it leads to and what it saves by a count of its operations,
+        until time is up."""
+        attempts = []
+        here, whole = estimated_seconds(state.graph, state.graph.nodes), max(state.site_class.seconds, 1e-12)
+        for group in groups:
+            if until() or not self.search.can_apply:
+                break
+            insertions: list[tuple[Site, range]] = []
+            after = apply_all(self.search, state.graph, group, lambda *site, into=insertions: into.append(site))
+            if after is not None:
+                guess = (here - estimated_seconds(after, after.nodes)) / whole
+                before = thin(state.site_class.window, after)[0]
+                part = timed_part(state.site_class.window, before)
+                weights = weight_bytes(before)
+                attempts.append(Attempt(state, group, None, after, guess, part, weights, tuple(insertions)))
+        return attempts
+
+    def predicted(self, attempts: list[Attempt]) -> list[Attempt]:
+        """Return steps of one state with what the prior hopes that they save."""
+        if self._prior is None or not attempts:
+            return attempts
+        state = attempts[0].state
+        hopes = self._prior.hopes([one.candidate for one in attempts], state.share, len(state.steps))
+        return [replace(one, predicted=hope) for one, hope in zip(attempts, hopes, strict=True)]
+
+    def chain_of(self, attempt: Attempt) -> LoggedChain:
+        """Return the steps of an attempt as they are logged."""
+        state, after = attempt.state, attempt.after
+        if self._logged is None or after is None:
+            return LoggedChain()
+        before = state.logged or self._logged.window(state.site_class)
+        return before.then(attempt.sites, attempt.insertions, after, attempt.part)
+
+
+def reached(attempt: Attempt, share: float, seconds: float, logged: LoggedChain) -> WindowState:
+    """Return the state after a step.
+
+    Args:
+        attempt: the step.
+        share: share of the window's time that is saved with it.
+        seconds: seconds per inference that the whole chain saves.
+        logged: the chain as it is logged.
+    """
+    state, site, after = attempt.state, attempt.sites[0], attempt.after
+    assert after is not None
+    step = RewriteStep(site.class_key, site.rule.name, site.rule.family)
+    error = max(state.error, site.rule.error_growth)
+    parts = (*state.parts, seconds - sum(state.parts))
+    return WindowState(state.site_class, after, (*state.steps, step), share, error, parts, logged)

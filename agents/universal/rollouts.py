@@ -1,0 +1,107 @@
+"""Scores of policies on a table of windows: the share of a window's time that their chains save."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.effects.model import EffectPredictor
+from agents.effects.samples import StateSample, samples_of, share_after, state_of
+from agents.universal.observations import unmeasured
+from agents.universal.policy import WindowPolicy
+from agents.universal.prior import opinions
+from envs.window.env import HORIZON
+from envs.window.table import WindowTable
+
+STOP = -1
+"""In place of the number of a step: to stop."""
+_STATES = 64
+"""States that are looked at together."""
+
+Choices = NDArray[np.intp]
+"""[states of a table], the number of the step that is taken in each, or `STOP`."""
+
+
+def saved_shares(table: WindowTable, windows: Sequence[int], choices: Choices) -> NDArray[np.float64]:
+    """Return the share of each window's time that is saved by following choices from its root; 0 where that ends with a
+    step after which the window cannot be run."""
+    arrays, found = table.arrays, []
+    for window in windows:
+        state = int(arrays["window_root"][window])
+        while choices[state] != STOP:
+            step = int(arrays["step_start"][state] + choices[state])
+            state = int(arrays["step_next"][step])
+            if arrays["step_failed"][step]:
+                break
+        found.append(float(arrays["state_share"][state]))
+    return np.array(found)
+
+
+def random_shares(table: WindowTable, windows: Sequence[int]) -> NDArray[np.float64]:
+    """Return the share that is saved in the mean where every action, the stop among them, is as likely as any other."""
+    arrays = table.arrays
+    mean = arrays["state_share"].astype(np.float64)
+    for state in range(table.states - 1, -1, -1):  # steps lead to states with larger numbers
+        part = slice(arrays["step_start"][state], arrays["step_start"][state + 1])
+        after = arrays["step_next"][part]
+        if len(after):
+            mean[state] = (mean[state] + mean[after].sum()) / (len(after) + 1)
+    found: NDArray[np.float64] = mean[arrays["window_root"][list(windows)]]
+    return found
+
+
+def best_shares(table: WindowTable, windows: Sequence[int]) -> NDArray[np.float64]:
+    """Return the largest share that any chain saves, measured as it was: nothing that does not know the measurements
+    can reach it."""
+    found: NDArray[np.float64] = table.best_shares()[table.arrays["window_root"][list(windows)]]
+    return found
+
+
+def policy_choices(
+    policy: WindowPolicy, table: WindowTable, windows: Collection[int], horizon: int = HORIZON
+) -> Choices:
+    """Return the likeliest action in each state of some windows."""
+    choices, states = _nothing(table), _states(table, windows)
+    for begin in range(0, len(states), _STATES):
+        part = states[begin : begin + _STATES]
+        seen = [unmeasured(sample.observation, sample.depth, horizon) for _, sample in part]
+        for (number, _), opinion in zip(part, opinions(policy, seen), strict=True):
+            choice = opinion.choice
+            choices[number] = STOP if choice is None else choice
+    return choices
+
+
+def effect_choices(predictor: EffectPredictor, table: WindowTable, windows: Collection[int]) -> Choices:
+    """Return, in each state of some windows, the step that a model of effects predicts to save most; to stop where it
+    predicts that none saves anything. It is told what it predicted of the steps before, not what was measured."""
+    choices, expected = _nothing(table), np.zeros(table.states)
+    states = _states(table, windows)
+    for depth in sorted({sample.depth for _, sample in states}):
+        level = [(number, sample) for number, sample in states if sample.depth == depth]
+        told = [_told(sample, float(expected[number])) for number, sample in level]
+        effects, _ = predictor.predict(told)
+        first = 0
+        for number, sample in level:
+            count = len(sample.effects)
+            mine, first = effects[first : first + count], first + count
+            choices[number] = int(mine.argmax()) if mine.max() > 0.0 else STOP
+            after = table.arrays["step_next"][sample.first_step : sample.first_step + count]
+            expected[after] = share_after(expected[number], mine)
+    return choices
+
+
+def _told(sample: StateSample, share: float) -> StateSample:
+    return StateSample(
+        sample.window, sample.first_step, sample.observation, share, sample.depth, sample.effects, sample.errors
+    )
+
+
+def _nothing(table: WindowTable) -> Choices:
+    return np.full(table.states, STOP, dtype=np.intp)
+
+
+def _states(table: WindowTable, windows: Collection[int]) -> list[tuple[int, StateSample]]:
+    """Return the states of some windows that have steps, with their numbers."""
+    return [(state_of(table, sample), sample) for sample in samples_of(table, windows)]

@@ -1,0 +1,201 @@
+"""Score a policy of windows on architectures that it has not seen.
+
+    python train.py --windows --without resnet --without bert
+    python -m benchmarks.learning.window_policy runs/FOLDER
+    python -m benchmarks.learning.window_policy --folds 5
+
+The first form scores a checkpoint, on the windows that its training left out. The second trains one policy for each
+part of the architectures, without that part, and scores it there. A score is the mean share of a window's time that
+the chains save, beside those of the best chains that were measured (which nobody can know), of random actions, of
+stopping at once, and of the steps that a model of effects predicts to save most; it is trained on the same windows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+from rich.console import Console
+
+from agents.commands.common import stderr_console
+from agents.core.config import Config, load_config
+from agents.effects.samples import samples_of
+from agents.effects.training import EffectTraining, train
+from agents.ppo.checkpoint import Checkpoint, load_checkpoint
+from agents.reporting.progress import table_of
+from agents.universal.prior import restore_window_policy
+from agents.universal.rollouts import best_shares, effect_choices, policy_choices, random_shares, saved_shares
+from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
+from envs.window.table import SHIPPED, WindowTable
+from graph_rewrite.errors import UserError
+from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.system.commands import run_command
+
+RESAMPLES = 2000
+Shares = dict[str, NDArray[np.float64]]
+"""Shares that are saved in each window, by method."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Score a policy of windows on architectures that it has not seen."""
+
+    checkpoint: Annotated[Path | None, tyro.conf.Positional] = None
+    """A checkpoint or run folder of train.py --windows."""
+    folds: int = 0
+    """Train as many policies in place of a checkpoint, each without another part of the architectures."""
+    families: tuple[str, ...] = ()
+    """Architectures to score on; by default those that the checkpoint's training left out."""
+    table: Path = SHIPPED
+    """A table of windows."""
+    least_chains: int = 2
+    """Chains that must have been timed in a window: with one, there is little to choose."""
+    set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """With --folds: a setting of the training as key=value; may be repeated."""
+    seed: int = 0
+    """With --folds: seed of the trainings."""
+    out: Path | None = None
+    """File for the scores, which are printed too."""
+
+
+def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]) -> Shares:
+    """Return the shares that the policy of a checkpoint and its rivals save in some windows.
+
+    Raises:
+        CheckpointError: the checkpoint is of no training on windows, or does not fit this version.
+    """
+    policy, described = restore_window_policy(checkpoint), checkpoint.description
+    seen = [number for number, one in enumerate(table.windows) if one.family not in described.left_out]
+    effects = train(list(samples_of(table, seen)), EffectTraining())
+    return {
+        "policy": saved_shares(table, windows, policy_choices(policy, table, windows, described.env.horizon)),
+        "best chain": best_shares(table, windows),
+        "effect model": saved_shares(table, windows, effect_choices(effects, table, windows)),
+        "random": random_shares(table, windows),
+        "stop": np.zeros(len(windows)),
+    }
+
+
+def summary(shares: Shares, families: Sequence[str]) -> dict[str, Any]:
+    """Return the mean of each method, and the mean by which the policy is ahead of it, with its 95% bootstrap interval;
+    each architecture is a stratum whose windows are drawn.
+
+    Args:
+        shares: by method, of which `policy` is one.
+        families: architecture of each window.
+    """
+    rows = [np.flatnonzero(np.array(families) == family) for family in sorted(set(families))]
+    random, found = np.random.default_rng(0), {}
+    drawn = [np.concatenate([random.choice(one, len(one)) for one in rows]) for _ in range(RESAMPLES)]
+    for name, saved in shares.items():
+        ahead = shares["policy"] - saved
+        low, high = np.percentile([ahead[one].mean() for one in drawn], [2.5, 97.5])
+        found[name] = {
+            "saved": round(float(saved.mean()), 5),
+            "policy_ahead": round(float(ahead.mean()), 5), "ci95": [round(float(low), 5), round(float(high), 5)],
+        }  # fmt: skip
+    return found
+
+
+def _windows(table: WindowTable, families: Sequence[str], least_chains: int) -> list[int]:
+    """Return the numbers of the windows to score on.
+
+    Raises:
+        UserError: an unknown architecture, or no window is left.
+    """
+    unknown = set(families) - {window.family for window in table.windows}
+    if unknown:
+        raise UserError(f"no window of the table is of {', '.join(sorted(unknown))}")
+    found = [n for n, one in enumerate(table.windows) if one.family in families and one.chains >= least_chains]
+    if not found:
+        raise UserError("no window is left to score on: choose other families, or --least-chains 1")
+    return found
+
+
+def _parts(table: WindowTable, folds: int) -> Iterator[tuple[str, ...]]:
+    """Yield the architectures in so many parts, each of about as many windows as the others."""
+    names = [window.family for window in table.windows]
+    families = sorted(set(names), key=lambda name: (-names.count(name), name))
+    if not 2 <= folds <= len(families):
+        raise UserError(f"--folds must be from 2 to {len(families)}, the architectures of the table, not {folds}")
+    for first in range(folds):
+        yield tuple(sorted(families[first::folds]))
+
+
+def _scored_checkpoint(arguments: Arguments, table: WindowTable) -> dict[str, Any]:
+    assert arguments.checkpoint is not None
+    checkpoint = load_checkpoint(arguments.checkpoint)
+    families = arguments.families or checkpoint.description.left_out
+    if not families:
+        raise UserError(
+            f"{arguments.checkpoint}: its training left nothing out: name --families, which it has seen, or score "
+            "trainings of their own with --folds 5"
+        )
+    windows = _windows(table, families, arguments.least_chains)
+    names = [table.windows[number].family for number in windows]
+    return {
+        "checkpoint": str(arguments.checkpoint), "trained_on": checkpoint.description.trained_on,
+        "families": list(families), "held_out": set(families) <= set(checkpoint.description.left_out),
+        "windows": len(windows), "methods": summary(shares_of(checkpoint, table, windows), names),
+    }  # fmt: skip
+
+
+def _scored_folds(arguments: Arguments, table: WindowTable, console: Console) -> dict[str, Any]:
+    config: Config = load_config("windows", settings=arguments.set)
+    found, numbers = list[Shares](), list[int]()
+    for part in _parts(table, arguments.folds):
+        with tempfile.TemporaryDirectory() as folder:
+            options = WindowTrainingOptions(table, arguments.table.name, part, arguments.seed)
+            trainer = WindowTrainer(options, config, Path(folder))
+            trainer.run()
+            trainer.close()
+            windows = _windows(table, part, arguments.least_chains)
+            found.append(shares_of(load_checkpoint(folder), table, windows))
+        numbers += windows
+        means = ", ".join(f"{name} {saved.mean():.2%}" for name, saved in found[-1].items())
+        console.print(f"without {', '.join(part)}: {means}", highlight=False, soft_wrap=True)
+    shares = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    names = [table.windows[number].family for number in numbers]
+    return {
+        "folds": arguments.folds, "seed": arguments.seed, "settings": list(arguments.set),
+        "families": sorted(set(names)), "held_out": True, "windows": len(numbers), "methods": summary(shares, names),
+    }  # fmt: skip
+
+
+def _run(arguments: Arguments) -> int:
+    if (arguments.checkpoint is None) == (arguments.folds == 0):
+        raise UserError("name a checkpoint, or --folds for trainings of their own")
+    console, table = stderr_console(), WindowTable.load(arguments.table)
+    if arguments.checkpoint is None:
+        report = _scored_folds(arguments, table, console)
+    else:
+        report = _scored_checkpoint(arguments, table)
+    shown = table_of(f"{report['windows']} windows", ("method",), ("saves", "policy ahead by", "95% interval"))
+    for name, score in report["methods"].items():
+        low, high = score["ci95"]
+        shown.add_row(name, f"{score['saved']:.2%}", f"{score['policy_ahead']:+.2%}", f"{low:+.2%} to {high:+.2%}")
+    console.print(shown)
+    text = json.dumps(report, indent=1) + "\n"
+    if arguments.out is not None:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(arguments.out, text)
+    print(text, end="")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.learning.window_policy")
+    return run_command(lambda: _run(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
