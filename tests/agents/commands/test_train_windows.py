@@ -1,0 +1,94 @@
+"""train.py --windows: a run's folder, its checkpoint and scores, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from agents.commands.train import main
+from agents.ppo.checkpoint import load_checkpoint
+from agents.ppo.progress import TrainingProgress
+from agents.universal.trainer import WindowTrainer
+from envs.window import WindowTable
+from envs.window.table import SHIPPED
+
+SMALL = (
+    "pretraining.epochs=1", "training.total_timesteps=64", "training.n_envs=2", "ppo.n_steps=16", "encoder.hidden=16",
+    "encoder.layers=1", "encoder.attention_heads=2",
+)  # fmt: skip
+LEARNT = ("nasrnn", "recurrent")
+
+
+def arguments(folder: Path) -> list[str]:
+    families = {window.family for window in WindowTable.load(SHIPPED).windows}
+    without = [word for family in sorted(families - set(LEARNT)) for word in ("--without", family)]
+    settings = [word for setting in SMALL for word in ("--set", setting)]
+    return ["--windows", "--runs", str(folder), *without, *settings]
+
+
+def only_run(folder: Path) -> Path:
+    (run,) = folder.iterdir()
+    return run
+
+
+def test_a_policy_is_trained_and_scored(tmp_path: Path) -> None:
+    assert main(arguments(tmp_path)) == 0
+    run = only_run(tmp_path)
+    assert run.name.endswith("-windows-ppo")
+    described = load_checkpoint(run).description
+    assert (described.trained_in, described.timesteps, described.env.horizon) == ("windows", 64, 4)
+    result = json.loads((run / "result.json").read_text())
+    windows = WindowTable.load(SHIPPED).windows
+    learnt = sum(window.family in LEARNT for window in windows)
+    assert result["scores"]["seen"]["windows"] == learnt
+    assert result["scores"]["left out"]["windows"] == len(windows) - learnt
+    assert all(score["random"] < score["best"] >= score["policy"] for score in result["scores"].values())
+    assert (result["training"]["epochs"], result["training"]["timesteps"]) == (1, 64)
+    assert result["trained_on"] == f"{learnt} windows of 2 architectures in windows.npz"
+    assert list((run / "tensorboard").iterdir())
+
+
+def test_an_interrupted_training_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = WindowTrainer.run
+
+    def interrupted(self: WindowTrainer, on_step: object = None) -> TrainingProgress:
+        def stop(progress: TrainingProgress) -> None:
+            if progress.timesteps >= 20:
+                raise KeyboardInterrupt
+
+        return original(self, stop)
+
+    monkeypatch.setattr(WindowTrainer, "run", interrupted)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        raise SystemExit(main(arguments(tmp_path)))
+    told = capsys.readouterr().err
+    (line,) = (line for line in told.splitlines() if line.startswith("stopped;"))
+    words = shlex.split(line.partition("Go on with: ")[2])
+    assert words[:3] == ["python", "train.py", "--set"]
+    monkeypatch.setattr(WindowTrainer, "run", original)
+    again = tmp_path / "again"
+    assert main([*words[2:], "--runs", str(again)]) == 0
+    assert json.loads((only_run(again) / "result.json").read_text())["training"]["timesteps"] >= 64
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--without", "resnet"], "add --windows"),
+        (["--windows", "--without", "unheard"], "no window of the table is of"),
+        (["--windows", "--table", "nowhere.npz"], "nowhere.npz"),
+        (["--windows", "--episodes", "3"], "name --total-timesteps"),
+        (["--windows", "--set", "env.features=plain"], "env.features=full"),
+        (["--windows", "--resume", "checkpoints/bert-tiny"], "not on windows"),
+    ],
+)
+def test_what_makes_no_sense_is_told(
+    given: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*given, "--runs", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
