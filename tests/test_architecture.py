@@ -24,7 +24,9 @@ LARGEST_PACKAGE = 20
 # modules below it as well.
 LAZY_IMPORTS = (
     ("agents.regional.prior", "agents.effects", "PyTorch takes seconds to import, and need not be installed"),
+    ("agents.regional.prior", "agents.universal", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.ppo", "PyTorch takes seconds to import, and need not be installed"),
+    ("agents.commands", "agents.universal", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.reporting.plots", "Matplotlib takes a second to import, and need not be installed"),
     ("benchmarks.env_speed", "agents", "only the timing of the policy needs PyTorch, which takes seconds to import"),
     ("graph_rewrite.zoo", "graph_rewrite.zoo.building", "a model in the cache is found without PyTorch"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,20 +37,16 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
 
     from agents.ppo.checkpoint import load_checkpoint
     from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
-    from envs.window.table import SHIPPED, WindowTable
 
     if arguments.episodes is not None or arguments.eval_freq is not None:
         raise UserError("--episodes and --eval-freq are for training on a model: with --windows name --total-timesteps")
     config, seed = arguments.configure(), check_seed(arguments.seed)
     torch.set_num_threads(1)
-    table = WindowTable.load(arguments.table or SHIPPED)
     resume = None if arguments.resume is None else load_checkpoint(arguments.resume)
+    options = WindowTrainingOptions.load(arguments.table, arguments.without, seed, arguments.device)
     run = new_run(arguments.runs, "windows", "ppo")
     write_config(run, config, plain_arguments(arguments))
-    options = WindowTrainingOptions(
-        table, (arguments.table or SHIPPED).name, tuple(sorted(set(arguments.without))), seed, arguments.device,
-        arguments.tensorboard_log or run / "tensorboard",
-    )  # fmt: skip
+    options = replace(options, tensorboard_log=arguments.tensorboard_log or run / "tensorboard")
     trainer = WindowTrainer(options, config, run / "checkpoint", resume)
     console.print(f"run folder {run}", soft_wrap=True, markup=False)
     console.print(f"training on {trainer.trained_on}")

@@ -22,7 +22,7 @@ than that they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TableDecision:
     """A state with steps, and what each action gains."""
 
     sample: StateSample
@@ -47,7 +47,7 @@ class Decision:
         return found
 
 
-def decisions_of(table: WindowTable, windows: Collection[int], horizon: int = HORIZON) -> list[Decision]:
+def decisions_of(table: WindowTable, windows: Collection[int], horizon: int = HORIZON) -> list[TableDecision]:
     """Return the decisions in the windows with these numbers.
 
     What was measured is drawn towards 0, the more the less precise it is: the best of several noisy measurements owes
@@ -61,7 +61,7 @@ def decisions_of(table: WindowTable, windows: Collection[int], horizon: int = HO
         after, failed = table.arrays["step_next"][part], table.arrays["step_failed"][part]
         gains = np.where(failed, FAILURE, value[after] - believed[state_of(table, sample)])
         observation = trimmed(unmeasured(sample.observation, sample.depth, horizon))
-        found.append(Decision(replace(sample, observation=observation), gains))
+        found.append(TableDecision(replace(sample, observation=observation), gains))
     return found
 
 

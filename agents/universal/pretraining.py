@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from agents.core.config import PretrainingConfig
 from agents.effects.training import effect_loss
 from agents.ppo.batches import batch_of
-from agents.universal.decisions import Decision
+from agents.universal.decisions import TableDecision
 from agents.universal.policy import PolicyOutputs, WindowPolicy
 
 VALUE_WEIGHT = 0.5
@@ -32,7 +32,7 @@ class Lessons:
     def __init__(
         self,
         policy: WindowPolicy,
-        decisions: Sequence[Decision],
+        decisions: Sequence[TableDecision],
         config: PretrainingConfig,
         max_grad_norm: float,
         seed: int,
@@ -56,7 +56,7 @@ class Lessons:
             loss = self._learn([self.decisions[i] for i in drawn], learning_rate)
         return loss
 
-    def _learn(self, drawn: Sequence[Decision], learning_rate: float) -> float:
+    def _learn(self, drawn: Sequence[TableDecision], learning_rate: float) -> float:
         policy, optimizer = self.policy, self.policy.optimizer
         policy.set_training_mode(True)
         for group in optimizer.param_groups:
@@ -71,7 +71,7 @@ class Lessons:
         optimizer.step()
         return float(imitation.detach())
 
-    def _losses(self, outputs: PolicyOutputs, drawn: Sequence[Decision]) -> tuple[Tensor, Tensor]:
+    def _losses(self, outputs: PolicyOutputs, drawn: Sequence[TableDecision]) -> tuple[Tensor, Tensor]:
         """Return the losses of actor and critic; the critic learns what the imitated actions gain."""
         shape = outputs.log_probabilities.shape
         targets, gained = np.zeros(shape, dtype=np.float32), np.zeros(len(drawn), dtype=np.float32)
@@ -86,7 +86,7 @@ class Lessons:
         return imitation, nn.functional.mse_loss(outputs.values, torch.from_numpy(gained).to(device))
 
 
-def _effects(outputs: PolicyOutputs, drawn: Sequence[Decision]) -> Tensor:
+def _effects(outputs: PolicyOutputs, drawn: Sequence[TableDecision]) -> Tensor:
     """Return the loss of predicted effects; 0 where none is known."""
     samples = [decision.sample for decision in drawn]
     if not any(np.isfinite(sample.effects).any() for sample in samples):

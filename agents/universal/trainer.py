@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
@@ -27,6 +27,7 @@ from agents.universal.pretraining import Lessons
 from envs.feature_sets import feature_widths
 from envs.vocabulary import NO_OP, operator_vocabulary, rule_vocabulary
 from envs.window import WindowTable, WindowTableEnv
+from envs.window.table import SHIPPED
 
 OnStep = Callable[[TrainingProgress], None]
 
@@ -36,13 +37,23 @@ class WindowTrainingOptions:
     """Options of a training on windows beside the configuration."""
 
     table: WindowTable
-    name: str = "the table that ships"
+    name: str
     """Names the table in the checkpoint."""
     without: tuple[str, ...] = ()
     """Architectures whose windows are left out."""
     seed: int = 0
     device: str = "cpu"
     tensorboard_log: Path | None = None
+
+    @classmethod
+    def load(cls, table: Path | None, without: Sequence[str], seed: int = 0, device: str = "cpu") -> Self:
+        """Return the options of a training on a table's file; by default on the one that ships.
+
+        Raises:
+            UserError: the file cannot be read, or is no table of windows.
+        """
+        path = table or SHIPPED
+        return cls(WindowTable.load(path), path.name, tuple(sorted(set(without))), seed, device)
 
 
 class WindowTrainer:

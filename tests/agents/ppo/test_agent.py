@@ -20,6 +20,7 @@ from agents.ppo.agent import PPOAgent, RolloutOptions, _Actor
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, known_rules, load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
+from agents.universal.prior import NAME as UNIVERSAL
 from envs import GraphRewriteEnv
 from envs.observation import GLOBAL_FEATURES, feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
@@ -173,7 +174,10 @@ def test_a_lucky_graph_does_not_become_the_base(
     assert actor._base.actions == ()
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in checkpoints().iterdir() if path.is_dir()))
+OF_MODELS = sorted(path.name for path in checkpoints().iterdir() if path.is_dir() and path.name != UNIVERSAL)
+
+
+@pytest.mark.parametrize("name", OF_MODELS)
 def test_checkpoints_that_ship_act_and_say_what_they_know(open_tower: OpenTower, name: str) -> None:
     checkpoint = load_checkpoint(shipped_checkpoint(f"zoo://{name}"))
     described = checkpoint.description

@@ -26,7 +26,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = WindowTable.load(SHIPPED)
     without = tuple(sorted({window.family for window in table.windows} - {"nasrnn", "recurrent"}))
     folder = tmp_path_factory.mktemp("checkpoint")
-    trainer = WindowTrainer(WindowTrainingOptions(table, without=without), CONFIG, folder)
+    trainer = WindowTrainer(WindowTrainingOptions(table, "windows.npz", without), CONFIG, folder)
     trainer.run()
     trainer.close()
     return folder
