@@ -41,8 +41,10 @@ class TableDecision:
         worth = np.append(self.gains - least_saved, 0.0)
         if temperature <= 0.0:
             # Of equal ones the stop: the last of the largest.
-            return np.eye(len(worth))[len(worth) - 1 - int(worth[::-1].argmax())]
-        odds = np.exp((worth - worth.max()) / temperature)
+            best = len(worth) - 1 - int(worth[::-1].argmax())
+            odds = (np.arange(len(worth)) == best).astype(np.float64)
+        else:
+            odds = np.exp((worth - worth.max()) / temperature)
         found: NDArray[np.float64] = odds / odds.sum()
         return found
 

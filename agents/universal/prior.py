@@ -129,8 +129,10 @@ class UniversalPrior:
         (seen,) = opinions(self._policy, [unmeasured(sample.observation, depth, self._horizon)], self._known)
         if len(kept) == len(steps):
             return seen
-        probabilities, effects, deviations = np.zeros(len(steps) + 1), *np.full((2, len(steps)), np.nan)
-        probabilities[[*kept, -1]], effects[kept], deviations[kept] = seen.probabilities, seen.effects, seen.deviations
+        probabilities = np.zeros(len(steps) + 1)
+        effects, deviations = np.full(len(steps), np.nan), np.full(len(steps), np.nan)
+        probabilities[[*kept, -1]] = seen.probabilities
+        effects[kept], deviations[kept] = seen.effects, seen.deviations
         return Opinion(probabilities, effects, deviations)
 
     def hopes(self, steps: Sequence[Candidate], share: float, depth: int) -> list[float | None]:
