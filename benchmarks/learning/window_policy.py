@@ -85,8 +85,8 @@ def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]
 
 
 def summary(shares: Shares, families: Sequence[str]) -> dict[str, Any]:
-    """Return the mean of each method, and the mean by which the policy is ahead of it, with its 95% bootstrap interval;
-    each architecture is a stratum whose windows are drawn.
+    """Return the mean of each method, and the mean by which the policy is ahead of it, with its 95% bootstrap interval,
+    all in percent of a window's time; each architecture is a stratum whose windows are drawn.
 
     Args:
         shares: by method, of which `policy` is one.
@@ -96,11 +96,11 @@ def summary(shares: Shares, families: Sequence[str]) -> dict[str, Any]:
     random, found = np.random.default_rng(0), {}
     drawn = [np.concatenate([random.choice(one, len(one)) for one in rows]) for _ in range(RESAMPLES)]
     for name, saved in shares.items():
-        ahead = shares["policy"] - saved
-        low, high = np.percentile([ahead[one].mean() for one in drawn], [2.5, 97.5])
+        ahead = 100.0 * (shares["policy"] - saved)
+        ends = np.percentile([ahead[one].mean() for one in drawn], [2.5, 97.5])
         found[name] = {
-            "saved": round(float(saved.mean()), 5),
-            "policy_ahead": round(float(ahead.mean()), 5), "ci95": [round(float(low), 5), round(float(high), 5)],
+            "saved_percent": round(float(100.0 * saved.mean()), 3),
+            "policy_ahead_percent": round(float(ahead.mean()), 3), "ci95": [round(float(end), 3) for end in ends],
         }  # fmt: skip
     return found
 
@@ -181,7 +181,8 @@ def _run(arguments: Arguments) -> int:
     shown = table_of(f"{report['windows']} windows", ("method",), ("saves", "policy ahead by", "95% interval"))
     for name, score in report["methods"].items():
         low, high = score["ci95"]
-        shown.add_row(name, f"{score['saved']:.2%}", f"{score['policy_ahead']:+.2%}", f"{low:+.2%} to {high:+.2%}")
+        saved, ahead = score["saved_percent"], score["policy_ahead_percent"]
+        shown.add_row(name, f"{saved:.2f}%", f"{ahead:+.2f}%", f"{low:+.2f}% to {high:+.2f}%")
     console.print(shown)
     text = json.dumps(report, indent=1) + "\n"
     if arguments.out is not None:

@@ -74,6 +74,8 @@ def test_missing_truncated_and_foreign_files_are_refused(tmp_path: Path, descrip
         (("env", "max_nodes"), 10**12, "env.max_nodes"),
         (("env", "horizon"), -1, "env.horizon"),
         (("rules",), 7, "not a policy description"),
+        (("trained_in",), "rooms", "trained_in must be one of models, windows, not 'rooms'"),
+        (("left_out",), 7, "not a policy description"),
     ],
 )
 def test_what_nobody_trains_is_refused_before_any_memory_is_taken(
