@@ -17,7 +17,7 @@ from agents.universal.decisions import FAILURE, TableDecision, believed_shares, 
 from agents.universal.observations import unmeasured
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from envs.window import WindowTable
-from tests.agents.universal.conftest import CONFIG
+from tests.agents.universal.planted_table import CONFIG
 
 NO_SAMPLE: StateSample = None  # type: ignore[assignment]
 

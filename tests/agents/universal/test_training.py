@@ -26,7 +26,7 @@ from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from envs import GraphRewriteEnv
 from envs.window import WindowTable
 from tests.agents.toys import chain_problem
-from tests.agents.universal.conftest import CONFIG, FAMILIES, saves
+from tests.agents.universal.planted_table import CONFIG, FAMILIES, saves
 
 
 def windows_of(table: WindowTable) -> list[int]:
@@ -67,9 +67,9 @@ def test_a_checkpoint_says_how_it_was_trained(trained: Path, table: WindowTable)
     assert {saves(rule) > 0 for rule in offered} == {True, False}
 
 
-def weights_after(options: WindowTrainingOptions, folder: Path, **training: int) -> dict[str, torch.Tensor]:
+def weights_after(options: WindowTrainingOptions, folder: Path) -> dict[str, torch.Tensor]:
     config = replace(
-        CONFIG, training=replace(CONFIG.training, **training), pretraining=replace(CONFIG.pretraining, epochs=1)
+        CONFIG, training=replace(CONFIG.training, total_timesteps=32), pretraining=replace(CONFIG.pretraining, epochs=1)
     )  # fmt: skip
     trainer = WindowTrainer(options, config, folder)
     trainer.run()
@@ -78,9 +78,9 @@ def weights_after(options: WindowTrainingOptions, folder: Path, **training: int)
 
 
 def test_a_seed_gives_the_same_policy_again(options: WindowTrainingOptions, tmp_path: Path) -> None:
-    one, other = (weights_after(options, tmp_path / name, total_timesteps=32) for name in "ab")
+    one, other = (weights_after(options, tmp_path / name) for name in "ab")
     assert all(torch.equal(one[name], other[name]) for name in one)
-    third = weights_after(replace(options, seed=1), tmp_path / "c", total_timesteps=32)
+    third = weights_after(replace(options, seed=1), tmp_path / "c")
     assert not torch.equal(one["effects.0.weight"], third["effects.0.weight"])
 
 

@@ -13,7 +13,7 @@ from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from benchmarks.learning.window_policy import main, summary
 from envs.window import WindowTable
 from envs.window.table import SHIPPED
-from tests.agents.universal.conftest import CONFIG
+from tests.agents.universal.planted_table import CONFIG
 
 SMALL = (
     "pretraining.epochs=1", "training.total_timesteps=0", "training.n_envs=1", "encoder.hidden=16", "encoder.layers=1",
