@@ -56,7 +56,7 @@ def first_steps(problem: Problem) -> list[list[Candidate]]:
 
 
 def described(observation: Observation) -> tuple[Any, ...]:
-    """What two observations have in common whose steps are in another order."""
+    """Parts that two observations have in common whose steps are in another order."""
     nodes, _, steps = observation["sizes"]
     own = observation["node_candidate"][:nodes] == 0
     rows = sorted(zip(observation["candidate_rule"][:steps].tolist(), observation["candidate_family"].tolist()))  # noqa: B905

@@ -72,7 +72,7 @@ def test_parts_are_left_out_in_turn(
 
 
 def test_intervals_are_of_differences_within_architectures() -> None:
-    """What differs only between architectures widens no interval."""
+    """Differences between architectures widen no interval."""
     families = ["a"] * 20 + ["b"] * 20
     policy = np.array([0.3] * 20 + [0.0] * 20)
     found = summary({"policy": policy, "stop": np.zeros(40), "same": policy}, families)
