@@ -191,3 +191,11 @@ def test_the_policy_is_a_prior_of_the_search_by_windows(
         assert prior_of("universal", Deployment()) is None
     (tmp_path / "universal").symlink_to(trained)
     assert isinstance(prior_of("universal", Deployment()), UniversalPrior)
+
+
+def test_the_policy_that_ships_has_opinions_of_any_model(problem: Problem) -> None:
+    policy = UniversalPrior.shipped(Deployment())
+    assert policy.checkpoint.description.left_out == ()
+    seen = [policy.opinion(steps, 0) for steps in first_steps(problem)]
+    assert all(one is not None and one.probabilities.sum() == pytest.approx(1.0) for one in seen)
+    assert any(one is not None and one.likeliest(1, 0.1) for one in seen)
