@@ -77,10 +77,10 @@ ALGORITHMS = MappingProxyType(
         "ppo-end-reward": Algorithm(PPOVariant(reward="end"), "the whole saving as the reward of the last step"),
         "ppo-model-reward": Algorithm(PPOVariant(reward="model"), "savings as shares of the whole model's time"),
         "ppo-restarts": Algorithm(PPOVariant(restarts=0.5), "half of the episodes begin on the best path so far"),
+        "ppo-effects": Algorithm(PPOVariant(effects=4), "a head that predicts what each step saves"),
     }
 )  # fmt: skip
 
-# The effect head of the policy has its place here: PPO with and without it.
 COMPONENTS = (
     Component("graph attention", "ppo", "ppo-no-attention"),
     Component("nodes of the graph", "ppo-no-attention", "ppo-no-graph"),
@@ -89,6 +89,7 @@ COMPONENTS = (
     Component("reward after every step", "ppo", "ppo-end-reward"),
     Component("reward in shares of the window", "ppo", "ppo-model-reward"),
     Component("restarts on the best path", "ppo-restarts", "ppo"),
+    Component("head of effects", "ppo-effects", "ppo"),
     Component("learning by reward, beyond cloning", "ppo", "cloning"),
 )
 """Parts that are claimed to help only where the interval of the difference lies above 0."""
@@ -118,9 +119,13 @@ class TabularBenchmark:
     Args:
         table: the table.
         settings: shared by all algorithms.
+
+    Raises:
+        UserError: a setting out of range.
     """
 
     def __init__(self, table: WindowTable, settings: LearningSettings) -> None:
+        settings.check()
         self.table, self.settings, self.game = table, settings, WindowGame(table)
         # One thread: the batches are small, and the same seed gives the same policy.
         torch.set_num_threads(1)

@@ -44,6 +44,11 @@ class StatePolicy(CandidatePolicy):
 
     game: WindowGame
 
+    def _build_mlp_extractor(self) -> None:
+        super()._build_mlp_extractor()
+        # The head of effects, which algorithms that do not ask for it leave as it is.
+        self.effects = nn.Sequential(nn.Linear(self.features_dim, 64), nn.ReLU(), nn.Linear(64, 1))
+
     def make_features_extractor(self) -> StateEncoder:
         """Return the encoder of states."""
         assert isinstance(self.observation_space, spaces.Box)
@@ -58,6 +63,14 @@ class StatePolicy(CandidatePolicy):
         )
         assert entropies is not None
         return values.flatten(), likelihoods, entropies
+
+    def savings(self, states: IntArray, actions: IntArray) -> Tensor:
+        """Return the shares of the window's time that steps are predicted to save, float32 [B], with gradients."""
+        self.set_training_mode(True)
+        rows = self.extract_features(_observed(states))
+        assert isinstance(rows, Tensor)
+        predicted: Tensor = self.effects(rows[torch.arange(len(states)), torch.from_numpy(actions)])
+        return predicted.squeeze(-1)
 
     @torch.no_grad()
     def probabilities(self, states: IntArray) -> NDArray[np.float64]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
+from torch import nn
 
-from agents.tabular.cloning import BATCH, drawn, imitate
+from agents.tabular.cloning import BATCH, Decisions, drawn, imitate
 from agents.tabular.policy import MAX_GRAD_NORM, StateEncoder, StatePolicy, policy_arguments
 from agents.tabular.run import LearningRun
 from agents.tabular.vec_env import Reward, WindowVecEnv
@@ -17,6 +19,8 @@ ENVIRONMENTS, ROLLOUT = 64, 8
 """Environments side by side, and steps of each between two updates."""
 EPOCHS = 4
 """Passes over the steps of an update."""
+LARGE_ERROR = 0.1
+"""Error of a predicted share from which on it counts by its size."""
 GAE_LAMBDA = 0.95
 """Weight of later steps in an advantage (generalised advantage estimation)."""
 
@@ -31,6 +35,8 @@ class PPOVariant:
     """The reward of a step."""
     restarts: float = 0.0
     """Share of the episodes that begin on the best path of their window."""
+    effects: int = 0
+    """Gradient steps of predicting what the steps of a rollout saved, which the encoder learns from too; 0 for none."""
 
     def __call__(self, run: LearningRun) -> None:
         """Train the policy of a run."""
@@ -48,17 +54,17 @@ class PPOVariant:
         ppo.policy.load_state_dict(run.policy.state_dict())
         ppo.policy.game, run.policy = run.game, ppo.policy
         ppo.set_logger(configure(None, []))
-        ppo.learn(run.settings.steps, callback=_BetweenRollouts(run, env, self.imitation))
+        ppo.learn(run.settings.steps, callback=_BetweenRollouts(run, env, self))
         run.took(ppo.num_timesteps - run.taken)
 
 
 class _BetweenRollouts(BaseCallback):
-    """Counts steps and imitates the best episodes before each rollout: an update between a rollout and PPO's own would
-    falsify its ratios."""
+    """Counts steps, imitates the best episodes and learns effects before each rollout: an update between a rollout and
+    PPO's own would falsify its ratios."""
 
-    def __init__(self, run: LearningRun, env: WindowVecEnv, imitation: int) -> None:
+    def __init__(self, run: LearningRun, env: WindowVecEnv, variant: PPOVariant) -> None:
         super().__init__()
-        self._run, self._env, self._imitation = run, env, imitation
+        self._run, self._env, self._variant = run, env, variant
 
     def _on_step(self) -> bool:
         return True
@@ -66,6 +72,17 @@ class _BetweenRollouts(BaseCallback):
     def _on_rollout_start(self) -> None:
         if self.num_timesteps:
             self._run.took(self.num_timesteps - self._run.taken)
-        lesson = self._env.lesson()
-        for _ in range(self._imitation if len(lesson.states) else 0):
-            imitate(self._run.policy, drawn(lesson, BATCH, self._run.random))
+        lesson, taken, run = self._env.lesson(), self._env.taken(), self._run
+        for _ in range(self._variant.imitation if len(lesson.states) else 0):
+            imitate(run.policy, drawn(lesson, BATCH, run.random))
+        for _ in range(self._variant.effects if len(taken.states) else 0):
+            learn_effects(run, drawn(taken, BATCH, run.random))
+
+
+def learn_effects(run: LearningRun, steps: Decisions) -> float:
+    """Take a gradient step of predicting what steps save, and return the mean error before it, as a share of the
+    window's time. Small errors count by their square, large ones by their size: single shares are noisy."""
+    saved = torch.from_numpy(run.game.rewards[steps.states, steps.actions]).float()
+    predicted = run.policy.savings(*steps)
+    run.policy.descend(nn.functional.huber_loss(predicted, saved, delta=LARGE_ERROR) / LARGE_ERROR)
+    return float((predicted.detach() - saved).abs().mean())

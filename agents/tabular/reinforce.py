@@ -6,7 +6,7 @@ import torch
 
 from agents.tabular.run import LearningRun
 
-EPISODES = 128
+EPISODES = 64
 """Episodes of an update."""
 VALUE_WEIGHT = 0.5
 """Weight of the value's error in the loss."""

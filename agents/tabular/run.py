@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from agents.core.config import EncoderConfig
 from agents.tabular.game import Actor, Floats, IntArray, WindowGame
 from agents.tabular.policy import StatePolicy
+from graph_rewrite.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,25 @@ class LearningSettings:
     layers: int = 2
     """Graph attention layers of the encoder."""
     learning_rate: float = 1e-3
-    entropy: float = 0.01
+    entropy: float = 0.03
     """Weight of the policy's entropy in the loss, where an algorithm explores."""
+
+    def check(self) -> None:
+        """Refuse what no training can have.
+
+        Raises:
+            UserError: a number out of range.
+        """
+        for name in ("steps", "evaluations", "hidden"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.layers < 0:
+            raise UserError(f"layers must be 0 or more, got {self.layers}")
+        heads = EncoderConfig().attention_heads
+        if self.hidden % heads:
+            raise UserError(f"hidden must be a multiple of the {heads} attention heads, got {self.hidden}")
+        if not self.learning_rate > 0.0:
+            raise UserError(f"learning_rate must be above 0, got {self.learning_rate}")
 
 
 class CurvePoint(NamedTuple):

@@ -50,6 +50,7 @@ class WindowVecEnv(VecEnv):
         self._tries = np.zeros(len(game.roots), dtype=np.int64)
         self._best: Floats = np.full(len(game.roots), -np.inf)
         self._best_paths: dict[int, list[tuple[int, int]]] = {}
+        self._taken: list[Decisions] = []
 
     def reset(self) -> VecEnvObs:
         """Begin an episode in every environment."""
@@ -66,6 +67,7 @@ class WindowVecEnv(VecEnv):
         rewards, over = game.rewards[states, actions], game.over[states, actions]
         for path, state, action in zip(self._paths, states.tolist(), actions.tolist(), strict=True):
             path.append((state, action))
+        self._taken.append(Decisions(states, actions))
         self._saved += rewards
         shown = np.where(over, self._saved, 0.0) if self._reward == "end" else rewards
         shown = shown * self._scale[game.windows[states]]
@@ -82,6 +84,13 @@ class WindowVecEnv(VecEnv):
         steps = [step for window in np.flatnonzero(gained).tolist() for step in self._best_paths[window]]
         states, actions = np.array(steps, dtype=np.int64).reshape(-1, 2).T
         return Decisions(states, actions)
+
+    def taken(self) -> Decisions:
+        """Return the steps since the last call, those that stop left out."""
+        states, actions = (np.concatenate([np.zeros(0, np.int64), *column]) for column in _columns(self._taken))
+        self._taken.clear()
+        steps = actions != self.game.stop
+        return Decisions(states[steps], actions[steps])
 
     def action_masks(self) -> list[NDArray[np.bool_]]:
         """Return the legal actions of each environment, bool [A]."""
@@ -135,3 +144,7 @@ class WindowVecEnv(VecEnv):
 
     def _observed(self) -> NDArray[np.float32]:
         return self.states[:, None].astype(np.float32)
+
+
+def _columns(taken: Sequence[Decisions]) -> tuple[list[IntArray], list[IntArray]]:
+    return [one.states for one in taken], [one.actions for one in taken]

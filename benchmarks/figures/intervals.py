@@ -70,8 +70,8 @@ def interquartile_mean(results: Results, series: Series) -> SpeedupEstimate | No
         return None
     rng = np.random.default_rng(0)
     drawn = np.concatenate([_runs_drawn(rows, rng) for rows in strata], axis=1)
-    value = _middle_mean(np.concatenate([_logs(rows)[0] for rows in strata])[None, :])
-    return _told(float(value[0]), _middle_mean(drawn), [row for rows in strata for row in rows])
+    value = middle_mean(np.concatenate([_logs(rows)[0] for rows in strata])[None, :])
+    return _told(float(value[0]), middle_mean(drawn), [row for rows in strata for row in rows])
 
 
 def share_reaching(results: Results, series: Series, factors: Floats) -> Floats:
@@ -119,8 +119,8 @@ def _logs(rows: Sequence[Row]) -> tuple[Floats, Floats]:
     return np.array(logs), np.array(errors)
 
 
-def _middle_mean(values: Floats) -> Floats:
-    """Return the mean of the middle half of each line."""
+def middle_mean(values: Floats) -> Floats:
+    """Return the mean of the middle half of each line, of values [lines, n]; a quarter is rounded down."""
     cut = values.shape[1] // 4
     mean: Floats = np.sort(values, axis=1)[:, cut : values.shape[1] - cut].mean(axis=1)
     return mean
