@@ -11,6 +11,7 @@
 | `window_meter` | agreement of the window meter with whole models, and false positives of all meters |
 | `families`, `blocked_layout`, `rule_lists` | gains of rules on layers, of the blocked layout, of lists of rules |
 | `egraph`, `egraph_construction`, `egraph_extraction` | growth and memory of e-graphs, construction, extraction |
+| `learning.algorithms` | scores of learning algorithms on the table of windows |
 | `collect_experience` | none: it collects what windows cost, from variants of the zoo and generated networks |
 | `discrepancy` | the sum of operators against the latency end to end |
 

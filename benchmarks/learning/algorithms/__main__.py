@@ -25,7 +25,7 @@ from agents.tabular.algorithms import ALGORITHMS, TabularBenchmark, algorithm_of
 from agents.tabular.run import LearningRun, LearningSettings
 from agents.tabular.splits import HELD_OUT, FamilySplit, fixed_split, rotated_splits
 from benchmarks.learning.algorithms.curves import save_curves
-from benchmarks.learning.algorithms.report import page, summary
+from benchmarks.learning.algorithms.report import page, summary, tables
 from benchmarks.learning.algorithms.rows import LearningResults, RowKey, ScoredWindows, TrainingRow, rounded
 from benchmarks.learning.algorithms.scores import normalised
 from benchmarks.protocol.machine.description import commit, machine, versions
@@ -158,7 +158,7 @@ def digest(table: WindowTable) -> str:
 
 
 def write_figures(results: LearningResults, path: Path) -> None:
-    """Write page and plot beside a results file.
+    """Write page, tables and plot beside a results file.
 
     Raises:
         OSError: they cannot be written.
@@ -166,6 +166,7 @@ def write_figures(results: LearningResults, path: Path) -> None:
     plot = path.with_suffix(".png")
     save_curves(results, plot)
     replace_file(path.with_suffix(".md"), page(results, plot.name))
+    replace_file(path.with_name(f"{path.stem}-summary.md"), tables(results))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -179,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.json:
             print(json.dumps(summary(results), indent=1))
         else:
-            Console(width=None if sys.stdout.isatty() else 160).print(Markdown(page(results)))
+            Console(width=None if sys.stdout.isatty() else 160).print(Markdown(tables(results)))
         return 0
 
     return run_command(command)

@@ -12,7 +12,7 @@ from agents.tabular.algorithms import COMPONENTS, Component
 from benchmarks.figures.tables import markdown
 from benchmarks.learning.algorithms.intervals import ScoreEstimate, difference, estimate
 from benchmarks.learning.algorithms.rows import LearningResults
-from benchmarks.learning.algorithms.scores import harm, possible, saved, score_groups
+from benchmarks.learning.algorithms.scores import harm, possible, saved, score_groups, scored_families
 
 
 def summary(results: LearningResults) -> dict[str, Any]:
@@ -52,12 +52,9 @@ def component_summary(results: LearningResults, component: Component) -> dict[st
     }  # fmt: skip
 
 
-def page(results: LearningResults, plot: str | None = None) -> str:
-    """Return a page of tables.
-
-    Args:
-        plot: name of the plot's file beside the page.
-    """
+def tables(results: LearningResults) -> str:
+    """Return what the documentation quotes: a table of algorithms and one of components, with a line that explains
+    them."""
     found = summary(results)
     scored = [["algorithm", "score", "in training", "saved", "harm", "steps", "seconds", "steps/s"]]
     for one in found["algorithms"]:
@@ -67,14 +64,23 @@ def page(results: LearningResults, plot: str | None = None) -> str:
                 _number(one["harm"], 4), f"{one['steps']:,}", f"{one['seconds']:.1f}", _number(one["steps_per_s"], 0),
             ]
         )  # fmt: skip
-    parts = [f"# Learning algorithms on the table of windows: {_title(results)}", _explanation(results, found)]
-    parts += [markdown(scored)]
+    parts = [markdown(scored)]
     if found["components"]:
         rows = [["component", "with", "without", "difference", "helps"]]
         for one in found["components"]:
             cells = [one["component"], one["with"], one["without"], _shown(one["difference"])]
             rows.append([*cells, "yes" if one["claimed"] else "not shown"])
-        parts += ["## Components", markdown(rows)]
+        parts += [markdown(rows)]
+    return "\n".join([*parts, _explanation(results, found)]) + "\n"
+
+
+def page(results: LearningResults, plot: str | None = None) -> str:
+    """Return a page of tables.
+
+    Args:
+        plot: name of the plot's file beside the page.
+    """
+    parts = [f"# Learning algorithms on the table of windows: {_title(results)}", tables(results)]
     parts += [f"![Score over steps of training]({plot})"] if plot else []
     parts += ["## Setting", _setting(results)]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
@@ -87,12 +93,10 @@ def _title(results: LearningResults) -> str:
 
 def _explanation(results: LearningResults, found: dict[str, Any]) -> str:
     windows = sum(len(split.windows) for split in results.splits)
+    scored = sum(len(scored_families(split)) for split in results.splits)
     return (
-        f"`score` is the interquartile mean of the share saved over the largest share that can be saved, in {windows} "
-        "windows of families that training has not seen, with its 95% interval; `in training` is the mean of the same "
-        "in the windows of training. `saved` is the mean share saved in all held-out windows, where "
-        f"{found['possible']:.4f} is possible, and `harm` that in windows where nothing is to be gained. `helps` says "
-        "`yes` where the whole interval of the difference lies above 0."
+        f"{_title(results)}, {windows} held-out windows, of which {scored} are scored; {found['possible']:.4f} can be "
+        f"saved in the mean. 95% intervals."
     )
 
 

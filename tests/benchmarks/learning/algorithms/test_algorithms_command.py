@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.learning.algorithms.__main__ import digest, main
 from benchmarks.learning.algorithms.curves import curve
-from benchmarks.learning.algorithms.report import page, summary
+from benchmarks.learning.algorithms.report import page, summary, tables
 from benchmarks.learning.algorithms.rows import LearningResults
 from benchmarks.learning.algorithms.scores import normalised
 from tests.agents.tabular.planted import OPTIMA, planted_table
@@ -54,6 +54,8 @@ def test_results_page_and_plot_are_written(table: Path, tmp_path: Path, capsys: 
     assert [at for at, _ in curve(results, "random")] == [0]
     text = out.with_suffix(".md").read_text("utf-8")
     assert text == page(results, "quick.png")
+    assert (tmp_path / "new" / "quick-summary.md").read_text("utf-8") == tables(results)
+    assert tables(results).rstrip("\n") in text
     assert "| best-first | 1.00 (1.00 to 1.00) | 1.00 | 0.4000 | - |" in text
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
