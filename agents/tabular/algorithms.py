@@ -40,8 +40,6 @@ class Algorithm:
     """Improves the policy of a run, or sets its actor."""
     about: str
     view: View = "graph"
-    trains: bool = True
-    """False for baselines that take no step of training."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +63,8 @@ def act_best_first(run: LearningRun) -> None:
 
 ALGORITHMS = MappingProxyType(
     {
-        "random": Algorithm(act_at_random, "any legal action, the stop included", trains=False),
-        "best-first": Algorithm(act_best_first, "the step whose rule saved most on its class elsewhere", trains=False),
+        "random": Algorithm(act_at_random, "any legal action, the stop included"),
+        "best-first": Algorithm(act_best_first, "the step whose rule saved most on its class elsewhere"),
         "cloning": Algorithm(clone, "imitation of the best chain of every window of training"),
         "reinforce": Algorithm(reinforce, "REINFORCE with a learnt baseline"),
         "expert-iteration": Algorithm(expert_iteration, "a tree search guided by the policy, which imitates it"),
@@ -149,4 +147,6 @@ class TabularBenchmark:
         train, held_out = (np.array(windows, dtype=np.int64) for windows in (split.train, split.held_out))
         run = LearningRun(self.game, policy, train, held_out, settings, seed)
         algorithm.learn(run)
+        if not run.taken:
+            run.curve.clear()  # there was no training
         return run

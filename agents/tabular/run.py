@@ -91,6 +91,7 @@ class LearningRun:
         self.random = np.random.default_rng(self.seed)
         self.taken, self.seconds = 0, 0.0
         self.curve: list[CurvePoint] = []
+        """Scores from before training to its end; empty where an algorithm has taken no step."""
         points = max(1, self.settings.evaluations)
         self._marks = [round(self.settings.steps * number / points) for number in range(points + 1)]
         self._score()

@@ -98,7 +98,7 @@ def run(arguments: Arguments, console: Console) -> LearningResults:
     for number, key in enumerate(todo):
         name, split, seed = key
         made = benchmark.run(algorithms[name], splits[split], seed)
-        row = _row(key, made, algorithms[name].trains)
+        row = _row(key, made)
         results.rows.append(row)
         results.write(arguments.path)
         left = _left(results, todo[number + 1 :])
@@ -128,13 +128,13 @@ def _opened(arguments: Arguments, benchmark: TabularBenchmark, splits: Sequence[
     return known
 
 
-def _row(key: RowKey, made: LearningRun, trains: bool) -> TrainingRow:
+def _row(key: RowKey, made: LearningRun) -> TrainingRow:
     act = made.actor or made.policy.likeliest
     train = normalised(made.game.play(act, made.train), made.game.optimum[made.train])
     curve = [(point.steps, round(point.seconds, 2), rounded(point.returns)) for point in made.curve]
     return TrainingRow(
-        *key, trains, made.taken, round(made.seconds, 2), round(float(train.mean()), 4) if len(train) else 0.0,
-        rounded(made.returns()), tuple(curve) if trains else (), commit(),
+        *key, made.taken, round(made.seconds, 2), round(float(train.mean()), 4) if len(train) else 0.0,
+        rounded(made.returns()), tuple(curve), commit(),
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def algorithm_summary(results: LearningResults, algorithm: str) -> dict[str, Any
         "train_score": _rounded(float(np.mean([row.train_score for row in rows]))),
         "saved": _rounded(saved(results, algorithm)), "harm": _rounded(harm(results, algorithm)),
         "steps": round(steps), "seconds": round(seconds, 1),
-        "steps_per_s": round(steps / seconds) if rows[0].trains and seconds > 0.0 else None,
+        "steps_per_s": round(steps / seconds) if steps and seconds > 0.0 else None,
     }  # fmt: skip
 
 

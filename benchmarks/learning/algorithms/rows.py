@@ -37,9 +37,8 @@ class TrainingRow:
     algorithm: str
     split: str
     seed: int
-    trains: bool
-    """False for baselines."""
     steps: int
+    """Steps of training; 0 for baselines."""
     seconds: float
     """Seconds of training, without scoring."""
     train_score: float

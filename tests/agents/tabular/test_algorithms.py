@@ -201,7 +201,7 @@ class TestNames:
         (tmp_path / "mine_for_the_test.py").write_text('def learn(run):\n    """Learn nothing."""\n')
         monkeypatch.syspath_prepend(str(tmp_path))
         found = algorithm_of("mine_for_the_test:learn")
-        assert (found.about, found.view, found.trains) == ("Learn nothing.", "graph", True)
+        assert (found.about, found.view) == ("Learn nothing.", "graph")
         sys.modules.pop("mine_for_the_test")
 
     @pytest.mark.parametrize("name", ["pppo", "no_such_module_at_all:f", "agents.tabular.ppo:none", ":f"])
