@@ -68,7 +68,7 @@ def test_what_one_seed_has_learnt_shows_in_all_windows() -> None:
 
 
 def test_differences_are_paired() -> None:
-    """What both have in common, seeds and windows, does not widen the interval of the difference."""
+    """Luck that both share, of seeds and windows, does not widen the interval of the difference."""
     random = np.random.default_rng(0)
     common = random.normal(size=(5, 40))
     families = ("one",) * 20 + ("two",) * 20
@@ -82,7 +82,7 @@ def test_differences_are_paired() -> None:
 
 
 def test_intervals_hold_what_is_true() -> None:
-    """Of 95% intervals of normal scores about 95% hold the mean; few seeds make them somewhat narrow."""
+    """About 95% of the 95% intervals of normal scores hold the mean; few seeds make them somewhat narrow."""
     random, held = np.random.default_rng(1), 0
     for _ in range(200):
         scores = random.normal(size=(10, 1)) + random.normal(size=(1, 20)) + random.normal(size=(10, 20))
