@@ -119,7 +119,10 @@ def new_policy(
 ) -> StatePolicy:
     """Return a policy that has learnt nothing, the same for the same seed."""
     torch.manual_seed(seed)
-    policy = StatePolicy(*state_spaces(game), ConstantSchedule(learning_rate), **policy_arguments(states, config))
+    shown, actions = state_spaces(game)
+    arguments = policy_arguments(states, config)
+    # The base class has a dictionary of arrays in mind; its encoder alone reads observations.
+    policy = StatePolicy(shown, actions, ConstantSchedule(learning_rate), **arguments)  # type: ignore[arg-type]
     policy.game = game
     return policy
 

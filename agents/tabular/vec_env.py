@@ -131,7 +131,7 @@ class WindowVecEnv(VecEnv):
     def _start(self, window: int) -> list[tuple[int, int]]:
         """Return a beginning of the best path of a window, without its last step; empty where there is none."""
         path: Sequence[tuple[int, int]] = self._best_paths.get(window, ())
-        return list(path[: self._random.integers(len(path))]) if path else []
+        return list(path[: int(self._random.integers(len(path)))]) if path else []
 
     def _remember(self, number: int) -> None:
         """Keep the path of an episode that has ended, if it is the best of its window; of equal ones the shortest."""
