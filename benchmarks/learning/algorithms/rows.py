@@ -40,7 +40,7 @@ class TrainingRow:
     steps: int
     """Steps of training; 0 for baselines."""
     seconds: float
-    """Seconds of training, without scoring."""
+    """CPU seconds of training, without scoring."""
     train_score: float
     """Mean normalised score in the windows of training."""
     returns: tuple[float, ...]
