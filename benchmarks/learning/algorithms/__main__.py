@@ -102,7 +102,8 @@ def run(arguments: Arguments, console: Console) -> LearningResults:
         results.rows.append(row)
         results.write(arguments.path)
         left = _left(results, todo[number + 1 :])
-        console.print(f"{number + 1} of {len(todo)}: {_told(row)}; about {left:.0f} min left", highlight=False)
+        text = f"{number + 1} of {len(todo)}: {_told(row)}; about {left:.0f} min left"
+        console.print(text, highlight=False, soft_wrap=True)
     return results
 
 

@@ -14,6 +14,9 @@ from benchmarks.learning.algorithms.intervals import ScoreEstimate, difference, 
 from benchmarks.learning.algorithms.rows import LearningResults
 from benchmarks.learning.algorithms.scores import harm, possible, saved, score_groups, scored_families
 
+LEAST_SEEDS = 5
+"""Seeds without which no component is claimed to help: a bootstrap of fewer is too narrow."""
+
 
 def summary(results: LearningResults) -> dict[str, Any]:
     """Return the scores of all algorithms and components as plain values; None for what cannot be told."""
@@ -48,7 +51,7 @@ def component_summary(results: LearningResults, component: Component) -> dict[st
     found = difference(one, other)
     return {
         "component": component.name, "with": names[0], "without": names[1], "pairs": len(both),
-        "difference": _plain(found), "claimed": found.is_positive,
+        "difference": _plain(found), "claimed": found.is_positive and len({seed for _, seed in both}) >= LEAST_SEEDS,
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.learning.algorithms.__main__ import digest, main
 from benchmarks.learning.algorithms.curves import curve
 from benchmarks.learning.algorithms.report import page, summary, tables
-from benchmarks.learning.algorithms.rows import LearningResults
+from benchmarks.learning.algorithms.rows import LearningResults, ScoredWindows, TrainingRow
 from benchmarks.learning.algorithms.scores import normalised
 from tests.agents.tabular.planted import OPTIMA, planted_table
 
@@ -46,6 +46,7 @@ def test_results_page_and_plot_are_written(table: Path, tmp_path: Path, capsys: 
     assert [(one["with"], one["without"], one["pairs"]) for one in told["components"]] == [
         ("ppo", "ppo-no-graph", 2), ("ppo", "cloning", 2),
     ]  # fmt: skip
+    assert not any(one["claimed"] for one in told["components"])  # two seeds are too few
     (row,) = [row for row in results.of("ppo") if row.seed == 1]
     assert [steps for steps, _, _ in row.curve] == [0, 256, 512]
     assert row.curve[-1][2] == row.returns
@@ -141,6 +142,21 @@ def test_a_damaged_file_is_told(table: Path, tmp_path: Path, capsys: pytest.Capt
     assert called(table, out, "--algorithms", "random") == 2
     assert "no results file of the tabular benchmark" in " ".join(capsys.readouterr().err.split())
     assert out.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("seeds", "worth", "claimed"), [(5, 0.2, True), (4, 0.2, False), (5, 0.0, False), (5, -0.2, False)]
+)
+def test_a_component_is_claimed_by_its_interval_and_enough_seeds(seeds: int, worth: float, claimed: bool) -> None:
+    random, split = np.random.default_rng(0), ScoredWindows("fixed", (0, 1, 2), ("a", "a", "b"), (1.0, 1.0, 1.0))
+    results = LearningResults({"settings": {"steps": 1}}, (split,))
+    for name, more in (("ppo", worth), ("ppo-no-graph", 0.0)):
+        for seed in range(seeds):
+            returns = tuple((0.5 + more + 0.05 * random.normal(size=3)).tolist())
+            results.rows.append(TrainingRow(name, "fixed", seed, 1, 1.0, 0.5, returns, ()))
+    (found,) = summary(results)["components"]
+    assert (found["pairs"], found["claimed"]) == (seeds, claimed)
+    assert found["difference"]["value"] == pytest.approx(worth, abs=0.1)
 
 
 def test_scores_are_shares_of_the_optimum() -> None:
