@@ -20,7 +20,7 @@ from graph_rewrite.rewriting.rule import Refusal
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 _OTHER_LINEAR = frozenset(
-    ("Split", "Expand", "Sub", "Neg", "Div", "Sum", "Gather", "ConvTranspose", "BatchNormalization",
+    ("Expand", "Sub", "Neg", "Div", "Sum", "Gather", "ConvTranspose", "BatchNormalization",
      "Identity", "Tile")
 )  # fmt: skip
 """Operators that are linear, at least with constants as their other operands, and that no step stands for."""
@@ -29,9 +29,10 @@ _OTHER_LINEAR = frozenset(
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The steps that an operator is, one after the other; operands are values of the graph, -1 is the step before, and
-    -2 the one before that."""
+    -2 the one before that. `results` are the steps, by number, that give its outputs."""
 
     steps: tuple[Step, ...]
+    results: tuple[int, ...]
 
 
 BEFORE, TWO_BEFORE = -1, -2
@@ -61,10 +62,13 @@ def read(graph: KnownValues, node: Node) -> Reading | Refusal:
     known = [type for type in types if type is not None]
     if any(type.dtype not in _FLOATS for type in known):
         return Refusal(f"{node.op} computes {known[0]}; only float and double are proved")
-    if len(node.outputs) != 1 or any(prod(type.shape) == 0 for type in known):
+    parts = node.op == "Split"
+    if (len(node.outputs) != 1 and not parts) or any(prod(type.shape) == 0 for type in known):
         return Refusal(f"{node.op} has several outputs or an empty one")
     found = reader(graph, node, [value for value in node.inputs if value is not None], known[0])
-    return found if isinstance(found, Refusal) else Reading(tuple(found))
+    if isinstance(found, Refusal):
+        return found
+    return Reading(tuple(found), tuple(range(len(found))) if parts else (len(found) - 1,))
 
 
 Found = Sequence[Step] | Refusal
@@ -155,6 +159,20 @@ def _slice(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> 
     return [step("layout", values[0], chain=tuple(chain))]
 
 
+def _split(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
+    """Read a Split as a crop for each part."""
+    axis = int(node.attrs.get("axis", 0)) % x.rank
+    types = [graph.types[value] for value in node.outputs]
+    if len(types) < 2:
+        return Refusal("Split into one part")
+    steps, start = [], 0
+    for size in [type.shape[axis] for type in types if type is not None]:
+        crop = Crop(axis, start, x.shape[axis] - start - size)
+        steps.append(step("layout", values[0], chain=(crop,)))
+        start += size
+    return steps
+
+
 def _gemm(graph: KnownValues, node: Node, values: list[int], x: TensorType) -> Found:
     attrs = node.attrs
     if attrs.get("alpha", 1.0) != 1.0 or attrs.get("beta", 1.0) != 1.0 or attrs.get("transA", 0):
@@ -227,6 +245,7 @@ _READERS: dict[str, Callable[[KnownValues, Node, list[int], TensorType], Found]]
     "Transpose": _transpose,
     "Pad": _pad,
     "Slice": _slice,
+    "Split": _split,
     "Gemm": _gemm,
     "GlobalAveragePool": _whole_average,
     "ReduceMean": _whole_average,

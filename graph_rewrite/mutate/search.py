@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.layouts import LayoutError, Shape
+from graph_rewrite.layouts import LayoutError
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, passes_filter, prove
 from graph_rewrite.mutate.generation.finish import Target
 from graph_rewrite.mutate.generation.generator import DEPTH, KEEP, Generator
@@ -148,7 +148,7 @@ def too_large(sub: Subprogram, limits: Limits) -> Refusal | None:
     if work_of(sub.program, sub.shapes) > limits.work:
         return Refusal("too large to be proved at its real shape")
     small = small_instance(sub)
-    if small == sub.shapes and sum(value.size for value in types_of(sub.program, small)) > _LARGEST_INSTANCE:
+    if small is sub and sum(value.size for value in types_of(sub.program, sub.shapes)) > _LARGEST_INSTANCE:
         return Refusal("no smaller instance of it is known, at which mutants could be found")
     return None
 
@@ -174,8 +174,8 @@ def mutants_of_subprogram(
         is_hopeful: asked of each mutant before its proof; those that are not are left out.
     """
     small = small_instance(sub)
-    generator = Generator(sub.program, small, limits.depth, limits.keep, stop)
-    passes = _SmallFilter(sub.program, small, limits.keep)
+    generator = Generator(small.program, small.shapes, limits.depth, limits.keep, stop)
+    passes = _SmallFilter(small, limits.keep)
     real = RandomTrials(sub.program, sub.shapes, seed=2) if trials is None else trials
     # Windows are chosen by values of their own: those of the trials must not depend on the mutant that they prove.
     aim = RandomTrials(sub.program, sub.shapes, seed=3, trials=1)
@@ -184,7 +184,7 @@ def mutants_of_subprogram(
     for sketch in generator.sketches():
         if not passes(sketch):
             continue
-        for other in lifted(sketch, small, sub.shapes):
+        for other in lifted(sketch, small, sub):
             if stop():
                 return
             targets = targets or [Target(values) for values in aim.outputs(0)]
@@ -204,8 +204,8 @@ class _SmallFilter:
     positions agree hold a part of each output. Borders take more of a small image than of a large one, so the part is
     half of what must be right."""
 
-    def __init__(self, original: TensorProgram, small: tuple[Shape, ...], keep: float) -> None:
-        self._trials = RandomTrials(original, small, seed=5, trials=1)
+    def __init__(self, small: Subprogram, keep: float) -> None:
+        self._trials = RandomTrials(small.program, small.shapes, seed=5, trials=1)
         self._targets: list[Target] = []
         self._keep = keep / 2
 

@@ -65,26 +65,29 @@ def subprogram(graph: Graph, readings: Mapping[int, Reading], nodes: Iterable[in
     )  # fmt: skip
     outputs = tuple(v for node in chosen for v in graph.nodes[node].outputs if _is_read_outside(graph, v, set(chosen)))
     shapes = tuple(type.shape for type in (graph.types[value] for value in inputs) if type is not None)
-    program = composed(inputs, [(readings[node], graph.nodes[node].outputs[0]) for node in chosen], outputs)
+    program = composed(inputs, [(readings[node], graph.nodes[node].outputs) for node in chosen], outputs)
     constants = frozenset(number for number, value in enumerate(inputs) if value in graph.constants)
     return Subprogram(program, shapes, inputs, outputs, tuple(chosen), constants)
 
 
-def composed(inputs: Sequence[int], parts: Iterable[tuple[Reading, int]], outputs: Sequence[int]) -> TensorProgram:
+def composed(
+    inputs: Sequence[int], parts: Iterable[tuple[Reading, Sequence[int]]], outputs: Sequence[int]
+) -> TensorProgram:
     """Return readings, one after the other, as a program.
 
     Args:
         inputs: the values that are its inputs, in their order.
-        parts: readings, each with the value that it gives.
+        parts: readings, each with the values that it gives.
         outputs: the values that it returns.
     """
     numbers = {value: number for number, value in enumerate(inputs)}
     steps: list[Step] = []
-    for reading, value in parts:
+    for reading, made in parts:
+        first = len(inputs) + len(steps)
         for each in reading.steps:
             operands = tuple(len(inputs) + len(steps) + v if v < 0 else numbers[v] for v in each.inputs)
             steps.append(Step(each.op, operands, each.params))
-        numbers[value] = len(inputs) + len(steps) - 1
+        numbers |= {value: first + place for value, place in zip(made, reading.results, strict=True)}
     return TensorProgram(len(inputs), tuple(steps), tuple(numbers[value] for value in outputs))
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import gcd, prod
 
 from graph_rewrite.layouts import LayoutError, Shape
+from graph_rewrite.mutate.generation.rescaling import GROUPS, by_size, fitted
 from graph_rewrite.mutate.generation.sketch import Sketch
+from graph_rewrite.mutate.generation.vocabulary import LARGEST_FACTOR
 from graph_rewrite.mutate.moves import DoesNotFit, Move, Tiles
-from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram
-from graph_rewrite.mutate.value_types import ValueType, input_types, type_of, types_of
+from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram, step
+from graph_rewrite.mutate.value_types import types_of
 
 SIDE = 16
 """The longest side of an image in a small instance, unless kernels are large."""
@@ -22,26 +25,31 @@ _ENOUGH = 4096
 """Elements of a subprogram's values that need no smaller instance."""
 
 
-def small_instance(sub: Subprogram) -> tuple[Shape, ...]:
-    """Return shapes of a subprogram's inputs at which it computes the same in small; its own where there are none."""
-    try:
-        if sum(value.size for value in types_of(sub.program, sub.shapes)) <= _ENOUGH:
-            return sub.shapes
-        shapes = _fitted(sub.program, _shrunk(sub))
-        types = types_of(sub.program, shapes)
-    except (DoesNotFit, LayoutError):
-        return sub.shapes
+def small_instance(sub: Subprogram) -> Subprogram:
+    """Return a subprogram that computes the same in small: with smaller inputs, and layouts of their sizes. It is the
+    subprogram itself where that is small enough, or where no smaller one is known."""
     wanted = types_of(sub.program, sub.shapes)
-    same = all(len(a.shape) == len(b.shape) for a, b in zip(types, wanted, strict=True))
-    return shapes if same and sum(map(_size, shapes)) < sum(map(_size, sub.shapes)) else sub.shapes
+    if sum(value.size for value in wanted) <= _ENOUGH:
+        return sub
+    for shrink in (_shrunk, partial(_shrunk, ratios=True), by_size):
+        try:
+            small = fitted(sub, shrink(sub))
+        except (DoesNotFit, LayoutError):
+            continue
+        types = types_of(small.program, small.shapes)
+        same = all(len(a.shape) == len(b.shape) for a, b in zip(types, wanted, strict=True))
+        if same and sum(map(_size, small.shapes)) < sum(map(_size, sub.shapes)):
+            return small
+    return sub
 
 
 def _size(shape: Shape) -> int:
     return prod(shape)
 
 
-def _shrunk(sub: Subprogram) -> tuple[Shape, ...]:
-    """Shrink batches, images and channels, equal sizes alike. Kernels and groups of up to four stay as they are."""
+def _shrunk(sub: Subprogram, ratios: bool = False) -> tuple[Shape, ...]:
+    """Shrink batches, images and channels, equal sizes alike. Kernels and groups of up to four stay as they are, and so
+    do the ratios of the sides of images where that is asked for."""
     filters = {each.inputs[1]: each.inputs[0] for each in sub.program.steps if each.op == "conv"}
     biases = {value for each in sub.program.steps if each.op == "conv" for value in each.inputs[2:]}
     reach = max([1, *(d * (k - 1) + 1 for d, k in _taps(sub))])
@@ -62,7 +70,9 @@ def _shrunk(sub: Subprogram) -> tuple[Shape, ...]:
         else:
             channels.update(shape[1:2])
     smaller = _smaller(sorted(channels))
-    kept = min(groups, BATCH)
+    kept = min(groups, GROUPS)
+    images = (shape for value, shape in enumerate(sub.shapes) if value not in filters and len(shape) > 3)
+    sides = _sides({size for shape in images for size in shape[2:]}, side, ratios)
     found = []
     for value, shape in enumerate(sub.shapes):
         if value in filters:
@@ -75,24 +85,18 @@ def _shrunk(sub: Subprogram) -> tuple[Shape, ...]:
             found.append((*(min(size, BATCH) for size in shape[:-2]), *(smaller[size] for size in shape[-2:])))
         else:
             own = kept * smaller[shape[1] // groups] if filters else smaller[shape[1]]
-            found.append((min(shape[0], BATCH), own, *(_side(size, side) for size in shape[2:])))
+            found.append((min(shape[0], BATCH), own, *(sides[size] for size in shape[2:])))
     return tuple(found)
 
 
-def _fitted(program: TensorProgram, shapes: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """Give filters as many channels as what they are applied to has in small: a concatenation of shrunk values has
-    another number than its shrunk size."""
-    found = list(shapes)
-    types = input_types(shapes)
-    for each in program.steps:
-        image, *rest = each.inputs
-        if each.op == "conv" and image >= program.count > rest[0]:
-            old, size = found[rest[0]], types[image].shape[1]
-            groups = max(1, round(size / old[1])) if size % old[1] == 0 else 1
-            found[rest[0]] = (old[0], size // groups, *old[2:])
-            types[rest[0]] = ValueType(found[rest[0]], types[rest[0]].monomials)
-        types.append(type_of(each, [types[value] for value in each.inputs]))
-    return tuple(found)
+def _sides(sizes: Collection[int], largest: int, ratios: bool) -> dict[int, int]:
+    """Return shorter sides of images; with `ratios`, multiples of the least one stay so."""
+    found = {size: _side(size, largest) for size in sizes}
+    least = min((size for size in sizes if size > 1), default=1)
+    if ratios:
+        multiples = [size for size in sizes if size % least == 0 and size <= GROUPS * least]
+        found |= {size: size // least * found[least] for size in multiples}
+    return found
 
 
 def _side(size: int, largest: int) -> int:
@@ -126,21 +130,40 @@ def _smaller(sizes: Sequence[int]) -> dict[int, int]:
     return {size: min(size, 2 + number) for number, size in enumerate(sizes)}
 
 
-def lifted(sketch: Sketch, small: Sequence[Shape], real: Sequence[Shape]) -> Iterator[Sketch]:
+def lifted(sketch: Sketch, small: Subprogram, real: Subprogram) -> Iterator[Sketch]:
     """Yield a mutant for the real shapes: with the same factors, then with the real batch or groups in the place of
-    those of the small instance."""
+    those of the small instance. The original's own layouts become those of the real sizes."""
+    pairs = zip(small.program.steps, real.program.steps, strict=True)
+    chains = {a.chain: b.chain for a, b in pairs if a.op == "layout" and a.chain != b.chain}
+    if chains:
+        steps = tuple(
+            step("layout", *each.inputs, chain=chains.get(each.chain, each.chain)) if each.op == "layout" else each
+            for each in sketch.steps
+        )  # fmt: skip
+        sketch = replace(sketch, steps=steps)
     yield sketch
-    swaps = {a[i]: b[i] for a, b in zip(small, real, strict=True) for i in (0,) if len(a) > 2 and a[0] != b[0]}
-    swaps |= {
-        s[1] // f[1]: r[1] // g[1]
-        for s, r in zip(small, real, strict=True) for f, g in zip(small, real, strict=True)
-        if len(s) == len(f) > 2 and s[1] % f[1] == 0 and r[1] % g[1] == 0 and s[1] // f[1] > 1
-        and s[1] // f[1] != r[1] // g[1]
-    }  # fmt: skip
-    for old, new in swaps.items():
+    for old, new in _counts(small, real).items():
         other = _swapped(sketch, old, new)
         if other != sketch:
             yield other
+
+
+def _counts(small: Subprogram, real: Subprogram) -> dict[int, int]:
+    """Return the batches and groups of the real shapes, by those of the small ones."""
+    pairs = list(zip(small.shapes, real.shapes, strict=True))
+    found: dict[int, int] = {}
+    if any(each.op == "matmul" for each in real.program.steps):
+        # Batches of products may be any axis before a layout.
+        sizes = ((a, b) for s, r in pairs for a, b in zip(s[:-1], r[:-1], strict=True))
+        found = {a: b for a, b in sizes if a < b <= LARGEST_FACTOR}
+    found |= {s[0]: r[0] for s, r in pairs if len(s) > 2 and s[0] != r[0]}
+    found |= {
+        s[1] // f[1]: r[1] // g[1]
+        for s, r in pairs for f, g in pairs
+        if len(s) == len(f) > 2 and s[1] % f[1] == 0 and r[1] % g[1] == 0 and s[1] // f[1] > 1
+        and s[1] // f[1] != r[1] // g[1]
+    }  # fmt: skip
+    return found
 
 
 def _swapped(sketch: Sketch, old: int, new: int) -> Sketch:

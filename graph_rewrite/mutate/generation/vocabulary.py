@@ -10,9 +10,11 @@ from functools import lru_cache
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.moves import Chain, Move, Place, Tiles
 from graph_rewrite.mutate.program import Step, TensorProgram, step
-from graph_rewrite.mutate.value_types import Monomial
+from graph_rewrite.mutate.value_types import Monomial, types_of
 
 PLACES: tuple[Place, Place] = ("outer", "inner")
+LARGEST_FACTOR = 16
+"""Factors of layouts are at most this large; a batch that is carried over to the real shapes may be larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def vocabulary_of(program: TensorProgram, shapes: Sequence[Shape], outputs: Sequ
     factors, overlaps = {2, 4}, set[tuple[int, int]]()
     operators: dict[tuple[object, ...], Step] = {}
     blocks = set[int]()
-    known = dict(enumerate(shapes))
+    known, types = dict(enumerate(shapes)), types_of(program, shapes)
     for each in program.steps:
         operators.setdefault((each.op, each.params), each)
         if each.op in ("conv", "pool"):
@@ -61,9 +63,9 @@ def vocabulary_of(program: TensorProgram, shapes: Sequence[Shape], outputs: Sequ
             if each.op == "pool":
                 overlaps.update((k - 1, p) for k, p in zip(each.param("kernel"), each.param("pads"), strict=False))
         elif each.op == "matmul":
-            blocks.update(size for v in each.inputs for size in known.get(v, ())[:-2])
+            blocks.update(size for v in each.inputs for size in types[v].shape[:-2])
     factors.update(shape[0] for shape in outputs if len(shape) > 2)
-    wanted = tuple(sorted(f for f in factors | blocks if 1 < f <= 16))
+    wanted = tuple(sorted(f for f in factors | blocks if 1 < f <= LARGEST_FACTOR))
     tiles = tuple(sorted(pair for pair in overlaps if pair[0] > 0))
     diagonals = tuple(sorted(blocks & set(wanted)))
     return Vocabulary(wanted, tiles, tuple(operators.values()), diagonals, _roles(program))

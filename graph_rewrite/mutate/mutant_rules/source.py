@@ -20,26 +20,30 @@ from graph_rewrite.rewriting.patterns import Const, Pattern, PatternBuilder, Pat
 from graph_rewrite.rewriting.replacement import Ref
 from graph_rewrite.rewriting.rule import Refusal
 
+_MOST_RESULTS = 128
+
 
 @dataclass(frozen=True, slots=True)
 class SourceNode:
-    """An operator of a subprogram. Its operands are texts: "x0" is an input of the program, "n0" the result of an
-    operator before it, "c0" a constant parameter such as the pads of a Pad, and "" an operand that is left out."""
+    """An operator of a subprogram, with the number of its results. Its operands are texts: "x0" is an input of the
+    program, "n0" the result of an operator before it and "n0.1" its second one, "c0" a constant parameter such as the
+    pads of a Pad, and "" an operand that is left out."""
 
     op: str
     operands: tuple[str, ...]
+    results: int = 1
 
     def to_json(self) -> list[Any]:
         """Return the operator as plain values."""
-        return [self.op, list(self.operands)]
+        return [self.op, list(self.operands), *([self.results] if self.results > 1 else [])]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The operators of a subprogram, and those of them whose results it returns."""
+    """The operators of a subprogram, and the results of them that it returns, as texts like those of operands."""
 
     nodes: tuple[SourceNode, ...]
-    outputs: tuple[int, ...]
+    outputs: tuple[str, ...]
 
     def pattern(self, count: int, constants: frozenset[int]) -> Pattern:
         """Return the operators as a pattern of `count` inputs, of which some must be known before run time."""
@@ -50,15 +54,17 @@ class Source:
         builder = PatternBuilder()
         for number, node in enumerate(self.nodes):
             operands = [known[name] for name in node.operands]
-            known[f"n{number}"] = builder.any_of((node.op,))(*operands, _label=f"n{number}")
-        roots = [known[f"n{number}"] for number in self.outputs]
+            made = builder.any_of((node.op,))(*operands, _label=f"n{number}", _outputs=node.results)
+            known |= zip(_names(number, node.results), made if node.results > 1 else [made], strict=True)
+        roots = [known[name] for name in self.outputs]
         return Pattern(
             tuple(variables), tuple(builder.nodes), tuple(root for root in roots if isinstance(root, PatternOutput))
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return the source as plain values."""
-        return {"nodes": [node.to_json() for node in self.nodes], "outputs": list(self.outputs)}
+        outputs = [name if "." in name else int(name[1:]) for name in self.outputs]
+        return {"nodes": [node.to_json() for node in self.nodes], "outputs": outputs}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], count: int) -> Source:
@@ -69,19 +75,29 @@ class Source:
         """
         nodes: list[SourceNode] = []
         parameters = 0
-        for op, operands in values["nodes"]:
-            known = {"", *(f"x{i}" for i in range(count)), *(f"n{i}" for i in range(len(nodes)))}
+        made = set[str]()
+        for op, operands, *more in values["nodes"]:
+            known = {"", *(f"x{i}" for i in range(count)), *made}
             for name in operands:
                 if name not in known and name != f"c{parameters}":
                     raise ValueError(f"{name!r} is no operand")
                 parameters += name == f"c{parameters}"
             if not re.fullmatch(r"[A-Z]\w*", op):
                 raise ValueError(f"{op!r} is no operator")
-            nodes.append(SourceNode(op, tuple(operands)))
-        outputs = tuple(map(integer, values["outputs"]))
-        if not outputs or not all(0 <= number < len(nodes) for number in outputs):
+            results = integer(*more) if more else 1
+            if not 1 <= results <= _MOST_RESULTS:
+                raise ValueError(f"an operator of {results} results")
+            made.update(_names(len(nodes), results))
+            nodes.append(SourceNode(op, tuple(operands), results))
+        outputs = tuple(name if isinstance(name, str) else f"n{integer(name)}" for name in values["outputs"])
+        if not outputs or not made.issuperset(outputs):
             raise ValueError(f"outputs {outputs} of {len(nodes)} operators")
         return cls(tuple(nodes), outputs)
+
+
+def _names(number: int, results: int) -> list[str]:
+    """Return the names of an operator's results."""
+    return [f"n{number}.{index}" if index else f"n{number}" for index in range(results)]
 
 
 def source_of(graph: Graph, sub: Subprogram) -> Source:
@@ -97,9 +113,10 @@ def source_of(graph: Graph, sub: Subprogram) -> Source:
                 parameters += 1
             else:
                 operands.append("" if value is None else names[value])
-        nodes.append(SourceNode(graph.nodes[node_id].op, tuple(operands)))
-        names[graph.nodes[node_id].outputs[0]] = f"n{number}"
-    return Source(tuple(nodes), tuple(int(names[value][1:]) for value in sub.outputs))
+        made = graph.nodes[node_id].outputs
+        nodes.append(SourceNode(graph.nodes[node_id].op, tuple(operands), len(made)))
+        names |= zip(made, _names(number, len(made)), strict=True)
+    return Source(tuple(nodes), tuple(names[value] for value in sub.outputs))
 
 
 @dataclass(slots=True)
@@ -122,13 +139,14 @@ def read_match(source: Source, count: int, m: Match) -> TensorProgram | Refusal:
     """Return the matched operators as a program over the pattern's inputs, whichever values of the graph these are."""
     values = _MatchedValues({}, {})
     names = {variable.name: values.add(ref) for variable, ref in zip(m.pattern.variables, m.refs, strict=True)}
-    parts: list[tuple[Reading, int]] = []
+    parts: list[tuple[Reading, tuple[int, ...]]] = []
     for number, node in enumerate(source.nodes):
         label = f"n{number}"
-        made = names[label] = values.add(m.value(label))
+        made = tuple(values.add(m.value(label, index)) for index in range(node.results))
+        names |= zip(_names(number, node.results), made, strict=True)
         operands = [names[name] if name else None for name in node.operands]
-        found = read(values, Node(number, node.op, operands, (made,), m.attrs(label)))
+        found = read(values, Node(number, node.op, operands, made, m.attrs(label)))
         if isinstance(found, Refusal):
             return found
         parts.append((found, made))
-    return composed(range(count), parts, [names[f"n{number}"] for number in source.outputs])
+    return composed(range(count), parts, [names[name] for name in source.outputs])

@@ -96,11 +96,11 @@ def _read_back(made: Replacement, graph: Graph, sub: Subprogram) -> TensorProgra
     types: dict[int, TensorType | None] = {number: graph.types[value] for number, value in enumerate(sub.inputs)}
     constants: dict[int, Constant] = {n: graph.constants[sub.inputs[n]] for n in sub.constants}
     inputs = {value: number for number, value in enumerate(sub.inputs)}
-    results: list[int] = []
+    results: list[tuple[int, ...]] = []
 
     def value(ref: Ref | None) -> int | None:
         if ref is None or ref.node >= 0:
-            return None if ref is None else results[ref.node]
+            return None if ref is None else results[ref.node][ref.index]
         if ref.external is not None:
             return inputs[ref.external]
         number = len(types)
@@ -109,20 +109,18 @@ def _read_back(made: Replacement, graph: Graph, sub: Subprogram) -> TensorProgra
             constants[number] = ref.constant
         return number
 
-    parts: list[tuple[Reading, int]] = []
+    parts: list[tuple[Reading, tuple[int, ...]]] = []
     for number, each in enumerate(made.nodes):
         operands = [value(ref) for ref in each.inputs]
-        result = len(types)
-        types[result] = each.types[0]
-        found = read(
-            _Known(types, constants), Node(number, each.op, operands, (result,), each.attrs, each.domain)
-        )  # fmt: skip
+        result = tuple(range(len(types), len(types) + len(each.types)))
+        types |= zip(result, each.types, strict=True)
+        found = read(_Known(types, constants), Node(number, each.op, operands, result, each.attrs, each.domain))
         if isinstance(found, Refusal):
             return None
         results.append(result)
         parts.append((found, result))
     try:
-        return composed(range(len(sub.inputs)), parts, [results[ref.node] for ref in made.outputs])
+        return composed(range(len(sub.inputs)), parts, [results[ref.node][ref.index] for ref in made.outputs])
     except KeyError:
         return None
 

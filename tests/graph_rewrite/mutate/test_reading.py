@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from graph_rewrite import Rewriter
 from graph_rewrite.layouts import Crop
 from graph_rewrite.mutate.equivalence import RandomTrials, passes_filter
-from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule
+from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule, read_mutant_rules
 from graph_rewrite.mutate.program import program, step
 from graph_rewrite.mutate.search import Limits, mutants_of
 from graph_rewrite.mutate.subprograms import split
@@ -88,8 +89,44 @@ def test_the_filter_leaves_out_what_too_few_boxes_hold() -> None:
 
 
 def test_what_has_no_small_instance_is_refused_with_a_reason() -> None:
-    text = "(float[1,128,96] x) => (z) { q = MatMul(x, u) y = Reshape(q, s) z = Relu(y) }"
-    graph = model(text, u=weights(96, 768), s=np.array([1, 128, 12, 64]))
+    """Parts of 290 and 477 channels are no whole numbers of few."""
+    text = "(float[1,128,96] x) => (p, q) { y = MatMul(x, u) p, q = Split<axis=2>(y, s) }"
+    graph = model(text, u=weights(96, 767), s=np.array([290, 477]))
     result = mutants_of(graph, Limits(seconds=5.0, depth=1, keep=0.9))
     assert ["no smaller instance" in str(reason) for _, reason in result.subprograms] == [True]
     assert [len(sub.nodes) for sub, _ in result.searched] == [1]
+
+
+def test_a_split_reads_as_crops_and_is_matched_with_all_its_parts() -> None:
+    text = "(float[2,4] x) => (p, q, r) { y = MatMul(x, v) a, b, c = Split<axis=1>(y, t) p = Relu(a) q = Relu(b) %s }"
+    given = {"v": GIVEN["v"], "t": np.array([1, 3, 2])}
+    graph = model(text % "r = Relu(c)", **given)
+    whole = split(graph).subprograms[-1]
+    assert [each.op for each in whole.program.steps] == ["matmul", "layout", "layout", "layout"]
+    assert [each.chain for each in whole.program.steps[1:]] == [(Crop(1, 0, 5),), (Crop(1, 1, 2),), (Crop(1, 4, 0),)]
+    assert len(whole.outputs) == 3
+    rule = mutant_rule(graph, whole, whole.program)
+    assert isinstance(rule, MutantRule)
+    (read,) = read_mutant_rules(json.loads(json.dumps([rule.embedded])))
+    assert (read.operators, read.digest) == (rule.operators, rule.digest)
+    # The crops are built as Slices.
+    (candidate,) = Rewriter([read], deployment=False).candidates(graph)
+    assert compare(graph, candidate.apply(), seed=0).worst_error < 1e-5
+    other = model(text % "r = Relu(c)", **{**given, "t": np.array([2, 2, 2])})
+    assert [refusal.reason for refusal in Rewriter([read], deployment=False).explain(other)] == [
+        "the operators have other attributes than those proved"
+    ]
+
+
+def test_parts_of_a_split_that_are_used_inside_are_no_outputs() -> None:
+    text = (
+        "(float[2,12] x) => (z) { a, b = Split<axis=1, num_outputs=2>(x) c = Add(a, b) q = MatMul(c, v) z = Relu(q) }"
+    )
+    graph = model(text, v=weights(6, 3))
+    whole = split(graph).subprograms[-1]
+    assert [len(whole.nodes), len(whole.outputs)] == [3, 1]
+    assert [each.op for each in whole.program.steps] == ["layout", "layout", "add", "matmul"]
+    rule = mutant_rule(graph, whole, whole.program)
+    assert isinstance(rule, MutantRule)
+    (candidate,) = Rewriter([rule], deployment=False).candidates(graph)
+    assert compare(graph, candidate.apply(), seed=0).worst_error < 1e-5
