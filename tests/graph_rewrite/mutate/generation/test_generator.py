@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from graph_rewrite.layouts import Shape
+from graph_rewrite.layouts import Crop, Shape
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.generation.finish import Target
 from graph_rewrite.mutate.generation.generator import Generator, deadline
 from graph_rewrite.mutate.generation.sketch import Sketch
 from graph_rewrite.mutate.program import Step, TensorProgram, program, step
 from graph_rewrite.mutate.value_types import types_of
-from tests.graph_rewrite.mutate.programs import CONV, DILATED, conv
+from tests.graph_rewrite.mutate.programs import CONV, DILATED, conv, layout
 
 Wanted = Callable[[list[tuple[str, Any]]], bool]
 
@@ -146,6 +146,16 @@ def test_convolutions_of_one_image_become_one() -> None:
     mutant, finding = found(original, shapes, lambda steps: steps[-1][1] == (shapes[0], (5, 2, 3, 3)), 1)
     assert finding.exact
     assert len(mutant.outputs) == 2
+
+
+def test_convolutions_of_parts_become_groups() -> None:
+    """Table 1 of PET has split among its operators: here each half of the channels has filters of its own."""
+    halves = [layout(0, Crop(1, 0, 2)), layout(0, Crop(1, 2, 0))]
+    original = program(3, [*halves, conv(3, 1), conv(4, 2), step("concat", 5, 6, axis=1)])
+    shapes = ((1, 4, 6, 6), (3, 2, 3, 3), (3, 2, 3, 3))
+    mutant, finding = found(original, shapes, lambda steps: steps[-1] == ("conv", (shapes[0], (6, 2, 3, 3))), 1)
+    assert finding.exact
+    assert [s.op for s in mutant.steps] == ["concat", "conv"]
 
 
 def test_every_sketch_keeps_what_was_asked_for() -> None:
