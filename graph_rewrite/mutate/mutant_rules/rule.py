@@ -136,13 +136,31 @@ class MutantRule(Rule):
         Raises:
             MalformedMutantError: data of another format or form, or two programs that are not equal.
         """
+        rule = cls._named(values)
+        if reason := _refuted(rule.original, rule.mutant, rule.shapes):
+            raise MalformedMutantError(f"the mutant {rule.name} is refused: {reason}")
+        return rule
+
+    @classmethod
+    def certified(cls, values: Mapping[str, Any]) -> MutantRule:
+        """Return the rule of plain values that come with RewriteGym. The proof in its certificate counts: the digest
+        beside it tells that nothing has changed since.
+
+        Raises:
+            MalformedMutantError: data of another format or form, or another digest.
+        """
+        rule = cls._named(values)
+        if (rule.certificate.get("verdict"), rule.certificate.get("digest")) != ("proved", rule.digest):
+            raise MalformedMutantError(f"the mutant {rule.name} is not the one that its certificate is for")
+        return rule
+
+    @classmethod
+    def _named(cls, values: Mapping[str, Any]) -> MutantRule:
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise MalformedMutantError(f"not a mutant of format {FORMAT}: search again for it")
         rule = checked("data", lambda: cls._read(values))
         if values.get("name") != rule.name:
             raise MalformedMutantError(f"the mutant {values.get('name')} has changed since it was recorded")
-        if reason := _refuted(rule.original, rule.mutant, rule.shapes):
-            raise MalformedMutantError(f"the mutant {rule.name} is refused: {reason}")
         return rule
 
     @classmethod
