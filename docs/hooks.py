@@ -33,8 +33,11 @@ ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "docs"
 OUTSIDE = ("benchmarks/*.md", "CHANGELOG.md")
 """Pages that lie outside docs/ and belong to the site."""
-CATALOGUE = ("rules.md", "rules-generated.md", "rules-taso.md")
-CATALOGUE_SOURCES = ("graph_rewrite/**/*.py", "graph_rewrite/rules/**/*.json", "benchmarks/results/**/*.json")
+CATALOGUE = ("rules.md", "rules-generated.md", "rules-taso.md", "rules-mutants.md")
+CATALOGUE_SOURCES = (
+    "graph_rewrite/**/*.py", "graph_rewrite/rules/**/*.json", "graph_rewrite/mutate/**/*.json",
+    "benchmarks/results/**/*.json",
+)  # fmt: skip
 PACKAGES = (
     "rewritegym", "graph_rewrite", "graph_rewrite.latency", "graph_rewrite.egraph", "envs",
     "agents",

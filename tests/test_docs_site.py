@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
 from graph_rewrite.rulebook import catalogue
 from graph_rewrite.rules import all_rules, find_rule, rule_set
 
@@ -92,7 +93,7 @@ def test_the_catalogue_is_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     def rules() -> tuple[object, ...]:
         drawn.append(1)
-        return tuple(rule_set(name)[0] for name in ("default", "generated", "taso"))
+        return (*(rule_set(name)[0] for name in ("default", "generated", "taso")), shipped_mutants()[0])
 
     monkeypatch.setattr(hooks, "CACHE", tmp_path)
     monkeypatch.setattr(catalogue, "all_sets", rules)

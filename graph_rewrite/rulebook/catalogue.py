@@ -10,10 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from graph_rewrite.mutate.mutant_rules import MutantRule
+from graph_rewrite.mutate.mutant_rules.rule import ORIGIN
+from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, Maybe, MaybeConst, Pattern, Scalar, Values
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rulebook.diagram import choices, drawing, example, instance_note
+from graph_rewrite.rulebook.mutants import boxes_drawings, mutant_facts
 from graph_rewrite.rulebook.reasons import reasons
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.certification import Certificate, certified, load
@@ -25,9 +29,13 @@ COMMAND = "python -m graph_rewrite rules catalogue"
 MANY = 6
 """The most operators of a choice that are named; of more, their number is told."""
 
-PAGES: Mapping[str, str] = {"hand": "rules.md", "generated": "rules-generated.md", "taso": "rules-taso.md"}
+PAGES: Mapping[str, str] = {
+    "hand": "rules.md", "generated": "rules-generated.md", "taso": "rules-taso.md", "mutant": "rules-mutants.md",
+}  # fmt: skip
 """The page of each origin, beside that of the rules written by hand."""
-TITLES: Mapping[str, str] = {"hand": "Rules", "generated": "Generated rules", "taso": "TASO's rules"}
+TITLES: Mapping[str, str] = {
+    "hand": "Rules", "generated": "Generated rules", "taso": "TASO's rules", "mutant": "Mutants",
+}  # fmt: skip
 _ABOUT: Mapping[str, str] = {
     "hand": "The rules written by hand. A rule is an equality of two patterns with a condition: a class whose "
     "docstring is the equation. [How to add one](../extending/rule.md); [where rules apply, and what refuses "
@@ -36,6 +44,10 @@ _ABOUT: Mapping[str, str] = {
     "Their operators are those of TASO's algebra; `x0`, `x1`, ... are inputs.",
     "taso": "The substitutions of TASO's file (SOSP'19), imported and verified. Their operators are those of its "
     "algebra; `x0`, `x1`, ... are inputs.",
+    "mutant": "[Mutants](../concepts/mutants.md) that come with RewriteGym: programs that nobody wrote as a rule. A "
+    "search takes them with `--mutants shipped`. Each was equal to its original in a part of the output, and is "
+    "[repaired](../concepts/repairs.md) in the rest. It holds for the shapes that it is proved for, and for any "
+    "weights. A table marks what was wrong: `#` everywhere, `+` in a part of the other axes; `.` was right.",
 }
 _DRAWINGS = (
     "In a drawing, an operator over variables stands on one line and any other is the root of a tree; what is used "
@@ -51,8 +63,8 @@ _OF_HAND_WRITTEN = (
 
 
 def all_sets() -> tuple[Rule, ...]:
-    """Every rule of every set: written by hand, generated, imported."""
-    return rule_set("all")
+    """Every rule of every set: written by hand, generated, imported; and the mutants that come with RewriteGym."""
+    return (*rule_set("all"), *shipped_mutants())
 
 
 def pages(rules: Sequence[Rule] | None = None) -> dict[str, str]:
@@ -88,13 +100,15 @@ def section(rule: Rule) -> str:
     """Return the lines of the catalogue on one rule."""
     match = example(rule)
     parts = [f"### {rule.name}", f"`{rule.equation}`", *notes(rule), f"```text\n{drawing(rule, match)}\n```"]
+    if isinstance(rule, MutantRule):
+        parts.extend(f"```text\n{drawn}\n```" for drawn in boxes_drawings(rule))
     parts.append("\n".join(f"- {line}" for line in facts(rule, match)))
     return "\n\n".join(parts)
 
 
 def notes(rule: Rule) -> list[str]:
     """The paragraphs of a rule's docstring after its equation."""
-    if getattr(rule, "substitution", None) is not None:
+    if isinstance(rule, MutantRule) or getattr(rule, "substitution", None) is not None:
         return []
     paragraphs = inspect.cleandoc(type(rule).__doc__ or "").split("\n\n")[1:]
     return [" ".join(paragraph.split()) for paragraph in paragraphs]
@@ -102,6 +116,9 @@ def notes(rule: Rule) -> list[str]:
 
 def facts(rule: Rule, match: Match | None) -> Iterator[str]:
     """Lines on the drawing (of that match), the condition, the certificate, and where the rule was used."""
+    if isinstance(rule, MutantRule):
+        yield from mutant_facts(rule)
+        return
     by_hand = getattr(rule, "substitution", None) is None
     if by_hand:
         kinds = variable_kinds(rule.pattern)
@@ -186,8 +203,8 @@ def stale(folder: Path) -> list[Path]:
 
 def _counts(rules: Sequence[Rule], origin: str) -> Iterator[str]:
     by_origin = Counter(rule.origin for rule in rules)
-    held = {name: certified(name) for name in by_origin}
-    found = Counter(rule.origin for rule in rules if rule.name in held[rule.origin])
+    held = {name: certified(name) for name in by_origin if name != ORIGIN}
+    found = Counter(rule.origin for rule in rules if rule.origin == ORIGIN or rule.name in held[rule.origin])
     rows = ["| origin | rules | with a certificate |", "|---|---|---|"]
     for name, count in by_origin.items():
         title = name if name == origin or name not in PAGES else f"[{name}]({PAGES[name]})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +24,7 @@ from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rulebook import catalogue
 from graph_rewrite.rulebook.catalogue import all_sets, facts, notes
 from graph_rewrite.rulebook.diagram import drawing, example
+from graph_rewrite.rulebook.mutants import boxes_drawings, certificate_entry
 from graph_rewrite.rules import certification, find_rule
 
 
@@ -34,7 +35,7 @@ class List:
     family: str | None = None
     """Only rules of this family."""
     origin: str | None = None
-    """Only rules from there: hand, generated or taso."""
+    """Only rules from there: hand, generated, taso or mutant."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print a JSON array of objects with name, family, equation, origin and certificate, and nothing else."""
 
@@ -63,7 +64,7 @@ def list_rules(command: List) -> int:
     """Print a table, or JSON.
 
     Raises:
-        ValueError: no rule of this family or origin; the message names those that exist.
+        UserError: no rule of this family or origin; the message names those that exist.
     """
     every = all_sets()
     for what, wanted in (("family", command.family), ("origin", command.origin)):
@@ -88,9 +89,10 @@ def list_rules(command: List) -> int:
 
 def entry(rule: Rule) -> dict[str, Any]:
     """Return the entry of a rule in `rules list --json`. `certificate` is None where there is none."""
-    found = certification.load(rule.name, rule.origin)
-    certificate = None
-    if found is not None:
+    certificate: Mapping[str, Any] | None = None
+    if isinstance(rule, MutantRule):
+        certificate = certificate_entry(rule)
+    elif (found := certification.load(rule.name, rule.origin)) is not None:
         certificate = {"verdict": found.verdict, "method": " + ".join(found.methods), "instances": found.instances}
     return {
         "name": rule.name, "family": rule.family, "equation": rule.equation, "origin": rule.origin,
@@ -113,7 +115,10 @@ def show(command: Show) -> int:
     match = example(rule)
     print("\n".join(f"    {line}" for line in drawing(rule, match).splitlines()))
     print()
-    for line in mutant_facts(rule) if isinstance(rule, MutantRule) else facts(rule, match):
+    if isinstance(rule, MutantRule):
+        for drawn in boxes_drawings(rule):
+            print("\n".join(f"    {line}" for line in drawn.splitlines()) + "\n")
+    for line in facts(rule, match):
         console.print(Text(line))
     if isinstance(rule, MutantRule) or getattr(rule, "substitution", None) is not None:
         return 0
@@ -136,23 +141,6 @@ def recorded_mutant(path: Path, name: str) -> MutantRule:
     if name not in held:
         raise UserError(f"{path} holds no mutant {name!r}; it holds {', '.join(held) or 'none'}")
     return MutantRule.from_json(held[name])
-
-
-def mutant_facts(rule: MutantRule) -> Iterator[str]:
-    """Yield lines on the shapes, the repairs and the proof of a mutant."""
-    shapes = ", ".join(f"x{number} {list(shape)}" for number, shape in enumerate(rule.shapes))
-    yield f"proved for {shapes}"
-    if rule.constants:
-        yield f"{', '.join(f'x{number}' for number in sorted(rule.constants))}: constant"
-    for each in rule.certificate.get("rounds", []):
-        share = max(each["share_wrong"], default=0.0)
-        boxes = sum(map(len, each["boxes"]))
-        yield f"repair: {each['repair']}, of {share:.1%} of an output, in {boxes} boxes"
-    proof = rule.certificate.get("proof", {})
-    yield (
-        f"certificate: proved at {proof.get('positions')} positions, {proof.get('trials')} times each, but for an error"
-        f" of at most {proof.get('error_bound', 1.0):.1e}"
-    )
 
 
 def find(name: str) -> Rule:

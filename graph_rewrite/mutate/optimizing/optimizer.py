@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
+from graph_rewrite.mutate.equivalence import RandomTrials, prove
 from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule
 from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
 from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
@@ -20,6 +20,7 @@ from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram, too_large
 from graph_rewrite.mutate.subprograms import split
+from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal, Rule
 
 ROUNDS = 4
@@ -185,7 +186,7 @@ class Optimizer:
             finding = prove(trials, seed, self.limits.keep) if self._cost(sub, seed) < ms else None
             if finding is not None:
                 for mutant, made, kind in self._with_repair(Mutant(sub, seed, finding), trials):
-                    found[made] = PricedProgram(made, self._cost(sub, made), (_round(kind, mutant.finding),))
+                    found[made] = PricedProgram(made, self._cost(sub, made), (_round(kind, mutant),))
         return found
 
     def _mutated(
@@ -194,7 +195,7 @@ class Optimizer:
         """Yield the repaired mutants of a program, or of parts of it, as programs equal to the subprogram."""
         if whole:
             for mutant, program, kind in self._repaired(sub, trials, ms, until):
-                yield PricedProgram(program, self._cost(sub, program), (_round(kind, mutant.finding),))
+                yield PricedProgram(program, self._cost(sub, program), (_round(kind, mutant),))
             return
         parts = list(parts_of(base.program, sub.shapes, sub.constants, self.limits.largest))
         for place, (chosen, part) in enumerate(parts):
@@ -206,7 +207,7 @@ class Optimizer:
                 made = replaced(base.program, chosen, part.inputs, program)
                 finding = prove(trials, made)
                 if finding is not None and finding.exact:
-                    yield PricedProgram(made, self._cost(sub, made), (*base.rounds, _round(kind, mutant.finding)))
+                    yield PricedProgram(made, self._cost(sub, made), (*base.rounds, _round(kind, mutant)))
 
     def _repaired(
         self, sub: Subprogram, trials: RandomTrials, ms: float, until: float
@@ -249,7 +250,10 @@ def _worth(waiting: list[tuple[Subprogram, int, float]]) -> float:
     return sum(ms * sites for _, sites, ms in waiting) or 1.0
 
 
-def _round(kind: str, finding: Disagreement) -> dict[str, Any]:
-    """Return what a certificate says of a repair and of what was wrong before it."""
+def _round(kind: str, mutant: Mutant) -> dict[str, Any]:
+    """Return what a certificate says of a repair and of what was wrong before it, in outputs of which shapes."""
+    sub, finding = mutant.subprogram, mutant.finding
+    types = types_of(sub.program, sub.shapes)
     boxes = [each[:_BOXES] for each in finding.to_json()["boxes"]]
-    return {"repair": kind, "share_wrong": list(finding.shares), "boxes": boxes}
+    shapes = [list(types[value].shape) for value in sub.program.outputs]
+    return {"repair": kind, "share_wrong": list(finding.shares), "boxes": boxes, "shapes": shapes}
