@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -21,6 +21,7 @@ from graph_rewrite.mutate.mutant_rules import MutantRule
 from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
 from graph_rewrite.mutate.optimizing.optimizer import ROUNDS, FoundRules, Optimizer
 from graph_rewrite.mutate.optimizing.store import MutantStore
+from graph_rewrite.mutate.repairs import REPAIRS, Kind, RepairMethod
 from graph_rewrite.mutate.search import Limits
 from graph_rewrite.rewriting.enumerator import Enumerator
 from graph_rewrite.task.problem import Problem
@@ -113,6 +114,25 @@ def add_mutants(
     return rules
 
 
+def search_mutants(
+    problem: Problem,
+    seconds: float,
+    meters: Meters | None = None,
+    repairs: Mapping[Kind, RepairMethod] = REPAIRS,
+) -> list[MutantRule]:
+    """Search the model of a problem for mutants, and nowhere else; offer them to the search that follows.
+
+    Args:
+        problem: the problem; its rewriter takes the mutants.
+        seconds: of the search that follows and this one together.
+        meters: opens what mutants are chosen by; `measured_meters` by default.
+        repairs: the kinds of repairs that mutants may have.
+    """
+    rules = _searched(problem, SHARE * seconds, None, meters or measured_meters, None, repairs)
+    problem.add_rules(rules)
+    return rules
+
+
 def mutant_store(problem: Problem) -> MutantStore:
     """Return the user's store of mutants for a problem's deployment on this machine."""
     deployment = problem.deployment.plain()
@@ -126,6 +146,7 @@ def _searched(
     progress: Callable[[Search], None] | None,
     meters: Meters,
     store: MutantStore | None,
+    repairs: Mapping[Kind, RepairMethod] = REPAIRS,
 ) -> list[MutantRule]:
     search, found = Search(problem, Budget(seconds=seconds), progress), FoundRules()
     search.tell()
@@ -135,7 +156,7 @@ def _searched(
             optimizer = Optimizer(
                 measured.price, replace(LIMITS, seconds=finding), rounds=ROUNDS,
                 stop=lambda: search.seconds >= finding,
-                rules=problem.rewriter.rules, store=store,
+                rules=problem.rewriter.rules, store=store, repairs=repairs,
             )  # fmt: skip
             optimizer.rules_of(problem.model.graph, found)
         rules = found.best_first()[:MOST]

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +44,8 @@ TELLING_SHARE, TELLING_S = 0.1, 60.0
 """Share of the budget, and most seconds, that go from the search to telling a small lead from none, as for
 `optimize`."""
 CACHE = "REWRITEGYM_CACHE"
+Prepare = Callable[[Problem, Run, Budget], Budget]
+"""Prepares a problem for its search, inside the budget, and returns what is left of that."""
 _KEPT = ("failed_measurements", "applications", "trajectory", "rule_histogram", "rule_faults", "memory", "deployment")
 
 
@@ -72,7 +74,14 @@ def budget_of(run: Run) -> Budget:
     )  # fmt: skip
 
 
-def conducted(run: Run, folder: Path, meter: MeterSource | None = None) -> dict[str, Any]:
+def unprepared(problem: Problem, run: Run, budget: Budget) -> Budget:
+    """Leave a problem as it is."""
+    return budget
+
+
+def conducted(
+    run: Run, folder: Path, meter: MeterSource | None = None, prepare: Prepare = unprepared
+) -> dict[str, Any]:
     """Carry out a run, write its model into `folder`, and return the outcome. An agent that cannot run on this model or
     machine has status `missing`, with its reason."""
     config = load_config(run.model)
@@ -88,7 +97,8 @@ def conducted(run: Run, folder: Path, meter: MeterSource | None = None) -> dict[
                 result = replayed_result(problem)
             else:
                 agent = make_agent(run.agent)
-                result = agent.optimize(problem, budget_of(run), seed=run.seed, progress=seen.append)
+                budget = prepare(problem, run, budget_of(run))
+                result = agent.optimize(problem, budget, seed=run.seed, progress=seen.append)
         except UserError as error:
             return failed(run, str(error), MISSING)
         wall = time.monotonic() - began
@@ -128,13 +138,13 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], prepare: Prepare = unprepared) -> int:
     """Carry out the run of a request, and write its outcome. It ends with its parent, and at SIGTERM."""
     follow(os.getppid())
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     request, folder = Path(arguments[0]), Path(arguments[1])
     run = Run.from_json(json.loads(request.read_text()))
-    write_json(folder / OUTCOME, conducted(run, folder))
+    write_json(folder / OUTCOME, conducted(run, folder, prepare=prepare))
     return 0
 
 

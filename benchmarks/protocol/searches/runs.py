@@ -21,6 +21,8 @@ from benchmarks.protocol.machine.processes import child_environment, ending_with
 from graph_rewrite.system.atomic_files import remove_unfinished
 
 OUTCOME, RESULT = "run.json", "result.onnx"
+PROCESS = "benchmarks.protocol.searches.process"
+"""The module of the process of a run."""
 DONE, MISSING, FAILED = "done", "missing", "failed"
 """States of a run: it has a result; the agent cannot run on this model or machine; it broke."""
 LIMIT_FACTOR, LIMIT_S = 4.0, 900.0
@@ -108,11 +110,18 @@ def carried_out(run: Run, table: Path, search: Search) -> dict[str, Any]:
     return search(run, folder)
 
 
-def in_fresh_process(run: Run, folder: Path, cores: tuple[int, ...] = ()) -> dict[str, Any]:
-    """Carry out a run in a process of its own, pinned to `cores`; one that breaks has status `failed` with a reason."""
+def in_fresh_process(run: Run, folder: Path, cores: tuple[int, ...] = (), module: str = PROCESS) -> dict[str, Any]:
+    """Carry out a run in a process of its own, pinned to `cores`; one that breaks has status `failed` with a reason.
+
+    Args:
+        run: the run.
+        folder: of its request, its outcome and its model.
+        cores: that the process may use; all by default.
+        module: is run with request and folder, and writes the outcome.
+    """
     request = folder / "request.json"
     request.write_text(json.dumps(run.to_json()))
-    command = [sys.executable, "-m", "benchmarks.protocol.searches.process", str(request), str(folder)]
+    command = [sys.executable, "-m", module, str(request), str(folder)]
     limit = LIMIT_FACTOR * run.budget_s + LIMIT_S
     with (folder / "log.txt").open("w") as log, pinned(cores):
         process = subprocess.Popen(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_pr
 from graph_rewrite.mutate.optimizing.seeds import seeds_of
 from graph_rewrite.mutate.optimizing.store import MutantStore, StoredPrograms
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
-from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
+from graph_rewrite.mutate.repairs import REPAIRS, Kind, Repair, RepairCase, RepairMethod, choose
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram, too_large
 from graph_rewrite.mutate.subprograms import split
 from graph_rewrite.mutate.value_types import types_of
@@ -86,6 +86,7 @@ class Optimizer:
         clock: seconds, for the time limit.
         store: where mutants are kept from search to search; nowhere by default.
         rules: rules whose targets are tried where they are refused for a border.
+        repairs: the kinds of repairs that mutants may have.
     """
 
     price: PriceOfOperator
@@ -96,6 +97,7 @@ class Optimizer:
     clock: Callable[[], float] = time.monotonic
     store: MutantStore | None = None
     rules: Sequence[Rule] = ()
+    repairs: Mapping[Kind, RepairMethod] = field(default_factory=lambda: REPAIRS)
 
     def rules_of(self, graph: Graph, found: FoundRules | None = None) -> FoundRules:
         """Return the mutants of a graph that cost less than what they stand for.
@@ -231,7 +233,7 @@ class Optimizer:
             yield mutant, mutant.program, "none"
             return
         case = RepairCase(trials, mutant.program, mutant.finding.wrong, sub.constants)
-        chosen = choose(case, lambda program: self._cost(sub, program))
+        chosen = choose(case, lambda program: self._cost(sub, program), self.repairs)
         if isinstance(chosen, Repair):
             yield mutant, chosen.program, chosen.kind
 

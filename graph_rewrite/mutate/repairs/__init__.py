@@ -4,7 +4,7 @@ Four kinds: a constant map, a gap of zeros between merged images, a halo around 
 again. `choose` takes the cheapest that is proved.
 """
 
-from graph_rewrite.mutate.repairs.choice import REPAIRS, choose
+from graph_rewrite.mutate.repairs.choice import REPAIRS, RepairMethod, choose
 from graph_rewrite.mutate.repairs.constant_map import map_repair
 from graph_rewrite.mutate.repairs.gap import gap_repair
 from graph_rewrite.mutate.repairs.halo import halo_repair
@@ -17,6 +17,7 @@ __all__ = [
     "Kind",
     "Repair",
     "RepairCase",
+    "RepairMethod",
     "choose",
     "gap_repair",
     "halo_repair",
