@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,13 @@ def speedup(rows: Sequence[Row]) -> str:
     if len(found) == 1:
         return f"{found[0]:.3f}"
     return f"{statistics.geometric_mean(found):.3f} ({min(found):.3f} to {max(found):.3f})"
+
+
+def interval(rows: Sequence[Row]) -> str:
+    """Write the speed-up of the first run, and its 95% interval."""
+    first = rows[0]
+    low, high = first.ci95 or (math.nan, math.nan)
+    return f"{first.speedup:.3f} ({low:.3f} to {high:.3f})"
 
 
 def seconds(rows: Sequence[Row]) -> str:

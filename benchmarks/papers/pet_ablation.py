@@ -23,7 +23,6 @@ from rich.table import Table
 from agents.commands.common import stderr_console
 from agents.core.config import uri_parameters
 from benchmarks.papers.pet_search import VARIANTS
-from benchmarks.papers.table import ROOT
 from benchmarks.protocol.harness import Harness, Tools
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.machine.description import machine, machine_name, versions
@@ -221,8 +220,6 @@ def shown_name(model: str) -> str:
 def main() -> int:
     """Run the benchmark and return the exit code."""
     arguments = tyro.cli(Arguments, prog="python -m benchmarks.papers.pet_ablation")
-    if not arguments.out.is_absolute():
-        arguments = replace(arguments, out=ROOT / arguments.out)
 
     def command() -> int:
         rows = run(arguments, stderr_console())

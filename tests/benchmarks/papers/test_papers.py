@@ -16,6 +16,7 @@ from agents.core.registry import make_agent
 from benchmarks import discrepancy, egraph_extraction, results
 from benchmarks.figures.quotes import is_command
 from benchmarks.papers import __main__ as command
+from benchmarks.papers import pet_ablation
 from benchmarks.papers.catalogue import TABLES
 from benchmarks.papers.table import ROOT, PaperTable, read_published
 from graph_rewrite import zoo
@@ -26,6 +27,7 @@ ARGUMENTS = {
     "benchmarks.results": results.Arguments,
     "benchmarks.discrepancy": discrepancy.Arguments,
     "benchmarks.egraph_extraction": egraph_extraction.Arguments,
+    "benchmarks.papers.pet_ablation": pet_ablation.Arguments,
 }
 """The command lines of the programs that tables name."""
 BY_NAME = {table.name: table for table in TABLES}
@@ -78,7 +80,7 @@ class TestPublished:
             # Means of five ratios against a ratio of means, of figures with two decimals.
             assert abs(computed - saved) <= max(2.5, spread), each
 
-    @pytest.mark.parametrize("paper", ["xrlflow", "pact24", "taso"])
+    @pytest.mark.parametrize("paper", ["xrlflow", "pact24", "taso", "pet"])
     def test_models_are_in_the_zoo(self, paper: str) -> None:
         published = read_published(paper)
         models = [name for _, name in published.get("workloads", [])]
@@ -155,6 +157,15 @@ class TestTables:
         write_results(tmp_path, rules, rows)
         assert cells(rules.text(tmp_path), "bert") == ["bert", "2 rules, 3 sites", "none"]
         assert cells(seconds.text(tmp_path), "bert") == ["bert", "105 s", "100 s"]
+
+    def test_variants_of_pet_have_their_intervals(self, tmp_path: Path) -> None:
+        table = BY_NAME["pet-figure-13"]
+        rows = [row("resnet18", "exact", 0, 1.2), row("zoo://resnet18?batch=16", "both", 0, 1.3)]
+        write_results(tmp_path, table, rows)
+        text = table.text(tmp_path)
+        assert cells(text, "resnet18")[1:] == ["1.200 (1.190 to 1.210)", "-", "-", "-"]
+        assert cells(text, "resnet18?batch=16")[1:] == ["-", "-", "1.300 (1.290 to 1.310)", "-"]
+        assert [model for model in pet_ablation.MODELS if f"| {model}?batch=16 |" not in text] == []
 
     def test_methods_and_breakdown_of_pact(self, tmp_path: Path) -> None:
         methods, breakdown = BY_NAME["pact24-figure-5"], BY_NAME["pact24-table-2"]
