@@ -59,8 +59,10 @@ kill: setup ## kill optimisations at random moments and look at what they leave
 node-cases: setup ## optimise all node test cases of onnx and compare (nightly; ARGS='--planted --first 0 --count 500')
 	@OMP_NUM_THREADS=1 $(PY) -m tests.coverage_of_models.run_node_cases $(ARGS)
 
-mutants: setup ## prove 10,000 seeded mutants, and evaluate those accepted over a second prime (nightly)
+mutants: setup ## prove 10,000 seeded mutants and all that ship, and measure the speed of proofs (nightly)
 	@OMP_NUM_THREADS=1 $(PY) -m tests.graph_rewrite.mutate.seeded $(ARGS)
+	@$(PY) -m tests.graph_rewrite.mutate.proof_speed
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m slow tests/graph_rewrite/mutate
 
 lint: setup ## check style, formatting and the direction of imports
 	@$(PY) -m ruff check --quiet .

@@ -20,6 +20,7 @@ from tests.graph_rewrite.mutate.programs import (
     counterexample,
     layout,
 )  # fmt: skip
+from tests.graph_rewrite.mutate.proof_speed import counted_products
 from tests.graph_rewrite.mutate.seeded import count, refuted, seeded_mutant
 
 IMAGES = ((2, 3, 8, 8), (4, 3, 3, 3))
@@ -124,6 +125,27 @@ def test_many_boxes_become_those_of_the_positions(monkeypatch: pytest.MonkeyPatc
     finding = prove(RandomTrials(CONV, IMAGES), BATCH_TO_WIDTH)
     assert finding is not None
     assert finding.wrong == ((((0, 1), (0, 4), (0, 8), (7, 8)), ((1, 2), (0, 4), (0, 8), (0, 1))),)
+
+
+def test_a_proof_multiplies_three_times_per_trial_and_multiplication() -> None:
+    """Three products of limbs, three trials: 9 multiplications of float64 for each one of either program, and not one
+    of them twice. At 10 * 10^9 of them a second that is a second per 10^9; `make mutants` measures it."""
+    shapes = ((2, 8, 12, 12), (6, 8, 3, 3))
+    with counted_products() as products:
+        trials = RandomTrials(CONV, shapes)
+        assert prove(trials, BATCH_TO_WIDTH) is not None
+    convolved = 2 * 2 * 6 * 12 * 12 * 8 * 9
+    assert sum(products) == 9 * convolved
+    with counted_products() as products:
+        assert prove(trials, BATCH_TO_WIDTH) is not None
+    assert sum(products) == 9 * convolved // 2, "what the original gives is known"
+
+
+def test_a_proof_ends_with_the_first_trial_that_refutes() -> None:
+    shapes = ((2, 8, 12, 12), (6, 8, 3, 3))
+    with counted_products() as products:
+        assert prove(RandomTrials(CONV, shapes), program(2, [conv(0, 1, pad=(0, 2, 2, 0))]), keep=0.9) is None
+    assert sum(products) == 3 * 2 * (2 * 6 * 12 * 12 * 8 * 9)
 
 
 def test_a_mutant_of_other_inputs_is_no_mutant() -> None:

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from graph_rewrite import Rewriter
+from graph_rewrite.ir.node import Node
 from graph_rewrite.layouts import Crop
 from graph_rewrite.mutate.equivalence import RandomTrials, passes_filter
 from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule, read_mutant_rules
 from graph_rewrite.mutate.program import program, step
+from graph_rewrite.mutate.reading import read
 from graph_rewrite.mutate.search import Limits, mutants_of
 from graph_rewrite.mutate.subprograms import split
 from graph_rewrite.onnx_files.assembly import model
+from graph_rewrite.rewriting.rule import Refusal
 from graph_rewrite.soundness.floating.comparison import compare
 
 
@@ -78,6 +81,33 @@ def test_what_is_no_step_is_refused_with_a_reason(text: str, reason: str) -> Non
     found = split(model(text, **given(text)))
     assert not found.subprograms
     assert [reason in str(refusal) for refusal in found.refused.values()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "(float[4,2] x, bool[4] k) => (float[n,2] z) { c = Compress<axis=0>(x, k) z = Add(c, c) }",
+            "Add has a dynamic shape",
+        ),
+        ("(float[4,2] x) => (float[4,2] z) { y = custom.Unknown(x) z = Relu(y) }", "Unknown is not linear"),
+        ("(int32[4,2] x, int32[2,4] y) => (z) { z = MatMul(x, y) }", "only float and double are proved"),
+    ],
+)
+def test_bad_input_is_refused_with_a_reason_and_nothing_is_searched(text: str, reason: str) -> None:
+    result = mutants_of(model(text), Limits(seconds=5.0))
+    assert not result.searched
+    assert not result.found
+    assert any(reason in str(refusal) for refusal in result.nodes.values())
+
+
+def test_an_opaque_node_is_refused() -> None:
+    """Whatever its operator: the graph does not know what it computes."""
+    graph = model("(float[4,2] x) => (z) { y = Add(x, x) z = Relu(y) }")
+    add = next(node for node in graph.nodes.values() if node.op == "Add")
+    found = read(graph, Node(add.id, add.op, add.inputs, add.outputs, add.attrs, opaque=True))
+    assert isinstance(found, Refusal)
+    assert found.reason == "Add is opaque"
 
 
 def test_the_filter_leaves_out_what_too_few_boxes_hold() -> None:
