@@ -38,6 +38,8 @@ from graph_rewrite.mutate.optimizing.optimizer import FoundRule, FoundRules, Opt
 from graph_rewrite.mutate.optimizing.pricing import operators_of_program
 from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.search import Limits
+from graph_rewrite.mutate.subprograms import LARGEST
+from graph_rewrite.mutate.summary import summary
 from graph_rewrite.operators.work import tensor_bytes
 from graph_rewrite.rewriting.enumerator import Enumerator
 from graph_rewrite.system.commands import run_command
@@ -56,6 +58,10 @@ class Arguments:
     """Batches of the models of the zoo; an ONNX file keeps its own."""
     seconds: float = 180.0
     """Seconds of the search for mutants in each model."""
+    only: str = ""
+    """Search only subprograms whose operators, as `python -m graph_rewrite mutate` lists them, hold this text."""
+    largest: int = LARGEST
+    """Operators of a subprogram, at most."""
     depth: int = 4
     """Operators of a mutant, 1 to 4."""
     rounds: int = 4
@@ -87,8 +93,13 @@ def opened(model: str, batch: int, threads: int) -> Problem:
 
 def searched(problem: Problem, arguments: Arguments, measured: MutantMeters) -> FoundRules:
     """Search a problem for mutants whose operators take less time than the original's."""
-    limits = Limits(seconds=arguments.seconds, depth=arguments.depth)
-    optimizer = Optimizer(measured.price, limits, rounds=arguments.rounds, rules=problem.rewriter.rules)
+    optimizer = Optimizer(
+        measured.price,
+        Limits(seconds=arguments.seconds, depth=arguments.depth, largest=arguments.largest),
+        rounds=arguments.rounds,
+        rules=problem.rewriter.rules,
+        wanted=lambda sub: arguments.only in summary(sub.program, sub.shapes),
+    )
     return optimizer.rules_of(problem.model.graph)
 
 

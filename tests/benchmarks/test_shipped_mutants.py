@@ -86,6 +86,12 @@ def test_what_is_chosen_is_written_and_takes_the_place_of_what_was_there(
     assert first.name in table[2]
 
 
+def test_only_the_subprograms_that_are_asked_for_are_searched(problem: Problem) -> None:
+    arguments = Arguments((), only="matmul", seconds=1e6)
+    found = searched(problem, arguments, MutantMeters(price, ImageTimer()))
+    assert (found.searched, found.rules, found.complete) == (0, [], True)
+
+
 def test_a_file_has_one_batch(tmp_path: Path) -> None:
     arguments = Arguments((str(write(tmp_path / "m.onnx")),), batches=(4,), out=tmp_path / "shipped.json")
     with pytest.raises(UserError, match="keeps its own batch"):

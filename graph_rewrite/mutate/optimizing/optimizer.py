@@ -87,6 +87,7 @@ class Optimizer:
         store: where mutants are kept from search to search; nowhere by default.
         rules: rules whose targets are tried where they are refused for a border.
         repairs: the kinds of repairs that mutants may have.
+        wanted: tells which subprograms are searched; all by default.
     """
 
     price: PriceOfOperator
@@ -98,6 +99,7 @@ class Optimizer:
     store: MutantStore | None = None
     rules: Sequence[Rule] = ()
     repairs: Mapping[Kind, RepairMethod] = field(default_factory=lambda: REPAIRS)
+    wanted: Callable[[Subprogram], bool] = lambda sub: True
 
     def rules_of(self, graph: Graph, found: FoundRules | None = None) -> FoundRules:
         """Return the mutants of a graph that cost less than what they stand for.
@@ -143,6 +145,8 @@ class Optimizer:
         for sub, sites in zip(parts.subprograms, parts.places, strict=True):
             if self.stop():
                 break
+            if not self.wanted(sub):
+                continue
             if (refusal := too_large(sub, self.limits)) is not None:
                 found.refused.append((sub, refusal))
             elif math.isfinite(ms := self._cost(sub, sub.program)):
