@@ -86,7 +86,7 @@ def _aligned(own: Shape, own_real: Shape, other: Shape, other_real: Shape) -> Sh
 
 
 def rescaled(each: Step, real: Shape, small: Shape, sizes: Mapping[int, int]) -> Step:
-    """Return a layout for a smaller operand.
+    """Return a layout for a smaller operand. One with moves has no sizes, and stays as it is.
 
     Args:
         each: the layout.
@@ -98,7 +98,7 @@ def rescaled(each: Step, real: Shape, small: Shape, sizes: Mapping[int, int]) ->
         DoesNotFit: a part of the layout has no smaller form.
         LayoutError: the layout does not fit the shape.
     """
-    if real == small:
+    if real == small or not all(isinstance(move, Primitive) for move in each.chain):
         return each
     layout = layout_of(each.chain, real).normalised()
     made = Layout(small)

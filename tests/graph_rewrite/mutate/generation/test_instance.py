@@ -8,7 +8,7 @@ from graph_rewrite.mutate.generation.instance import lifted, small_instance
 from graph_rewrite.mutate.generation.sketch import Sketch
 from graph_rewrite.mutate.program import Step, Subprogram, program, step
 from graph_rewrite.mutate.value_types import types_of
-from tests.graph_rewrite.mutate.programs import CONV, conv
+from tests.graph_rewrite.mutate.programs import BATCH_TO_WIDTH, CONV, conv
 
 
 def view(shape: Shape, other: Shape, value: int = 2) -> Step:
@@ -65,6 +65,13 @@ def test_small_instances(made: object, shapes: tuple[tuple[int, ...], ...]) -> N
     assert sum(np.prod(shape) for shape in small.shapes) <= 20_000
     before, after = types_of(sub.program, shapes), types_of(small.program, small.shapes)
     assert [len(type.shape) for type in before] == [len(type.shape) for type in after]
+
+
+def test_moves_have_no_sizes_and_stay() -> None:
+    sub = Subprogram(BATCH_TO_WIDTH, ((2, 64, 56, 56), (128, 64, 3, 3)))
+    small = small_instance(sub)
+    assert small.shapes != sub.shapes
+    assert small.program == sub.program
 
 
 def test_a_layout_of_the_original_is_carried_over_to_the_real_sizes() -> None:
