@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from graph_rewrite import Rewriter
+from graph_rewrite import Refusal, Rewriter, Rule
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.mutate.equivalence import RandomTrials, prove
@@ -12,6 +14,9 @@ from graph_rewrite.mutate.optimizing.optimizer import Optimizer
 from graph_rewrite.mutate.optimizing.seeds import seeds_of
 from graph_rewrite.mutate.search import Limits
 from graph_rewrite.onnx_files.assembly import model
+from graph_rewrite.rewriting.match import Match
+from graph_rewrite.rewriting.patterns import Const
+from graph_rewrite.rewriting.replacement import Ref
 from graph_rewrite.rules import all_rules, find_rule
 from graph_rewrite.soundness.floating.comparison import compare
 
@@ -61,3 +66,28 @@ def test_rules_that_apply_or_are_refused_for_something_else_are_no_seeds() -> No
     bare = model("(float[1,2,8,8] x) => (z) { y = Conv(x, v) q = Conv<pads=[1,1,1,1]>(y, w) z = Relu(q) }",
                  v=weights(4, 2, 1, 1), w=weights(4, 4, 3, 3))  # fmt: skip
     assert not seeds_of(bare, [find_rule("ComposePointwiseThenConv")])
+
+
+class JoinHalves(Rule):
+    """MatMul(x, w) = Concat(halves of MatMul(x, w))"""
+
+    def source(self, op: Any, x: Any, w: Const) -> Any:
+        return op.MatMul(x, w)
+
+    def check(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
+        return Refusal("refused for its border")
+
+    def target(self, op: Any, m: Match, x: Ref, w: Ref) -> Any:
+        first, second = op.Split(op.MatMul(x, w), axis=1, num_outputs=2, _outputs=2)
+        return op.Concat(second, first, axis=1)
+
+
+def test_a_target_with_several_results_of_one_operator_is_read_by_its_results() -> None:
+    graph = model("(float[3,4] x) => (z) { y = MatMul(x, w) z = Relu(y) }", w=weights(4, 6))
+    ((key, programs),) = seeds_of(graph, [JoinHalves()]).items()
+    (made,) = programs
+    assert [each.op for each in made.steps] == ["matmul", "layout", "layout", "concat"]
+    assert made.steps[-1].inputs == (4, 3)
+    finding = prove(RandomTrials(*key), made)
+    assert finding is not None
+    assert finding.share_wrong == 1, "the halves are exchanged"
