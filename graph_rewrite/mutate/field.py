@@ -59,22 +59,24 @@ def _conv(step: Step, operands: Sequence[Residues]) -> Residues:
     sizes = windows.shape[2 : 2 + rank]
     whole = Limbs(taps) if taps.shape[-1] <= LONGEST else None
     result = np.empty((x.shape[0], filters, *sizes), dtype=np.int64)
-    for image, rows in _chunks(x.shape[0], sizes, taps.shape[-1] * groups):
-        part = windows[image, :, rows]  # [channels, sizes, kernel]
-        size = part.shape[1 : 1 + rank]
-        part = part.reshape(groups, w.shape[1], *part.shape[1:])
-        order = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
+    for images, rows in _chunks(x.shape[0], sizes, taps.shape[-1] * groups):
+        part = windows[images, :, rows]  # [images, channels, sizes, kernel]
+        count, size = part.shape[0], part.shape[2 : 2 + rank]
+        part = part.reshape(count, groups, w.shape[1], *part.shape[2:])
+        order = (1, 2, *range(3 + rank, 3 + 2 * rank), 0, *range(3, 3 + rank))
         columns = part.transpose(order).reshape(groups, taps.shape[-1], -1)
         made = multiply(taps, columns) if whole is None else product(whole, Limbs(columns))
-        result[image, :, rows] = made.reshape(filters, *size)
+        result[images, :, rows] = np.moveaxis(made.reshape(filters, count, *size), 1, 0)
     return result if len(operands) == 2 else (result + operands[2].reshape(-1, *(1,) * rank)) % P
 
 
-def _chunks(batch: int, sizes: Shape, length: int) -> Iterator[tuple[int, slice]]:
+def _chunks(batch: int, sizes: Shape, length: int) -> Iterator[tuple[slice, slice]]:
+    """Yield whole images as long as they are few elements together, else rows of one image."""
+    images = max(1, _CHUNK // max(1, length * prod(sizes)))
     rows = max(1, _CHUNK // max(1, length * prod(sizes[1:])))
-    for image in range(batch):
+    for first in range(0, batch, images):
         for start in range(0, sizes[0], rows):
-            yield image, slice(start, start + rows)
+            yield slice(first, first + images), slice(start, start + rows)
 
 
 def _windows(x: Residues, kernel: Shape, strides: Shape, dilations: Shape, pads: Shape) -> Residues:

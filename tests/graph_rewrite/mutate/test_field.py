@@ -16,6 +16,7 @@ from graph_rewrite.soundness.domains.prime_field import PrimeField
 from graph_rewrite.soundness.semantics.call import Tensor
 from graph_rewrite.soundness.semantics.evaluation import Evaluator
 from tests.graph_rewrite.mutate.programs import conv, random_program
+from tests.graph_rewrite.mutate.proof_speed import counted_products
 
 
 def by_the_verifier(made: TensorProgram, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -52,11 +53,19 @@ def test_operators(made: TensorProgram, shapes: list[tuple[int, ...]]) -> None:
     np.testing.assert_array_equal(outputs_of(made, inputs)[0], by_the_verifier(made, inputs)[0])
 
 
-def test_convolutions_in_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = random_inputs([(2, 3, 9, 8), (4, 3, 3, 3)], 0)
-    whole = values_of(program(2, [conv(0, 1)]), inputs)[-1]
-    monkeypatch.setattr(field, "_CHUNK", 200)
-    np.testing.assert_array_equal(values_of(program(2, [conv(0, 1)]), inputs)[-1], whole)
+@pytest.mark.parametrize(
+    ("chunk", "products"),
+    [(2**21, 1), (4000, 3), (2000, 5), (500, 25), (200, 45)],
+    ids=["all images", "two images", "one image", "two rows", "one row"],
+)
+def test_convolutions_in_chunks_are_the_same(chunk: int, products: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image has 9 by 8 windows of 27 elements. Small images are multiplied together."""
+    inputs = random_inputs([(5, 3, 9, 8), (4, 3, 3, 3)], 0)
+    each = [values_of(program(2, [conv(0, 1)]), [image[None], inputs[1]])[-1] for image in inputs[0]]
+    monkeypatch.setattr(field, "_CHUNK", chunk)
+    with counted_products() as counted:
+        np.testing.assert_array_equal(values_of(program(2, [conv(0, 1)]), inputs)[-1], np.concatenate(each))
+    assert len(counted) == 3 * products
 
 
 def test_the_onnx_form_computes_the_same_in_floating_point() -> None:
