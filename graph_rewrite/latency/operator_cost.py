@@ -23,6 +23,7 @@ from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Measurable
 from graph_rewrite.latency.models import operator_model
 from graph_rewrite.latency.operator_spec import OperatorSpec
+from graph_rewrite.latency.ort_meter import Clock
 from graph_rewrite.runtime import (
     PROTOCOL,
     Deployment,
@@ -63,7 +64,8 @@ class OperatorCostMeter:
 
     `operators` gives the operators of a graph. Each distinct one is timed once, as a model of one node in a worker
     process, with the baseline's plain deployment, and remembered in memory and in `cache`. What a session run costs by
-    itself (measured with an Identity of one element) is taken off. `speedup` is the ratio of the sums, and `ci95`
+    itself (measured with an Identity of one element) is taken off. With the clock `cpu` only what the thread computes
+    counts, for a machine that runs other things too. `speedup` is the ratio of the sums, and `ci95`
     follows from the errors of those operators whose number differs.
     """
 
@@ -79,8 +81,10 @@ class OperatorCostMeter:
         timeout_s: float = 30.0,
         memory_limit_mb: int | None = None,
         lock_path: str | os.PathLike[str] | None = None,
+        clock: Clock = "wall",
     ) -> None:
         self.baseline = baseline
+        self.clock: Clock = clock
         self.deployment = (deployment if deployment is not None else Deployment()).plain()
         self.workspace = Path(workspace)
         self.plan = plan
@@ -174,6 +178,7 @@ class OperatorCostMeter:
             **runtime_of(self.deployment.provider).version(),
             "plan": self.plan.key,
             **({"inputs": PROTOCOL} if _indices(spec) else {}),
+            **({} if self.clock == "wall" else {"clock": self.clock}),
         }
 
     def _net(self, spec: OperatorSpec) -> OperatorCost:
@@ -220,6 +225,7 @@ class OperatorCostMeter:
             "candidate": {"path": str(path), "deployment": self.deployment.to_request()},
             "feeds": FeedSpec(input_ranges=_index_ranges(spec), rotated=_indices(spec)).to_json(),
             "plan": self.plan.to_json(),
+            "clock": self.clock,
         }
 
 

@@ -7,9 +7,9 @@ and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`. `feeds`
 them; runs take the inputs that they give in turn, both sides of a comparison the same ones in the same order.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
-alone), `time` (one model), `optimizers` (which of the runtime's optimisers change a model), `optimised` (writes what
-they make of it), `profile` (the time of every kernel), `probe_cuda`. Any may say `within_s`, the seconds after which
-nobody waits for the reply: a comparison then ends with the blocks that it has.
+alone), `time` (one model, by such a clock too), `optimizers` (which of the runtime's optimisers change a model),
+`optimised` (writes what they make of it), `profile` (the time of every kernel), `probe_cuda`. Any may say `within_s`,
+the seconds after which nobody waits for the reply: a comparison then ends with the blocks that it has.
 
 For tests of the faults, `REWRITEGYM_WORKER_FAULT` may hold `segfault:TEXT` or `hang:TEXT`: a candidate whose file name
 contains TEXT then does that when it is opened.
@@ -169,7 +169,8 @@ class Worker:
         self._enter("candidate: run")
         repeats = repeats_for(runner.warm_up(plan.warmup))
         self._enter("candidate: time", expect_s=plan.budget_s)
-        return {"samples": time_alone(runner.run, plan, repeats, turn_to=runner.turn_to), "repeats": repeats}
+        clock = _CLOCKS[request.get("clock", "wall")]
+        return {"samples": time_alone(runner.run, plan, repeats, clock, runner.turn_to), "repeats": repeats}
 
     def _optimizers(self, request: Message) -> Message:
         self._enter("candidate: open")

@@ -95,6 +95,28 @@ def test_costs_are_cached_on_disk(
     assert meter.measurements == 0
 
 
+def test_the_clock_of_the_thread_has_costs_of_its_own(
+    make_meter: Callable[..., OperatorCostMeter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    whole = OperatorCostMeter._request
+
+    def noting(meter: OperatorCostMeter, path: Path, spec: OperatorSpec) -> dict[str, object]:
+        request = whole(meter, path, spec)
+        asked.append(str(request["clock"]))
+        return request
+
+    monkeypatch.setattr(OperatorCostMeter, "_request", noting)
+    cache = MeasurementCache(tmp_path / "cache.sqlite3")
+    spec = RELU
+    for clock in ("wall", "cpu", "cpu"):
+        cost = make_meter(cache=cache, clock=clock).cost(spec)
+        assert cost.status == "ok"
+        assert cost.ms > 0.0
+    # What a run costs by itself, and the operator; the third meter finds both costs on disk, or only the operator's.
+    assert asked == ["wall", "wall", "cpu", "cpu"]
+
+
 def test_an_operator_that_fails_is_a_result(make_meter: Callable[..., OperatorCostMeter]) -> None:
     meter = make_meter()
     failed = meter.measure(Operators("bad", (RELU, UNKNOWN)))

@@ -1,6 +1,7 @@
 """Runs in the worker: which inputs reach the sessions of both sides, and in which order."""
 
 import io
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,20 @@ def test_a_model_alone_is_timed_with_inputs_in_turn(
     feeds = FeedSpec(input_ranges=RANGES).to_json()
     worker._time(request_of(feeds, Plan(min_pairs=5, max_pairs=5, warmup=1), kind="time"))
     assert [ids for ids, _ in timed(recorder.log["candidate"][0])] == made(10)
+
+
+def test_a_model_alone_is_timed_by_the_clock_that_is_asked_for(
+    recorder: Recorder, worker: Worker, request_of: Callable[..., Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = itertools.count()
+    monkeypatch.setitem(worker_module._CLOCKS, "cpu", lambda: float(next(ticks)))
+    feeds = FeedSpec(input_ranges=RANGES).to_json()
+    request = request_of(feeds, Plan(min_pairs=3, max_pairs=3, warmup=1), kind="time")
+    by_thread = worker._time({**request, "clock": "cpu"})
+    assert by_thread["samples"] == [1.0 / by_thread["repeats"]] * 3
+    asked = next(ticks)
+    worker._time(request)
+    assert next(ticks) == asked + 1, "the wall is the clock by default"
 
 
 def test_one_input_where_asked_to(recorder: Recorder, worker: Worker, request_of: Callable[..., Request]) -> None:
