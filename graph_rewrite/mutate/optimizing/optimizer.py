@@ -29,6 +29,8 @@ TOP = 3
 """Programs of a subprogram that go on, PET's K."""
 _BOXES = 64
 """Boxes of an output that a certificate names."""
+_TOLERANCE = 1.2
+"""A repaired mutant may cost so many times its original and be mutated further."""
 _FIRST_ROUND = 0.6
 """The part of a subprogram's time that goes to the mutants of the original itself."""
 
@@ -191,7 +193,7 @@ class Optimizer:
         for seed in seeds:
             finding = prove(trials, seed, self.limits.keep) if self._cost(sub, seed) < ms else None
             if finding is not None:
-                for mutant, made, kind in self._with_repair(Mutant(sub, seed, finding), trials):
+                for mutant, made, kind in self._with_repair(Mutant(sub, seed, finding), trials, ms):
                     found[made] = PricedProgram(made, self._cost(sub, made), (_round(kind, mutant),))
         return found
 
@@ -228,16 +230,20 @@ class Optimizer:
             return self._cost(sub, program) < ms
 
         for mutant in mutants_of_subprogram(sub, self.limits, is_over, trials, is_hopeful):
-            yield from self._with_repair(mutant, trials)
+            yield from self._with_repair(mutant, trials, ms)
 
-    def _with_repair(self, mutant: Mutant, trials: RandomTrials) -> Iterator[tuple[Mutant, TensorProgram, str]]:
-        """Yield a mutant with the program that repairs it, if there is one."""
+    def _with_repair(
+        self, mutant: Mutant, trials: RandomTrials, ms: float
+    ) -> Iterator[tuple[Mutant, TensorProgram, str]]:
+        """Yield a mutant with the program that repairs it, if there is one that costs less than the original of so many
+        milliseconds, or little more where it may be mutated again."""
         sub = mutant.subprogram
         if mutant.finding.exact:
             yield mutant, mutant.program, "none"
             return
         case = RepairCase(trials, mutant.program, mutant.finding.wrong, sub.constants)
-        chosen = choose(case, lambda program: self._cost(sub, program), self.repairs)
+        most = ms if self.rounds == 1 else _TOLERANCE * ms
+        chosen = choose(case, lambda program: self._cost(sub, program), self.repairs, most)
         if isinstance(chosen, Repair):
             yield mutant, chosen.program, chosen.kind
 

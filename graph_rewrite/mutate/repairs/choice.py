@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from graph_rewrite.mutate.equivalence import prove
@@ -21,7 +22,9 @@ REPAIRS: Mapping[Kind, RepairMethod] = {
 }
 
 
-def choose(case: RepairCase, cost: Cost, methods: Mapping[Kind, RepairMethod] = REPAIRS) -> Repair | Refusal:
+def choose(
+    case: RepairCase, cost: Cost, methods: Mapping[Kind, RepairMethod] = REPAIRS, most: float = math.inf
+) -> Repair | Refusal:
     """Return the cheapest repair of a mutant. A repair counts only if a proof over the field finds it equal at every
     position: see `graph_rewrite.mutate.equivalence`.
 
@@ -29,6 +32,7 @@ def choose(case: RepairCase, cost: Cost, methods: Mapping[Kind, RepairMethod] = 
         case: the mutant and what is wrong with it.
         cost: the cost of a program at these shapes.
         methods: the kinds of repairs to try.
+        most: a repair that costs as much is refused, without a proof.
 
     Returns:
         The repair, or a Refusal with the reasons of all kinds.
@@ -39,8 +43,10 @@ def choose(case: RepairCase, cost: Cost, methods: Mapping[Kind, RepairMethod] = 
         repair = method(case, cost)
         if isinstance(repair, Refusal):
             reasons.append(f"{kind}: {repair.reason}")
-        else:
+        elif repair.cost < most:
             found.append(repair)
+        else:
+            reasons.append(f"{kind}: it costs too much")
     for repair in sorted(found, key=lambda each: each.cost):
         finding = prove(case.trials, repair.program)
         if finding is not None and finding.exact:

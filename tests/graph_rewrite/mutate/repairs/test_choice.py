@@ -7,6 +7,7 @@ import pytest
 from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.repairs import REPAIRS, Cost, Repair, RepairCase, choose
 from graph_rewrite.rewriting.rule import Refusal
+from tests.graph_rewrite.mutate.proof_speed import counted_products
 from tests.graph_rewrite.mutate.repairs.cases import is_equal, merged_batch, pooled, split
 
 
@@ -47,3 +48,15 @@ def test_a_refusal_names_the_reasons_of_all_kinds() -> None:
         "map: neither the difference nor the factor is constant; halo: no images are split; "
         "gap: the repaired program is not equal everywhere"
     )
+
+
+def test_what_costs_too_much_is_refused_without_a_proof() -> None:
+    case = merged_batch(3)
+    limit = cost_of(chosen(case).program)  # type: ignore[union-attr]
+    assert isinstance(chosen(case, most=limit + 1), Repair)
+    case.trials.outputs(0)
+    with counted_products() as products:
+        found = chosen(case, methods={kind: REPAIRS[kind] for kind in ("gap", "recompute")}, most=limit)
+    assert isinstance(found, Refusal)
+    assert found.reason == "gap: it costs too much; recompute: it costs too much"
+    assert len(products) < 3 * 3, "a proof takes three trials of three products"
