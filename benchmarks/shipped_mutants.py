@@ -32,6 +32,7 @@ from graph_rewrite.latency import Clock, MeasurementCache, MeasurementError, Ope
 from graph_rewrite.latency.graph_operators import operators_of
 from graph_rewrite.latency.windows import Difference, WindowMeter
 from graph_rewrite.layouts import Shape
+from graph_rewrite.mutate.generation.generator import KEEP
 from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.mutant_rules import MutantRule
 from graph_rewrite.mutate.mutant_rules.shipped import FILE, read_shipped, write_shipped
@@ -67,6 +68,8 @@ class Arguments:
     """Operators of a subprogram, at most."""
     depth: int = 4
     """Operators of a mutant, 1 to 4."""
+    keep: float = KEEP
+    """The part of each output that a mutant must get right before its repair, from 0 to 1."""
     rounds: int = 4
     """How often mutants are mutated."""
     least: float = 1.02
@@ -113,7 +116,7 @@ def searched(problem: Problem, arguments: Arguments, measured: MutantMeters) -> 
     """Search a problem for mutants whose operators take less time than the original's."""
     optimizer = Optimizer(
         measured.price,
-        Limits(seconds=arguments.seconds, depth=arguments.depth, largest=arguments.largest),
+        Limits(seconds=arguments.seconds, depth=arguments.depth, keep=arguments.keep, largest=arguments.largest),
         rounds=arguments.rounds,
         rules=problem.rewriter.rules,
         wanted=lambda sub: arguments.only in summary(sub.program, sub.shapes),

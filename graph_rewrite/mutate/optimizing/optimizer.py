@@ -172,7 +172,7 @@ class Optimizer:
         queue, kept = [PricedProgram(sub.program, ms)], self._seeded(sub, trials, ms, seeds)
         for number in range(self.rounds):
             now = self.clock()
-            end = now + _FIRST_ROUND * (until - now) if number == 0 else until
+            end = now + _FIRST_ROUND * (until - now) if number == 0 and self.rounds > 1 else until
             new: dict[TensorProgram, PricedProgram] = {}
             for place, base in enumerate(queue):
                 last = self.clock() + (end - self.clock()) / (len(queue) - place)
