@@ -21,7 +21,7 @@ from graph_rewrite.task.problem import Problem
 
 @dataclass(frozen=True)
 class Variant:
-    """What a search may use: rules that are equal everywhere, mutants, and the repairs that these may have."""
+    """The means of a search: rules that are equal everywhere, mutants, and the repairs that these may have."""
 
     exact: bool
     mutants: bool

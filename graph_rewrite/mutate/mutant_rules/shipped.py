@@ -1,4 +1,4 @@
-"""Mutants that come with RewriteGym: `python -m benchmarks.shipped_mutants` chooses them."""
+"""Mutants that come with RewriteGym: `python -m benchmarks.papers.shipped_mutants` chooses them."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ Latencies are planted: a convolution costs a millisecond per image of its batch,
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +41,7 @@ from graph_rewrite.task.problem import Problem, open_problem
 from rewritegym.cli import main
 from tests.agents.optimization.planted import PlantedAgent, plant
 from tests.envs.fakes import OperatorCountMeter
-from tests.repository import ROOT, run_python
+from tests.repository import run_python
 
 LIMIT = "40s"
 Optimize = Callable[..., Optimization]
@@ -285,25 +284,3 @@ def test_evaluate_offers_mutants_to_its_agents_and_embeds_those_used(
     (entry,) = json.loads(capsys.readouterr().out)["results"]
     assert "mutants" not in entry
     assert entry["speedup"] == 1.0
-
-
-def test_the_guides_commands_run(
-    agent: PlantedAgent,
-    planted: list[Graph],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    guide = (ROOT / "docs" / "guides" / "optimise.md").read_text("utf-8")
-    commands = re.findall(r"^\.venv/bin/rewritegym optimize model\.onnx (.*--mutants.*)$", guide, re.MULTILINE)
-    assert [re.sub(r".*--mutants (\w+).*", r"\1", flags) for flags in commands] == ["search", "shipped"]
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "model.onnx")
-    for number, flags in enumerate(commands):
-        # The planted search ends after some measurements, whatever the time limit.
-        more = ["--rules", "MulOne", "--no-memory", "--json"]
-        assert main(["optimize", "model.onnx", f"{number}.onnx", *flags.split(), *more]) == 0
-        entry = json.loads(capsys.readouterr().out)
-        assert entry["verified"]
-        assert bool(entry["rewrites"]) == (number == 0), "what ships is for other shapes"
-    assert len(planted) == 1

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agents.searching.mutants import MutantMeters
-from benchmarks import shipped_mutants
-from benchmarks.shipped_mutants import Arguments, choose, lines, merged, run, searched
+from benchmarks.papers import shipped_mutants
+from benchmarks.papers.shipped_mutants import Arguments, choose, lines, merged, run, searched
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.windows import Difference

@@ -1,6 +1,6 @@
 """Choose the mutants that come with RewriteGym.
 
-    python -m benchmarks.shipped_mutants --models resnet18 resnet50 --batches 4 8 16 32
+    python -m benchmarks.papers.shipped_mutants --models resnet18 resnet50 --batches 4 8 16 32
 
 Each model is searched for mutants, as `rewritegym optimize --mutants search` does. Of the mutants of a subprogram the
 one ships that saves most in the window around its site, if that is sure and if its operators, each timed alone, take
@@ -248,7 +248,7 @@ def lines(rules: Sequence[MutantRule]) -> list[str]:
 
 def main() -> int:
     """Run the command and return the exit code."""
-    arguments = tyro.cli(Arguments, prog="python -m benchmarks.shipped_mutants")
+    arguments = tyro.cli(Arguments, prog="python -m benchmarks.papers.shipped_mutants")
 
     def command() -> int:
         if not arguments.models:
