@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_name
@@ -23,7 +23,6 @@ from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Measurable
 from graph_rewrite.latency.models import operator_model
 from graph_rewrite.latency.operator_spec import OperatorSpec
-from graph_rewrite.latency.ort_meter import Clock
 from graph_rewrite.runtime import (
     PROTOCOL,
     Deployment,
@@ -81,10 +80,10 @@ class OperatorCostMeter:
         timeout_s: float = 30.0,
         memory_limit_mb: int | None = None,
         lock_path: str | os.PathLike[str] | None = None,
-        clock: Clock = "wall",
+        clock: Literal["wall", "cpu"] = "wall",
     ) -> None:
         self.baseline = baseline
-        self.clock: Clock = clock
+        self.clock = clock
         self.deployment = (deployment if deployment is not None else Deployment()).plain()
         self.workspace = Path(workspace)
         self.plan = plan
