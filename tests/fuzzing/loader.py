@@ -1,4 +1,4 @@
-"""The fuzz target of loading: `make fuzz`, or `python -m tests.fuzzing.loader --seconds 600 --seed 1`.
+"""The fuzz target of loading: `make fuzz`, or `python -m tests.fuzzing.loader --seconds 600 --first 1000000`.
 
 Each case damages a model of the corpus, and loads, normalises, rewrites, saves and loads it again. Every step must end
 with a result or with a `UserError`, within bounds of time and memory. A case is told by its seed alone, so that a
