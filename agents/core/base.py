@@ -152,14 +152,15 @@ class Search:
 
     def charge(self, measured: Hashable, cost_s: float, spent_s: float) -> None:
         """Count what a measurement took, where it is answered from what another search measured: no agent gains by
-        coming later. What this search paid for already costs it nothing more.
+        coming later. What this search paid for already costs it nothing more, and with a deadline real time alone
+        counts.
 
         Args:
             measured: tells this measurement from others.
             cost_s: seconds that it took when it was taken.
             spent_s: seconds that this search just spent on it.
         """
-        if measured not in self._paid:
+        if self.budget.deadline is None and measured not in self._paid:
             self._paid.add(measured)
             self._charged += max(0.0, cost_s - spent_s)
 

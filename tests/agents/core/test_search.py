@@ -222,6 +222,9 @@ class TestInTurn:
         assert 7.0 <= second.seconds < 14.0
         second.beats(modest, leader)
         assert second.seconds < 14.0  # this search paid for it already
+        bounded = Search(problem, Budget(deadline=time.monotonic() + 1000.0))
+        bounded.beats(modest, leader)
+        assert bounded.seconds < 7.0
 
     def test_the_result_is_the_one_that_was_fastest_in_turn(self, problem: Problem) -> None:
         search = Search(problem, Budget())
