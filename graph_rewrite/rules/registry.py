@@ -65,6 +65,7 @@ FAMILIES = (
     "layout.blocked_steps",
     "layout.wider_subgraphs",
     "layout.blocked_winograd",
+    "convolution.row_bands",
 )
 """Modules of rules, in the order in which candidates are listed."""
 

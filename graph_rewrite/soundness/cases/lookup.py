@@ -9,6 +9,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.soundness.cases import (
+    bands,
     blocked,
     channel_padding,
     convolution,
@@ -20,6 +21,7 @@ from graph_rewrite.soundness.cases import (
 )
 
 CASES: Mapping[str, Callable[[Any], Iterable[Graph]]] = {
+    **bands.CASES,
     **blocked.CASES,
     **channel_padding.CASES,
     **convolution.CASES,

@@ -84,7 +84,9 @@ def verify(rule: Rule, *, fast: bool, seed: int = 0, limit: int = INSTANCES) -> 
 
 def _verify(rule: Rule, fast: bool, seed: int, limit: int) -> Certificate | Refutation:
     findings = _Findings()
-    found = (instance for instance in instances(rule, full=not fast, seed=seed) if _is_valid(instance.graph))
+    found = (
+        instance for instance in instances(rule.at_any_size, full=not fast, seed=seed) if _is_valid(instance.graph)
+    )
     for instance in islice(found, limit):
         before, after = instance.graph, instance.candidate.apply()
         types = _type_difference(before, after)
