@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.onnx_files.assembly import model
+from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.rewriting.candidates import Candidates
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.convolution.row_bands import ChainInBands
