@@ -14,16 +14,16 @@ KEPT_SHARE = 0.8
 class Budget:
     """The limits of a search; whichever is reached first ends it.
 
-    `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock, where
-    a latency that another search already measured is charged what it took then; `applications` are candidates applied
-    to a graph (to an e-graph: rules applied at one match), None for no limit. `conclusion_s` are seconds
-    that measuring and checking the result should take, beside `seconds`; None for as long as careful measuring takes.
-    `deadline` is a moment of `time.monotonic` at which everything ends: measurements under way are broken off, waiting
-    for other processes counts, and what is known already costs nothing. None for no such moment. `telling_s` are the last of the search's seconds; where
-    the lead is small they go to the conclusion, which tells a small lead from none by more measurements.
-    `overtime_s` is a hard limit for budgets without a deadline: the search is broken off when it has overrun its
-    seconds by a fifth of that, and the conclusion when it has taken as long; waiting for other processes does not
-    count.
+    `measurements` are latencies of graphs that were not measured before in the search; `seconds` are wall-clock,
+    where a latency that another search already measured is charged what it took then; `applications` are candidates
+    applied to a graph (to an e-graph: rules applied at one match), None for no limit. `conclusion_s` are seconds that
+    measuring and checking the result should take, beside `seconds`; None for as long as careful measuring takes.
+    `deadline` is a moment of `time.monotonic` at which everything ends: measurements under way are broken off,
+    waiting for other processes counts, and what is known already costs nothing. None for no such moment. `telling_s`
+    are the last of the search's seconds; where the lead is small they go to the conclusion, which tells a small lead
+    from none by more measurements. `overtime_s` is a hard limit for budgets without a deadline: the search is broken
+    off when it has overrun its seconds by a fifth of that, and the conclusion when it has taken as long; waiting for
+    other processes does not count.
 
     Raises:
         UserError: a limit that is negative.
