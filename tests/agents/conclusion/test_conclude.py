@@ -52,8 +52,8 @@ def test_a_save_that_flips_a_weight_is_caught(
 ) -> None:
     problem = open_tower()
 
-    def tampered(graph: Graph, path: Path, metadata: Mapping[str, str]) -> Path:
-        save(graph, path, metadata)
+    def tampered(graph: Graph, path: Path, metadata: Mapping[str, str], **options: bool) -> Path:
+        save(graph, path, metadata, **options)
         if graph is not problem.model.original:
             flip_one_weight(path)
         return path
