@@ -80,12 +80,15 @@ def recorded(folder: Path) -> Iterator[RecordedSearch]:
             found = list(results_of(path))
         except UserError:  # results of another kind
             continue
+        stored = json.loads(path.read_text())
+        environment = stored.get("environment", {}) if isinstance(stored, dict) else {}
         for model, result in found:
             if result["agent"] not in AGENTS or not result["verified"] or result["speedup"] < LEAST:
                 continue
             kind = "standard" if "standard" in path.stem else result["agent"]
             provider, threads = result["deployment"]["provider"], result["deployment"]["threads"]
-            yield _search(model, kind, threads, Recording.from_json(result), result["speedup"], provider)
+            device = environment.get("device", "")
+            yield _search(model, kind, threads, Recording.from_json(result), result["speedup"], provider, device)
 
 
 def optimised(folder: Path) -> Iterator[RecordedSearch]:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from agents.commands.common import ModelArguments, stderr_console
 from agents.commands.signals import SearchWatch, ending_search
+from agents.conclusion.recordings import environment
 from agents.core.base import Agent, Budget, Search
 from agents.core.budget import check_seed
 from agents.core.config import Config
@@ -166,12 +167,13 @@ def _run_agent(
 
 
 def summarise(uri: str, problem: Problem, budget: Budget, entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the object that `--json` prints: model, provider, the original's latency in milliseconds, the budget (null
-    where a limit is infinite or not set), and an entry per agent."""
+    """Return the object that `--json` prints: model, provider, machine and versions, the original's latency in
+    milliseconds, the budget (null where a limit is infinite or not set), and an entry per agent."""
     baselines = sorted(ms for entry in entries if (ms := baseline_ms(entry)) is not None)
     return {
         "model": uri,
         "provider": problem.deployment.provider,
+        "environment": environment(problem.deployment.provider),
         "baseline_ms": baselines[len(baselines) // 2] if baselines else None,
         "budget": {
             name: None if limit is None or math.isinf(limit) else limit

@@ -13,6 +13,7 @@ from agents.commands.common import stderr_console
 from agents.commands.signals import ending_search, interrupting_between_steps
 from agents.commands.train_arguments import TrainArguments, plain_arguments, resume_command
 from agents.commands.train_windows import train_on_windows
+from agents.conclusion.recordings import environment
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.budget import check_seed
 from agents.core.config import Config
@@ -145,6 +146,7 @@ def _summary(uri: str, problem: Problem, entry: dict[str, Any], progress: Traini
     return {
         "model": uri,
         "provider": problem.deployment.provider,
+        "environment": environment(problem.deployment.provider),
         "baseline_ms": baseline_ms(entry),
         "results": [entry],
         "training": {

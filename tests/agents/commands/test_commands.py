@@ -14,6 +14,7 @@ import pytest
 
 import rewritegym
 from agents.ppo.checkpoint import load_checkpoint
+from graph_rewrite.latency.device import device_name
 from tests.envs.fakes import write_tower
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -108,7 +109,8 @@ def test_evaluate_prints_one_json_object_and_nothing_else(tower: Path, tmp_path:
     assert {path.name for path in only_run(tmp_path / "runs").glob("*.png")} >= {"speedups.png", "latency.png"}
     summary = json.loads(done.stdout)
     assert summary["budget"] == {"measurements": 5, "seconds": 60.0, "applications": None}
-    assert summary.keys() >= {"model", "provider", "baseline_ms", "results"}
+    assert summary.keys() >= {"model", "provider", "environment", "baseline_ms", "results"}
+    assert summary["environment"]["device"] == device_name("cpu")
     assert [entry["agent"] for entry in summary["results"]] == ["greedy", "random"]
     for entry in summary["results"]:
         assert entry.keys() >= RESULT_KEYS
