@@ -3,9 +3,8 @@
 The fastest recorded results of benchmarks/results are replayed on their models and recorded anew in `known_results/`,
 without measuring: one file each, named like those of the user's memory of results. Those of `benchmarks.time_limits`
 are what `rewritegym optimize` itself found, at its price of weights, and name the machine: they are begun with first
-there. `rewritegym optimize` begins with
-them where a model has the architecture of one, whatever its weights. A policy's results stand for its checkpoint: they
-are what its rollouts find, and need no PyTorch.
+there. `rewritegym optimize` begins with them where a model has the architecture of one, whatever its weights. A
+policy's results stand for its checkpoint: they are what its rollouts find, and need no PyTorch.
 """
 
 from __future__ import annotations
@@ -48,7 +47,8 @@ class Arguments:
     """Write the results that come with RewriteGym."""
 
     models: tuple[str, ...] = ()
-    """Models, such as bert-tiny; all by default, and then files of others are removed."""
+    """Models, such as bert-tiny; all by default, and then files of others are removed, except those of `optimize`, whose
+    results files need not be kept."""
     output: Annotated[Path, tyro.conf.arg(help="The folder to write to.")] = FOLDER
 
 
@@ -160,7 +160,8 @@ def run(arguments: Arguments, console: Console) -> int:
         console.print(f"{said}: {len(made.recording.steps)} rewrites", highlight=False)
     if not arguments.models:
         for path in set(arguments.output.glob("*.json")) - kept:
-            path.unlink()
+            if json.loads(path.read_text())["context"].get("found_by") != "optimize":
+                path.unlink()
     return lost
 
 

@@ -129,6 +129,20 @@ def test_and_with_what_an_agent_found_on_a_machine(results: Path) -> None:
     assert sorted((one.device, one.speedup) for one in best) == [("", 1.1), ("m", 1.3), ("n", 1.2)]
 
 
+def test_results_without_a_source_go_but_for_those_of_optimize(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_results, "RESULTS", results.parent)
+    folder = tmp_path / "known"
+    folder.mkdir()
+    for kind in ("optimize", "ppo"):
+        (folder / f"{kind}.json").write_text(json.dumps({"context": {"found_by": kind}}))
+    assert known_results.run(known_results.Arguments(models=("bert",), output=folder), QUIET) == 0
+    assert len(list(folder.iterdir())) == 2
+    assert known_results.run(known_results.Arguments(output=folder), QUIET) == 0
+    assert [path.name for path in folder.iterdir()] == ["optimize.json"]
+
+
 def test_the_command_fails_where_a_result_is_lost(
     results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
