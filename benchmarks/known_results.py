@@ -47,8 +47,8 @@ class Arguments:
     """Write the results that come with RewriteGym."""
 
     models: tuple[str, ...] = ()
-    """Models, such as bert-tiny; all by default, and then files of others are removed, except those of `optimize`, whose
-    results files need not be kept."""
+    """Models, such as bert-tiny; all by default, and then files of others are removed, but for those of `optimize`:
+    their results files need not be kept."""
     output: Annotated[Path, tyro.conf.arg(help="The folder to write to.")] = FOLDER
 
 
