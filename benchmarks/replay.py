@@ -86,12 +86,12 @@ def results_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _rows(stored: Any) -> list[dict[str, Any]]:
-    """Return the rows of a file of `evaluate.py`, of `benchmarks.end_to_end`, or of `benchmarks.results`; of the last
+    """Return the rows of a file of `evaluate.py`, `train.py`, `benchmarks.end_to_end`, or `benchmarks.results`; of the last
     those that count, with the batch in the model's URI."""
     if not isinstance(stored, dict):
         return [{"model": run["model"], **result} for run in stored for result in run["results"]]
     if "protocol" not in stored:
-        return list(stored["results"])
+        return [{**({"model": stored["model"]} if "model" in stored else {}), **result} for result in stored["results"]]
     counting = [row for row in stored["rows"] if row["verified"] and not row.get("failure")]
     return [{**row, "model": _at_batch(row["model"], row.get("batch", 1))} for row in counting]
 
