@@ -86,8 +86,8 @@ def results_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _rows(stored: Any) -> list[dict[str, Any]]:
-    """Return the rows of a file of `evaluate.py`, `train.py`, `benchmarks.end_to_end`, or `benchmarks.results`; of the last
-    those that count, with the batch in the model's URI."""
+    """Return the rows of a file of `evaluate.py`, `train.py`, `benchmarks.end_to_end`, or `benchmarks.results`; of the
+    last those that count, with the batch in the model's URI."""
     if not isinstance(stored, dict):
         return [{"model": run["model"], **result} for run in stored for result in run["results"]]
     if "protocol" not in stored:
