@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from agents.commands.common import stderr_console
-from agents.commands.signals import ending_search, interrupting_between_steps
-from agents.commands.train_arguments import TrainArguments, plain_arguments, resume_command
+from agents.commands.signals import ending_search
+from agents.commands.train_arguments import TrainArguments, plain_arguments
 from agents.commands.train_windows import train_on_windows
+from agents.commands.training_run import run_training
 from agents.conclusion.recordings import environment
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.budget import check_seed
@@ -106,24 +107,8 @@ def _learn(
     )  # fmt: skip
     trainer = Trainer(options, config, run / "checkpoint", resume)
     console.print(f"training on {training_uri}")
-    try:
-        with (
-            interrupting_between_steps() as end_here,
-            training_display(console, config.training.total_timesteps) as update,
-        ):
-
-            def stepped(progress: TrainingProgress) -> None:
-                update(progress)
-                end_here()
-
-            progress = trainer.run(stepped)
-    except KeyboardInterrupt:
-        # As it stands: a command to be copied must not be broken into lines.
-        command = resume_command(arguments, run)
-        console.print(f"\nstopped; the checkpoint is saved. Go on with: {command}", soft_wrap=True, markup=False)
-        raise
-    finally:
-        trainer.close()
+    shown = training_display(console, config.training.total_timesteps)
+    progress = run_training(trainer, shown, arguments, run, console)
     return progress, load_checkpoint(run)
 
 

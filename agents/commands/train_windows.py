@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from agents.commands.signals import interrupting_between_steps
-from agents.commands.train_arguments import TrainArguments, plain_arguments, resume_command
+from agents.commands.train_arguments import TrainArguments, plain_arguments
+from agents.commands.training_run import run_training
 from agents.core.budget import check_seed
 from agents.core.config import Config
 from agents.ppo.progress import TrainingProgress
@@ -50,21 +50,7 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
     trainer = WindowTrainer(options, config, run / "checkpoint", resume)
     console.print(f"run folder {run}", soft_wrap=True, markup=False)
     console.print(f"training on {trainer.trained_on}")
-    try:
-        with interrupting_between_steps() as end_here, _display(console, config) as update:
-
-            def stepped(progress: TrainingProgress) -> None:
-                update(progress)
-                end_here()
-
-            progress = trainer.run(stepped)
-    except KeyboardInterrupt:
-        # As it stands: a command to be copied must not be broken into lines.
-        command = resume_command(arguments, run)
-        console.print(f"\nstopped; the checkpoint is saved. Go on with: {command}", soft_wrap=True, markup=False)
-        raise
-    finally:
-        trainer.close()
+    progress = run_training(trainer, _display(console, config), arguments, run, console)
     summary = _summary(trainer, progress)
     write_json(run / "result.json", summary)
     _tell(console, summary, run / "checkpoint")

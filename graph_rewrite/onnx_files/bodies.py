@@ -72,6 +72,56 @@ class BodyWriter:
         return result
 
 
+class BodyScope:
+    """The names of a body, and the values of the graph that they stand for.
+
+    Args:
+        writer: makes the values between the operators.
+        name: what these are called after.
+        known: values of the names that the body does not compute.
+        results: names that the body returns, each with the value of the graph that it becomes.
+    """
+
+    def __init__(
+        self, writer: BodyWriter, name: str, known: Mapping[str, int | None], results: Iterable[tuple[str, int]]
+    ) -> None:
+        self._writer, self._name = writer, name
+        self._values: dict[str, int | None] = {"": None, **known}
+        self._copies = list[tuple[str, int]]()
+        for result, value in results:
+            if result in self._values:  # it is known without the body, or a result that is given twice
+                self._copies.append((result, value))
+            else:
+                self._values[result] = value
+
+    def label(self, node: onnx.NodeProto) -> str:
+        """Return the name of an operator of the body in the graph."""
+        return f"{self._name}/{node.name or node.op_type}"
+
+    def operands(self, node: onnx.NodeProto) -> list[int | None]:
+        """Return the values that an operator of the body reads."""
+        return [self._values[source] for source in node.input]
+
+    def results(self, node: onnx.NodeProto) -> list[int]:
+        """Return the values that an operator of the body computes; those that nothing outside knows are new."""
+        made = list[int]()
+        for output in node.output:
+            known = self._values.get(output)
+            if known is None:
+                known = self._writer.value(f"{self._name}/{output}" if output else self.label(node))
+            made.append(known)
+            if output:
+                self._values[output] = known
+        return made
+
+    def copies(self) -> list[BodyStep]:
+        """Return operators for the results that are values of other names."""
+        return [
+            BodyStep("Identity", "", {}, [self._values[result]], [value], f"{self._name}/{result}")
+            for result, value in self._copies
+        ]
+
+
 def is_modelled(attribute: AttributeProto) -> bool:
     """Tell whether a graph holds an attribute as a number, text or tensor, or as several numbers or texts."""
     return attribute.type in (*PLAIN, AttributeProto.TENSOR)

@@ -8,7 +8,7 @@ import onnx_ir
 from graph_rewrite.ir.constants import from_tensor
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.bodies import BodyStep, BodyWriter, is_complete, is_modelled
+from graph_rewrite.onnx_files.bodies import BodyScope, BodyStep, BodyWriter, is_complete, is_modelled
 from graph_rewrite.onnx_files.loading import attribute_value, standard_domain
 
 
@@ -64,26 +64,14 @@ def _steps(writer: BodyWriter, node: Node, body: onnx.GraphProto) -> list[BodySt
     """Return the operators of a branch, between the values that it captures and the results of its If."""
     name = writer.name_of(node)
     outer = node.inputs[len(node.inputs) - len(node.captures) :]
-    values: dict[str, int | None] = {"": None, **dict(zip(node.captures, outer, strict=True))}
+    known: dict[str, int | None] = dict(zip(node.captures, outer, strict=True))
     for tensor in body.initializer:
         constant = from_tensor(onnx_ir.serde.deserialize_tensor(tensor))
-        values[tensor.name] = writer.value(f"{name}/{tensor.name}", constant)
-    copies = list[tuple[str, int]]()
-    for info, value in zip(body.output, node.outputs, strict=True):
-        if info.name in values:  # a captured value, an initializer, or a result given twice
-            copies.append((info.name, value))
-        else:
-            values[info.name] = value
-    steps = list[BodyStep]()
+        known[tensor.name] = writer.value(f"{name}/{tensor.name}", constant)
+    results = zip((info.name for info in body.output), node.outputs, strict=True)
+    scope, steps = BodyScope(writer, name, known, results), list[BodyStep]()
     for inner in body.node:
-        label = f"{name}/{inner.name or inner.op_type}"
-        read, made = [values[source] for source in inner.input], list[int]()
-        for output in inner.output:
-            known = values.get(output)
-            made.append(writer.value(f"{name}/{output}" if output else label) if known is None else known)
-            if output:
-                values[output] = made[-1]
-        attrs = {attribute.name: attribute_value(attribute) for attribute in inner.attribute}
-        steps.append(BodyStep(inner.op_type, standard_domain(inner.domain), attrs, read, made, label))
-    steps += [BodyStep("Identity", "", {}, [values[result]], [value], f"{name}/{result}") for result, value in copies]
-    return steps
+        domain, attrs = standard_domain(inner.domain), {one.name: attribute_value(one) for one in inner.attribute}
+        read, made = scope.operands(inner), scope.results(inner)
+        steps.append(BodyStep(inner.op_type, domain, attrs, read, made, scope.label(inner)))
+    return steps + scope.copies()

@@ -11,7 +11,7 @@ from onnx import AttributeProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.bodies import BodyStep, BodyWriter, is_complete, is_modelled
+from graph_rewrite.onnx_files.bodies import BodyScope, BodyStep, BodyWriter, is_complete, is_modelled
 from graph_rewrite.onnx_files.loading import attribute_value, standard_domain
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
 
@@ -116,39 +116,22 @@ class _Functions:
         return same and named and len(set(function.input)) == len(function.input) and all(map(is_modelled, attributes))
 
 
-def _collect(
-    writer: BodyWriter,
-    functions: _Functions,
-    call: _Call,
-    steps: list[BodyStep],
-) -> None:
+def _collect(writer: BodyWriter, functions: _Functions, call: _Call, steps: list[BodyStep]) -> None:
     """Append the operators of a call to `steps`."""
-    function, name = functions.known[call.key], call.name
+    function = functions.known[call.key]
     given = {**{attribute.name: attribute for attribute in function.attribute_proto}, **call.attributes}
-    values: dict[str, int | None] = dict.fromkeys(("", *function.input))
-    values.update(zip(function.input, call.inputs, strict=False))
-    copies = list[tuple[str, int]]()
-    for result, value in zip(function.output, call.outputs, strict=False):
-        if result in values:  # an operand, or a result that the function gives twice
-            copies.append((result, value))
-        else:
-            values[result] = value
+    known: dict[str, int | None] = dict.fromkeys(function.input)
+    known.update(zip(function.input, call.inputs, strict=False))
+    scope = BodyScope(writer, call.name, known, zip(function.output, call.outputs, strict=False))
     for node in function.node:
-        label = f"{name}/{node.name or node.op_type}"
-        read, made = [values[source] for source in node.input], list[int]()
-        for output in node.output:
-            known = values.get(output)
-            made.append(writer.value(f"{name}/{output}" if output else label) if known is None else known)
-            if output:
-                values[output] = made[-1]
+        label, read, made = scope.label(node), scope.operands(node), scope.results(node)
         attributes = {attribute.name: attribute for attribute in _resolved(node, given)}
         if _key(node) in functions.known:
             _collect(writer, functions, _Call(_key(node), read, made, attributes, label), steps)
         else:
             attrs = {one: attribute_value(attribute) for one, attribute in attributes.items()}
             steps.append(BodyStep(node.op_type, standard_domain(node.domain), attrs, read, made, label))
-    for result, value in copies:
-        steps.append(BodyStep("Identity", "", {}, [values[result]], [value], f"{name}/{result}"))
+    steps += scope.copies()
 
 
 def _resolved(node: onnx.NodeProto, given: Mapping[str, AttributeProto]) -> Iterator[AttributeProto]:
