@@ -51,9 +51,8 @@ class _Step:
         if self.geometry is None:
             return rows, 0, 0
         own, height = self.geometry, self.source.shape[ROWS]
-        reach = (own.kernel[0] - 1) * own.dilations[0] + 1
         first = rows.start * own.strides[0] - own.pads[0]
-        last = (rows.stop - 1) * own.strides[0] - own.pads[0] + reach
+        last = (rows.stop - 1) * own.strides[0] - own.pads[0] + _reach(own)
         needed = range(max(first, 0), min(last, height))
         return needed, needed.start - first, last - needed.stop
 
@@ -186,7 +185,14 @@ def _step(m: Match, node: Node) -> _Step | Refusal:
     return _Step(node, source, result, own) if refusal is None else refusal
 
 
+def _reach(own: Geometry) -> int:
+    """Return the rows from the first to the last that a window sees."""
+    return (own.kernel[0] - 1) * own.dilations[0] + 1
+
+
 def _unsuited(node: Node, own: Geometry) -> Refusal | None:
+    if max(own.pads[0], own.pads[2]) >= _reach(own):
+        return Refusal("a band may lie in the padding alone")
     if node.attrs.get("ceil_mode", 0) or node.attrs.get("storage_order", 0):
         return Refusal("the pool rounds up, or numbers elements by columns")
     if node.op == "AveragePool" and not own.is_unpadded:

@@ -104,6 +104,7 @@ def test_it_begins_and_ends_where_the_image_is_narrow() -> None:
         ("y = MaxPool<kernel_shape=[2,2], strides=[2,2], ceil_mode=1>(a)", "rounds up"),
         ("y = AveragePool<kernel_shape=[3,3], strides=[3,3], pads=[1,1,1,1]>(a)", "divides by less"),
         ("p = MaxPool<kernel_shape=[2,2], strides=[2,2]>(a)  y = Relu(p)", "goes on"),
+        ("y = Conv<pads=[3,0,0,0], strides=[2,2]>(a, v)", "padding alone"),
         ("y = Conv<pads=[1,1,1,1]>(a, v)", "narrow"),
     ],
 )
