@@ -124,7 +124,7 @@ def _site_footprint(site: Site, kinds: int) -> Footprint:
     removed: list[int] = []
     for i, node in enumerate(site.replacement.nodes, start=1):
         inputs = tuple(None if ref is None else (ref.type, ref.is_const) for ref in node.inputs)
-        rows.append(NODES.row(node, inputs, node.types))
+        rows.append(NODES.row(node, inputs, node.types, node.rewritten is not None))
         for ref in node.inputs:
             if ref is None or ref.is_const:
                 continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import onnx
+
 from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph, GraphDelta
@@ -55,8 +57,15 @@ class GraphEditor:
         rank: float,
         signature: str | None = None,
         origin: tuple[str, str] | None = None,
+        proto: onnx.NodeProto | None = None,
+        captures: Sequence[str] = (),
+        bodies: object = None,
     ) -> Node:
-        node = Node(self.next_id, op, inputs, outputs, attrs, domain, signature=signature, origin=origin)
+        """Insert a node; one with `proto` is opaque, and may come with what is known of its `bodies`."""
+        node = Node(
+            self.next_id, op, inputs, outputs, attrs, domain, proto, proto is not None, signature, captures, origin
+        )
+        node.bodies = bodies
         self.next_id += 1
         self.nodes[node.id], self.ranks[node.id] = node, rank
         self._link(node)

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 import onnx_ir
 
+from graph_rewrite.ir.attributes import RawAttr
 from graph_rewrite.ir.constants import Constant, nbytes
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.tensor_type import TensorType
+
+_LARGE_SUBGRAPH = 64 << 10
+"""Bytes; the weights of smaller ones do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,14 @@ def memory_of(graph: Graph) -> Memory:
 def weight_bytes(graph: Graph) -> int:
     """Return the bytes of all constants as a file stores them, those in attributes of nodes included. Nothing is
     evaluated."""
-    return sum(map(nbytes, _stored_constants(graph)))
+    return sum(map(nbytes, _stored_constants(graph))) + _subgraph_bytes([graph])
 
 
 def shared_weight_bytes(graphs: Iterable[Graph]) -> int:
     """Return the bytes of all constants of some graphs, those that are equal counted once."""
-    return sum({c.digest: nbytes(c) for graph in graphs for c in _stored_constants(graph)}.values())
+    graphs = list(graphs)
+    shared = {c.digest: nbytes(c) for graph in graphs for c in _stored_constants(graph)}
+    return sum(shared.values()) + _subgraph_bytes(graphs)
 
 
 def _stored_constants(graph: Graph) -> Iterator[Constant]:
@@ -48,6 +54,13 @@ def _stored_constants(graph: Graph) -> Iterator[Constant]:
             yield constant
     yield from graph.stored.values()
     yield from (a for node in graph.nodes.values() for a in node.attrs.values() if isinstance(a, Constant))
+
+
+def _subgraph_bytes(graphs: Iterable[Graph]) -> int:
+    """Return the bytes of large subgraphs, which are little but their weights."""
+    opaque = (node for graph in graphs for node in graph.nodes.values() if node.opaque)
+    sizes = (len(value.data) for node in opaque for value in node.attrs.values() if isinstance(value, RawAttr))
+    return sum(size for size in sizes if size >= _LARGE_SUBGRAPH)
 
 
 def _peak_activations(graph: Graph) -> int:

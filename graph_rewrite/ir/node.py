@@ -15,11 +15,13 @@ class Node:
     `captures` are names that subgraphs of an opaque node read from outside; the values they stand for are the last
     of its `inputs`, so that order, cycles and consumers take them into account. `origin` says where an inserted node
     comes from: the name of the loaded node that was rewritten first, and the rule ("" for the same node in another
-    opset). A saved model names it by that.
+    opset). A saved model names it by that. `bodies` is what `onnx_files.body_views` knows of the subgraphs of an opaque
+    node, once it was asked.
     """
 
     __slots__ = (
-        "attrs", "captures", "domain", "id", "inputs", "op", "opaque", "origin", "outputs", "proto", "signature",
+        "attrs", "bodies", "captures", "domain", "id", "inputs", "op", "opaque", "origin", "outputs", "proto",
+        "signature",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +44,7 @@ class Node:
         self.proto, self.opaque, self.captures = proto, opaque, tuple(captures)
         self.signature = signature or operator_signature(op, domain, self.attrs)
         self.origin = origin
+        self.bodies: object = None
 
     def with_inputs(self, inputs: Sequence[int | None]) -> Node:
         return Node(

@@ -23,8 +23,9 @@ from graph_rewrite.ir.hashing import digest
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.ordering import topological_ranks
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.onnx_files.body_digests import opaque_signature
 from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensors, is_absurd, is_external, read_tensor
-from graph_rewrite.onnx_files.subgraphs import captured_names, opaque_signature
+from graph_rewrite.onnx_files.subgraphs import captured_names
 from graph_rewrite.onnx_files.validation import check_model, check_shapes
 from graph_rewrite.operators.inference import infer
 from graph_rewrite.operators.known import is_known
@@ -32,7 +33,7 @@ from graph_rewrite.operators.standard_types import TypeInferenceError
 from graph_rewrite.system.deadline import check_time
 from graph_rewrite.system.garbage_collector import no_garbage_collection
 
-__all__ = ["ModelLoadError", "infer_types", "load", "static_type"]
+__all__ = ["ModelLoadError", "graph_of", "infer_types", "load", "static_type"]
 
 DEFAULT_OPSET = 23
 """Assumed where a model imports no standard operators; any is right, since it uses none."""
@@ -67,6 +68,12 @@ def load(
         check_model(model, label)
         check_tensors(model, folder, label)
         return _Loader(model, folder, shapes or {}, label).graph()
+
+
+def graph_of(model: onnx.ModelProto, label: str) -> Graph:
+    """Return the graph of a model without checking the file; `model` becomes its header. A value that is defined
+    twice or never raises a ModelLoadError."""
+    return _Loader(model, Path(), {}, label).graph()
 
 
 def _read(path: Path) -> onnx.ModelProto:

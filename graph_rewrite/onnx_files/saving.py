@@ -19,6 +19,7 @@ from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import static_type
 from graph_rewrite.onnx_files.names import GraphNames, names_for_saving
+from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
 from graph_rewrite.operators.standard_types import attribute_proto
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.deadline import check_time
@@ -53,7 +54,7 @@ def to_proto(
         # Nothing reads some initializers of some models; they stay, what rewrites left behind does not.
         if graph.consumers.get(value) or value in graph.outputs or value in graph.names:
             proto.initializer.append(write_tensor(names[value], constant))
-    _declare_operator_sets(model, graph.opset)
+    _declare_operator_sets(model, graph)
     _declare_types(proto, graph, names)
     for key, text in (metadata or {}).items():
         entry = next((e for e in model.metadata_props if e.key == key), None) or model.metadata_props.add(key=key)
@@ -205,9 +206,12 @@ def _emit(node: Node, names: Mapping[int, str], name: str, out: onnx.NodeProto) 
     out.output.extend(names[value] for value in node.outputs)
 
 
-def _declare_operator_sets(model: onnx.ModelProto, opset: int) -> None:
-    """Import every operator set in use, and raise the IR version to what they need."""
-    domains = {"" if node.domain == "ai.onnx" else node.domain for node in model.graph.node}
+def _declare_operator_sets(model: onnx.ModelProto, graph: Graph) -> None:
+    """Import every operator set in use, inside subgraphs too, and raise the IR version to what they need."""
+    opset, protos = graph.opset, [node.proto for node in graph.nodes.values() if node.opaque and node.proto is not None]
+    inner = (node.domain for proto in protos for body in attribute_graphs(proto) for node in inner_nodes(body))
+    used = {*(node.domain for node in model.graph.node), *inner}
+    domains = {"" if domain == "ai.onnx" else domain for domain in used}
     imported = {"" if entry.domain == "ai.onnx" else entry.domain for entry in model.opset_import}
     for domain in sorted(domains - imported):
         model.opset_import.append(onnx.helper.make_opsetid(domain, 1))

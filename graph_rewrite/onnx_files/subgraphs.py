@@ -1,10 +1,8 @@
-"""Subgraphs in attributes (If, Loop, Scan) and function bodies: the outer values that they read, and their
-digests."""
+"""Subgraphs in attributes (If, Loop, Scan): their nodes, and the names that they define or read from outside."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import onnx
 
@@ -58,37 +56,3 @@ def inner_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         for inner in attribute_graphs(node):
             yield from inner_nodes(inner)
 
-
-def opaque_signature(node: onnx.NodeProto, captures: tuple[str, ...], functions: str) -> str:
-    """Return the digest of an opaque node without its inputs and outputs, independent of the names of captured values.
-
-    `functions` identifies the bodies of the model's functions.
-    """
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    for field in ("input", "output", "name", "doc_string", "metadata_props"):
-        copy.ClearField(field)
-    attributes = sorted(copy.attribute, key=lambda attribute: attribute.name)
-    places = {name: f"\0{i}" for i, name in enumerate(captures)}
-    if places:
-        for graph in attribute_graphs(copy):
-            _rename(graph, places)
-    identity = "\x1f".join((node.domain, node.op_type, node.overload, functions))
-    state = hashlib.blake2b(identity.encode(), digest_size=16)
-    for attribute in attributes:
-        state.update(attribute.SerializeToString(deterministic=True))
-    return state.hexdigest()
-
-
-def _rename(graph: onnx.GraphProto, places: Mapping[str, str]) -> None:
-    for node in inner_nodes(graph):
-        for i, name in enumerate(node.input):
-            node.input[i] = places.get(name, name)
-        for inner in attribute_graphs(node):
-            _rename_outputs(inner, places)
-    _rename_outputs(graph, places)
-
-
-def _rename_outputs(graph: onnx.GraphProto, places: Mapping[str, str]) -> None:
-    for output in graph.output:
-        output.name = places.get(output.name, output.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import text_digest
 from graph_rewrite.replay.addresses import Addresses
 from graph_rewrite.replay.fingerprint import constant_token, downstream, node_token, type_token, upstream
+from graph_rewrite.rewriting.body_sites import BodySite
 from graph_rewrite.rewriting.replacement import Ref
 from graph_rewrite.rewriting.sites import Site
 
@@ -93,10 +94,14 @@ class Surroundings:
 
     def bound(self, site: Site) -> str:
         """Return a digest of what the pattern's variables are bound to."""
+        if isinstance(site, BodySite):
+            return _inside(site, lambda inner, one: " ".join((*inner.nodes(one), inner.bound(one))))
         return text_digest([self._operand(ref) for ref in site.match.refs])[:16]
 
     def source(self, site: Site, *, any_size: bool = False) -> str:
         """Return a digest of the matched operators with the types of their operands and results."""
+        if isinstance(site, BodySite):
+            return _inside(site, lambda inner, one: inner.source(one, any_size=any_size))
         texts, constants = [site.rule.name], self.graph.constants
         for node in site.match.nodes:
             texts.append(node_token(node))
@@ -112,6 +117,8 @@ class Surroundings:
 
     def result(self, site: Site) -> str:
         """Return a digest of the inserted operators, of any size."""
+        if isinstance(site, BodySite):
+            return _inside(site, lambda inner, one: inner.result(one))
         texts: list[str] = []
         for node in site.replacement.nodes:
             texts += [node.domain, node.op, *(_attachment(ref) for ref in node.inputs)]
@@ -144,6 +151,13 @@ class Surroundings:
         if bound.constant is not None:
             return "const"
         return "const" if bound.external is None else self.addresses.of(bound.external)
+
+
+def _inside(site: BodySite, told: Callable[[Surroundings, Site], str]) -> str:
+    """Return a digest of what is told of the rewrites inside a body, which has addresses of its own."""
+    body = site.inner.graph
+    inner = Surroundings(body, Addresses(body))
+    return text_digest([site.attribute, site.inner.kind, *(told(inner, one) for one in site.inner.sites)])[:16]
 
 
 def _attachment(ref: Ref | None) -> str:

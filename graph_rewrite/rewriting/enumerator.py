@@ -9,6 +9,7 @@ from typing import Literal
 from graph_rewrite.ir.graph import Graph, GraphDelta
 from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
+from graph_rewrite.rewriting.body_sites import BodySite, refusals_inside, sites_inside
 from graph_rewrite.rewriting.building import build_site
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
@@ -100,7 +101,9 @@ class Enumerator:
         lists another that leads to the same graph; and the values whose producer or readers were read."""
         reads = set[int]()
         tried = [self._try(graph, anchor, *rule) for rule in self._plausible(graph, anchor, reads)]
-        return tuple(site for one in tried for site in one.sites), frozenset(reads.union(*(one.reads for one in tried)))
+        inside = [site for sites in self._inside(graph, anchor).values() for site in sites]
+        found = tuple(inside or (site for one in tried for site in one.sites))
+        return found, frozenset(reads.union(*(one.reads for one in tried)))
 
     def candidates_by(self, graph: Graph, rules: Collection[str]) -> list[Candidate]:
         """Return the candidates among `candidates(graph)` that are by one of these rules, in their order.
@@ -118,6 +121,8 @@ class Enumerator:
 
     def _is_hidden(self, graph: Graph, site: Site) -> bool:
         """Tell whether a rule that comes before the site's leads to the same graph."""
+        if isinstance(site, BodySite):
+            return self._is_hidden(site.inner.graph, site.inner.site)
         known = self._hidden.get(site.class_key)
         if known is None:
             nodes = {node.id: node for node in (*site.match.nodes, *site.removed)}
@@ -137,6 +142,7 @@ class Enumerator:
         """Return the near misses, with reasons: nodes where a rule's pattern occurs but the rule does not apply."""
         refusals: list[Refusal] = []
         for node in graph.order():
+            refusals += refusals_inside(graph, node, self.explain)
             for index, rule in self._plausible(graph, node, set()):
                 for match in Matcher(graph, rule.pattern, set(), rule.symmetric).at(node):
                     built = build_site(rule, index, match, self.faults)
@@ -153,19 +159,26 @@ class Enumerator:
         if self.deployment:
             head.extend(deployment_candidates(graph))
         if self.granularity != "site":
-            head.extend(Candidate("class", graph, group) for group in self._classes(graph))
+            head.extend(self._classes(graph, 2 if self.granularity == "both" else 1))
         return Candidates(graph, head, [] if self.granularity == "class" else self.sites(graph))
 
-    def _classes(self, graph: Graph) -> Iterator[tuple[Site, ...]]:
-        """Yield groups of sites, in the order of their first; single ones only where sites are not offered
-        themselves."""
+    def _classes(self, graph: Graph, least: int) -> Iterator[Candidate]:
+        """Yield classes of at least so many sites, in the order of their first."""
         listing = self._state(graph).listing
-        least = 2 if self.granularity == "both" else 1
         cyclic = listing.cyclic(graph)
         for group in listing.ordered_classes():
             legal = tuple(site for site in group if site not in cyclic) if cyclic else group
             if len(legal) >= least:
-                yield legal
+                yield Candidate("class", graph, legal)
+
+    def _inside(self, graph: Graph, node: Node) -> dict[int, tuple[BodySite, ...]]:
+        """Return the rewrites inside the bodies of a node, by the numbers of their rules."""
+        return sites_inside(graph, node, self._rewrites) if node.opaque else {}
+
+    def _rewrites(self, body: Graph) -> Iterator[Candidate]:
+        """Yield the rewrites of a body: classes of several sites, then sites."""
+        yield from self._classes(body, 2)
+        yield from (Candidate("site", body, (site,)) for site in self.sites(body))
 
     def _state(self, graph: Graph) -> _State:
         state = graph.memo.get(self._matched)
@@ -229,6 +242,8 @@ class Enumerator:
                 found = self._try(graph, node, index, rule)
             tried[index] = found
             seen |= found.reads
+        for index, sites in self._inside(graph, node).items():
+            tried[index] = _Tried(sites, frozenset())
         if tried:
             state.tried[node.id] = tried
         for value in seen:

@@ -13,6 +13,7 @@ from graph_rewrite.ir.attributes import AttrValue, float32, operator_signature
 from graph_rewrite.ir.constants import Constant, from_array, from_ints
 from graph_rewrite.ir.hashing import text_digest
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.onnx_files.body_writing import RewrittenNode
 from graph_rewrite.operators.folding import fold
 from graph_rewrite.operators.inference import infer
 from graph_rewrite.operators.standard_types import TypeInferenceError
@@ -79,6 +80,8 @@ class ReplacementNode:
     inputs: tuple[Ref | None, ...]
     types: tuple[TensorType, ...]
     signature: str
+    rewritten: RewrittenNode | None = None
+    """Of an opaque node: what it holds, with another body."""
 
     @property
     def input_keys(self) -> list[str]:

@@ -130,7 +130,12 @@ def _insert(
             if (i, index) not in made:
                 made[i, index] = editor.new_value(type)
             outputs.append(made[i, index])
-        editor.insert(node.op, node.domain, node.attrs, inputs, outputs, low + step * (i + 1), node.signature, origin)
+        held, place = node.rewritten, low + step * (i + 1)
+        if held is None:
+            editor.insert(node.op, node.domain, node.attrs, inputs, outputs, place, node.signature, origin)
+        else:
+            opaque = (held.proto, held.captures, held.bodies)
+            editor.insert(node.op, node.domain, node.attrs, inputs, outputs, place, node.signature, origin, *opaque)
     for output, value in zip(replacement.outputs, roots, strict=True):
         target = _value_id(editor, output, made, constants)
         if target is not None and target != value:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
+from graph_rewrite.rewriting.body_sites import BodySite
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.matching import schema_default
 from graph_rewrite.rewriting.replacement import Ref
@@ -22,6 +23,8 @@ def diagrams_of_site(graph: Graph, site: Site) -> tuple[Diagram, Diagram]:
     Raises:
         InvalidRewriteError: the rewrite gives no valid graph.
     """
+    if isinstance(site, BodySite):
+        return diagrams_of_site(site.inner.graph, site.inner.site)
     names = tuple(_value_text(graph, value) for value in site.match.root_values)
     edit = Candidate("site", graph, (site,)).apply().edit
     # Of a rule that looks beyond its match, more dies than what it matches.

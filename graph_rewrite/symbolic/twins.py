@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graph_rewrite.ir.constants import Constant
+from graph_rewrite.ir.node import Node
+from graph_rewrite.rewriting.body_sites import BodySite
 from graph_rewrite.rewriting.building import build_site
+from graph_rewrite.rewriting.enumerator import Enumerator
 from graph_rewrite.rewriting.matching import Matcher
 from graph_rewrite.rewriting.replacement import Ref, Replacement, ReplacementNode
 from graph_rewrite.rewriting.rule import Refusal
@@ -61,6 +64,8 @@ def _twin(site: Site, lane: Lane) -> Site:
         raise NoTwin("it needs a rewrite that was left out")
     rule, reason = site.rule, "the rule does not match there"
     anchor = lane.graph.nodes[lane.nodes[site.anchor]]
+    if isinstance(site, BodySite):
+        return _twin_inside(site, lane, anchor)
     for match in Matcher(lane.graph, rule.pattern, set(), rule.symmetric).at(anchor):
         if [node.id for node in match.nodes] != nodes:
             continue
@@ -72,6 +77,16 @@ def _twin(site: Site, lane: Lane) -> Site:
         else:
             return built
     raise NoTwin(f"at {lane.describe()}: {reason}")
+
+
+def _twin_inside(site: BodySite, lane: Lane, node: Node) -> Site:
+    """Return the same rewrite of the same body, which must be the same at all shapes after it, too."""
+    offered = Enumerator([site.rule], "site", deployment=False).sites_at(lane.graph, node)[0]
+    twin = next((other for other in offered if other.key[1] == site.key[1]), None)
+    reason = "the rule does not match there" if twin is None else _difference(site, twin, lane)
+    if twin is None or reason:
+        raise NoTwin(f"at {lane.describe()}: {reason}")
+    return twin
 
 
 def _difference(site: Site, other: Site, lane: Lane) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.windows.extraction import NotSeparable
 from graph_rewrite.latency.windows.roofline import estimated_seconds
-from graph_rewrite.latency.windows.window import MARGIN, NotSeparable, shape_key, window_around
+from graph_rewrite.latency.windows.window import MARGIN, shape_key, window_around
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.enumerator import Enumerator
 from graph_rewrite.rewriting.sites import Site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.fuzzing import corpus
 from tests.graph_rewrite import custom_ops, sample_models
+from tests.graph_rewrite.body_models import TEXTS as BODY_MODELS
+from tests.graph_rewrite.body_models import body_model
 from tests.graph_rewrite.sample_models import parsed, weights
 
 Made = Callable[[], onnx.ModelProto]
@@ -229,6 +232,7 @@ MATRIX: Mapping[str, Made] = {
     "duplicate node names": _names(_same_name), "empty node names": _names(_no_name), "no nodes": _empty_graph,
     "names of other scripts": _names_of_other_scripts, "weights as inputs": _weights_as_inputs,
     "a function, and a symbolic batch": _function_of_any_batch,
+    **{feature: partial(body_model, feature) for feature in BODY_MODELS},
     "a large constant": _big_constant, "Scan": _scan, "a Constant node": _constant_node,
     "an operator of a custom domain": sample_models.custom,
     "an operator of a library": custom_ops.model,
@@ -238,7 +242,7 @@ REFUSED: Mapping[str, str] = {
     "documented": "x [N, 3]", "a symbolic batch": "x [N, 4]", "two inputs of one symbolic batch": "z [N, 4]",
     "a symbolic sequence": "x [1, S, 4]", "a symbolic image": "x [1, 4, H, W]",
     "two symbolic dimensions and a shape computed from them": "x [B, S, 4]",
-    "a function, and a symbolic batch": "x [N, 4]",
+    "a function, and a symbolic batch": "x [N, 4]", "a branch of a symbolic batch": "x [N, 4]",
 }  # fmt: skip
 """Features that normalisation refuses, and what it says."""
 UNRUNNABLE = frozenset({"an operator of a custom domain", "duplicate node names"})

@@ -1,9 +1,9 @@
 """Windows: the subgraphs around changes, timed alone, where a whole model is too noisy to show what a rewrite saves."""
 
 from graph_rewrite.latency.windows.difference import Difference
+from graph_rewrite.latency.windows.extraction import NotSeparable
 from graph_rewrite.latency.windows.window import (
     ChangedNodes,
-    NotSeparable,
     WindowPair,
     changed_windows,
     changes_by_kind,

@@ -6,16 +6,17 @@ identity, in time proportional to the graphs' size and without comparing any wei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import onnx
 
 from graph_rewrite.ir.constants import Constant
-from graph_rewrite.ir.graph import Graph, consumers_of
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import application_hash, digest
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.latency.windows.extraction import NotSeparable, extract
 from graph_rewrite.latency.windows.thinning import thin
 
 MARGIN = 3
@@ -31,10 +32,6 @@ HEAVY = frozenset(
 )  # fmt: skip
 """Operators at which a margin ends. Next to a change they are kept, for a fusion may take them in, but not what lies
 behind them; elsewhere they are left out, for each costs more than most differences and its noise would hide them."""
-
-
-class NotSeparable(ValueError):
-    """A difference of two graphs cannot be timed apart from the rest; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +79,8 @@ def changes_by_kind(before: Graph, after: Graph, margin: int = MARGIN) -> list[C
 
     Raises:
         NotSeparable: the graphs refuse different optimisers of ONNX Runtime or have different session settings, which
-            acts on the whole model; they have no nodes in common; or a window has values of unknown type, subgraphs, or
-            initializers that a caller may override.
+            acts on the whole model; they have no nodes in common; or a window has values of unknown type, initializers
+            that a caller may override, or a Loop of as many turns as the rest of the model says.
     """
     if before.disabled_optimizers != after.disabled_optimizers:
         names = ", ".join(sorted(before.disabled_optimizers ^ after.disabled_optimizers))
@@ -178,12 +175,19 @@ def _pair(before: Graph, after: Graph, change: _Change, margin: frozenset[int]) 
         if not ids:
             raise NotSeparable("nothing is left of a window, and it has no neighbours to be timed with")
         for node in map(graph.nodes.__getitem__, ids):
-            if node.captures or not _is_typed(graph, node):
-                raise NotSeparable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
+            _check_separable(graph, node)
         # Sorted along the graph, so that alike windows get their inputs in the same order.
         inputs |= _read_from_outside(graph, sorted(ids, key=lambda n, graph=graph: (graph.ranks[n], n)))  # type: ignore[misc]
     small = thin(*(extract(graph, ids, inputs) for graph, ids in sides))
     return WindowPair(*small, 1, digest(*map(shape_key, small)))
+
+
+def _check_separable(graph: Graph, node: Node) -> None:
+    """Refuse a node that cannot be timed apart from the rest."""
+    if not _is_typed(graph, node):
+        raise NotSeparable(f"{node.op} has values of unknown type or an overridable initializer")
+    if node.op == "Loop" and not all(value is None or value in graph.constants for value in node.inputs[:2]):
+        raise NotSeparable("a Loop takes as many turns as the rest of the model says")
 
 
 def window_around(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Graph:
@@ -194,7 +198,8 @@ def window_around(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Gra
     `ids`, and what lies behind either stays out. Nodes and values keep their ids.
 
     Raises:
-        NotSeparable: one of the nodes has a subgraph, values of unknown type or an overridable initializer.
+        NotSeparable: one of the nodes has values of unknown type or an overridable initializer, or is a Loop of as many
+            turns as the rest of the model says.
     """
     found = set(ids)
     light = set(found)
@@ -208,8 +213,7 @@ def window_around(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Gra
         found |= near
         light = {n for n in near if graph.nodes[n].op not in HEAVY}
     for node in map(graph.nodes.__getitem__, found):
-        if node.captures or not _is_typed(graph, node):
-            raise NotSeparable(f"{node.op} has a subgraph, values of unknown type or an overridable initializer")
+        _check_separable(graph, node)
     in_order = sorted(found, key=lambda n: (graph.ranks[n], n))
     return extract(graph, found, _read_from_outside(graph, in_order))
 
@@ -224,43 +228,6 @@ def _read_from_outside(graph: Graph, ids: Iterable[int]) -> dict[int, TensorType
                 assert type is not None  # what is not typed was refused before
                 found[value] = type
     return found
-
-
-def extract(graph: Graph, ids: Iterable[int], inputs: Mapping[int, TensorType]) -> Graph:
-    """Return the nodes `ids` as a graph of their own that reads `inputs` and gives all values needed elsewhere.
-
-    Raises:
-        NotSeparable: nothing outside needs any of their results.
-    """
-    nodes = {n: graph.nodes[n] for n in sorted(ids)}
-    producer = {value: n for n, node in nodes.items() for value in node.outputs}
-    consumers = consumers_of(nodes.values())
-    wanted = graph.roots()
-    needed = [v for v in producer if v in wanted or any(c not in nodes for c in graph.consumers.get(v, ()))]
-    if not needed:
-        raise NotSeparable("nothing outside a window needs its results")
-    constants: dict[int, Constant] = {v: graph.constants[v] for v in consumers if v in graph.constants}
-    types: dict[int, TensorType | None] = {v: graph.types[v] for v in (*producer, *constants)}
-    names = {value: f"value_{value}" for value in (*inputs, *needed)}
-    return Graph(
-        nodes, {**types, **inputs}, constants, producer, consumers, {n: graph.ranks[n] for n in nodes}, tuple(inputs),
-        tuple(needed), names, tuple(names[value] for value in needed), {}, _header(graph, names, inputs, needed),
-        graph.opset, graph.next_id, graph.disabled_optimizers, graph.session_settings,
-    )  # fmt: skip
-
-
-def _header(
-    graph: Graph, names: Mapping[int, str], inputs: Mapping[int, TensorType], outputs: Iterable[int]
-) -> onnx.ModelProto:
-    header = onnx.ModelProto()
-    header.CopyFrom(graph.header)
-    header.ClearField("graph")
-    header.ClearField("metadata_props")
-    header.graph.name = "window"
-    # Types are declared when the graph is written.
-    header.graph.input.extend(onnx.ValueInfoProto(name=names[value]) for value in inputs)
-    header.graph.output.extend(onnx.ValueInfoProto(name=names[value]) for value in outputs)
-    return header
 
 
 def shape_key(graph: Graph) -> str:

@@ -22,8 +22,9 @@ from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.lock import MachineLock, unblocked_time
 from graph_rewrite.latency.meter import ComparingMeter, MeasurementError
 from graph_rewrite.latency.windows.difference import Difference, WindowTiming, of_whole_models, timing_of, total
+from graph_rewrite.latency.windows.extraction import NotSeparable
 from graph_rewrite.latency.windows.identical import run_alike
-from graph_rewrite.latency.windows.window import MARGIN, NotSeparable, WindowPair, changed_windows
+from graph_rewrite.latency.windows.window import MARGIN, WindowPair, changed_windows
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.runtime import PROTOCOL, Block, Deployment, FeedSpec, Plan, WorkerClient, WorkerFailure, runtime_of

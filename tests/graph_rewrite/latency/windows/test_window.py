@@ -9,10 +9,12 @@ import onnxruntime as ort
 import pytest
 
 from graph_rewrite import Candidate, Graph, Rewriter, load
-from graph_rewrite.latency.windows.window import NotSeparable, WindowPair, changed_windows, shape_key, window_around
+from graph_rewrite.latency.windows import NotSeparable, WindowPair, changed_windows, window_around
+from graph_rewrite.latency.windows.window import shape_key
 from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from tests.envs.fakes import tower_graph
+from tests.graph_rewrite.body_models import body_model
 from tests.graph_rewrite.sample_models import conditional, overridable, parsed, weights
 
 BLOCKS = 3
@@ -45,8 +47,13 @@ def run(graph: Graph, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:  #
 def random_feeds(graph: Graph) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
     rng = np.random.default_rng(0)
     types = {graph.names[value]: graph.types[value] for value in graph.inputs}
-    assert all(type is not None and type.dtype == onnx.TensorProto.FLOAT for type in types.values())
-    return {name: rng.standard_normal(type.shape).astype(np.float32) for name, type in types.items() if type}
+    known = {name: type for name, type in types.items() if type is not None}
+    assert known.keys() == types.keys()
+    assert {type.dtype for type in known.values()} <= {onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL}
+    return {
+        name: rng.standard_normal(type.shape).astype(onnx.helper.tensor_dtype_to_np_dtype(type.dtype))
+        for name, type in known.items()
+    }
 
 
 def test_both_sides_of_every_cut_compute_the_same(tower: Graph) -> None:
@@ -139,6 +146,8 @@ def test_subgraphs_and_overridable_initializers_stay_out_of_margins(
 ) -> None:
     graph = opened(model())
     for candidate in rewrites(graph, "site"):
+        if candidate.site.removed[0].opaque:
+            continue  # what is rewritten inside is the window itself
         try:
             found = changed_windows(graph, candidate.apply())
         except NotSeparable:
@@ -176,8 +185,42 @@ def test_windows_are_models_and_alike_where_the_graph_is(opened: Callable[[onnx.
     assert shape_key(small) != shape_key(window_around(graph, order[6:8]))  # nothing reads the last one
 
 
-def test_a_window_of_a_subgraph_is_refused(opened: Callable[[onnx.ModelProto], Graph]) -> None:
+def bodies_rewritten(graph: Graph) -> list[Candidate]:
+    found = [candidate for candidate in rewrites(graph, "site") if candidate.site.removed[0].opaque]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("name", ["chains within If", "a chain within If within Scan"])
+def test_windows_of_rewritten_bodies_compute_the_same(
+    opened: Callable[[onnx.ModelProto], Graph], name: str
+) -> None:
+    graph = opened(body_model(name))
+    for candidate in bodies_rewritten(graph):
+        [cut] = changed_windows(graph, candidate.apply())
+        assert len([node for node in cut.before.nodes.values() if node.opaque]) == 1
+        for choice in (True, False):
+            feeds = {**random_feeds(cut.before), "c": np.array(choice)}
+            before, after = run(cut.before, feeds), run(cut.after, feeds)
+            assert before.keys() == after.keys()
+            for output, value in before.items():
+                np.testing.assert_allclose(after[output], value, rtol=1e-5, atol=1e-6)
+
+
+def test_names_in_a_window_are_those_that_its_subgraphs_read(opened: Callable[[onnx.ModelProto], Graph]) -> None:
     graph = opened(conditional())
     node = next(node for node in graph.order() if node.captures)
-    with pytest.raises(NotSeparable, match="subgraph"):
+    small = window_around(graph, [node.id])
+    assert set(node.captures) <= set(small.names.values())
+    assert run(small, {**random_feeds(small), "c": np.array(True)})
+
+
+def test_a_window_of_a_loop_of_unknown_length_is_refused(opened: Callable[[onnx.ModelProto], Graph]) -> None:
+    model = body_model("a chain within Loop within Loop")
+    [turns] = [tensor for tensor in model.graph.initializer if tensor.name == "n"]
+    model.graph.input.append(onnx.helper.make_tensor_value_info("n", turns.data_type, turns.dims))
+    model.graph.initializer.remove(turns)
+    graph = opened(model)
+    node = next(node for node in graph.order() if node.opaque)
+    with pytest.raises(NotSeparable, match="Loop"):
         window_around(graph, [node.id])
