@@ -16,7 +16,7 @@ STAMP := $(VENV)/.rewritegym-installed
 DOCS_STAMP := $(VENV)/.rewritegym-docs-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations kill node-cases mutants lint types verify-rules format bench results known-results replay docs doctor clean
+.PHONY: help setup optimize train evaluate test fuzz fuzz-optimisations kill node-cases large-model mutants lint types verify-rules format bench results known-results replay docs doctor clean
 
 help: ## print this list
 	@echo "usage: make TARGET [MODEL=bert] [ARGS='--seed 1'] [PYTHON=python3.12]"
@@ -58,6 +58,9 @@ kill: setup ## kill optimisations at random moments and look at what they leave
 
 node-cases: setup ## optimise all node test cases of onnx and compare (nightly; ARGS='--planted --first 0 --count 500')
 	@OMP_NUM_THREADS=1 $(PY) -m tests.coverage_of_models.run_node_cases $(ARGS)
+
+large-model: setup ## optimise a model of 2.3 GB with weights in several files (nightly; needs 6 GB of disk)
+	@REWRITEGYM_LARGE_MODEL=1 OMP_NUM_THREADS=1 $(PY) -m pytest -q tests/coverage_of_models/test_large_models.py
 
 mutants: setup ## prove 10,000 seeded mutants and all that ship, and measure the speed of proofs (nightly)
 	@OMP_NUM_THREADS=1 $(PY) -m tests.graph_rewrite.mutate.seeded $(ARGS)

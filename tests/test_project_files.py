@@ -91,7 +91,7 @@ class TestNightly:
     def test_runs_every_target_that_takes_too_long_for_each_change(self, workflow: dict[str, Any]) -> None:
         [job] = workflow["jobs"].values()
         targets = job["strategy"]["matrix"]["target"]
-        assert set(targets) == {"fuzz", "fuzz-optimisations", "kill", "node-cases", "mutants", "replay"}
+        assert set(targets) == {"fuzz", "fuzz-optimisations", "kill", "node-cases", "large-model", "mutants", "replay"}
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
         assert all(re.search(rf"^{target}: setup ##", makefile, re.MULTILINE) for target in targets)
         [run] = [step["run"] for step in job["steps"] if "run" in step]

@@ -132,6 +132,10 @@ def _with_inputs(graph: Graph, node: Node, body: onnx.GraphProto, types: _Types)
         for value in view.inputs
         if (known := outer.get(view.names[value], -1)) in graph.constants
     }
+    declared = view.header.graph.input
+    left = [info for info, value in zip(declared, view.inputs, strict=True) if value not in constants]
+    del declared[:]
+    declared.extend(left)
     inputs = tuple(value for value in view.inputs if value not in constants)
     return replace(view, inputs=inputs, constants={**view.constants, **constants}, memo=GraphMemo())
 
@@ -179,7 +183,8 @@ def _is_proven(view: Graph, formal: int, result: int) -> bool:
 
 def _body_of(node: Node) -> onnx.GraphProto:
     assert node.proto is not None
-    return next(attribute.g for attribute in node.proto.attribute if attribute.name == "body")
+    body: onnx.GraphProto = next(attribute.g for attribute in node.proto.attribute if attribute.name == "body")
+    return body
 
 
 def _info(name: str, type: TensorType | None) -> onnx.ValueInfoProto:

@@ -76,11 +76,17 @@ def with_body(node: Node, operands: Sequence[Operand], attribute: str, body: Gra
 def _named(body: Graph, scope: str) -> Graph:
     """Return a body in which every value has a name. Those that rewrites brought in end in the digest of their scope,
     so that they differ from all names of the graphs around."""
-    saved = names_for_saving(body).values
-    fresh = {value: f"{saved[value]}@{scope}" for value in saved if value not in body.names and saved[value]}
-    for name, value in zip(body.output_names, body.outputs, strict=True):
-        if saved[value] == name:
-            fresh.pop(value, None)
+    taken, fresh = set(body.names.values()), dict[int, str]()
+    results = set(zip(body.outputs, body.output_names, strict=True))
+    for value, name in names_for_saving(body).values.items():
+        if value in body.names or not name or (value, name) in results:
+            continue
+        free, number = f"{name}@{scope}", 1
+        while free in taken:
+            number += 1
+            free = f"{name}_{number}@{scope}"
+        taken.add(free)
+        fresh[value] = free
     return replace(body, names={**body.names, **fresh}, memo=GraphMemo())
 
 

@@ -55,4 +55,3 @@ def inner_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         yield node
         for inner in attribute_graphs(node):
             yield from inner_nodes(inner)
-

@@ -15,9 +15,11 @@ from tests.graph_rewrite.sample_models import parsed
 _IF = """(bool c, float[4] x, float[4] z) => (float[4] y) {
     t = Exp(x)
     y = If(c) <
-        then_branch = p () => (float[4] u) <float[1] k = {2.0}> { r = Abs(t)  s = Neg(z)  m = Mul(r, k)  u = Sub(m, s) },
+        then_branch = p () => (float[4] u) <float[1] k = {2.0}> {
+            r = Abs(t)  s = Neg(z)  m = Mul(r, k)  u = Sub(m, s) },
         else_branch = q () => (float[4] v) { v = If(c) <
-            then_branch = g () => (float[4] d) { d = Exp(t) }, else_branch = h () => (float[4] e) { e = Abs(z) }> }> }"""
+            then_branch = g () => (float[4] d) { d = Exp(t) },
+            else_branch = h () => (float[4] e) { e = Abs(z) }> }> }"""
 
 
 def model() -> onnx.ModelProto:

@@ -7,6 +7,7 @@ import pytest
 
 from graph_rewrite import Rule, load
 from graph_rewrite.onnx_files.saving import to_proto
+from graph_rewrite.rewriting.body_sites import BodySite
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.rewriting.sample_rules import (
     DropIdentity,
@@ -76,7 +77,7 @@ class TestRefusals:
         assert sites(graph, DropIdentity) == []
         source = sample_models.conditional()
         source.graph.node[0].op_type = "Abs"
-        (candidate,) = sites(load(source), NegateTwice)
+        (candidate,) = (one for one in sites(load(source), NegateTwice) if not isinstance(one.site, BodySite))
         after = candidate.apply()
         assert [node.op for node in after.order()] == ["Abs", "Neg", "Neg", "If", "Add"]
         onnx.checker.check_model(to_proto(after), full_check=True)
