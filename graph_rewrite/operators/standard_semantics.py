@@ -107,7 +107,16 @@ def _is_direct(op: str, inputs: Sequence[Array | None], outputs: int, opset: int
         return outputs == 1 and len(inputs) <= 4 and opset < 25  # no cache; opset 25 has windows
     if op == "MaxPool":
         return outputs == 1 and inputs[0] is not None and inputs[0].dtype.kind in "fiu"
+    if op == "QuantizeLinear":
+        to_bytes = len(inputs) == 3 and inputs[2] is not None and inputs[2].dtype in (np.int8, np.uint8)
+        return to_bytes and inputs[1] is not None and inputs[1].ndim == 0
     return outputs == 1
+
+
+def _quantize(attrs: Mapping[str, AttrValue], x: Array, scale: Array, zero: Array) -> Array:
+    """Quantise by one scale. The reference evaluator gives wrong integers for numbers beyond 2**31 steps."""
+    ends = np.iinfo(zero.dtype)
+    return np.clip(np.rint(x / scale) + zero.astype(x.dtype), ends.min, ends.max).astype(zero.dtype)
 
 
 def _gelu(attrs: Mapping[str, AttrValue], x: Array) -> Array:
@@ -206,6 +215,7 @@ def _matmul(a: Array, b: Array) -> Array:
 # The reference evaluator takes about 100 us per call, and down-casts or loops over elements in some operators; these
 # are the ones that weights pass through, and those of transformers.
 _DIRECT: dict[str, Any] = {
+    "QuantizeLinear": _quantize,
     "Transpose": lambda attrs, x: np.asarray(np.transpose(x, attrs.get("perm")), order="C"),
     "Reshape": _reshape,
     "Concat": lambda attrs, *xs: np.concatenate(xs, axis=attrs["axis"]),

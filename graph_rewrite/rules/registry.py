@@ -66,6 +66,7 @@ FAMILIES = (
     "layout.wider_subgraphs",
     "layout.blocked_winograd",
     "convolution.row_bands",
+    "fusion.quantised",
 )
 """Modules of rules, in the order in which candidates are listed."""
 

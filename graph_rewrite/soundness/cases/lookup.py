@@ -16,6 +16,7 @@ from graph_rewrite.soundness.cases import (
     embedding,
     pooling,
     products,
+    quantised,
     rows,
     substitutions,
 )
@@ -28,6 +29,7 @@ CASES: Mapping[str, Callable[[Any], Iterable[Graph]]] = {
     **embedding.CASES,
     **pooling.CASES,
     **products.CASES,
+    **quantised.CASES,
     **rows.CASES,
 }
 """Functions of a registered rule that give its cases, by the rule's name."""

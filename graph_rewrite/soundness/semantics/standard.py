@@ -15,6 +15,7 @@ from graph_rewrite.soundness.semantics.call import Semantics
 from graph_rewrite.soundness.semantics.comparisons import COMPARISONS
 from graph_rewrite.soundness.semantics.data_movement import DATA_MOVEMENT
 from graph_rewrite.soundness.semantics.normalization import NORMALIZATIONS
+from graph_rewrite.soundness.semantics.quantization import QUANTIZATION
 from graph_rewrite.soundness.semantics.softmax import hardmax, log_softmax, softmax
 
 STANDARD: dict[str, Semantics] = {
@@ -23,6 +24,7 @@ STANDARD: dict[str, Semantics] = {
     **ACTIVATIONS,
     **NORMALIZATIONS,
     **COMPARISONS,
+    **QUANTIZATION,
     "Softmax": softmax,
     "LogSoftmax": log_softmax,
     "Hardmax": hardmax,

@@ -218,3 +218,16 @@ def test_windows_of_pools(image, included, seed):
     text = f"""(float[1,1,{",".join(map(str, image["sizes"]))}] x) => (y)
         {{ y = AveragePool<kernel_shape={image["kernel"]}, count_include_pad={included}, {attrs}>(x) }}"""
     check(model(text), {"x": rng.integers(-3, 4, (1, 1, *image["sizes"])).astype(np.float32)})
+
+
+@pytest.mark.parametrize("zero", [np.int8(-2), np.uint8(3)])
+def test_quantisation(zero):
+    text = "(float[4] x) => (q, d) { q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z) }"
+    graph = model(text, s=np.float32(0.25), z=zero)
+    check(graph, {"x": np.array([0.125, -0.375, 100, -7], np.float32)}, field=False)
+
+
+def test_quantisation_along_an_axis():
+    text = "(float[2,3] x) => (q, d) { q = QuantizeLinear<axis = 0>(x, s, z)  d = DequantizeLinear<axis = 0>(q, s, z) }"
+    graph = model(text, s=np.array([0.5, 2], np.float32), z=np.array([1, -1], np.int8))
+    check(graph, {"x": np.array([[1, 2.25, 3.25], [-5, 1, 300]], np.float32)}, field=False)
