@@ -116,7 +116,8 @@ def _is_direct(op: str, inputs: Sequence[Array | None], outputs: int, opset: int
 def _quantize(attrs: Mapping[str, AttrValue], x: Array, scale: Array, zero: Array) -> Array:
     """Quantise by one scale. The reference evaluator gives wrong integers for numbers beyond 2**31 steps."""
     ends = np.iinfo(zero.dtype)
-    return np.clip(np.rint(x / scale) + zero.astype(x.dtype), ends.min, ends.max).astype(zero.dtype)
+    steps: Array = np.clip(np.rint(x / scale) + zero.astype(x.dtype), ends.min, ends.max)
+    return steps.astype(zero.dtype)
 
 
 def _gelu(attrs: Mapping[str, AttrValue], x: Array) -> Array:
