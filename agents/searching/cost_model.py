@@ -11,7 +11,14 @@ from pathlib import Path
 from agents.core.base import Search
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import MemoKey
-from graph_rewrite.latency import BaselineError, MeasurementCache, OperatorCostMeter, OperatorSpec, unblocked_time
+from graph_rewrite.latency import (
+    BaselineError,
+    Clock,
+    MeasurementCache,
+    OperatorCostMeter,
+    OperatorSpec,
+    unblocked_time,
+)
 from graph_rewrite.latency.graph_operators import operator_of, operators_of
 from graph_rewrite.task.problem import Problem
 
@@ -128,18 +135,22 @@ class SumOfOperators:
         return math.inf if ms is None else ms
 
 
-def operator_prices(problem: Problem) -> OperatorPrices:
+def operator_prices(problem: Problem, clock: Clock = "wall") -> OperatorPrices:
     """Prices measured in ONNX Runtime for a problem's deployment, shared by all searches of the process and kept on
-    disk by operator, deployment, machine and version of ONNX Runtime.
+    disk by operator, deployment, clock, machine and version of ONNX Runtime.
 
     The deployment is taken plainly: what the runtime does to a whole graph, a sum of operators cannot see.
+
+    Args:
+        problem: the problem.
+        clock: `wall`, or `cpu` for what one thread on the CPU computes, whatever else the machine runs.
     """
-    key = (problem.deployment.plain().key, problem.workspace)
+    key = (problem.deployment.plain().key, problem.workspace, clock)
     if key not in _shared:
         problem.workspace.mkdir(parents=True, exist_ok=True)
         meter = OperatorCostMeter(
             problem.model.original, operators_of, problem.deployment, workspace=problem.workspace,
-            cache=MeasurementCache(),
+            cache=MeasurementCache(), clock=clock,
         )  # fmt: skip
         _meters.append(meter)
         _shared[key] = OperatorPrices(lambda spec: meter.cost(spec).ms, meter.is_known)
@@ -156,7 +167,7 @@ def cost_model_speedup(problem: Problem, graph: Graph) -> float | None:
     return before / after if 0.0 < after < math.inf and math.isfinite(before) else None
 
 
-_shared: dict[tuple[str, Path], OperatorPrices] = {}
+_shared: dict[tuple[str, Path, Clock], OperatorPrices] = {}
 _meters: list[OperatorCostMeter] = []
 
 

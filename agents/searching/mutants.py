@@ -17,6 +17,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import BaselineError, MeasurementCache, MeasurementError, OperatorSpec
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.latency.windows import Difference, WindowMeter
+from graph_rewrite.latency.windows.window_meter import clock_of
 from graph_rewrite.mutate.mutant_rules import MutantRule
 from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
 from graph_rewrite.mutate.optimizing.optimizer import ROUNDS, FoundRules, Optimizer
@@ -74,12 +75,17 @@ class MutantMeters:
 
 
 @contextmanager
-def measured_meters(problem: Problem) -> Iterator[MutantMeters]:
-    """Yield meters of a problem's deployment."""
-    with WindowMeter(
-        problem.deployment, workspace=problem.workspace, budget_s=WINDOW_S, cache=MeasurementCache()
-    ) as timer:
-        yield MutantMeters(operator_prices(problem).price, timer)
+def measured_meters(problem: Problem, window_s: float = WINDOW_S) -> Iterator[MutantMeters]:
+    """Yield meters of a problem's deployment. Operators and windows of one thread are timed by what it computes, so
+    that the choice does not depend on what else the machine runs.
+
+    Args:
+        problem: the problem.
+        window_s: seconds for timing a window.
+    """
+    deployment = problem.deployment
+    with WindowMeter(deployment, workspace=problem.workspace, budget_s=window_s, cache=MeasurementCache()) as timer:
+        yield MutantMeters(operator_prices(problem, clock_of(deployment)).price, timer)
 
 
 Meters = Callable[[Problem], AbstractContextManager[MutantMeters]]

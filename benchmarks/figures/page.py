@@ -93,11 +93,13 @@ def _failures(rows: Sequence[Row]) -> str:
 
 def _facts(results: Results) -> str:
     """Return machine, versions, commit, protocol and command as a table."""
-    rows = [["", ""], ["command", "`python -m benchmarks.results`"], ["machine", results.machine]]
+    protocol = dict(results.protocol)
+    command = protocol.pop("command", "python -m benchmarks.results")
+    rows = [["", ""], ["command", f"`{command}`"], ["machine", results.machine]]
     rows += [[f"machine: {name}", _plain(value)] for name, value in results.machine_facts.items()]
     rows += [["commit", results.commit]]
     rows += [["versions", ", ".join(f"{name} {version}" for name, version in results.versions.items())]]
-    rows += [[f"protocol: {name}", _plain(value)] for name, value in results.protocol.items()]
+    rows += [[f"protocol: {name}", _plain(value)] for name, value in protocol.items()]
     return markdown([row for row in rows if row == rows[0] or row[1]])
 
 

@@ -5,6 +5,7 @@
 Every variant is a search of its own with the same agent and budget; the search for mutants takes its part of that. The
 results of a model are judged side by side by the protocol of `benchmarks.results`. The command goes on where it
 stopped: searches and judgements that are done are kept in --runs, and the results file is written after every model.
+At the end its page and its plots are written beside it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from benchmarks.protocol.plan import TablePlan
 from benchmarks.protocol.searches.runs import Run, in_fresh_process
 from benchmarks.protocol.table import Row, counts, write_results
 from benchmarks.protocol.tools import SEARCH_CORES, check_models, tools_of
+from benchmarks.results import make_figures
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.commands import run_command
 
 MODELS = ("resnet18", "csrnet", "inception-v3", "bert", "resnet3d18")
 """The networks of PET's evaluation."""
-PROCESS = "benchmarks.papers.pet_search"
+COMMAND, PROCESS = "benchmarks.papers.pet_ablation", "benchmarks.papers.pet_search"
 NEVER_BELOW = 0.995
 """No lower end of an interval should be below this."""
 
@@ -69,6 +71,8 @@ class Arguments:
     """Folder in which searches and judgements are kept."""
     out: Path = Path("benchmarks/results/papers/pet.json")
     """The results file."""
+    no_figures: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Make no page and no plots of it."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print one JSON object and nothing else."""
 
@@ -143,7 +147,7 @@ def run(arguments: Arguments, console: Console, tools: Tools | None = None) -> l
 def _head(plan: AblationPlan, tools: Tools) -> dict[str, Any]:
     listed = {
         "variants": plan.variants, "agent": plan.agents[0], "budget": plan.budgets[0], "seeds": plan.seeds,
-        "threads": plan.threads,
+        "threads": plan.threads, "command": f"python -m {COMMAND}",
     }  # fmt: skip
     return {
         "machine": {"name": machine_name(), **machine()}, "versions": versions(), "commit": tools.commit,
@@ -219,10 +223,13 @@ def shown_name(model: str) -> str:
 
 def main() -> int:
     """Run the benchmark and return the exit code."""
-    arguments = tyro.cli(Arguments, prog="python -m benchmarks.papers.pet_ablation")
+    arguments = tyro.cli(Arguments, prog=f"python -m {COMMAND}")
 
     def command() -> int:
-        rows = run(arguments, stderr_console())
+        console = stderr_console()
+        rows = run(arguments, console)
+        if not arguments.no_figures:
+            make_figures(arguments.out, console)
         if arguments.json:
             print(json.dumps({"rows": rows}))
         else:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,14 +23,13 @@ import tyro
 
 from agents.commands.common import stderr_console
 from agents.core.config import load_config
-from agents.searching.mutants import DifferenceTimer, Meters, MutantMeters
+from agents.searching.mutants import DifferenceTimer, Meters, MutantMeters, measured_meters
 from benchmarks.protocol.machine.description import machine_name
 from benchmarks.protocol.searches.runs import uri_of
 from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.latency import Clock, MeasurementCache, MeasurementError, OperatorCostMeter, OperatorSpec
-from graph_rewrite.latency.graph_operators import operators_of
-from graph_rewrite.latency.windows import Difference, WindowMeter
+from graph_rewrite.latency import MeasurementError, OperatorSpec
+from graph_rewrite.latency.windows import Difference
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.generation.generator import KEEP
 from graph_rewrite.mutate.generation.instance import work_of
@@ -50,6 +49,7 @@ from graph_rewrite.task.problem import Problem, open_problem
 Say = Callable[[str], None]
 WINDOW_S = 4.0
 """Seconds for timing the window of a mutant: what ships must pay surely."""
+CAREFUL_METERS: Meters = partial(measured_meters, window_s=WINDOW_S)
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,6 @@ class Chosen:
 
     rule: MutantRule
     saved_ms: float
-
-
-@contextmanager
-def thread_meters(problem: Problem) -> Iterator[MutantMeters]:
-    """Yield meters of a problem's deployment that count what one thread computes; of several threads, by the wall."""
-    deployment, cache = problem.deployment, MeasurementCache()
-    clock: Clock = "cpu" if deployment.threads == 1 else "wall"
-    problem.workspace.mkdir(parents=True, exist_ok=True)
-    with (
-        OperatorCostMeter(
-            problem.model.original, operators_of, deployment, workspace=problem.workspace, cache=cache, clock=clock
-        ) as operators,
-        WindowMeter(deployment, workspace=problem.workspace, budget_s=WINDOW_S, cache=cache) as timer,
-    ):
-        yield MutantMeters(lambda spec: operators.cost(spec).ms, timer)
 
 
 def opened(model: str, batch: int, threads: int) -> Problem:
@@ -210,7 +195,7 @@ def merged(old: Sequence[MutantRule], new: Sequence[MutantRule]) -> list[MutantR
     return [*(rule for rule in old if original_of(rule) not in replaced), *new]
 
 
-def run(arguments: Arguments, say: Say, meters: Meters = thread_meters) -> list[MutantRule]:
+def run(arguments: Arguments, say: Say, meters: Meters = CAREFUL_METERS) -> list[MutantRule]:
     """Search all models; the file is written after each. Return the mutants that it holds in the end.
 
     Raises:

@@ -22,9 +22,10 @@ from graph_rewrite.system.durations import parse_seconds
 
 @dataclass(frozen=True)
 class Mutate:
-    """List programs that are equal to parts of a model, everywhere or except in known boxes of their outputs.
+    """List the mutants of a model: programs that may stand for a part of it, but differ in some boxes of its output.
 
-    Ctrl-C and the time limit end the search, and what was found until then is listed.
+    Each comes with its operators, the boxes that are wrong, the repair that makes it equal everywhere, and its cost.
+    The model is not changed. Ctrl-C and the time limit end the search, and what was found until then is listed.
     """
 
     model: tyro.conf.Positional[Path]

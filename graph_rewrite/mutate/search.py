@@ -9,10 +9,11 @@ from functools import partial
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import LayoutError
-from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, passes_filter, prove
+from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.generation.finish import Target
-from graph_rewrite.mutate.generation.generator import DEPTH, KEEP, Generator
+from graph_rewrite.mutate.generation.generator import DEPTH, KEEP
 from graph_rewrite.mutate.generation.instance import lifted, small_instance, work_of
+from graph_rewrite.mutate.generation.shared_sketches import SharedSketches
 from graph_rewrite.mutate.generation.sketch import Sketch, signature
 from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
@@ -27,6 +28,8 @@ _LARGEST_INSTANCE = 1 << 16
 """Elements of all values of a subprogram, beyond which its mutants are found at a smaller instance only."""
 _FOR_FINDING = 0.6
 """The part of a subprogram's time in which mutants are found; in the rest they are repaired."""
+_MOST_WORK = 4
+"""A mutant may take so many times the multiplications of its original, before its repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def mutants_of(
         clock: seconds, for the time limit.
     """
     result = Mutants()
-    end = clock() + limits.seconds
+    end, shared = clock() + limits.seconds, SharedSketches()
     try:
         parts = split(graph, limits.largest)
         result.nodes.update(parts.refused)
@@ -132,7 +135,7 @@ def mutants_of(
             result.searched.append((sub, places))
             trials = RandomTrials(sub.program, sub.shapes, seed=2)
             stop = partial(_is_over, until, clock)
-            for mutant in mutants_of_subprogram(sub, limits, stop, trials):
+            for mutant in mutants_of_subprogram(sub, limits, stop, trials, shared=shared):
                 result.add(mutant)
                 on_found(mutant)
             cut = cut or stop()
@@ -163,6 +166,7 @@ def mutants_of_subprogram(
     stop: Callable[[], bool] = lambda: False,
     trials: RandomTrials | None = None,
     is_hopeful: Callable[[TensorProgram], bool] = lambda program: True,
+    shared: SharedSketches | None = None,
 ) -> Iterator[Mutant]:
     """Yield the mutants of one subprogram, each proved at its real shapes.
 
@@ -171,22 +175,24 @@ def mutants_of_subprogram(
         limits: depth and the part that must be right; its seconds are not looked at.
         stop: asked now and then; the search ends when it returns True.
         trials: the outputs of the subprogram at its real shapes, where others share them.
-        is_hopeful: asked of each mutant before its proof; those that are not are left out.
+        is_hopeful: asked of each mutant, first without the layouts of its outputs, before its proof; those that are not
+            are left out.
+        shared: sketches that the search has enumerated, for other subprograms too.
     """
     small = small_instance(sub)
-    generator = Generator(small.program, small.shapes, limits.depth, limits.keep, stop)
-    passes = _SmallFilter(small, limits.keep)
+    sketches = (shared or SharedSketches()).of(small, limits.depth, limits.keep, stop)
     real = RandomTrials(sub.program, sub.shapes, seed=2) if trials is None else trials
     # Windows are chosen by values of their own: those of the trials must not depend on the mutant that they prove.
     aim = RandomTrials(sub.program, sub.shapes, seed=3, trials=1)
     targets: list[Target] = []
     seen = {str(sub.program)}
-    for sketch in generator.sketches():
-        if not passes(sketch):
-            continue
+    for sketch in sketches:
         for other in lifted(sketch, small, sub):
             if stop():
                 return
+            bare = other.without_layouts_of_outputs()
+            if not _is_affordable(bare, sub) or not is_hopeful(bare):
+                continue
             targets = targets or [Target(values) for values in aim.outputs(0)]
             program = _at(other, targets, aim, limits)
             if program is None or str(program) in seen:
@@ -199,31 +205,17 @@ def mutants_of_subprogram(
                 yield Mutant(sub, program, finding)
 
 
-class _SmallFilter:
-    """Theorem 1 at the small instance, before a mutant is evaluated at the real shapes: the boxes in which m + 1
-    positions agree hold a part of each output. Borders take more of a small image than of a large one, so the part is
-    half of what must be right."""
-
-    def __init__(self, small: Subprogram, keep: float) -> None:
-        self._trials = RandomTrials(small.program, small.shapes, seed=5, trials=1)
-        self._targets: list[Target] = []
-        self._keep = keep / 2
-
-    def __call__(self, sketch: Sketch) -> bool:
-        self._targets = self._targets or [Target(values) for values in self._trials.outputs(0)]
-        try:
-            made = sketch.at(self._targets, self._trials.inputs(0), self._keep)
-            return made is not None and passes_filter(self._trials, made, self._keep)
-        except (DoesNotFit, LayoutError):
-            return False
+def _is_affordable(program: TensorProgram, sub: Subprogram) -> bool:
+    """Tell whether a program fits the inputs of a subprogram, and is not much more work."""
+    try:
+        return work_of(program, sub.shapes) <= _MOST_WORK * max(work_of(sub.program, sub.shapes), 1)
+    except (DoesNotFit, LayoutError):
+        return False
 
 
 def _at(sketch: Sketch, targets: list[Target], aim: RandomTrials, limits: Limits) -> TensorProgram | None:
-    """Return a sketch at the real shapes, if it fits them and is not much more work than the original."""
+    """Return a sketch at the real shapes, if it fits them and enough is right there."""
     try:
-        bare = TensorProgram(sketch.count, sketch.steps, ())
-        if work_of(bare, aim.shapes) > 4 * max(work_of(aim.original, aim.shapes), 1):
-            return None
         return sketch.at(targets, aim.inputs(0), limits.keep)
     except (DoesNotFit, LayoutError):
         return None

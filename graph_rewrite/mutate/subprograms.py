@@ -40,10 +40,11 @@ def split(graph: Graph, largest: int = LARGEST) -> LinearParts:
             refused[node.id] = found
         else:
             readings[node.id] = found
-    below = _below(graph)
+    bits = {node.id: 1 << number for number, node in enumerate(graph.order())}
+    below = _below(graph, bits)
     kept: dict[object, list[Subprogram]] = {}
-    for nodes in itertools.chain(_connected(graph, readings, largest), _parallel(graph, readings, below)):
-        if not _is_convex(nodes, graph, below):
+    for nodes in itertools.chain(_connected(graph, readings, largest), _parallel(graph, readings, below, bits)):
+        if not _is_convex(nodes, graph, below, bits):
             continue
         made = subprogram(graph, readings, nodes)
         if any(each.op in HEAVY for each in made.program.steps):
@@ -115,7 +116,9 @@ def _connected(graph: Graph, readings: Mapping[int, Reading], largest: int) -> I
             level = list(dict.fromkeys(wider))
 
 
-def _parallel(graph: Graph, readings: Mapping[int, Reading], below: Mapping[int, int]) -> Iterator[frozenset[int]]:
+def _parallel(
+    graph: Graph, readings: Mapping[int, Reading], below: Mapping[int, int], bits: Mapping[int, int]
+) -> Iterator[frozenset[int]]:
     """Yield pairs of convolutions or products that do not depend on each other and have images of the same size."""
     groups: dict[object, list[int]] = {}
     for node in graph.order():
@@ -124,20 +127,17 @@ def _parallel(graph: Graph, readings: Mapping[int, Reading], below: Mapping[int,
             if first is not None and second is not None:
                 key = (readings[node.id].steps[0].params, first.shape[:1], first.shape[2:], second.shape[2:])
                 groups.setdefault(key, []).append(node.id)
-    bits = {node.id: number for number, node in enumerate(graph.order())}
     pairs = (
         (a, b) for group in groups.values() for a, b in itertools.combinations(group, 2)
-        if not below[a] >> bits[b] & 1 and not below[b] >> bits[a] & 1
+        if not below[a] & bits[b] and not below[b] & bits[a]
     )  # fmt: skip
     yield from map(frozenset, itertools.islice(pairs, _PAIRS))
 
 
-def _below(graph: Graph) -> dict[int, int]:
-    """Return, per node, the nodes that depend on it, as bits by their place in the order."""
-    order = graph.order()
+def _below(graph: Graph, bits: Mapping[int, int]) -> dict[int, int]:
+    """Return, per node, the nodes that depend on it, as bits."""
     found: dict[int, int] = {}
-    bits = {node.id: 1 << number for number, node in enumerate(order)}
-    for node in reversed(order):
+    for node in reversed(graph.order()):
         readers = {reader for value in node.outputs for reader in graph.consumers.get(value, ())}
         found[node.id] = 0
         for reader in readers:
@@ -145,15 +145,12 @@ def _below(graph: Graph) -> dict[int, int]:
     return found
 
 
-def _is_convex(nodes: frozenset[int], graph: Graph, below: Mapping[int, int]) -> bool:
+def _is_convex(nodes: frozenset[int], graph: Graph, below: Mapping[int, int], bits: Mapping[int, int]) -> bool:
     """Tell whether no path leaves a set of nodes and comes back."""
     if len(nodes) == 1:
         return True
     outside = {
         reader for node in nodes for value in graph.nodes[node].outputs for reader in graph.consumers.get(value, ())
     } - nodes  # fmt: skip
-    own = 0
-    for number, node in enumerate(graph.order()):
-        if node.id in nodes:
-            own |= 1 << number
+    own = sum(bits[node] for node in nodes)
     return not any(below[reader] & own for reader in outside)

@@ -54,7 +54,7 @@ class Generator:
         shapes: the shapes of its inputs.
         depth: how many steps a mutant has at most, beside the layouts of its outputs.
         keep: the part of each output that must be right, from 0 to 1.
-        stop: asked now and then; the enumeration ends when it returns True.
+        stop: asked now and then; the enumeration pauses when it returns True.
     """
 
     def __init__(
@@ -86,6 +86,13 @@ class Generator:
 
     def sketches(self) -> Iterator[Sketch]:
         """Yield mutants; of those whose operators other than layouts are the same, each is better than the last."""
+        for sketch in self.with_pauses():
+            if sketch is None:
+                return
+            yield sketch
+
+    def with_pauses(self) -> Iterator[Sketch | None]:
+        """Yield the same, and None whenever `stop` returns True: who asks for the next one then goes on."""
         for depth, narrow in _ORDER_OF_SEVERAL if self._joins else _ORDER:
             if depth > self._depth:
                 continue
@@ -93,14 +100,12 @@ class Generator:
             state = _State(input_types(self._shapes), list(self._inputs))
             state.prints.update(_print(array) for array in self._inputs)
             yield from self._grown(state, depth)
-            if self._stop():
-                return
 
-    def _grown(self, state: _State, left: int) -> Iterator[Sketch]:
-        """Yield the mutants that are `left` steps longer."""
+    def _grown(self, state: _State, left: int) -> Iterator[Sketch | None]:
+        """Yield the mutants that are `left` steps longer, and None for a pause."""
         for new in self._steps(state, left):
-            if self._stop():
-                return
+            while self._stop():
+                yield None
             try:
                 type = type_of(new, [state.types[value] for value in new.inputs])
             except (DoesNotFit, LayoutError):

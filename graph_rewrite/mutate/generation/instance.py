@@ -17,8 +17,12 @@ from graph_rewrite.mutate.value_types import types_of
 
 SIDE = 16
 """The longest side of an image in a small instance, unless kernels are large."""
+LARGEST_SIDE = 32
+"""The longest side where kernels are large, unless three times their reach is more."""
+_TILED = 8
+"""An image of so many times a kernel's size falls into four tiles, half of whose rows read their own tile alone."""
 BATCH = 4
-"""The largest batch of a small instance."""
+"""The largest batch of a small instance; half of it where images are larger."""
 _RATIO = 6
 """Numbers of channels keep their ratios up to this one."""
 _ENOUGH = 4096
@@ -53,7 +57,10 @@ def _shrunk(sub: Subprogram, ratios: bool = False) -> tuple[Shape, ...]:
     filters = {each.inputs[1]: each.inputs[0] for each in sub.program.steps if each.op == "conv"}
     biases = {value for each in sub.program.steps if each.op == "conv" for value in each.inputs[2:]}
     reach = max([1, *(d * (k - 1) + 1 for d, k in _taps(sub))])
-    side = max(SIDE if all(len(s) < 5 for s in sub.shapes) else SIDE // 2, 3 * reach)
+    kernel = max([1, *(k for _, k in _taps(sub))])
+    flat = all(len(s) < 5 for s in sub.shapes)
+    side = max(SIDE, 3 * reach, min(_TILED * (kernel - 1), LARGEST_SIDE)) if flat else max(SIDE // 2, 3 * reach)
+    batch = BATCH if side <= SIDE else BATCH // 2
     groups = _groups(sub)
     channels = set[int]()
     for value, shape in enumerate(sub.shapes):
@@ -82,10 +89,10 @@ def _shrunk(sub: Subprogram, ratios: bool = False) -> tuple[Shape, ...]:
         elif len(shape) == 1:
             found.append((kept * smaller[shape[0] // groups],))
         elif len(shape) in (2, 3):
-            found.append((*(min(size, BATCH) for size in shape[:-2]), *(smaller[size] for size in shape[-2:])))
+            found.append((*(min(size, batch) for size in shape[:-2]), *(smaller[size] for size in shape[-2:])))
         else:
             own = kept * smaller[shape[1] // groups] if filters else smaller[shape[1]]
-            found.append((min(shape[0], BATCH), own, *(sides[size] for size in shape[2:])))
+            found.append((min(shape[0], batch), own, *(sides[size] for size in shape[2:])))
     return tuple(found)
 
 

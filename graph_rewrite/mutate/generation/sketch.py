@@ -24,15 +24,20 @@ class Sketch:
     outputs: tuple[tuple[int, Chain], ...]
     share_right: float
 
+    def without_layouts_of_outputs(self) -> TensorProgram:
+        """Return the program of the steps alone: what it costs, the whole mutant costs at least."""
+        values = tuple(dict.fromkeys(value for value, _ in self.outputs))
+        return TensorProgram(self.count, self.steps, values)
+
     def at(self, targets: Sequence[Target], inputs: Sequence[Residues], keep: float) -> TensorProgram | None:
         """Return the mutant for inputs of any shape, with its windows; None where too little is right.
 
         Raises:
             DoesNotFit: a step does not apply to these shapes.
         """
-        types_of(TensorProgram(self.count, self.steps, ()), [array.shape for array in inputs])
-        wanted = tuple(dict.fromkeys(value for value, _ in self.outputs))
-        made = dict(zip(wanted, outputs_of(TensorProgram(self.count, self.steps, wanted), inputs), strict=True))
+        bare = self.without_layouts_of_outputs()
+        types_of(bare, [array.shape for array in inputs])
+        made = dict(zip(bare.outputs, outputs_of(bare, inputs), strict=True))
         steps, outputs = list(self.steps), []
         for (value, chain), target in zip(self.outputs, targets, strict=True):
             found = solve(target, made[value], [chain], keep)

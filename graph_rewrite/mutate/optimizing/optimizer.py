@@ -11,6 +11,7 @@ from typing import Any
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.mutate.equivalence import RandomTrials, prove
+from graph_rewrite.mutate.generation.shared_sketches import SharedSketches
 from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule
 from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
 from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
@@ -90,6 +91,7 @@ class Optimizer:
         rules: rules whose targets are tried where they are refused for a border.
         repairs: the kinds of repairs that mutants may have.
         wanted: tells which subprograms are searched; all by default.
+        shared: sketches that subprograms have in common.
     """
 
     price: PriceOfOperator
@@ -102,6 +104,7 @@ class Optimizer:
     rules: Sequence[Rule] = ()
     repairs: Mapping[Kind, RepairMethod] = field(default_factory=lambda: REPAIRS)
     wanted: Callable[[Subprogram], bool] = lambda sub: True
+    shared: SharedSketches = field(default_factory=SharedSketches)
 
     def rules_of(self, graph: Graph, found: FoundRules | None = None) -> FoundRules:
         """Return the mutants of a graph that cost less than what they stand for.
@@ -131,7 +134,7 @@ class Optimizer:
         came to its end, where there was one."""
         known = None if self.store is None else self.store.get(sub)
         if known is not None and known.seconds >= seconds:
-            priced = [PricedProgram(made, self._cost(sub, made), rounds) for made, rounds in known.programs]
+            priced = [PricedProgram(made, self._cost(sub, made, ms), rounds) for made, rounds in known.programs]
             return sorted((made for made in priced if made.ms < ms), key=_ms)
         until = self.clock() + seconds
         found = self.mutants(sub, ms, until, seeds)
@@ -191,7 +194,7 @@ class Optimizer:
         """Return seeds with their repairs, by their programs."""
         found: dict[TensorProgram, PricedProgram] = {}
         for seed in seeds:
-            finding = prove(trials, seed, self.limits.keep) if self._cost(sub, seed) < ms else None
+            finding = prove(trials, seed, self.limits.keep) if self._cost(sub, seed, ms) < ms else None
             if finding is not None:
                 for mutant, made, kind in self._with_repair(Mutant(sub, seed, finding), trials, ms):
                     found[made] = PricedProgram(made, self._cost(sub, made), (_round(kind, mutant),))
@@ -227,9 +230,9 @@ class Optimizer:
             return self._is_over(until)
 
         def is_hopeful(program: TensorProgram) -> bool:
-            return self._cost(sub, program) < ms
+            return self._cost(sub, program, ms) < ms
 
-        for mutant in mutants_of_subprogram(sub, self.limits, is_over, trials, is_hopeful):
+        for mutant in mutants_of_subprogram(sub, self.limits, is_over, trials, is_hopeful, self.shared):
             yield from self._with_repair(mutant, trials, ms)
 
     def _with_repair(
@@ -243,12 +246,12 @@ class Optimizer:
             return
         case = RepairCase(trials, mutant.program, mutant.finding.wrong, sub.constants)
         most = ms if self.rounds == 1 else _TOLERANCE * ms
-        chosen = choose(case, lambda program: self._cost(sub, program), self.repairs, most)
+        chosen = choose(case, lambda program: self._cost(sub, program, most), self.repairs, most)
         if isinstance(chosen, Repair):
             yield mutant, chosen.program, chosen.kind
 
-    def _cost(self, sub: Subprogram, program: TensorProgram) -> float:
-        return price_of_program(program, sub.shapes, sub.constants, self.price)
+    def _cost(self, sub: Subprogram, program: TensorProgram, most: float = math.inf) -> float:
+        return price_of_program(program, sub.shapes, sub.constants, self.price, most)
 
     def _is_over(self, until: float) -> bool:
         return self.stop() or self.clock() >= until

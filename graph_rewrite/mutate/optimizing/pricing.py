@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from math import fsum
+from math import fsum, inf
 
 import numpy as np
 import onnx
@@ -51,11 +51,28 @@ def operators_of_program(
 
 
 def price_of_program(
-    program: TensorProgram, shapes: Sequence[Shape], constants: Collection[int], price: PriceOfOperator
+    program: TensorProgram,
+    shapes: Sequence[Shape],
+    constants: Collection[int],
+    price: PriceOfOperator,
+    most: float = inf,
 ) -> float:
-    """Return the milliseconds of a program at these shapes; infinite where an operator cannot be run."""
+    """Return the milliseconds of a program at these shapes; infinite where an operator cannot be run.
+
+    Args:
+        program: the program.
+        shapes: the shapes of its inputs.
+        constants: inputs that are known before run time.
+        price: of an operator; it is asked no more once the program costs `most`.
+        most: a program that costs as much costs infinitely much.
+    """
     try:
         specs = list(operators_of_program(program, shapes, constants))
     except (DoesNotFit, InvalidRewriteError):
-        return float("inf")
-    return fsum(price(spec) for spec in specs)
+        return inf
+    found: list[float] = []
+    for spec in specs:
+        found.append(price(spec))
+        if fsum(found) >= most:
+            return inf
+    return fsum(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from agents.core.base import Budget
 from agents.searching import mutants as mutant_search
+from benchmarks.figures.writing import write as write_figures
 from benchmarks.papers import pet_ablation
 from benchmarks.papers.pet_ablation import (
     NEVER_BELOW,
@@ -109,6 +111,29 @@ def test_what_is_slower_or_failed_is_told(arguments: Arguments, tmp_path: Path) 
     shown = Console(width=200, record=True, file=io.StringIO())
     shown.print(table(changed))
     assert "lower end below 0.995: resnet18 mutants" in shown.export_text()
+
+
+def test_page_and_plots_are_made_of_the_results(arguments: Arguments, tmp_path: Path) -> None:
+    made(replace(arguments, batch=(16,)), Searches(), tmp_path)
+    written = {path.name for path in write_figures(arguments.out)}
+    assert {"pet.md", "pet-speedups.png"} <= written
+    page = (tmp_path / "pet.md").read_text()
+    assert "`python -m benchmarks.papers.pet_ablation`" in page
+    assert "resnet18?batch=16" in page
+    assert all(variant in page for variant in VARIANTS)
+
+
+@pytest.mark.parametrize("more", [[], ["--no-figures"]])
+def test_the_command_makes_them_unless_it_is_told_not_to(
+    more: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    drawn: list[Path] = []
+    monkeypatch.setattr(pet_ablation, "run", lambda arguments, console: [])
+    monkeypatch.setattr(pet_ablation, "make_figures", lambda path, console: drawn.append(path))
+    monkeypatch.setattr(sys, "argv", ["pet_ablation", "--json", "--out", str(tmp_path / "p.json"), *more])
+    assert pet_ablation.main() == 0
+    assert json.loads(capsys.readouterr().out) == {"rows": []}
+    assert drawn == ([] if more else [tmp_path / "p.json"])
 
 
 @pytest.mark.parametrize(

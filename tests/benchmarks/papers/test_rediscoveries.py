@@ -11,38 +11,52 @@ from graph_rewrite.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("name", "boxes", "share", "repair"),
+    ("name", "boxes", "share", "repair", "cost"),
     [
-        ("batch-into-width", 2, 1 / 8, "gap"),
-        ("38x38-to-16-of-10x10", 15, 1 - (32 / 38) ** 2, "halo"),
-        ("batched-to-plain-product", 1, 0.5, "recompute"),
-        ("average-pool-to-convolution", 4, 1 - 0.8**2, "map"),
-        ("group-to-dense", 0, 0.0, "none"),
+        ("batch-into-width", 2, 1 / 28, "gap", 58 / 56),
+        ("batch-into-height", 2, 1 / 28, "gap", 58 / 56),
+        ("dilated-to-dense", 8, 1 - (12 / 14) ** 2, "recompute", 2 - (12 / 14) ** 2),
+        ("38x38-to-16-of-10x10", 15, 1 - (26 / 38) ** 2, "halo", (40 / 38) ** 2),
+        ("stride-to-1", 0, 0.0, "none", 4 / 3),
+        ("group-to-dense", 0, 0.0, "none", 2.0),
+        ("batched-to-plain-product", 1, 0.5, "recompute", 2.5),
+        ("batched-to-plain-product-of-one-matrix", 0, 0.0, "none", 1.0),
+        ("average-pool-to-convolution", 4, 1 - (33 / 35) ** 2, "map", 1.0),
+        ("figure-10a", 0, 0.0, "none", 6 / 5),
+        ("figure-10b", 0, 0.0, "none", 1.0),
     ],
 )
-def test_a_rewrite_of_each_repair(name: str, boxes: int, share: float, repair: str) -> None:
+def test_all_rewrites_of_the_paper_are_found_and_repaired(
+    name: str, boxes: int, share: float, repair: str, cost: float
+) -> None:
+    """The cost is at least that of the products, and layouts add some to it."""
     found = rediscovered(name)
     assert (found.boxes, found.repair) == (boxes, repair)
     assert found.share_wrong == pytest.approx(share)
-    assert 1.0 < found.cost < 4.0
+    assert cost <= found.cost < 1.3 * cost
     assert found.error_bound < 1e-15
 
 
+def test_every_rewrite_but_the_slow_one_has_a_test() -> None:
+    [mark] = test_all_rewrites_of_the_paper_are_found_and_repaired.pytestmark  # type: ignore[attr-defined]
+    assert {entry[0] for entry in mark.args[1]} == WANTED.keys() - {"stride-to-1-of-an-image"}
+
+
 def test_the_table_and_its_json(capsys: pytest.CaptureFixture[str]) -> None:
-    main(Arguments(("stride-to-1", "batch-into-height")))
+    main(Arguments(("figure-10b", "group-to-dense")))
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        "rewrite", "stride-to-1", "batch-into-height"
+        "rewrite", "figure-10b", "group-to-dense"
     ]  # fmt: skip
-    main(Arguments(("stride-to-1",), json=True))
+    main(Arguments(("figure-10b",), json=True))
     (entry,) = json.loads(capsys.readouterr().out)
-    assert (entry["name"], entry["boxes"], entry["repair"]) == ("stride-to-1", 0, "none")
+    assert (entry["name"], entry["boxes"], entry["repair"]) == ("figure-10b", 0, "none")
 
 
 def test_what_is_not_found_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     original = WANTED["stride-to-1"]
-    impossible = Wanted(original.original, original.shapes, lambda found: False, 1.0)
+    impossible = Wanted(original.original, original.shapes, lambda found: False, 0.0)
     monkeypatch.setitem(WANTED, "impossible", impossible)  # type: ignore[arg-type]
-    monkeypatch.setattr("benchmarks.papers.rediscoveries.Generator.sketches", lambda self: iter(()))
+    monkeypatch.setattr("benchmarks.papers.rediscoveries.mutants_of_subprogram", lambda *given, **more: iter(()))
     with pytest.raises(LookupError, match="does not find it"):
         rediscovered("impossible")
     with pytest.raises(UserError, match="no rewrite 'unknown'"):

@@ -132,6 +132,8 @@ def _value(prime: int, each: Step, operands: list[np.ndarray[Any, Any]]) -> np.n
         return (x[..., :, :, None] * operands[1][..., None, :, :] % prime).sum(axis=-2) % prime
     if each.op == "add":
         return (x + operands[1]) % prime
+    if each.op == "pool":
+        return _pool(prime, each, x)
     if each.op == "concat":
         return np.concatenate(operands, axis=each.param("axis"))
     raise NotImplementedError(each.op)
@@ -151,3 +153,14 @@ def _conv(prime: int, each: Step, operands: list[np.ndarray[Any, Any]]) -> np.nd
             seen = x[:, first + c, i * dh : i * dh + rows * sh : sh, j * dw : j * dw + columns * sw : sw]
             result[:, m] = (result[:, m] + seen[:, :rows, :columns] * w[m, c, i, j]) % prime
     return result
+
+
+def _pool(prime: int, each: Step, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An average that counts the zeros of its border, without strides."""
+    (height, width), (top, left, bottom, right) = each.param("kernel"), each.param("pads")
+    assert (each.param("counted"), set(each.param("strides"))) == (1, {1})
+    x = np.pad(x, [(0, 0), (0, 0), (top, bottom), (left, right)])
+    rows, columns = x.shape[2] - height + 1, x.shape[3] - width + 1
+    places = np.ndindex(height, width)
+    total = sum((x[:, :, i : i + rows, j : j + columns] for i, j in places), start=np.zeros((), dtype=np.int64))
+    return total % prime * pow(height * width, -1, prime) % prime

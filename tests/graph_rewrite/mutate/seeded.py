@@ -3,7 +3,7 @@
 python -m tests.graph_rewrite.mutate.seeded --mutants 10000
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,32 +12,45 @@ import tyro
 from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.moves import DoesNotFit, LayoutMove, Move, Tiles, Window, layout_of
-from graph_rewrite.mutate.program import TensorProgram, program
+from graph_rewrite.mutate.program import Step, TensorProgram, program, step
 from graph_rewrite.mutate.value_types import types_of
 from tests.graph_rewrite.mutate.programs import CONV, DILATED, conv, layout, random_chain, values_modulo
 
 SECOND_PRIME = 2**31 - 19
-ORIGINALS: list[tuple[TensorProgram, tuple[Shape, ...]]] = [
+Original = tuple[TensorProgram, tuple[Shape, ...]]
+ONE_SUM: list[Original] = [
     (CONV, ((2, 2, 6, 6), (2, 2, 3, 3))),
     (CONV, ((1, 4, 6, 5), (4, 2, 3, 3))),
     (DILATED, ((1, 1, 8, 8), (2, 1, 3, 3))),
     (program(2, [conv(0, 1, stride=2)]), ((1, 2, 8, 8), (2, 2, 3, 3))),
 ]
+"""Programs of one sum of products that read each input once."""
+_AVERAGE = step("pool", 0, kernel=(3, 3), strides=(1, 1), pads=(1,) * 4, counted=1)
+SEVERAL_SUMS: list[Original] = [
+    (program(2, [conv(0, 1), step("add", 2, 0)]), ((2, 2, 6, 6), (2, 2, 3, 3))),
+    (program(2, [conv(0, 1), conv(0, 1, dilation=2, pad=2), step("add", 2, 3)]), ((1, 2, 8, 6), (2, 2, 3, 3))),
+    (program(2, [_AVERAGE, conv(2, 1, pad=0), step("add", 3, 2)]), ((2, 2, 6, 4), (2, 2, 1, 1))),
+    (program(2, [step("matmul", 0, 1), step("add", 2, 0)]), ((2, 4, 4), (2, 4, 4))),
+    (program(2, [conv(0, 1), step("concat", 2, 0, axis=1)]), ((2, 2, 4, 6), (2, 2, 3, 3))),
+]
+"""Programs that read an input on several paths: m + 1 positions do not decide these."""
+ORIGINALS = [*ONE_SUM, *SEVERAL_SUMS]
 
 
-def seeded_mutant(seed: int) -> tuple[TensorProgram, tuple[Shape, ...], TensorProgram] | None:
-    """An original, its shapes and a mutant: random layouts around a convolution, as a rule undone after it."""
+def seeded_mutant(
+    seed: int, originals: Sequence[Original] = ORIGINALS
+) -> tuple[TensorProgram, tuple[Shape, ...], TensorProgram] | None:
+    """An original, its shapes and a mutant: the original's operators, some with other parameters, over random layouts
+    of its inputs, and as a rule the first layout undone after them."""
     rng = np.random.default_rng(seed)
-    original, shapes = ORIGINALS[int(rng.integers(0, len(ORIGINALS)))]
+    original, shapes = originals[int(rng.integers(0, len(originals)))]
     before = random_chain(rng, shapes[0])
     filters = random_chain(rng, shapes[1]) if rng.integers(0, 6) == 0 else ()
-    own = original.steps[0]
-    new = conv(2, 3, stride=int(rng.choice([own.param("strides")[0], 1])),
-               dilation=int(rng.choice([own.param("dilations")[0], 1])),
-               pad=tuple(int(size) for size in rng.choice([own.param("pads")[0], 0, 1], 4)) if rng.integers(0, 2)
-               else own.param("pads"))  # fmt: skip
     target = types_of(original, shapes)[-1].shape
-    steps = [layout(0, *before), layout(1, *filters), new]
+    steps = [layout(0, *before), layout(1, *filters)]
+    for own in original.steps:
+        changed = _changed(rng, own) if own.op == "conv" and rng.integers(0, 3) else own
+        steps.append(Step(own.op, tuple(value + 2 for value in own.inputs), changed.params))
     try:
         made = types_of(program(2, steps), shapes)[-1].shape
         back: list[LayoutMove] = [m.undone() for m in reversed(before) if isinstance(m, Move | Tiles)]
@@ -46,11 +59,21 @@ def seeded_mutant(seed: int) -> tuple[TensorProgram, tuple[Shape, ...], TensorPr
         start = tuple(int(i) for i in rng.choice([0, 0, 0, 1, -1], len(target)))
         after = layout_of(tuple(back), made).shape
         back += [Window(start, target)] if after != target or rng.integers(0, 4) == 0 else []
-        mutant = program(2, [*steps, layout(4, *back)])
+        mutant = program(2, [*steps, layout(1 + len(steps), *back)])
         types_of(mutant, shapes)
     except (DoesNotFit, LayoutError):
         return None
     return original, shapes, mutant
+
+
+def _changed(rng: np.random.Generator, own: Step) -> Step:
+    """A convolution with other strides, dilations or pads, perhaps."""
+    return conv(
+        *own.inputs, stride=int(rng.choice([own.param("strides")[0], 1])),
+        dilation=int(rng.choice([own.param("dilations")[0], 1])),
+        pad=tuple(int(size) for size in rng.choice([own.param("pads")[0], 0, 1], 4)) if rng.integers(0, 2)
+        else own.param("pads"),
+    )  # fmt: skip
 
 
 def refuted(
@@ -81,11 +104,11 @@ class Count:
     refuted: list[int] | None = None
 
 
-def count(mutants: int, keep: float = 0.25) -> Count:
+def count(mutants: int, keep: float = 0.25, originals: Sequence[Original] = ORIGINALS) -> Count:
     """Prove so many mutants; list the seeds of those that are accepted wrongly."""
     found = Count(refuted=[])
     assert found.refuted is not None
-    for seed, (original, shapes, mutant) in _mutants():
+    for seed, (original, shapes, mutant) in _mutants(originals):
         if found.mutants == mutants:
             break
         found.mutants += 1
@@ -98,10 +121,12 @@ def count(mutants: int, keep: float = 0.25) -> Count:
     return found
 
 
-def _mutants() -> Iterator[tuple[int, tuple[TensorProgram, tuple[Shape, ...], TensorProgram]]]:
+def _mutants(
+    originals: Sequence[Original],
+) -> Iterator[tuple[int, tuple[TensorProgram, tuple[Shape, ...], TensorProgram]]]:
     seed = 0
     while True:
-        made = seeded_mutant(seed)
+        made = seeded_mutant(seed, originals)
         if made is not None:
             yield seed, made
         seed += 1

@@ -1,14 +1,11 @@
-"""Mutants of whole graphs: subprograms, refusals, limits, and the command that lists them."""
+"""Mutants of whole graphs: subprograms, refusals, limits, and their listing."""
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 
-from graph_rewrite import __main__ as library
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.mutate import search
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
@@ -23,7 +20,6 @@ from graph_rewrite.mutate.search import Limits, Mutant, mutants_of, mutants_of_s
 from graph_rewrite.mutate.subprograms import split
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.onnx_files.assembly import model
-from graph_rewrite.onnx_files.saving import save
 from tests.graph_rewrite.mutate.programs import CONV, conv
 
 
@@ -248,32 +244,14 @@ def test_mutants_come_with_repairs_that_are_equal_everywhere() -> None:
     assert result.found[0].subprogram.constants == {1, 2}
 
 
-def test_the_command_lists_mutants_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save(one_convolution(), tmp_path / "m.onnx")
-    arguments = ["mutate", str(tmp_path / "m.onnx"), "--depth", "1", "--time-limit", "20s"]
-    assert library.main([*arguments, "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert data["complete"]
-    assert data["subprograms"][0]["inputs"] == [[2, 4, 8, 8], [6, 4, 3, 3], [6]]
-    assert library.main(arguments) == 0
-    assert "mutants of 1 subprograms" in capsys.readouterr().out
+def test_a_mutant_without_hope_is_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[TensorProgram] = []
 
+    def is_hopeful(made: TensorProgram) -> bool:
+        asked.append(made)
+        return False
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [(["--depth", "5"], "--depth"), (["--keep", "0"], "--keep"), (["--time-limit", "soon"], "--time-limit")],
-)
-def test_wrong_arguments(more: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save(one_convolution(), tmp_path / "m.onnx")
-    assert library.main(["mutate", str(tmp_path / "m.onnx"), *more]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_model_with_symbolic_shapes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "g (float[N,4] x) => (float[N,4] y) { y = Add(x, x) }"
-    opset = [onnx.helper.make_opsetid("", 20)]
-    onnx.save(onnx.helper.make_model(onnx.parser.parse_graph(text), opset_imports=opset, ir_version=10), tmp_path / "s")
-    assert library.main(["mutate", str(tmp_path / "s")]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
+    monkeypatch.setattr(search, "_at", lambda *given: pytest.fail("evaluated at the real shapes"))
+    sub = Subprogram(CONV, ((2, 2, 6, 6), (2, 2, 3, 3)))
+    assert not list(mutants_of_subprogram(sub, Limits(depth=2), is_hopeful=is_hopeful))
+    assert len(asked) > 3

@@ -119,3 +119,17 @@ def test_operators_over_constants_cost_nothing() -> None:
 
 def test_a_program_that_does_not_fit_costs_infinitely_much() -> None:
     assert price_of_program(program(2, [conv(0, 1)]), ((1, 3, 6, 6), (6, 2, 3, 3)), (), by_images) == math.inf
+
+
+def test_a_program_is_priced_no_further_than_it_may_cost() -> None:
+    asked: list[str] = []
+
+    def noting(spec: OperatorSpec) -> float:
+        asked.append(spec.op)
+        return 10.0
+
+    made = program(2, [conv(0, 1), conv(2, 1), conv(3, 1)])
+    shapes = ((1, 4, 6, 6), (4, 4, 3, 3))
+    assert price_of_program(made, shapes, {1}, noting, most=20.0) == math.inf
+    assert len(asked) == 2
+    assert price_of_program(made, shapes, {1}, noting, most=30.1) == 30.0
