@@ -7,12 +7,13 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 
 import numpy as np
 
 from graph_rewrite.layouts import LayoutError, Shape
 from graph_rewrite.mutate.field import apply, outputs_of, random_inputs
-from graph_rewrite.mutate.generation.finish import Target, solve
+from graph_rewrite.mutate.generation.finish import Destinations, Target, solve
 from graph_rewrite.mutate.generation.sketch import Sketch, signature, signature_of
 from graph_rewrite.mutate.generation.vocabulary import (
     averaging_variants,
@@ -174,7 +175,7 @@ class Generator:
             if type.degree < self._degree and not (self._narrow and self._joins):
                 overlaps = words.overlaps if words.plays(type.monomials, "conv", 0) else ()
                 for chain in chains(type.shape, words.factors, overlaps, self._narrow):
-                    yield step("layout", value, chain=chain)
+                    yield Step("layout", (value,), (("chain", chain),))
             yield from self._diagonals(type, value)
         if self._joins:
             yield from self._joined(state)
@@ -195,17 +196,19 @@ class Generator:
         elif original.op in ("matmul", "add", "mul"):
             pairs = itertools.permutations if original.op == "matmul" else itertools.combinations
             for a, b in pairs(range(len(types)), 2):
-                if original.op != "matmul" or self._play(types, "matmul", a, b):
-                    yield step(original.op, a, b)
+                if {a, b}.issuperset(needed) and (original.op != "matmul" or self._play(types, "matmul", a, b)):
+                    yield Step(original.op, (a, b))
         elif original.op == "pool":
             for x, type in enumerate(types):
-                yield from unary_variants(original, x)
+                if {x}.issuperset(needed):
+                    yield from unary_variants(original, x)
                 for w, other in enumerate(types):
-                    if not any(other.monomials) and len(other.shape) == len(type.shape):
+                    if not any(other.monomials) and len(other.shape) == len(type.shape) and {x, w}.issuperset(needed):
                         yield from averaging_variants(original, (x, w))
         elif original.op == "layout":
             for value in range(len(types)):
-                yield step("layout", value, chain=original.chain)
+                if {value}.issuperset(needed):
+                    yield Step("layout", (value,), original.params)
 
     def _play(self, types: Sequence[ValueType], op: str, a: int, b: int) -> bool:
         plays = self._vocabulary.plays
@@ -236,14 +239,21 @@ class Generator:
         shape = state.types[value].shape
         outputs, share = [], 1.0
         for target in self._targets:
-            options = itertools.chain([()], _undone(state.steps), chains(shape, self._vocabulary.factors))
-            found = solve(target, state.arrays[value], options, max(self._keep, np.nextafter(known, 2)))
+            options = itertools.chain([()], _undone(state.steps))
+            least = max(self._keep, float(np.nextafter(known, 2)))
+            more = partial(_destinations, shape, self._vocabulary.factors)
+            found = solve(target, state.arrays[value], options, least, more)
             if found is None:
                 return
             outputs.append((value, found[0]))
             share = min(share, found[2])
         self._best[key] = share
         yield Sketch(len(self._inputs), tuple(state.steps), tuple(outputs), share)
+
+
+@lru_cache(maxsize=128)
+def _destinations(shape: Shape, factors: tuple[int, ...]) -> Destinations:
+    return Destinations(shape, chains(shape, factors))
 
 
 def _comes_before(a: Step, b: Step) -> bool:

@@ -76,7 +76,8 @@ def _shrunk(sub: Subprogram, ratios: bool = False) -> tuple[Shape, ...]:
             channels.add(shape[1] // groups)
         else:
             channels.update(shape[1:2])
-    smaller = _smaller(sorted(channels))
+    alone = sum(each.op == "conv" for each in sub.program.steps) == 1
+    smaller = _smaller(sorted(channels), ratios=not alone or groups > 1)
     kept = min(groups, GROUPS)
     images = (shape for value, shape in enumerate(sub.shapes) if value not in filters and len(shape) > 3)
     sides = _sides({size for shape in images for size in shape[2:]}, side, ratios)
@@ -128,10 +129,11 @@ def _groups(sub: Subprogram) -> int:
     return found.pop() if len(found) == 1 else 1
 
 
-def _smaller(sizes: Sequence[int]) -> dict[int, int]:
-    """Return smaller sizes of the same order: in the same ratios where these are small."""
+def _smaller(sizes: Sequence[int], ratios: bool) -> dict[int, int]:
+    """Return smaller sizes of the same order: in the same ratios where these are small, if `ratios` matter. They do not
+    for one convolution alone, so that those of a network have few small instances."""
     common = gcd(*sizes) if sizes else 1
-    if sizes and sizes[-1] // common <= _RATIO:
+    if ratios and sizes and sizes[-1] // common <= _RATIO:
         least = 2 if sizes[0] // common < 2 else 1
         return {size: min(size, size // common * least) for size in sizes}
     return {size: min(size, 2 + number) for number, size in enumerate(sizes)}

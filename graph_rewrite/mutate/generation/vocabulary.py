@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.moves import Chain, Move, Place, Tiles
@@ -142,6 +143,12 @@ def _fronts(move: Move, shape: Shape) -> list[Move]:
 def conv_variants(original: Step, inputs: tuple[int, ...], kernel: Shape) -> Iterator[Step]:
     """Yield convolutions of a kernel of this size: the original's strides and dilations or none, and pads that go with
     them."""
+    return (Step("conv", inputs, params) for params in _conv_params(original.params, kernel))
+
+
+@lru_cache(maxsize=1024)
+def _conv_params(own: tuple[tuple[str, Any], ...], kernel: Shape) -> list[tuple[tuple[str, Any], ...]]:
+    original = Step("conv", (), own)
     strides, dilations, pads = original.param("strides"), original.param("dilations"), original.param("pads")
     rank = len(kernel)
     ones = (1,) * rank
@@ -159,9 +166,11 @@ def conv_variants(original: Step, inputs: tuple[int, ...], kernel: Shape) -> Ite
         (*rest, *half),
         (*rest, *rest),
     ]
-    for s, d in dict.fromkeys([(strides, dilations), (ones, ones), (ones, dilations), (strides, ones)]):
-        for p in dict.fromkeys(options):
-            yield step("conv", *inputs, strides=s, dilations=d, pads=p)
+    return [
+        (("dilations", d), ("pads", p), ("strides", s))
+        for s, d in dict.fromkeys([(strides, dilations), (ones, ones), (ones, dilations), (strides, ones)])
+        for p in dict.fromkeys(options)
+    ]
 
 
 def averaging_variants(original: Step, inputs: tuple[int, ...]) -> Iterator[Step]:
