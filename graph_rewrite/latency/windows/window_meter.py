@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import onnx
 
@@ -245,7 +245,7 @@ class WindowMeter:
         return of_whole_models(None if self._whole is None else self._whole.compare(before, after, "full"), reason)
 
 
-def clock_of(deployment: Deployment) -> str:
+def clock_of(deployment: Deployment) -> Literal["wall", "cpu"]:
     """Return the clock by which windows are timed: one thread's own time leaves out what else the machine runs."""
     return "cpu" if deployment.facts.is_cpu and deployment.threads == 1 else "wall"
 
