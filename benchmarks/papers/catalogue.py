@@ -117,7 +117,7 @@ TABLES: tuple[PaperTable, ...] = (
         "pet-figure-13", "pet", "figure 13", "Exact rules, mutants, and both",
         shown_agents("figure 13", _PET_MODELS, _PET_VARIANTS, ("", interval)),
         ("python", "-m", "benchmarks.papers.pet_ablation"), f"{_RESULTS}/pet.json",
-        "Every column is a search by `regional` of 600 s, one seed. In the last column mutants may be repaired by"
-        " computing wrong boxes again alone, as in the paper.",
+        "Every column is a search by `regional` of 600 s, one seed, which may also refuse optimisers of ONNX Runtime."
+        " In the last column mutants may be repaired by computing wrong boxes again alone, as in the paper.",
     ),
 )  # fmt: skip

@@ -38,7 +38,7 @@ VARIANTS: Mapping[str, Variant] = {
 
 
 def prepare(problem: Problem, run: Run, budget: Budget, meters: Meters | None = None) -> Budget:
-    """Look for the mutants of a variant, and offer them. Return what is left of the budget.
+    """Look for the mutants of a variant, offer them, and list them in the log. Return what is left of the budget.
 
     Raises:
         KeyError: the run is of no variant.
@@ -48,6 +48,9 @@ def prepare(problem: Problem, run: Run, budget: Budget, meters: Meters | None = 
         return budget
     began = time.monotonic()
     found = search_mutants(problem, budget.seconds, meters, variant.repairs)
+    print(f"{len(found)} mutants in {time.monotonic() - began:.0f} s", flush=True)
+    for rule in found:
+        print(f"  {rule.name}: {rule.equation}", flush=True)
     if not variant.exact:
         old = problem.rewriter
         problem.rewriter = Rewriter(found, old.granularity, old.deployment, old.domains, old.faults)
