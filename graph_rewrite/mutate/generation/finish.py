@@ -74,7 +74,7 @@ class Target:
 
 
 class Destinations:
-    """The places to which chains of moves bring the elements of a value; they tell which of many chains are worth a try.
+    """The places to which chains of moves bring the elements of a value; they tell which chains are worth a try.
 
     Args:
         shape: the shape of the value.
