@@ -11,19 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
 import rewritegym
-from graph_rewrite import load
 from tests.coverage_of_models.planted_meter import OPTIONS, planted_gains
 from tests.coverage_of_models.test_matrix import assert_same
 
 ROWS, WIDTH, TABLES = 196_608, 1024, 3
 TABLE_BYTES = 4 * ROWS * WIDTH
 NEEDED_DISK = 6 << 30
-MOST_MEMORY = 2 << 30
-"""Bytes that the process may have beside what it maps from files: fewer than the model's."""
+MOST_MEMORY = 512 << 20
+"""Bytes that the process may take beside what it maps from files: a fraction of the model."""
 
 
 def large_model(folder: Path) -> Path:
@@ -95,7 +95,7 @@ def test_a_model_over_two_gigabytes(tmp_path: Path) -> None:
     assert written.stat().st_size < 1 << 20
     assert sum(node.op_type == "Relu" for node in saved.graph.node) == 1
     assert {tensor.data_location for tensor in saved.graph.initializer} == {TensorProto.EXTERNAL}
-    assert load(written).types.keys()
     feeds = {"ids": np.array([0, 1, ROWS // 2, ROWS - 1])}
-    results = [rewritegym.session(file).run(None, feeds) for file in (path, written)]
+    original = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    results = [session.run(None, feeds) for session in (original, rewritegym.session(written))]
     assert_same(results[0], results[1], "result", 0.0)
