@@ -89,3 +89,20 @@ def test_numbers_of_classes_lie_within_the_scores() -> None:
             l = NegativeLogLikelihoodLoss(x, y) m = SoftmaxCrossEntropyLoss(x, z) }""")
     )
     assert index_ranges(graph) == {"y": (0, 5), "z": (0, 5)}
+
+
+@pytest.mark.parametrize(("text", "size"), [
+    ("(float[5,3] t, int64[2,2] i) => (float[2,2,3] y) { y = Gather(t, i) }", 5),
+    ("(float[5,3] t, int64[5,2] i) => (float[5,2] y) { y = GatherElements<axis = -1>(t, i) }", 3),
+    ("(float[5,3] t, int64[2,3] i, float[2,3] u) => (float[5,3] y) { y = ScatterElements(t, i, u) }", 5),
+    ("(float[5,3] t, int64[5,2] i, float[5,2] u) => (float[5,3] y) { y = ScatterElements<axis = 1>(t, i, u) }", 3),
+    ("(float[5,3] t, int64[4,1] i, float[4,3] u) => (float[5,3] y) { y = ScatterND(t, i, u) }", 5),
+    ("(float[5,3] t, int64[4,2] i, float[4] u) => (float[5,3] y) { y = ScatterND(t, i, u) }", 3),
+    ("(float[5,3] t, int64[5,1] i) => (float[5] y) { y = GatherND<batch_dims = 1>(t, i) }", 3),
+    ("(float[1,2,4,8] x, float[9,4] c, float[9,4] s, int64[1,4] i) => (float[1,2,4,8] y) "
+     "{ y = RotaryEmbedding(x, c, s, i) }", 9),
+    ("(float[5,3] t, int64[8] f, float[4] u) => (float[5,3] y) <int64[2] to = {4, 2}> "
+     "{ i = Reshape(f, to)  y = ScatterND(t, i, u) }", 3),
+])  # fmt: skip
+def test_places_lie_within_the_table(text: str, size: int) -> None:
+    assert set(index_ranges(load(parsed(text))).values()) == {(0, size)}
