@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from agents.effects.model import EffectPredictor
-from agents.effects.samples import StateSample, share_after
+from agents.effects.samples import Z95, StateSample, share_after
 from graph_rewrite.experience.means import LEAST_SHARE, share
 from graph_rewrite.experience.records import Label
 from graph_rewrite.experience.validation import spearman
 
 _STATES = 256
 """States that are predicted together."""
+CEILING_DRAWS = 20
+
+
+class StatePredictor(Protocol):
+    """A model of effects; `agents.effects.model.EffectPredictor` and `agents.effects.trees.TreePredictor` are some."""
+
+    def predict(self, samples: Sequence[StateSample]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return means and standard deviations of the effects of all steps of these states."""
+        ...
 
 
 class TabulatedEffects:
@@ -26,7 +36,7 @@ class TabulatedEffects:
         step_of: number of the step in the table, by the id of a label.
     """
 
-    def __init__(self, predictor: EffectPredictor, samples: Sequence[StateSample], step_of: Mapping[str, int]) -> None:
+    def __init__(self, predictor: StatePredictor, samples: Sequence[StateSample], step_of: Mapping[str, int]) -> None:
         self._step_of = step_of
         self._expected: dict[int, tuple[float, float]] = {}
         for begin in range(0, len(samples), _STATES):
@@ -60,3 +70,24 @@ def repeatability(labels: Iterable[Label]) -> dict[str, float | int | None]:
     return {
         "pairs": len(pairs), "spearman": None if rank != rank else rank, "difference": float(abs(one - other).mean()),
     }  # fmt: skip
+
+def ceiling(labels: Sequence[Label], seed: int = 0) -> float | None:
+    """Return the rank correlation with labels that a model would have which knew all true effects: labels are wrong by
+    what their intervals say. None for fewer than two labels.
+
+    True effects are drawn, given the labels, from a normal distribution whose variance is that of the labels less that
+    of their errors; labels are drawn anew around them.
+    """
+    if len(labels) < 2:
+        return None
+    shares = np.array([share(label) for label in labels])
+    errors = np.array([label.half_of_window / Z95 for label in labels])
+    mean, spread = shares.mean(), max(float(shares.var() - (errors**2).mean()), 1e-6)
+    trust = spread / (spread + errors**2)
+    random, found = np.random.default_rng(seed), []
+    for _ in range(CEILING_DRAWS):
+        true = mean + trust * (shares - mean) + np.sqrt(trust) * errors * random.standard_normal(len(shares))
+        found.append(spearman(true, true + errors * random.standard_normal(len(shares))))
+    mean_rank = float(np.mean(found))
+    return None if mean_rank != mean_rank else mean_rank
+

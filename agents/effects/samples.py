@@ -33,8 +33,8 @@ class StateSample:
     """Share of the window's time that the steps before save."""
     depth: int
     effects: NDArray[np.float64]
-    """Of each step, log of the time before it over the time after it: above 0 it saves; NaN where it could not be
-    run."""
+    """Of each step, log of the time before it over the time after it: above 0 it saves; NaN where it could not be run,
+    and where one of the two was not timed."""
     errors: NDArray[np.float64]
     """Standard deviations of measuring `effects`."""
 
@@ -65,14 +65,15 @@ def state_of(table: WindowTable, sample: StateSample) -> int:
 
 def samples_of(table: WindowTable, windows: Collection[int] | None = None) -> Iterator[StateSample]:
     """Yield the states of a table that have steps, those of the windows with these numbers; by default of all."""
-    shown, arrays = ShownStates(table, 1), table.arrays
+    shown, arrays, timed = ShownStates(table, 1), table.arrays, table.measured_states()
     chosen = None if windows is None else set(windows)
     for state in range(table.states):
         first, end = (int(arrays["step_start"][number]) for number in (state, state + 1))
         if first == end or (chosen is not None and int(arrays["state_window"][state]) not in chosen):
             continue
         share, after = float(arrays["state_share"][state]), arrays["step_share"][first:end].astype(np.float64)
-        effects = np.where(arrays["step_failed"][first:end], np.nan, effect(share, after))
+        known = arrays["step_measured"][first:end] & ~arrays["step_failed"][first:end] & timed[state]
+        effects = np.where(known, effect(share, after), np.nan)
         errors = arrays["step_half"][first:end] / Z95 / _left(after)
         yield StateSample(
             int(arrays["state_window"][state]), first, shown.observation((state,), 0), share,

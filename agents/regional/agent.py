@@ -16,7 +16,7 @@ from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
 from agents.regional.options import DEFAULTS, RegionalOptions
-from agents.regional.prior import EffectPrior, prior_of
+from agents.regional.prior import Prior, prior_of
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
@@ -70,9 +70,9 @@ class RegionalAgent:
         self.log = log or (ExperienceLog.default() if options.experience else ExperienceLog(None))
         self.starts: Sequence[Start] = ()
         """Graphs to begin with, beside the problem's own; those found elsewhere are fitted to this machine."""
-        self.prior_for: Callable[[Problem], EffectPrior] | None = None
+        self.prior_for: Callable[[Problem], Prior] | None = None
         """Makes the prior of the screen for a problem, in place of the one that the options name."""
-        self._prior: EffectPrior | None = None
+        self._prior: Prior | None = None
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from agents.core.base import Search
+from agents.effects.step_means import Forecast
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import FURTHER, Key
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import EffectPrior
+from agents.regional.prior import Prior, StepPrior
 from agents.regional.sites import RewriteStep, apply_all
+from graph_rewrite.experience.describing import shape_class_at
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows.roofline import estimated_seconds
@@ -67,6 +69,8 @@ class Attempt:
     """The sites that the step rewrites, with the ids that their nodes and values come from."""
     predicted: float | None = None
     """Share of the window's time that a prior hopes the step to save; None where nothing is predicted."""
+    forecast: Forecast | None = None
+    """What the means of other models say of the step; None where they say nothing."""
 
     @property
     def keys(self) -> list[Key]:
@@ -103,8 +107,10 @@ class AttemptLists:
         prior: predicts what steps save; by default nothing is predicted.
     """
 
-    def __init__(self, search: Search, logged: LoggedRound | None = None, prior: EffectPrior | None = None) -> None:
+    def __init__(self, search: Search, logged: LoggedRound | None = None, prior: Prior | None = None) -> None:
         self.search, self._logged, self._prior = search, logged, prior
+        self._shapes: dict[str, str] = {}
+        """Classes of shapes by the keys of classes of sites."""
 
     def first(self, site_class: SiteClass, until: Callable[[], bool]) -> list[Attempt]:
         """Return the step that the window of a class was cut out for; none where it cannot be taken."""
@@ -140,12 +146,25 @@ class AttemptLists:
         return attempts
 
     def predicted(self, attempts: list[Attempt]) -> list[Attempt]:
-        """Return steps of one state with what the prior hopes that they save."""
-        if self._prior is None or not attempts:
+        """Return steps of one state with what the prior says that they save."""
+        prior = self._prior
+        if isinstance(prior, StepPrior):
+            return [replace(one, forecast=self._forecast(one, prior)) for one in attempts]
+        if prior is None or not attempts:
             return attempts
         state = attempts[0].state
-        hopes = self._prior.hopes([one.candidate for one in attempts], state.share, len(state.steps))
+        hopes = prior.hopes([one.candidate for one in attempts], state.share, len(state.steps))
         return [replace(one, predicted=hope) for one, hope in zip(attempts, hopes, strict=True)]
+
+    def _forecast(self, attempt: Attempt, prior: StepPrior) -> Forecast | None:
+        state, rule = attempt.state, attempt.sites[0].rule
+        site_class = state.site_class
+        shapes = self._shapes.get(site_class.key)
+        if shapes is None:
+            shapes = self._shapes[site_class.key] = shape_class_at(site_class.window, site_class.sites[0])
+        rules = (*(step.rule for step in state.steps), rule.name)
+        families = (*(step.family for step in state.steps), rule.family)
+        return prior.forecast(rules, families, shapes, attempt.guess)
 
     def chain_of(self, attempt: Attempt) -> LoggedChain:
         """Return the steps of an attempt as they are logged."""

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from agents.effects.step_means import Forecast
+
 FURTHER = "..."
 """Stands for the steps that a chain makes possible, before they are listed."""
+
+TRUSTED = 2.0
+"""Windows of the model at hand that a forecast out of other models counts as."""
 
 Key = tuple[str, ...]
 
@@ -41,3 +46,14 @@ class Effects:
         trust = fading ** (1 if level is not None and level >= 2 else len(known))
         mean = sum(known) / len(known) if known else 0.0
         return mean + hope * trust + (before if before > 0.0 else before * (1.0 - trust))
+    def revised(self, chain: Key, before: float, forecast: Forecast, hope: float, fading: float) -> float:
+        """Return the share that a chain may save in another window, where it saves `before` without its last rewrite
+        and a forecast says what that adds.
+
+        That is the mean of what the chain's last rewrite gained in this search, in which the forecast counts as
+        `TRUSTED` windows, and `hope` on top, of which the part `fading` is left for every window.
+        """
+        known = self._gains.get(chain, ())
+        mean = (TRUSTED * forecast.mean + sum(known)) / (TRUSTED + len(known))
+        return before + mean + hope * fading ** len(known)
+

@@ -38,9 +38,10 @@ class RegionalOptions:
     cache: bool = True
     """Keep times of windows on disk."""
     prior: PriorName = "constants"
-    """What steps are hoped to save before anything is known of them: `constants`, which `optimism` and `doubt` set, or
-    what the model of `effects` or the `universal` policy predicts, which needs the extra `train`. The policy also
-    proposes whole chains, which are timed first."""
+    """What steps are hoped to save before anything is known of them: `constants`, which `optimism` and `doubt` set;
+    `means` of what the same rules saved in other models, and constants for rules that were timed in none; or what the
+    model of `effects` or the `universal` policy predicts, which needs the extra `train`. The policy also proposes whole
+    chains, which are timed first."""
     experience: bool = True
     """Log what windows cost in the store of experience, unless `$REWRITEGYM_EXPERIENCE` is `off`."""
 
@@ -95,6 +96,10 @@ class RegionalOptions:
     fading: tuple[float, float] = (0.6, 0.3)
     """Factor on that expectation for each further window, for first steps and for later ones: which first step is best
     changes with the shapes."""
+    hopeful: float = 0.3
+    """Standard deviations above its mean that a forecast of `means` is hoped to reach: what is little known is tried."""
+    few: float = 3.0
+    """Timings of a rule in other models below which it counts as never tried."""
     doubt: float = 0.8
     """Share of what is hoped of an unknown step that a bad guess may take away: the roofline knows nothing of
     layouts."""

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
+from agents.effects.step_means import SHIPPED, Forecast, StepMeans
 from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
@@ -13,7 +14,7 @@ from graph_rewrite.runtime import Deployment
 if TYPE_CHECKING:
     from agents.universal.opinion import Opinion
 
-PriorName = Literal["constants", "effects", "universal"]
+PriorName = Literal["constants", "means", "effects", "universal"]
 
 
 class EffectPrior(Protocol):
@@ -22,6 +23,23 @@ class EffectPrior(Protocol):
     def hopes(self, steps: Sequence[Candidate], share: float, depth: int) -> list[float | None]:
         """Return the share of the window's time that each step of a state is hoped to save beyond `share`, which the
         `depth` rewrites before it save; None where nothing can be said."""
+        ...
+
+
+@runtime_checkable
+class StepPrior(Protocol):
+    """Forecasts what single steps save by their rules and shapes, as `agents.effects.step_means.StepMeans` does."""
+
+    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+        """Return what the last step of a chain is expected to save beyond the chain before it; None where nothing can be
+        said.
+
+        Args:
+            rules: of the chain.
+            families: of these rules.
+            shapes: the class of shapes that the chain begins on.
+            guess: share of the window's time that the step saves by a count of operations and bytes.
+        """
         ...
 
 
@@ -35,12 +53,17 @@ class ChainPolicy(EffectPrior, Protocol):
         ...
 
 
-def prior_of(name: PriorName, deployment: Deployment) -> EffectPrior | None:
+Prior = EffectPrior | StepPrior
+
+
+def prior_of(name: PriorName, deployment: Deployment) -> Prior | None:
     """Return a prior by its name; None for the constants of the options, which also stand in, with a warning, where the
-    model of effects, the policy, or a library that they need is missing."""
+    means, the model of effects, the policy, or a library that they need is missing."""
     if name == "constants":
         return None
     try:
+        if name == "means":
+            return StepMeans.load(SHIPPED)
         # Here, since PyTorch takes seconds and need not be installed.
         if name == "universal":
             from agents.universal.prior import UniversalPrior

@@ -10,7 +10,7 @@ from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import ChainPolicy, EffectPrior
+from agents.regional.prior import ChainPolicy, Prior
 from agents.regional.proposals import Proposer
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
@@ -49,7 +49,7 @@ class Screen:
         latency_s: float,
         options: RegionalOptions,
         logged: LoggedRound | None = None,
-        prior: EffectPrior | None = None,
+        prior: Prior | None = None,
     ) -> None:
         self.search, self.timer, self.effects = search, timer, effects
         self._lists, self._prior = AttemptLists(search, logged, prior), prior
@@ -135,15 +135,24 @@ class Screen:
         there. To the curious, a rule that was never tried may do so, whatever is predicted or its family did
         elsewhere."""
         site_class, keys = attempt.state.site_class, attempt.keys
-        untried = curious and bool(attempt.sites) and not self.effects.knows(attempt.sites[0].rule.name)
+        untried = curious and self._is_untried(attempt)
         if untried:
             keys = keys[:1]
         fading = self.options.fading[min(len(attempt.state.steps), 1)]
         # What a loss makes possible is looked at whatever the loss: that is what chains are for.
         before = attempt.state.share if attempt.sites else max(attempt.state.share, 0.0)
-        share = self.effects.expected(keys, before, attempt.hope(self.options, untried), fading)
+        if attempt.forecast is None or untried:
+            share = self.effects.expected(keys, before, attempt.hope(self.options, untried), fading)
+        else:
+            hope = self.options.hopeful * attempt.forecast.deviation
+            share = self.effects.revised(keys[0], before, attempt.forecast, hope, fading)
         known = max((self._best.get(node, 0.0) for node in site_class.touched), default=0.0)
         return len(site_class.sites) * self._seconds_of(site_class) * min(share, self.options.most_saved) - known
+
+    def _is_untried(self, attempt: Attempt) -> bool:
+        """Return whether next to nothing is known of a step's rule, here or elsewhere."""
+        known_elsewhere = attempt.forecast is not None and attempt.forecast.labels >= self.options.few
+        return bool(attempt.sites) and not known_elsewhere and not self.effects.knows(attempt.sites[0].rule.name)
 
     def _children(self, attempt: Attempt, until: Callable[[], bool]) -> list[Attempt]:
         """Return the steps that the last one made possible."""

@@ -67,9 +67,7 @@ class StateObservations:
 
 def _paths(table: WindowTable) -> list[tuple[int, ...]]:
     """Return the states that lead to each state, itself included; steps lead to states with larger numbers."""
-    arrays = table.arrays
-    before = np.full(table.states, -1, dtype=np.int64)
-    before[arrays["step_next"]] = np.repeat(np.arange(table.states), np.diff(arrays["step_start"]))
+    before = table.parents()
     found: list[tuple[int, ...]] = []
     for state, last in enumerate(before.tolist()):
         found.append((*(found[last] if last >= 0 else ()), state))

@@ -69,13 +69,16 @@ def decisions_of(table: WindowTable, windows: Collection[int], horizon: int = HO
 
 def believed_shares(table: WindowTable) -> NDArray[np.float64]:
     """Return the share of the window's time that the chain of each state saves, drawn towards 0 by how imprecise its
-    measurement is."""
+    measurement is. A state without a timing of its own counts as the one before it."""
     arrays = table.arrays
     believed = np.zeros(table.states)
     deviation = arrays["step_half"].astype(np.float64) / Z95
     measured = np.maximum(arrays["step_share"].astype(np.float64), LEAST_SHARE)
-    ok = ~arrays["step_failed"]
+    ok = arrays["step_measured"] & ~arrays["step_failed"]
     believed[arrays["step_next"][ok]] = (measured / (1.0 + (deviation / SPREAD) ** 2))[ok]
+    parents = table.parents()
+    for state in np.flatnonzero(~table.measured_states()):  # states follow those that lead to them
+        believed[state] = believed[parents[state]]
     return believed
 
 

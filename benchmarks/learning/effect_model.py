@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,20 +19,23 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from agents.commands.common import stderr_console
-from agents.effects.evaluation import TabulatedEffects, repeatability
+from agents.effects.evaluation import StatePredictor, TabulatedEffects, ceiling, repeatability
 from agents.effects.samples import StateSample, samples_of
 from agents.effects.training import EffectTraining, train
+from agents.effects.trees import TreePredictor, TreeSettings
 from envs.window.tabulation import Tabulation, tabulate
 from graph_rewrite import Rewriter
 from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.means import MeanEffects
 from graph_rewrite.experience.records import Label
-from graph_rewrite.experience.validation import leave_one_family_out
+from graph_rewrite.experience.validation import held_out_predictions, most_precise, scores_by_family
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.commands import run_command
 
-Model = Literal["means", "plain", "graph"]
+Model = Literal["means", "trees", "plain", "graph"]
+PRECISE = 0.05
+"""Half of the 95% interval, in shares of the window's time, up to which a label counts as precise."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ class Arguments:
     """A store of experience, or an export of one."""
     out: Path = Path("build/effects")
     """Folder of the trained model and of `report.json`."""
-    models: tuple[Model, ...] = ("means", "plain")
-    """Models to score: means of rules, a perceptron over plain features, graph attention (which takes longest)."""
+    models: tuple[Model, ...] = ("means", "trees", "plain")
+    """Models to score: means of rules, boosted trees and a perceptron over plain features, graph attention (which takes
+    longest)."""
     ship: Literal["plain", "graph"] = "plain"
     """The model that is trained on everything and written."""
     folds: int | None = None
@@ -67,12 +71,17 @@ def _run(arguments: Arguments) -> int:
     train(samples, replace(settings, kind=arguments.ship)).save(arguments.out)
     report: dict[str, Any] = {
         "labels": len(labels), "scored": len(known), "chains": made.used, "windows": len(made.table.windows),
-        "repeatability": repeatability(known), "models": {},
+        "repeatability": repeatability(known), "ceiling": ceiling(most_precise(known)),
+        "precise_ceiling": ceiling([label for label in most_precise(known) if label.half_of_window <= PRECISE]),
+        "models": {}, "precise": {},
     }  # fmt: skip
     for name in arguments.models:
-        scores = leave_one_family_out(known, _fitting(name, made, samples, settings), arguments.folds)
-        report["models"][name] = {family or "all": score.to_json() for family, score in scores.items()}
-        console.print(f"{name}: {json.dumps(report['models'][name]['all'])}", highlight=False)
+        rows = held_out_predictions(known, _fitting(name, made, samples, settings), arguments.folds)
+        for title, chosen in (("models", rows), ("precise", [row for row in rows if row.label.half_of_window <= PRECISE])):
+            if chosen:
+                scores = scores_by_family(chosen)
+                report[title][name] = {family or "all": score.to_json() for family, score in scores.items()}
+                console.print(f"{title}, {name}: {json.dumps(report[title][name]['all'])}", highlight=False)
     text = json.dumps(report, indent=1) + "\n"
     replace_file(arguments.out / "report.json", text)
     print(text, end="")
@@ -83,15 +92,20 @@ def _fitting(name: Model, made: Tabulation, samples: Sequence[StateSample], sett
     """Return what makes a model out of the labels of some families."""
     if name == "means":
         return lambda known: MeanEffects().learn(known)
-    return partial(_fit, made=made, samples=samples, settings=replace(settings, kind=name))
+    if name == "trees":
+        return partial(_fit, made=made, samples=samples, learn=lambda some: TreePredictor(some, TreeSettings()))
+    return partial(_fit, made=made, samples=samples, learn=lambda some: train(some, replace(settings, kind=name)))
 
 
 def _fit(
-    known: Sequence[Label], made: Tabulation, samples: Sequence[StateSample], settings: EffectTraining
+    known: Sequence[Label],
+    made: Tabulation,
+    samples: Sequence[StateSample],
+    learn: Callable[[Sequence[StateSample]], StatePredictor],
 ) -> TabulatedEffects:
     families = {label.family for label in known}
     windows = made.table.windows
-    predictor = train([one for one in samples if windows[one.window].family in families], settings)
+    predictor = learn([one for one in samples if windows[one.window].family in families])
     return TabulatedEffects(predictor, samples, made.step_of)
 
 

@@ -120,7 +120,7 @@ def _windows(table: WindowTable, families: Sequence[str], least_chains: int) -> 
     return found
 
 
-def _parts(table: WindowTable, folds: int) -> Iterator[tuple[str, ...]]:
+def parts_of_families(table: WindowTable, folds: int) -> Iterator[tuple[str, ...]]:
     """Yield the architectures in so many parts, each of about as many windows as the others."""
     names = [window.family for window in table.windows]
     families = sorted(set(names), key=lambda name: (-names.count(name), name))
@@ -151,7 +151,7 @@ def _scored_checkpoint(arguments: Arguments, table: WindowTable) -> dict[str, An
 def _scored_folds(arguments: Arguments, table: WindowTable, console: Console) -> dict[str, Any]:
     config: Config = load_config("windows", settings=arguments.set)
     found, numbers = list[Shares](), list[int]()
-    for part in _parts(table, arguments.folds):
+    for part in parts_of_families(table, arguments.folds):
         with tempfile.TemporaryDirectory() as folder:
             options = WindowTrainingOptions(table, arguments.table.name, part, arguments.seed)
             trainer = WindowTrainer(options, config, Path(folder))

@@ -38,7 +38,7 @@ class TableRows:
 
     def __init__(self) -> None:
         self._nodes, self._shapes, self._contexts = DistinctRows(), DistinctRows(), DistinctRows()
-        self._names: dict[str, dict[str, int]] = {"rule": {}, "family": {}}
+        self._names: dict[str, dict[str, int]] = {"rule": {}, "family": {}, "class": {}}
         self._lists: dict[str, list[Any]] = {name: [] for name in ARRAYS}
         for name in ("node_start", "edge_start", "step_start"):
             self._lists[name].append(0)
@@ -89,6 +89,8 @@ class TableRows:
             lists["step_half"].append(0.0)
             lists["step_failed"].append(True)
             lists["step_next"].append(-1)
+            for name in ("step_measured", "step_guess", "step_class", "step_cost"):
+                lists[name].append(0)
         lists["state_window"].append(len(self._windows) - 1)
         lists["state_depth"].append(depth)
         lists["state_share"].append(share)
@@ -97,10 +99,24 @@ class TableRows:
         self._largest = np.maximum(self._largest, (len(steps), nodes, edges))
         return self.states - 1
 
-    def outcome(self, state: int, step: int, after: int, share: float, half: float, failed: bool) -> int:
-        """Note what a step of a state leads to, and what was measured. Return the step's number in the table."""
+    def outcome(
+        self, state: int, step: int, after: int, share: float, half: float, failed: bool, *, measured: bool = True,
+        guess: float = 0.0, shape_class: str = "", cost: float = 0.0,
+    ) -> int:  # fmt: skip
+        """Note what a step of a state leads to, and what was measured. Return the step's number in the table.
+
+        Args:
+            state, step: number of the state, and of the step among its steps.
+            after: number of the state that the step leads to.
+            share, half, failed, measured, guess, cost: as `envs.window.table.ARRAYS` describes them.
+            shape_class: text of its class.
+        """
         number = self._lists["step_start"][state] + step
-        for name, value in (("share", share), ("half", half), ("failed", failed), ("next", after)):
+        values = {
+            "share": share, "half": half, "failed": failed, "next": after, "measured": measured, "guess": guess,
+            "class": self._number("class", shape_class), "cost": cost,
+        }  # fmt: skip
+        for name, value in values.items():
             self._lists[f"step_{name}"][number] = value
         return int(number)
 
@@ -116,9 +132,8 @@ class TableRows:
         for name, width in widths.items():
             arrays[name] = arrays[name].reshape(-1, width)
         limits = ObservationLimits(*(int(size) for size in self._largest))
-        return WindowTable(
-            tuple(self._windows), tuple(self._names["rule"]), tuple(self._names["family"]), arrays, limits
-        )
+        rules, families, classes = (tuple(self._names[kind]) for kind in ("rule", "family", "class"))
+        return WindowTable(tuple(self._windows), rules, families, arrays, limits, classes)
 
     def _number(self, kind: str, name: str) -> int:
         known = self._names[kind]

@@ -30,6 +30,7 @@ class ShownStates:
 
     def __init__(self, table: WindowTable, horizon: int) -> None:
         self._table, self._arrays, self._horizon = table, table.arrays, horizon
+        self._measured = table.measured_states()
         self._rules = np.array([*rule_indices(table.rules), NO_OP], dtype=np.int32)
         number = {family: index for index, family in enumerate(family_vocabulary())}
         self._families = np.array([number.get(name, UNKNOWN) for name in table.families], dtype=np.int32)
@@ -103,7 +104,7 @@ class ShownStates:
         for before, after in pairwise(path):
             part = self._part("step", before)
             step = part.start + int(np.flatnonzero(arrays["step_next"][part] == after)[0])
-            if not arrays["step_failed"][step]:
+            if self._measured[before] and self._measured[after] and not arrays["step_failed"][step]:
                 effects[int(arrays["step_rule"][step])] = float(
                     arrays["state_share"][after] - arrays["state_share"][before]
                 )

@@ -23,7 +23,7 @@ from envs.observation import ObservationLimits
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.atomic_files import replace_file
 
-FORMAT, VERSION = "rewritegym.windows", 1
+FORMAT, VERSION = "rewritegym.windows", 2
 SHIPPED = Path(__file__).with_name("windows.npz")
 """The table that comes with the package; docs/rl/windows.md has its data card."""
 FEATURES: FeatureSet = "full"
@@ -36,7 +36,8 @@ ARRAYS = {
     "edge_start": np.int32, "edge_source": np.int16, "edge_target": np.int16, "edge_shape": np.int32,
     "step_start": np.int32, "step_rule": np.int16, "step_family": np.int16, "step_features": np.float32,
     "step_details": np.float32, "step_share": np.float32, "step_half": np.float32, "step_failed": np.bool_,
-    "step_next": np.int32,
+    "step_next": np.int32, "step_measured": np.bool_, "step_guess": np.float32, "step_class": np.int32,
+    "step_cost": np.float32,
     "state_window": np.int32, "state_depth": np.int16, "state_share": np.float32, "window_root": np.int32,
     "window_context": np.int32,
 }  # fmt: skip
@@ -46,7 +47,10 @@ row_*: a row for each distinct node; shapes: one for each distinct shape of an e
 deployment. node_*, edge_*: nodes and edges of all states one after another, `*_start` is where each state begins, with
 one entry more at the end; node_owner is 0 for the graph and k + 1 for the replacement of step k. step_*: the steps of
 all states; step_share is the share of the window's time that the chain saves with the step, step_half half of its 95%
-interval, step_next the state that it leads to. state_share: what the chain of a state saves.
+interval, step_next the state that it leads to; step_measured is false where the chain was not timed with this step as
+its last one, but with later ones: then it counts as saving what it saves without the step. step_guess is the share that
+the step saves by a count of operations and bytes, step_class the number in `classes`, step_cost the seconds that the
+timing took. state_share: what the chain of a state saves.
 """
 
 
@@ -80,6 +84,8 @@ class WindowTable:
         families: names of the rules' families, by their number in `step_family`.
         arrays: `ARRAYS` by name.
         limits: the sizes to which the largest observation is padded.
+        classes: texts that are equal for steps that work alike, by their number in `step_class`
+            (`graph_rewrite.experience.means.shape_class`).
     """
 
     windows: tuple[WindowRecord, ...]
@@ -87,6 +93,7 @@ class WindowTable:
     families: tuple[str, ...]
     arrays: Mapping[str, NDArray[Any]]
     limits: ObservationLimits
+    classes: tuple[str, ...] = ("",)
 
     @property
     def states(self) -> int:
@@ -97,6 +104,18 @@ class WindowTable:
     def steps(self) -> int:
         """Number of steps that were timed, those that failed included."""
         return len(self.arrays["step_rule"])
+
+    def parents(self) -> NDArray[np.int64]:
+        """Return the state that a step leads from to each state, int64 [states]; -1 for the roots of windows."""
+        found = np.full(self.states, -1, dtype=np.int64)
+        found[self.arrays["step_next"]] = np.repeat(np.arange(self.states), np.diff(self.arrays["step_start"]))
+        return found
+
+    def measured_states(self) -> NDArray[np.bool_]:
+        """Return which states have a timing of their own, bool [states]; roots have one."""
+        found = np.ones(self.states, dtype=np.bool_)
+        found[self.arrays["step_next"]] = self.arrays["step_measured"]
+        return found
 
     def best_shares(self) -> NDArray[np.float64]:
         """Return the largest share that is saved in each state or by any chain that begins with its chain."""
@@ -113,7 +132,7 @@ class WindowTable:
         """Plain values of all that is no array."""
         return {
             "format": FORMAT, "version": VERSION, "features": FEATURES, "widths": _widths(),
-            "rules": list(self.rules), "families": list(self.families),
+            "rules": list(self.rules), "families": list(self.families), "classes": list(self.classes),
             "limits": [self.limits.max_candidates, self.limits.max_nodes, self.limits.max_edges],
             "windows": [
                 {name: getattr(window, name) for name in WindowRecord.__slots__} for window in self.windows
@@ -149,14 +168,24 @@ class WindowTable:
                         f"{path}: this table has version {header['version']} or other features than this RewriteGym: "
                         "update RewriteGym, or make the table again from the experience"
                     )
-                arrays = {name: stored[name].astype(kind, copy=False) for name, kind in ARRAYS.items()}
+                read = dict(stored) if header["version"] == VERSION else _of_first_version(dict(stored))
+                arrays = {name: read[name].astype(kind, copy=False) for name, kind in ARRAYS.items()}
         except OSError as error:
             raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
         except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise UserError(f"{path}: this is no table of windows: {error!r}") from error
         windows = tuple(WindowRecord(**values) for values in header["windows"])
         limits = ObservationLimits(*header["limits"])
-        return cls(windows, tuple(header["rules"]), tuple(header["families"]), arrays, limits)
+        names = (tuple(header["rules"]), tuple(header["families"]))
+        return cls(windows, *names, arrays, limits, tuple(header.get("classes", ("",))))
+
+
+def _of_first_version(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a table of version 1 with those that it lacks: all of its steps were timed, and nothing is
+    known of their classes, estimates and costs."""
+    steps = len(arrays["step_rule"])
+    unknown = {name: np.zeros(steps) for name in ("step_guess", "step_class", "step_cost")}
+    return {**arrays, **unknown, "step_measured": np.ones(steps)}
 
 
 def _widths() -> dict[str, int]:

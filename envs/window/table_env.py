@@ -35,14 +35,16 @@ class WindowTableEnv(gymnasium.Env[Observation, int]):
     `action_masks()` says which are legal; an illegal one costs 1 and ends the episode.
 
     **Reward**: the measured share of the window's time that the step saves, negative where it loses (at most twice the
-    window's time); -1 where the window could not be run after it. The return is the share that the chain saves.
+    window's time); -1 where the window could not be run after it. The return is the share that the chain saves. A state
+    without a timing of its own, within a chain that was timed as a whole, is passed through: the step to it is worth 0,
+    and what was saved falls due at the next state with one. Who stops there gets what was saved before.
 
     **End**: terminated by the stop, an illegal action, a window that could not be run, or where no further step was
     timed; truncated after `horizon` steps.
 
     **Info**: `window` (its number), `model`, `family`, `step`, `rule` (of the last step), `share` and `best_share`
     (saved by the chain, and by the best beginning of it), `optimum` (the largest share that any chain of the window
-    saves, 0 for none), `candidates`, `illegal_action`, `failure`.
+    saves, 0 for none), `measured` (the state has a timing of its own), `candidates`, `illegal_action`, `failure`.
 
     Args:
         table: a table of windows, or the file of one; by default the one that ships.
@@ -89,6 +91,7 @@ class WindowTableEnv(gymnasium.Env[Observation, int]):
         self.windows = _chosen(self.table, families, without, least_chains, exhaustive)
         """Numbers of the windows that `reset` draws from."""
         self._shown, self._best = ShownStates(self.table, horizon), self.table.best_shares()
+        self._measured = self.table.measured_states()
         self._reward = WindowReward()
         self.observation_space = observation_space(self.table.limits, FEATURES)
         self.action_space = spaces.Discrete(self.table.limits.max_candidates + 1)
@@ -213,7 +216,8 @@ class WindowTableEnv(gymnasium.Env[Observation, int]):
             "window": number, "model": window.model, "family": window.family, "step": len(self._actions),
             "rule": self._shown.rule(self._states[-2], self._actions[-1]) if taken else "",
             "share": float(shares[-1]), "best_share": float(shares.max()),
-            "optimum": float(self._best[self._states[0]]), "candidates": self._shown.count(state),
+            "optimum": float(self._best[self._states[0]]), "measured": bool(self._measured[state]),
+            "candidates": self._shown.count(state),
             "illegal_action": self._end == "illegal", "failure": "error" if self._end == "failed" else "",
         }  # fmt: skip
 

@@ -14,10 +14,11 @@ from envs.observation import Observation, ObservationLimits
 from envs.window.rows import TableRows
 from envs.window.table import FEATURES, WindowRecord, WindowTable
 from graph_rewrite.errors import UserError
-from graph_rewrite.experience.means import share
+from graph_rewrite.experience.means import shape_class, share
 from graph_rewrite.experience.rebuilding import graph_of
 from graph_rewrite.experience.records import Label, SharedPart
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.replay.evidence import SiteRecord
 from graph_rewrite.replay.finding import find_sites
 from graph_rewrite.replay.fingerprint import fingerprint
@@ -65,17 +66,19 @@ class _RecordedWindow:
         half = 0.0
         if label.ok:
             scale = int(label.body["sites"]) * label.window_s
-            half = float(label.body["high_s"] - label.body["low_s"]) / 2.0 / scale
+            half = label.half_of_window
             self.weight = max(self.weight, min(1.0, scale / float(label.body["model_s"])))
         known = self.chains.get(chain)
         if known is None or (label.ok, -half) > (known.label.ok, -known.half):
             self.chains[chain] = _Outcome(label, share(label) if label.ok else 0.0, half)
 
     def children(self) -> dict[Chain, list[str]]:
-        """Return the steps that were timed after each chain, in the order of their rules' names."""
-        found: dict[Chain, list[str]] = {}
+        """Return the steps of timed chains that follow each beginning of them, timed itself or not, in the order of
+        their rules' names."""
+        found: dict[Chain, set[str]] = {}
         for chain in self.chains:
-            found.setdefault(chain[:-1], []).append(chain[-1])
+            for length, step in enumerate(chain):
+                found.setdefault(chain[:length], set()).add(step)
         return {chain: sorted(ids, key=lambda one: (self.steps[one]["rule"], one)) for chain, ids in found.items()}
 
 
@@ -98,8 +101,10 @@ def tabulate(
 ) -> Tabulation:
     """Make a table of windows.
 
-    Of several timings of a chain in a window, the one with the narrowest interval counts. A chain is left out where a
-    rule is missing or does something else now, where its beginning was not timed, or where its states do not fit.
+    Of several timings of a chain in a window, under one deployment on one machine, the one with the narrowest interval
+    counts: those of a quiet machine outweigh others. A chain is left out where a rule is missing or does something else
+    now, or where its states do not fit. A chain that was timed as a whole brings its beginnings with it; their steps
+    are marked as not measured.
 
     Args:
         labels: of a store or an export.
@@ -117,7 +122,7 @@ def tabulate(
         known = ids.get(id(label.window))
         if known is None:
             known = ids[id(label.window)] = SharedPart.of("window", label.window).id
-        windows.setdefault((known, label.body["context"]), _RecordedWindow(label)).add(label)
+        windows.setdefault((known, label.circumstances), _RecordedWindow(label)).add(label)
     rows, used, chains = TableRows(), 0, 0
     for number, (_, window) in enumerate(sorted(windows.items())):
         built = _WindowBuilder(window, rewriter, limits, rows).build()
@@ -141,8 +146,11 @@ class _WindowBuilder:
         self._deployment = Deployment.from_json(window.label.context["deployment"])
         self._children = window.children()
         self._root: Graph | None = None
+        self._whole_s = 1.0
+        """Estimated seconds of the window."""
         self._exhaustive = True
         self._built: dict[Chain, int] = {}
+        self._classes: dict[str, str] = {}
 
     def build(self) -> dict[Chain, int]:
         """Add the window and return the numbers of the steps that its chains end with; none where it cannot be made
@@ -157,6 +165,7 @@ class _WindowBuilder:
             return {}
         label = self._window.label
         context = context_features(self._deployment, self._root, 1.0, 1.0)
+        self._whole_s = max(estimated_seconds(self._root, self._root.nodes), 1e-12)
         many = len(self._window.chains) >= MANY_CHAINS
         self._exhaustive = many and all(self._is_exhaustive(id, after) for id, after, _ in first)
         seconds = label.window_s if label.ok else 0.0
@@ -178,16 +187,37 @@ class _WindowBuilder:
         """Add a state and all that lie behind it; return its number."""
         names = [(self._window.steps[id]["rule"], self._window.steps[id]["family"]) for id, _, _ in steps]
         number = self._rows.state(observation, names, len(chain), share)
-        for index, (id, after, _) in enumerate(steps):
-            outcome = self._window.chains[(*chain, id)]
-            behind = [*self._steps(after, (*chain, id), visited)] if outcome.label.ok else []
+        for index, (id, after, candidate) in enumerate(steps):
+            taken = (*chain, id)
+            outcome = self._window.chains.get(taken)
+            ok = outcome is None or outcome.label.ok
+            behind = [*self._steps(after, taken, visited)] if ok else []
             reached, kept = self._observed(after.graph, behind)
             where = (*visited, str(self._window.steps[id]["after"]))
-            state = self._add(reached, kept, (*chain, id), outcome.share, where)
-            failed = not outcome.label.ok
-            step = self._rows.outcome(number, index, state, outcome.share, outcome.half, failed)
-            self._built[(*chain, id)] = step
+            # Without a timing of its own a state passes on what was saved before it.
+            saved = share if outcome is None else outcome.share
+            state = self._add(reached, kept, taken, saved, where)
+            told = self._told(outcome, taken, candidate.graph, after.graph)
+            step = self._rows.outcome(number, index, state, saved, **told)
+            if outcome is not None:
+                self._built[taken] = step
         return number
+
+    def _told(self, outcome: _Outcome | None, chain: Chain, before: Graph, after: Graph) -> dict[str, Any]:
+        """Return what the table holds of a step beside its share."""
+        here, then = (estimated_seconds(graph, graph.nodes) for graph in (before, after))
+        known = {"guess": (here - then) / self._whole_s, "shape_class": self._class(chain[0])}
+        if outcome is None:
+            return {"half": 0.0, "failed": False, "measured": False, **known}
+        cost = float(outcome.label.body.get("cost_s", 0.0))
+        return {"half": outcome.half, "failed": not outcome.label.ok, "cost": cost, **known}
+
+    def _class(self, first: str) -> str:
+        """Return the class of shapes of the chains that begin with a step."""
+        if first not in self._classes:
+            label = next(one.label for chain, one in self._window.chains.items() if chain[0] == first)
+            self._classes[first] = shape_class(label)
+        return self._classes[first]
 
     def _steps(self, traced: TracedGraph, chain: Chain, visited: tuple[str, ...] = ()) -> list[_Step]:
         """Return the recorded steps after a chain that can be taken again, with what they lead to."""
@@ -225,11 +255,14 @@ class _WindowBuilder:
 
     def _is_exhaustive(self, id: str, after: TracedGraph) -> bool:
         """Return whether every step that a first step makes possible was timed."""
-        outcome = self._window.chains[(id,)]
+        outcome = self._window.chains.get((id,))
+        if outcome is None:
+            return False
         if not outcome.label.ok or self._root is None:
             return True
         possible = further_steps(self._rewriter, self._root, self._root, after.graph)
-        timed = {self._window.steps[one]["rule"] for one in self._children.get((id,), ())}
+        children = (one for one in self._children.get((id,), ()) if (id, one) in self._window.chains)
+        timed = {self._window.steps[one]["rule"] for one in children}
         return possible.keys() <= timed
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from graph_rewrite.experience.means import class_of_nodes
 from graph_rewrite.experience.records import SharedPart
 from graph_rewrite.experience.structure import structure_of, value_names
 from graph_rewrite.ir.graph import Graph
@@ -43,6 +44,15 @@ def model_part(graph: Graph, uri: str, family: str, metadata: Mapping[str, str])
             "weight_bytes": weight_bytes(graph), "inputs": [str(graph.types[value]) for value in graph.inputs],
         },
     )  # fmt: skip
+
+
+def shape_class_at(window: Graph, site: Site) -> str:
+    """Return `graph_rewrite.experience.means.shape_class` of the chains in a window that begin at a site."""
+    place = {node.id: number for number, node in enumerate(window.order())}
+    matched = sorted({node.id for node in site.match.nodes if node.id in place}, key=place.__getitem__)
+    nodes = (window.nodes[number] for number in matched)
+    types = ((node, window.types[node.outputs[0]]) for node in nodes if node.outputs)
+    return class_of_nodes((node.op, node.attrs, () if type is None else type.shape) for node, type in types)
 
 
 class Positions:

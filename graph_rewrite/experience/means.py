@@ -24,6 +24,8 @@ LEAST_SHARE = -2.0
 mean."""
 _HEAVY = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Attention")
 _FORMAT, _VERSION = "rewritegym.means", 1
+ClassedNode = tuple[str, Mapping[str, Any], Sequence[int]]
+"""An operator, its attributes, and the sizes of its first result."""
 
 
 def share(label: Label) -> float:
@@ -36,9 +38,15 @@ def shape_class(label: Label) -> str:
     matches, with kernel, stride, dilation and groups, and the powers of two nearest to the sizes of their results."""
     nodes = label.window["nodes"]
     matched = sorted({int(name[1:].partition(".")[0]) for name in _matched(label) if name.startswith("n")})
-    found = [nodes[number] for number in matched if number < len(nodes)]
-    heavy = [node for node in found if node["op"] in _HEAVY] or found
-    return ";".join(map(_node_class, heavy))
+    found = (nodes[number] for number in matched if number < len(nodes))
+    return class_of_nodes((node["op"], node.get("attrs", {}), (node["out"][0] or [0])[1:]) for node in found)
+
+
+def class_of_nodes(nodes: Iterable[ClassedNode]) -> str:
+    """Return the text of `shape_class` for the nodes that a first step matches, in topological order."""
+    found = list(nodes)
+    heavy = [node for node in found if node[0] in _HEAVY] or found
+    return ";".join(_node_class(*node) for node in heavy)
 
 
 def _matched(label: Label) -> Sequence[str]:
@@ -46,30 +54,39 @@ def _matched(label: Label) -> Sequence[str]:
     return at[0]["nodes"] if at else ()
 
 
-def _node_class(node: Mapping[str, Any]) -> str:
-    attrs = node.get("attrs", {})
+def _node_class(op: str, attrs: Mapping[str, Any], shape: Sequence[int]) -> str:
     texts = [
-        node["op"],
-        *(f"{name}={attrs[name]}" for name in ("kernel_shape", "strides", "dilations") if name in attrs),
+        op,
+        *(f"{name}={list(attrs[name])}" for name in ("kernel_shape", "strides", "dilations") if name in attrs),
     ]
     if attrs.get("group", 1) != 1:
         texts.append("grouped")
-    sizes = (round(math.log2(size)) if size > 0 else -1 for size in (node["out"][0] or [0])[1:])
+    sizes = (round(math.log2(size)) if size > 0 else -1 for size in shape)
     return " ".join([*texts, *map(str, sizes)])
 
 
 def keys(label: Label) -> list[str]:
     """Return the keys of a label, from special to general; the last is that of all labels."""
-    rules, families = label.rules, [step["family"] for step in label.steps]
+    return chain_keys(label.rules, [step["family"] for step in label.steps], shape_class(label))
+
+
+def chain_keys(rules: Sequence[str], families: Sequence[str], shapes: str) -> list[str]:
+    """Return the keys of a chain, from special to general.
+
+    Args:
+        rules: of its steps.
+        families: of these rules.
+        shapes: the class of shapes that it begins on.
+    """
     chain = " > ".join(rules)
-    return [f"{chain} | {shape_class(label)}", chain, " > ".join(["...", *families[-2:]]), f"... > {rules[-1]}", ""]
+    return [f"{chain} | {shapes}", chain, " > ".join(["...", *families[-2:]]), f"... > {rules[-1]}", ""]
 
 
 @dataclass(slots=True)
 class _Sum:
-    """Number, sum and sum of squares of shares."""
+    """Number, sum and sum of squares of shares, by their weights."""
 
-    count: int = 0
+    count: float = 0.0
     total: float = 0.0
     squares: float = 0.0
 
@@ -89,19 +106,30 @@ class MeanEffects:
         """Add labels that could be run; return the same object."""
         for label in labels:
             if label.ok:
-                self._add(keys(label), share(label))
+                self.add(keys(label), share(label))
         return self
 
-    def _add(self, names: Iterable[str], value: float) -> None:
+    def add(self, names: Iterable[str], value: float, weight: float = 1.0) -> None:
+        """Add a value under some keys; it counts as so many labels."""
         for name in names:
             found = self._sums.setdefault(name, _Sum())
-            found.count, found.total, found.squares = found.count + 1, found.total + value, found.squares + value**2
+            found.count += weight
+            found.total += weight * value
+            found.squares += weight * value**2
+
+    def weight(self, names: Iterable[str]) -> float:
+        """Return the labels that are known under any of some keys, at most."""
+        return max((self._sums[name].count for name in names if name in self._sums), default=0.0)
 
     def predict(self, label: Label) -> tuple[float, float]:
         """Return the share of its window's time that a chain is expected to save, and the standard deviation of what
         it may save. Only the window and the chain are read, not what was measured."""
+        return self.expect(keys(label))
+
+    def expect(self, names: Sequence[str]) -> tuple[float, float]:
+        """Return what is expected under some keys, from special to general, and the standard deviation of that."""
         mean, variance = 0.0, 1.0
-        for name in reversed(keys(label)):
+        for name in reversed(names):
             found = self._sums.get(name)
             if found is None:
                 continue
@@ -128,7 +156,7 @@ class MeanEffects:
             if values["format"] != _FORMAT or values["version"] > _VERSION:
                 raise UserError("these means are of another format: update RewriteGym, or learn them anew")
             sums = {
-                name: _Sum(int(count), float(total), float(squares))
+                name: _Sum(float(count), float(total), float(squares))
                 for name, (count, total, squares) in values["sums"].items()
             }
             return cls(float(values["prior"]), sums)

@@ -18,6 +18,8 @@ SCHEMA_VERSION = 1
 
 PartKind = Literal["context", "model", "place", "plan", "step", "window"]
 PART_KINDS: tuple[str, ...] = get_args(PartKind)
+_VERSIONS = ("rewritegym", "commit")
+"""Entries of a context that change nothing about what a window takes."""
 
 
 def canonical(body: Mapping[str, Any]) -> str:
@@ -98,6 +100,12 @@ class Label:
         return bool(self.body["status"] == "ok")
 
     @property
+    def circumstances(self) -> str:
+        """Text that is equal for timings that may be compared: one machine, runtime and deployment, whatever the version
+        of RewriteGym."""
+        return canonical({name: value for name, value in self.context.items() if name not in _VERSIONS})
+
+    @property
     def window_s(self) -> float:
         """Seconds that the whole window takes: of a thinned one, its time over the part that was timed."""
         return float(self.body["window_s"]) / float(self.body["part"])
@@ -116,6 +124,11 @@ class Label:
     def half_of_model(self) -> float:
         """Half of the 95% interval of `share_of_model`."""
         return float(self.body["high_s"] - self.body["low_s"]) / 2.0 / float(self.body["model_s"])
+
+    @property
+    def half_of_window(self) -> float:
+        """Half of the 95% interval of `share_of_window`."""
+        return float(self.body["high_s"] - self.body["low_s"]) / 2.0 / int(self.body["sites"]) / self.window_s
 
     @property
     def family(self) -> str:

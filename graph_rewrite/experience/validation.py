@@ -81,38 +81,57 @@ def leave_one_family_out(
     Raises:
         UserError: the labels are of fewer than two families.
     """
+    return scores_by_family(held_out_predictions(labels, fit, folds))
+
+
+def scores_by_family(rows: Sequence[Prediction]) -> dict[str, ValidationScore]:
+    """Return the scores of predictions by family, and under `""` those of all together."""
+    by_family: dict[str, list[Prediction]] = defaultdict(list)
+    for row in rows:
+        by_family[row.label.family].append(row)
+    return {"": _score(rows), **{family: _score(found) for family, found in sorted(by_family.items())}}
+
+
+def held_out_predictions(
+    labels: Iterable[Label], fit: Callable[[Sequence[Label]], EffectModel], folds: int | None = None
+) -> list[Prediction]:
+    """Return the predictions of every label by what was learnt from other families, as `leave_one_family_out` scores
+    them.
+
+    Raises:
+        UserError: the labels are of fewer than two families.
+    """
     by_family: dict[str, list[Label]] = defaultdict(list)
     for label in most_precise(labels):
         by_family[label.family].append(label)
     if len(by_family) < 2:
         raise UserError("cross validation needs labels of at least two families of networks")
-    scores, rows = dict[str, ValidationScore](), list[_Prediction]()
-    families = sorted(by_family)
+    rows, families = list[Prediction](), sorted(by_family)
     parts = len(families) if folds is None else max(2, min(folds, len(families)))
     for part in range(parts):
         out = families[part::parts]
         known = [label for family in families if family not in out for label in by_family[family]]
         model, mean = fit(known), float(np.mean([share(label) for label in known]))
-        for family in out:
-            here = [_Prediction(label, *model.predict(label), mean) for label in by_family[family]]
-            scores[family] = _score(here)
-            rows += here
-    return {"": _score(rows), **scores}
+        rows += [Prediction(label, *model.predict(label), mean) for family in out for label in by_family[family]]
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
-class _Prediction:
+class Prediction:
+    """A label, and what was predicted of it; shares of the window's time."""
+
     label: Label
     expected: float
     deviation: float
     constant: float
+    """The mean of the labels that the model learnt from."""
 
 
-def _score(rows: Sequence[_Prediction]) -> ValidationScore:
+def _score(rows: Sequence[Prediction]) -> ValidationScore:
     measured = np.array([share(row.label) for row in rows])
     expected = np.array([row.expected for row in rows])
     deviation = np.array([row.deviation for row in rows])
-    groups: dict[tuple[str, str], list[_Prediction]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Prediction]] = defaultdict(list)
     for row in rows:
         if len(row.label.steps) == 1:
             groups[_window(row.label)].append(row)
@@ -126,12 +145,16 @@ def _score(rows: Sequence[_Prediction]) -> ValidationScore:
 
 
 def _window(label: Label) -> tuple[str, str]:
-    return label.window["fingerprint"], label.body["context"]
+    return label.window["fingerprint"], label.circumstances
 
 
-def _hit(group: Sequence[_Prediction]) -> bool | None:
+def _hit(group: Sequence[Prediction]) -> bool | None:
     """Return whether the best first step is among those that are predicted to be best; None where there is no choice
     or nothing to gain."""
+    steps: dict[tuple[str, ...], Prediction] = {}
+    for row in sorted(group, key=lambda row: (-row.label.half_of_window, row.label.id)):
+        steps[tuple(row.label.body["steps"])] = row  # of a step in several places the most precise timing counts
+    group = list(steps.values())
     best = max(group, key=lambda row: share(row.label))
     if len(group) <= OF_TOP or share(best.label) <= 0.0:
         return None

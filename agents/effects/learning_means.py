@@ -1,0 +1,92 @@
+"""Means of what steps save, learnt from a table of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.effects.samples import Z95
+from agents.effects.step_means import MOST_GUESS, StepMeans, step_keys
+from envs.window.env import LEAST_SHARE
+from envs.window.table import WindowTable
+from graph_rewrite.experience.means import MeanEffects
+
+SPREAD = 0.05
+"""Standard deviation of what alike steps save, as shares of their windows' time: a timing counts by how much more
+precise than that it is."""
+MOST_LOST = 0.5
+"""Loss that larger ones, and failures, count as: what loses that much is never taken, and would decide every mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatedSteps:
+    """What a table says of its steps, each array by their numbers."""
+
+    gains: NDArray[np.float64]
+    """Share of the window's time that each step saves beyond the chain before it; NaN where one of the two was not
+    timed."""
+    weights: NDArray[np.float64]
+    """How much each counts, 0 to 1."""
+    guesses: NDArray[np.float64]
+    """Share that each saves by a count of operations and bytes, large ones cut off."""
+    states: NDArray[np.int64]
+    """The state that each is a step of."""
+
+
+def stated_steps(table: WindowTable) -> StatedSteps:
+    """Return what a table says of its steps."""
+    arrays = table.arrays
+    states = np.repeat(np.arange(table.states), np.diff(arrays["step_start"]))
+    state_half = np.zeros(table.states)
+    state_half[arrays["step_next"]] = arrays["step_half"]
+    after, before = arrays["step_share"].astype(np.float64), arrays["state_share"].astype(np.float64)[states]
+    gains = np.maximum(after, LEAST_SHARE) - np.maximum(before, LEAST_SHARE)
+    gains = np.maximum(np.where(arrays["step_failed"], -MOST_LOST, gains), -MOST_LOST)
+    timed = arrays["step_measured"] & table.measured_states()[states]
+    variances = (arrays["step_half"].astype(np.float64) ** 2 + state_half[states] ** 2) / Z95**2
+    guesses = np.clip(arrays["step_guess"].astype(np.float64), -MOST_GUESS, MOST_GUESS)
+    return StatedSteps(np.where(timed, gains, np.nan), SPREAD**2 / (SPREAD**2 + variances), guesses, states)
+
+
+def chains_of(table: WindowTable) -> list[tuple[tuple[str, ...], tuple[str, ...], int]]:
+    """Return, for each state, the rules of its chain, their families, and the number of the chain's class; -1 for
+    roots."""
+    arrays = table.arrays
+    found: list[tuple[tuple[str, ...], tuple[str, ...], int]] = [((), (), -1)] * table.states
+    for state in range(table.states):  # steps lead to states with larger numbers
+        rules, families, shapes = found[state]
+        for step in range(int(arrays["step_start"][state]), int(arrays["step_start"][state + 1])):
+            rule, family = table.rules[arrays["step_rule"][step]], table.families[arrays["step_family"][step]]
+            first = int(arrays["step_class"][step]) if shapes < 0 else shapes
+            found[int(arrays["step_next"][step])] = ((*rules, rule), (*families, family), first)
+    return found
+
+
+def learnt_means(table: WindowTable, windows: Collection[int] | None = None) -> StepMeans:
+    """Return means of what the steps of some windows save; by default of all."""
+    arrays, told, chains = table.arrays, stated_steps(table), chains_of(table)
+    known = np.isfinite(told.gains)
+    if windows is not None:
+        known &= np.isin(arrays["state_window"][told.states], list(windows))
+    numbers = np.flatnonzero(known)
+    line = _line(told.guesses[numbers], told.gains[numbers], told.weights[numbers])
+    learnt = StepMeans(MeanEffects(), line)
+    for step in numbers.tolist():
+        rules, families, shapes = chains[int(arrays["step_next"][step])]
+        beyond = float(told.gains[step]) - learnt.on_line(float(told.guesses[step]))
+        learnt.means.add(step_keys(rules, families, table.classes[shapes]), beyond, float(told.weights[step]))
+    return learnt
+
+
+def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the weighted least-squares line: its value at 0, and its slope."""
+    total = float(weights.sum())
+    if total <= 0.0:
+        return 0.0, 0.0
+    mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
+    spread = float(weights @ (x - mean_x) ** 2)
+    slope = float(weights @ ((x - mean_x) * (y - mean_y))) / spread if spread > 1e-9 else 0.0
+    return mean_y - slope * mean_x, slope

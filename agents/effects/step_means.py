@@ -1,0 +1,112 @@
+"""Means of what steps save, as a search by windows asks for them; needs neither PyTorch nor Gymnasium."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from graph_rewrite.errors import UserError
+from graph_rewrite.experience.means import MeanEffects, chain_keys
+from graph_rewrite.ir.hashing import text_digest
+from graph_rewrite.system.atomic_files import replace_file
+
+SHIPPED = Path(__file__).with_name("step-means.json")
+"""The means that ship; `python -m benchmarks.learning.step_means` makes them."""
+FORMAT, VERSION = "rewritegym.step-means", 1
+MOST_GUESS = 0.5
+"""Share of a window's time beyond which an estimate counts as this: it knows nothing of layouts."""
+LEAST_LABELS = 1.0
+"""Labels of a rule without which nothing is forecast for it."""
+_DIGITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """An expectation of what a step saves beyond the chain before it, in shares of the window's time."""
+
+    mean: float
+    deviation: float
+    """Standard deviation of what it may save."""
+    labels: float
+    """Timings of the same rule that it rests on, by their weights."""
+
+
+@dataclass(slots=True)
+class StepMeans:
+    """Forecasts of what steps save: a line over the estimate by operations and bytes, and on top of it means under the
+    chain of rules on a class of shapes, the chain, the families of its last two rules, and its last rule, each drawn
+    towards the next more general one (`graph_rewrite.experience.means`).
+
+    Args:
+        means: of what steps save beyond the line.
+        line: the line's value for an estimate of 0, and its slope.
+    """
+
+    means: MeanEffects
+    line: tuple[float, float]
+
+    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+        """Return what is expected of a step; None where its rule was never timed.
+
+        Args:
+            rules: of the chain, the step's own last.
+            families: of these rules.
+            shapes: the class of shapes that the chain begins on (`graph_rewrite.experience.means.shape_class`).
+            guess: share of the window's time that the step saves by a count of operations and bytes.
+        """
+        names = step_keys(rules, families, shapes)
+        labels = self.means.weight((names[1], names[3]))
+        if labels < LEAST_LABELS:
+            return None
+        mean, deviation = self.means.expect(names)
+        return Forecast(mean + self.on_line(guess), deviation, labels)
+
+    def on_line(self, guess: float) -> float:
+        """Return what the line says of an estimate."""
+        return self.line[0] + self.line[1] * bounded(guess)
+
+    def save(self, path: Path) -> None:
+        """Write the means as JSON, the same bytes for the same means.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        values = self.means.to_json()
+        sums = {name: [round(value, _DIGITS) for value in found] for name, found in values["sums"].items()}
+        line = [round(value, _DIGITS) for value in self.line]
+        whole = {"format": FORMAT, "version": VERSION, "line": line, "means": {**values, "sums": sums}}
+        replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read means.
+
+        Raises:
+            UserError: there are none, or they are of another format or a later version.
+        """
+        try:
+            values = json.loads(path.read_text("utf-8"))
+            if values["format"] != FORMAT or values["version"] > VERSION:
+                raise UserError(f"{path}: these means are of another format: update RewriteGym, or learn them anew")
+            at_zero, slope = values["line"]
+            return cls(MeanEffects.from_json(json.dumps(values["means"])), (float(at_zero), float(slope)))
+        except OSError as error:
+            raise UserError(f"{path}: no means of steps can be read there: {error.strerror}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{path}: this holds no means of steps: {error!r}") from error
+
+
+def bounded(guess: float) -> float:
+    """Return an estimate of what a step saves, large ones cut off."""
+    return min(max(guess, -MOST_GUESS), MOST_GUESS)
+
+
+def step_keys(rules: Sequence[str], families: Sequence[str], shapes: str) -> list[str]:
+    """Return the keys of a step, from special to general; the first one, which is long, by its digest."""
+    first, *others = chain_keys(rules, families, shapes)
+    return [text_digest([first])[:12], *others]

@@ -1,0 +1,100 @@
+"""Scores of replayed searches: the timings that they need for most of what can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.learning.search_order.replaying import Network, ReplayedSearch, TableFacts, Timing
+
+ENOUGH = 0.9
+"""Share of what can be saved that a search must have."""
+LEAST_POSSIBLE = 0.01
+"""Share of the model's time that must be possible to save for a network to count."""
+RESAMPLES = 5000
+BASELINE = "constants"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderScore:
+    """The effort of one search until it had enough."""
+
+    timings: float
+    seconds: float
+    """Seconds that these timings took when they were made."""
+    at_end: float
+    """Share of what can be saved that the search had when nothing promised enough any more."""
+
+
+def possible(facts: TableFacts, network: Network) -> float:
+    """Return the share of the model's time that the best chains of all windows save together, each timing drawn towards
+    0 by its imprecision. Windows that share nodes count beside each other, as the table does not know them."""
+    return sum(_best_behind(facts, window) for window in network.windows)
+
+
+def _best_behind(facts: TableFacts, window: int) -> float:
+    root = facts.arrays["window_root"][window]
+    windows = facts.arrays["state_window"]
+    end = root
+    while end < len(windows) and windows[end] == window:
+        end += 1
+    return facts.table.windows[window].weight * max(0.0, float(facts.believed[root:end].max()))
+
+
+def score(facts: TableFacts, network: Network, search: ReplayedSearch) -> OrderScore:
+    """Return the effort of a search until it had `ENOUGH` of what can be saved."""
+    saved = savings(facts, search.timings)
+    needed = int(np.argmax(saved >= ENOUGH * possible(facts, network) - 1e-12))
+    seconds = sum(timing.cost_s for timing in search.timings[: needed + 1])
+    had = saved[search.promising - 1] if search.promising else 0.0
+    return OrderScore(needed + 1, seconds, float(had) / possible(facts, network))
+
+
+def savings(facts: TableFacts, timings: Sequence[Timing]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the share of the model's time that the best chains save after each timing, float64 [timings]."""
+    best: dict[int, float] = {}
+    total, found = 0.0, np.zeros(len(timings))
+    for number, timing in enumerate(timings):
+        after = facts.arrays["step_next"][timing.step]
+        worth = facts.table.windows[timing.window].weight * float(facts.believed[after])
+        if worth > best.get(timing.window, 0.0):
+            total += worth - best.get(timing.window, 0.0)
+            best[timing.window] = worth
+        found[number] = total
+    return found
+
+
+def mean_score(scores: Sequence[OrderScore]) -> OrderScore:
+    """Return the mean of several searches of one network."""
+    values = np.array([(one.timings, one.seconds, one.at_end) for one in scores]).mean(axis=0)
+    return OrderScore(*(float(value) for value in values))
+
+
+def comparison(rows: Sequence[Mapping[str, Any]], order: str, entry: str = "timings") -> dict[str, Any]:
+    """Return the geometric mean over networks of an order's effort relative to the baseline's, with its 95% interval;
+    below 1 it needs less. The bootstrap draws families, then networks within them: those of a family are alike.
+
+    Args:
+        rows: of networks, with `family` and, for each order, its scores as JSON.
+        order: a name of an order.
+        entry: `timings` or `seconds`.
+    """
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        one, base = (max(row["orders"][name][entry], 1e-3) for name in (order, BASELINE))
+        ratios.setdefault(row["family"], []).append(float(np.log(one / base)))
+    groups, random = list(ratios.values()), np.random.default_rng(0)
+    means = []
+    for _ in range(RESAMPLES):
+        drawn = [groups[number] for number in random.integers(len(groups), size=len(groups))]
+        means.append(np.mean(np.concatenate([random.choice(group, len(group)) for group in drawn])))
+    low, high = np.percentile(means, [2.5, 97.5])
+    mean = float(np.mean(np.concatenate(groups)))
+    return {
+        "relative": round(float(np.exp(mean)), 3), "ci95": [round(float(np.exp(end)), 3) for end in (low, high)],
+        "mean": round(float(np.mean([row["orders"][order][entry] for row in rows])), 2),
+        "at_end": round(float(np.mean([row["orders"][order]["at_end"] for row in rows])), 3),
+    }  # fmt: skip

@@ -1,0 +1,135 @@
+"""Means of what steps save: what they learn from a table, how they are stored, and what they forecast."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.effects.learning_means import MOST_LOST, chains_of, learnt_means, stated_steps
+from agents.effects.step_means import SHIPPED, StepMeans
+from envs.window import WindowTable
+from graph_rewrite.errors import UserError
+from graph_rewrite.rules.registry import families
+
+
+def planted(table: WindowTable, guessed: float = 0.0) -> WindowTable:
+    """The same windows, in which a step saves what its rule's number says, and a part of its estimate on top."""
+    arrays = {name: array.copy() for name, array in table.arrays.items()}
+    arrays["step_failed"][:] = False
+    arrays["step_measured"][:] = True
+    arrays["step_half"][:] = 0.01
+    for state in range(table.states):
+        for step in range(arrays["step_start"][state], arrays["step_start"][state + 1]):
+            gain = saves(int(arrays["step_rule"][step])) + guessed * np.clip(arrays["step_guess"][step], -0.5, 0.5)
+            share = arrays["state_share"][state] + gain
+            arrays["step_share"][step] = arrays["state_share"][arrays["step_next"][step]] = share
+    return replace(table, arrays=arrays)
+
+
+def saves(rule: int) -> float:
+    return 0.2 if rule % 2 else -0.1
+
+
+def test_what_rules_save_is_learnt(table: WindowTable) -> None:
+    means = learnt_means(planted(table))
+    arrays, chains = table.arrays, chains_of(table)
+    counts = np.bincount(arrays["step_rule"])
+    often = [step for step in range(table.steps) if counts[arrays["step_rule"][step]] >= 20]
+    assert len(often) > 200
+    for step in often[::10]:
+        rules, names, shapes = chains[arrays["step_next"][step]]
+        found = means.forecast(rules, names, table.classes[max(shapes, 0)], 0.0)
+        assert found is not None
+        assert found.mean == pytest.approx(saves(int(arrays["step_rule"][step])), abs=0.06)
+        assert found.labels >= 10
+        assert 0.0 < found.deviation < 0.5
+
+
+def test_estimates_count_as_much_as_they_tell(table: WindowTable) -> None:
+    random = np.random.default_rng(0)
+    arrays = {**table.arrays, "step_guess": random.uniform(-0.5, 0.5, table.steps).astype(np.float32)}
+    told = learnt_means(planted(replace(table, arrays=arrays), guessed=0.5))
+    assert told.line[1] == pytest.approx(0.5, abs=0.05)
+    assert learnt_means(planted(replace(table, arrays=arrays))).line[1] == pytest.approx(0.0, abs=0.05)
+    assert told.on_line(9.0) == told.on_line(0.5)
+
+
+def test_precise_timings_outweigh_others(table: WindowTable) -> None:
+    """Where half of a rule's timings say one thing precisely, and half another thing roughly, the first is believed."""
+    rule = int(np.bincount(table.arrays["step_rule"]).argmax())
+    arrays = {name: array.copy() for name, array in planted(table).arrays.items()}
+    mine = np.flatnonzero(arrays["step_rule"] == rule)
+    roots = np.isin(stated_steps(table).states, arrays["window_root"])
+    mine = mine[roots[mine]]
+    arrays["step_share"][mine], arrays["step_half"][mine] = 0.3, 0.01
+    rough = mine[::2]
+    arrays["step_share"][rough], arrays["step_half"][rough] = -0.3, 0.5
+    found = learnt_means(replace(table, arrays=arrays), set(arrays["state_window"][stated_steps(table).states[mine]]))
+    name, family = table.rules[rule], table.families[arrays["step_family"][mine[0]]]
+    forecast = found.forecast((name,), (family,), "nothing like that", 0.0)
+    assert forecast is not None
+    assert forecast.mean > 0.2
+
+
+def test_only_what_was_timed_on_both_sides_counts(table: WindowTable) -> None:
+    first = int(np.flatnonzero(table.arrays["state_depth"][stated_steps(table).states] == 1)[0])
+    before = int(np.flatnonzero(table.arrays["step_next"] == stated_steps(table).states[first])[0])
+    measured = table.arrays["step_measured"].copy()
+    measured[before] = False
+    gains = stated_steps(replace(table, arrays={**table.arrays, "step_measured": measured})).gains
+    assert np.isnan(gains[[before, first]]).all()
+    assert np.isnan(gains).sum() >= 2
+    whole = stated_steps(table).gains
+    assert whole.min() >= -MOST_LOST
+
+
+def test_windows_that_are_left_out_teach_nothing(table: WindowTable) -> None:
+    rule = table.rules[int(np.bincount(table.arrays["step_rule"]).argmax())]
+    windows = {
+        int(table.arrays["state_window"][stated_steps(table).states[step]])
+        for step in np.flatnonzero(table.arrays["step_rule"] == table.rules.index(rule))
+    }
+    others = set(range(len(table.windows))) - windows
+    means = learnt_means(table, others)
+    assert means.forecast((rule,), ("algebra",), "", 0.0) is None
+    assert learnt_means(table).forecast((rule,), ("algebra",), "", 0.0) is not None
+
+
+def test_means_are_read_as_they_were_written(table: WindowTable, tmp_path: Path) -> None:
+    means = learnt_means(table)
+    means.save(tmp_path / "one.json")
+    again = StepMeans.load(tmp_path / "one.json")
+    again.save(tmp_path / "two.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+    for rules, names, shapes in chains_of(table)[1:200:7]:
+        if rules:
+            one, other = (model.forecast(rules, names, table.classes[max(shapes, 0)], 0.1) for model in (means, again))
+            assert one is not None
+            assert other is not None
+            assert other.mean == pytest.approx(one.mean, abs=1e-3)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"format":"rewritegym.step-means","version":99}'])
+def test_what_holds_no_means_is_refused(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "m.json").write_text(text)
+    with pytest.raises(UserError, match="means"):
+        StepMeans.load(tmp_path / "m.json")
+
+
+def test_the_means_that_ship_know_most_rules() -> None:
+    means = StepMeans.load(SHIPPED)
+    known = [
+        rule.name
+        for family, rules in families().items()
+        for rule in rules
+        if means.forecast((rule.name,), (family,), "", 0.0) is not None
+    ]
+    assert len(known) > 100
+    assert means.forecast(("NoSuchRule",), ("algebra",), "", 0.0) is None
+    assert SHIPPED.stat().st_size < 1 << 20
+    assert json.loads(SHIPPED.read_text())["version"] == 1
