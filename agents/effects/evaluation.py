@@ -71,6 +71,7 @@ def repeatability(labels: Iterable[Label]) -> dict[str, float | int | None]:
         "pairs": len(pairs), "spearman": None if rank != rank else rank, "difference": float(abs(one - other).mean()),
     }  # fmt: skip
 
+
 def ceiling(labels: Sequence[Label], seed: int = 0) -> float | None:
     """Return the rank correlation with labels that a model would have which knew all true effects: labels are wrong by
     what their intervals say. None for fewer than two labels.
@@ -90,4 +91,3 @@ def ceiling(labels: Sequence[Label], seed: int = 0) -> float | None:
         found.append(spearman(true, true + errors * random.standard_normal(len(shares))))
     mean_rank = float(np.mean(found))
     return None if mean_rank != mean_rank else mean_rank
-

@@ -46,6 +46,7 @@ class Effects:
         trust = fading ** (1 if level is not None and level >= 2 else len(known))
         mean = sum(known) / len(known) if known else 0.0
         return mean + hope * trust + (before if before > 0.0 else before * (1.0 - trust))
+
     def revised(self, chain: Key, before: float, forecast: Forecast, hope: float, fading: float) -> float:
         """Return the share that a chain may save in another window, where it saves `before` without its last rewrite
         and a forecast says what that adds.
@@ -56,4 +57,3 @@ class Effects:
         known = self._gains.get(chain, ())
         mean = (TRUSTED * forecast.mean + sum(known)) / (TRUSTED + len(known))
         return before + mean + hope * fading ** len(known)
-

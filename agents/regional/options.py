@@ -97,7 +97,7 @@ class RegionalOptions:
     """Factor on that expectation for each further window, for first steps and for later ones: which first step is best
     changes with the shapes."""
     hopeful: float = 0.3
-    """Standard deviations above its mean that a forecast of `means` is hoped to reach: what is little known is tried."""
+    """Standard deviations above its mean that a forecast of `means` is hoped to reach."""
     few: float = 3.0
     """Timings of a rule in other models below which it counts as never tried."""
     doubt: float = 0.8

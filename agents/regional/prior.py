@@ -31,8 +31,8 @@ class StepPrior(Protocol):
     """Forecasts what single steps save by their rules and shapes, as `agents.effects.step_means.StepMeans` does."""
 
     def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
-        """Return what the last step of a chain is expected to save beyond the chain before it; None where nothing can be
-        said.
+        """Return what the last step of a chain is expected to save beyond the chain before it; None where nothing is
+        known.
 
         Args:
             rules: of the chain.

@@ -77,7 +77,10 @@ def _run(arguments: Arguments) -> int:
     }  # fmt: skip
     for name in arguments.models:
         rows = held_out_predictions(known, _fitting(name, made, samples, settings), arguments.folds)
-        for title, chosen in (("models", rows), ("precise", [row for row in rows if row.label.half_of_window <= PRECISE])):
+        for title, chosen in (
+            ("models", rows),
+            ("precise", [row for row in rows if row.label.half_of_window <= PRECISE]),
+        ):
             if chosen:
                 scores = scores_by_family(chosen)
                 report[title][name] = {family or "all": score.to_json() for family, score in scores.items()}

@@ -124,7 +124,6 @@ def description(labels: Iterable[Label]) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-
 def labels_in(rows: StoredRows) -> list[Label]:
     """Return the labels of some rows with their parts."""
     return list(complete(iter(rows.labels), {part.id: json.loads(part.text) for part in rows.parts}))

@@ -101,8 +101,8 @@ class Label:
 
     @property
     def circumstances(self) -> str:
-        """Text that is equal for timings that may be compared: one machine, runtime and deployment, whatever the version
-        of RewriteGym."""
+        """Text that is equal for timings that may be compared: one machine, runtime and deployment, whatever the
+        version of RewriteGym."""
         return canonical({name: value for name, value in self.context.items() if name not in _VERSIONS})
 
     @property

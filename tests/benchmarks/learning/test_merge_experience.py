@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.learning.merge_experience import main, merged, names_of_known_results, zoo_family
 from agents.core.paths import known_results
+from benchmarks.learning.merge_experience import main, merged, names_of_known_results, zoo_family
 from graph_rewrite.experience import ExperienceStore
 from graph_rewrite.experience.exchange import StoredRows, labels_of
 from graph_rewrite.experience.records import Label, complete

@@ -60,7 +60,7 @@ def together(facts: TableFacts) -> Network:
 
 def test_a_search_times_every_step_once_and_children_after_their_parents() -> None:
     network, parents = together(FACTS), FACTS.table.parents()
-    for predictions in (Predictions(), Predictions({step: -1.0 for step in range(FACTS.table.steps)})):
+    for predictions in (Predictions(), Predictions(dict.fromkeys(range(FACTS.table.steps), -1.0))):
         search = Replay(FACTS, network, predictions).run()
         order = [timing.step for timing in search.timings]
         assert sorted(order) == list(range(FACTS.table.steps))
@@ -89,8 +89,8 @@ def test_what_is_forecast_to_save_most_is_timed_first() -> None:
 
 def test_hopes_order_as_priors_of_the_screen_do() -> None:
     network = together(FACTS)
-    hopes = {step: -0.5 for step in range(FACTS.table.steps)}
-    hopes |= {step: 0.9 for step in steps_of("AddsAsSum", window=0)}
+    hopes = dict.fromkeys(range(FACTS.table.steps), -0.5)
+    hopes |= dict.fromkeys(steps_of("AddsAsSum", window=0), 0.9)
     assert rules(Replay(FACTS, network, Predictions(hopes)).run())[0] == (0, "AddsAsSum")
 
 

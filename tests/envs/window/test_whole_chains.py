@@ -156,4 +156,4 @@ def test_a_step_is_told_with_its_estimate_its_class_and_its_cost(table: WindowTa
     assert not arrays["step_cost"][~timed].any()
     assert np.isfinite(arrays["step_guess"]).all()
     assert len(np.unique(arrays["step_guess"])) > 5
-    assert any(text.startswith("Conv kernel_shape=[3, 3]") for text in table.classes)
+    assert any(text.startswith("Conv strides=[2, 2]") for text in table.classes)
