@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.effects.believed import believed_shares, best_behind
 from agents.effects.samples import Z95
 from agents.effects.step_means import MOST_GUESS, StepMeans, step_keys
-from envs.window.env import LEAST_SHARE
 from envs.window.table import WindowTable
 from graph_rewrite.experience.means import MeanEffects
 
@@ -26,8 +26,8 @@ class StatedSteps:
     """What a table says of its steps, each array by their numbers."""
 
     gains: NDArray[np.float64]
-    """Share of the window's time that each step saves beyond the chain before it; NaN where one of the two was not
-    timed."""
+    """Share of the window's time that each step saves beyond the chain before it, or that the best chain does which
+    goes on from there: what a search finds that takes it. NaN where one of the two was not timed."""
     weights: NDArray[np.float64]
     """How much each counts, 0 to 1."""
     guesses: NDArray[np.float64]
@@ -42,8 +42,8 @@ def stated_steps(table: WindowTable) -> StatedSteps:
     states = np.repeat(np.arange(table.states), np.diff(arrays["step_start"]))
     state_half = np.zeros(table.states)
     state_half[arrays["step_next"]] = arrays["step_half"]
-    after, before = arrays["step_share"].astype(np.float64), arrays["state_share"].astype(np.float64)[states]
-    gains = np.maximum(after, LEAST_SHARE) - np.maximum(before, LEAST_SHARE)
+    believed = believed_shares(table)
+    gains = best_behind(table, believed)[arrays["step_next"]] - believed[states]
     gains = np.maximum(np.where(arrays["step_failed"], -MOST_LOST, gains), -MOST_LOST)
     timed = arrays["step_measured"] & table.measured_states()[states]
     variances = (arrays["step_half"].astype(np.float64) ** 2 + state_half[states] ** 2) / Z95**2

@@ -20,6 +20,10 @@ from envs.vocabulary import operator_vocabulary, rule_vocabulary
 Prepared = list[PlainSteps] | dict[str, Tensor]
 
 
+_NEVER_DIFFERS = 6e4
+"""Scale of features that are the same in all of training; the largest that half of the digits hold."""
+
+
 class PlainNetwork(nn.Module):
     """A perceptron over plain features, with embeddings of the rule, its family, and the operators that are removed and
     inserted.
@@ -56,7 +60,9 @@ class PlainNetwork(nn.Module):
         numbers = torch.from_numpy(np.concatenate([one.numbers for one in prepared]))
         self.mean.copy_(numbers.mean(dim=0))
         if len(numbers) > 1:
-            self.scale.copy_(numbers.std(dim=0).clamp(min=1e-3))
+            deviation = numbers.std(dim=0)
+            # Where training saw no difference nothing is learnt: on another machine the feature must not count.
+            self.scale.copy_(torch.where(deviation > 1e-6, deviation.clamp(min=1e-3), _NEVER_DIFFERS))
 
     def forward(self, prepared: Sequence[PlainSteps]) -> Tensor:
         """Return [steps of all states, 2]: the mean of the effect, and the log of its standard deviation."""

@@ -37,7 +37,7 @@ class RegionalOptions:
     """Rewrites per rollout of the climb."""
     cache: bool = True
     """Keep times of windows on disk."""
-    prior: PriorName = "constants"
+    prior: PriorName = "means"
     """What steps are hoped to save before anything is known of them: `constants`, which `optimism` and `doubt` set;
     `means` of what the same rules saved in other models, and constants for rules that were timed in none; or what the
     model of `effects` or the `universal` policy predicts, which needs the extra `train`. The policy also proposes whole
@@ -96,8 +96,9 @@ class RegionalOptions:
     fading: tuple[float, float] = (0.6, 0.3)
     """Factor on that expectation for each further window, for first steps and for later ones: which first step is best
     changes with the shapes."""
-    hopeful: float = 0.3
-    """Standard deviations above its mean that a forecast of `means` is hoped to reach."""
+    hopeful: tuple[float, ...] = (1.0, 2.0)
+    """Standard deviations above its mean that a forecast of `means` is hoped to reach, first and once nothing promises
+    enough any more: what is surely good comes first, and what may be good is tried too."""
     few: float = 3.0
     """Timings of a rule in other models below which it counts as never tried."""
     doubt: float = 0.8
@@ -147,6 +148,8 @@ class RegionalOptions:
                 raise UserError(f"regional: {name} must lie between 0 and 1, got {getattr(self, name)}")
         if self.prior not in get_args(PriorName):
             raise UserError(f"regional: prior must be one of {', '.join(get_args(PriorName))}, got {self.prior!r}")
+        if not self.hopeful or min(self.hopeful) < 0.0:
+            raise UserError(f"regional: hopeful must be numbers of 0 or more, got {self.hopeful}")
         for name in ("climb_beam", "compared_sites", "most_sites", "finalists", "proposed"):
             if getattr(self, name) < 1:
                 raise UserError(f"regional: {name} must be 1 or more, got {getattr(self, name)}")

@@ -58,6 +58,8 @@ class Screen:
         self._weights = weight_bytes(search.problem.model.original)
         best = search.best
         self._original_s = latency_s if best is None or not best.latency.ok else best.latency.baseline_ms / 1e3
+        self._hopeful = 0.0
+        """Standard deviations above its mean that a forecast is hoped to reach."""
         self.tried: set[str] = set()
         """Keys of the classes of sites whose first step was timed."""
         self._seconds: dict[str, float] = {}
@@ -71,7 +73,9 @@ class Screen:
             chains, open_attempts = self._proposed(first, self._prior, until)
         else:
             chains, open_attempts = [], [one for step in first for one in self._lists.predicted([step])]
-        chains += self._explore(open_attempts, until, curious=False)
+        for hopeful in self.options.hopeful:
+            self._hopeful = hopeful
+            chains += self._explore(open_attempts, until, curious=False)
         last = self.search.after(self.options.curiosity_share)
         return chains + self._explore(open_attempts, lambda: until() or self.search.seconds >= last, curious=True)
 
@@ -144,7 +148,7 @@ class Screen:
         if attempt.forecast is None or untried:
             share = self.effects.expected(keys, before, attempt.hope(self.options, untried), fading)
         else:
-            hope = self.options.hopeful * attempt.forecast.deviation
+            hope = self._hopeful * attempt.forecast.deviation
             share = self.effects.revised(keys[0], before, attempt.forecast, hope, fading)
         known = max((self._best.get(node, 0.0) for node in site_class.touched), default=0.0)
         return len(site_class.sites) * self._seconds_of(site_class) * min(share, self.options.most_saved) - known

@@ -156,9 +156,10 @@ class _WindowBuilder:
         """Add the window and return the numbers of the steps that its chains end with; none where it cannot be made
         again."""
         try:
-            self._root = graph_of(self._window.label.window)
+            structure = graph_of(self._window.label.window)
         except UserError:
             return {}
+        self._root = structure.with_disabled_optimizers(self._deployment.disabled_optimizers)
         traced = TracedGraph(self._root, self._rewriter)
         first = self._steps(traced, ())
         if not first:

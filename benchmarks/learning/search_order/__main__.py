@@ -51,6 +51,9 @@ class Arguments:
     """Orders to compare, by the priors of `regional`; `constants` is what they are compared with."""
     folds: int = 3
     """Parts of the architectures; each is left out of the learning once."""
+    likely: bool = False
+    """Credit chains with what they are likely to save, not with the lower bound: then windows of which little is known
+    count too, and much of the order is luck."""
     draws: int = 30
     """Random searches of each network."""
     seed: int = 0
@@ -93,7 +96,11 @@ def _run(arguments: Arguments) -> int:
     if unknown:
         raise UserError(f"there is no order {', '.join(sorted(unknown))}; there are {', '.join(ORDERS)}")
     orders = dict.fromkeys((BASELINE, *arguments.orders))
-    console, facts, rows = stderr_console(), TableFacts(WindowTable.load(arguments.table)), list[dict[str, Any]]()
+    console, facts, rows = (
+        stderr_console(),
+        TableFacts(WindowTable.load(arguments.table), sure=not arguments.likely),
+        list[dict[str, Any]](),
+    )
     for families in parts_of_families(facts.table, arguments.folds):
         predictions = {name: ORDERS[name](facts, families, arguments.seed) for name in orders}
         found = [one for one in facts.networks(families) if possible(facts, one) >= LEAST_POSSIBLE]
@@ -101,7 +108,12 @@ def _run(arguments: Arguments) -> int:
         console.print(f"without {', '.join(families)}: {len(found)} networks", highlight=False, soft_wrap=True)
     if not rows:
         raise UserError(f"in no network of {arguments.table} something can be saved")
-    result = {"folds": arguments.folds, "seed": arguments.seed, **report(rows, [*orders, "random"])}
+    result = {
+        "folds": arguments.folds,
+        "seed": arguments.seed,
+        "credited": "likely" if arguments.likely else "sure",
+        **report(rows, [*orders, "random"]),
+    }
     columns = ("timings", "relative", "95% interval", "seconds, relative", "had at the end")
     shown = table_of(f"{result['networks']} networks", ("order",), columns)
     for name, one in result["orders"].items():

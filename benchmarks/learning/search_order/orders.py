@@ -133,11 +133,11 @@ def least_timings(facts: TableFacts, windows: Sequence[int], enough: float) -> f
     chains = []
     for window in windows:
         root = facts.arrays["window_root"][window]
-        end = root + int(np.argmax(facts.believed[root:][facts.table.arrays["state_window"][root:] == window]))
+        end = root + int(np.argmax(facts.saved[root:][facts.table.arrays["state_window"][root:] == window]))
         depth, state = 0, end
         while state != root:
             depth, state = depth + 1, parents[state]
-        chains.append((facts.table.windows[window].weight * max(0.0, float(facts.believed[end])), depth))
+        chains.append((facts.table.windows[window].weight * max(0.0, float(facts.saved[end])), depth))
     total, had, timings = sum(saved for saved, _ in chains), 0.0, 0
     for saved, depth in sorted((one for one in chains if one[1]), key=lambda one: -one[0] / one[1]):
         if had >= enough * total:

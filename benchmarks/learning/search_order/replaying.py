@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.effects.believed import believed_shares, sure_shares
 from agents.effects.learning_means import chains_of
 from agents.effects.step_means import Forecast
 from agents.regional.gains import FURTHER, Effects, Key
 from agents.regional.options import RegionalOptions
-from agents.universal.decisions import believed_shares
 from envs.window.table import WindowTable
 
 OPTIONS = RegionalOptions()
@@ -73,12 +73,15 @@ class TableFacts:
 
     Args:
         table: the table.
+        sure: credit chains with the lower bound of what they save, by which a search ranks them; else with what is
+            likely.
     """
 
-    def __init__(self, table: WindowTable) -> None:
+    def __init__(self, table: WindowTable, sure: bool = True) -> None:
         self.arrays = {name: array.tolist() for name, array in table.arrays.items() if name in _READ}
         self.table, self.chains = table, chains_of(table)
-        self.believed: NDArray[np.float64] = believed_shares(table)
+        self.saved: NDArray[np.float64] = sure_shares(table) if sure else believed_shares(table)
+        """Share of the window's time that the chain of each state is credited with."""
         self.state_of = np.repeat(np.arange(table.states), np.diff(table.arrays["step_start"])).tolist()
 
     def steps(self, state: int) -> list[int]:
@@ -138,7 +141,7 @@ class Replay:
         self, facts: TableFacts, network: Network, predictions: Predictions, options: RegionalOptions = OPTIONS
     ) -> None:
         self._facts, self._predictions, self._options = facts, predictions, options
-        self._effects = Effects()
+        self._effects, self._hopeful = Effects(), 0.0
         roots = [facts.arrays["window_root"][window] for window in network.windows]
         self._open: list[_Attempt] = [(facts.state_of[step], step) for root in roots for step in facts.steps(root)]
         self._known = dict.fromkeys(network.windows, 0.0)
@@ -148,7 +151,9 @@ class Replay:
     def run(self) -> ReplayedSearch:
         """Time everything: proposals, what promises enough, what is tried out of curiosity, and what is left."""
         self._propose()
-        self._explore(self._options.worth, curious=False)
+        for hopeful in self._options.hopeful:
+            self._hopeful = hopeful
+            self._explore(self._options.worth, curious=False)
         promising = len(self._timings)
         self._explore(self._options.worth, curious=True)
         self._explore(-np.inf, curious=False)
@@ -223,7 +228,7 @@ class Replay:
             known_elsewhere = forecast is not None and forecast.labels >= options.few
             untried = curious and not known_elsewhere and not self._effects.knows(keys[0][-1])
             if forecast is not None and not untried:
-                hope = options.hopeful * forecast.deviation
+                hope = self._hopeful * forecast.deviation
                 share = self._effects.revised(keys[0], before, forecast, hope, fading)
             else:
                 constant = usual + max(arrays["step_guess"][step], -options.doubt * usual)

@@ -30,8 +30,8 @@ class OrderScore:
 
 
 def possible(facts: TableFacts, network: Network) -> float:
-    """Return the share of the model's time that the best chains of all windows save together, each timing drawn towards
-    0 by its imprecision. Windows that share nodes count beside each other, as the table does not know them."""
+    """Return the share of the model's time that the best chains of all windows save together. Windows that
+    share nodes count beside each other, as the table does not know them."""
     return sum(_best_behind(facts, window) for window in network.windows)
 
 
@@ -41,7 +41,7 @@ def _best_behind(facts: TableFacts, window: int) -> float:
     end = root
     while end < len(windows) and windows[end] == window:
         end += 1
-    return facts.table.windows[window].weight * max(0.0, float(facts.believed[root:end].max()))
+    return facts.table.windows[window].weight * max(0.0, float(facts.saved[root:end].max()))
 
 
 def score(facts: TableFacts, network: Network, search: ReplayedSearch) -> OrderScore:
@@ -59,7 +59,7 @@ def savings(facts: TableFacts, timings: Sequence[Timing]) -> np.ndarray[Any, np.
     total, found = 0.0, np.zeros(len(timings))
     for number, timing in enumerate(timings):
         after = facts.arrays["step_next"][timing.step]
-        worth = facts.table.windows[timing.window].weight * float(facts.believed[after])
+        worth = facts.table.windows[timing.window].weight * float(facts.saved[after])
         if worth > best.get(timing.window, 0.0):
             total += worth - best.get(timing.window, 0.0)
             best[timing.window] = worth

@@ -17,14 +17,17 @@ from graph_rewrite.rules.registry import families
 
 
 def planted(table: WindowTable, guessed: float = 0.0) -> WindowTable:
-    """The same windows, in which a step saves what its rule's number says, and a part of its estimate on top."""
+    """The same windows, in which a first step saves what its rule's number says, and a part of its estimate on top; what
+    follows it loses."""
     arrays = {name: array.copy() for name, array in table.arrays.items()}
     arrays["step_failed"][:] = False
     arrays["step_measured"][:] = True
     arrays["step_half"][:] = 0.01
     for state in range(table.states):
         for step in range(arrays["step_start"][state], arrays["step_start"][state + 1]):
-            gain = saves(int(arrays["step_rule"][step])) + guessed * np.clip(arrays["step_guess"][step], -0.5, 0.5)
+            first = arrays["state_depth"][state] == 0
+            gain = saves(int(arrays["step_rule"][step])) if first else -0.1
+            gain += guessed * np.clip(arrays["step_guess"][step], -0.5, 0.5)
             share = arrays["state_share"][state] + gain
             arrays["step_share"][step] = arrays["state_share"][arrays["step_next"][step]] = share
     return replace(table, arrays=arrays)
@@ -37,8 +40,9 @@ def saves(rule: int) -> float:
 def test_what_rules_save_is_learnt(table: WindowTable) -> None:
     means = learnt_means(planted(table))
     arrays, chains = table.arrays, chains_of(table)
-    counts = np.bincount(arrays["step_rule"])
-    often = [step for step in range(table.steps) if counts[arrays["step_rule"][step]] >= 20]
+    roots = arrays["state_depth"][stated_steps(table).states] == 0
+    counts = np.bincount(arrays["step_rule"][roots], minlength=len(table.rules))
+    often = [step for step in np.flatnonzero(roots) if counts[arrays["step_rule"][step]] >= 20]
     assert len(often) > 200
     for step in often[::10]:
         rules, names, shapes = chains[arrays["step_next"][step]]

@@ -52,11 +52,12 @@ def timings(folder: Path, prior: StepPrior | None, **options: float) -> tuple[fl
     return max(one.saved for one in chains), [graph_cost(cut.after) for cut in timer.asked]
 
 
-GOOD = {"ReluAsThresholded": 0.05, "ThresholdedAsLeaky": 0.05, "LeakyAsClip": 0.5}
+GOOD = {"ReluAsThresholded": 0.5, "ThresholdedAsLeaky": 0.7, "LeakyAsClip": 0.9}
+"""What the chains through these rules save in the end: the first two lose."""
 
 
 def test_known_rules_are_tried_in_the_order_of_what_they_saved_elsewhere(tmp_path: Path) -> None:
-    told = Told({**GOOD, **{rule.name: -0.4 for rule in DECOYS}})
+    told = Told({**dict.fromkeys((rule.name for rule in (*DECOYS, *RULES)), -0.4), **GOOD})
     saved, costs = timings(tmp_path, told)
     constant, usual = timings(tmp_path, None)
     assert saved == constant == pytest.approx(4e-3)
@@ -67,7 +68,7 @@ def test_known_rules_are_tried_in_the_order_of_what_they_saved_elsewhere(tmp_pat
 
 
 def test_rules_that_lose_elsewhere_are_not_tried_out_of_curiosity(tmp_path: Path) -> None:
-    told = Told({**GOOD, **{rule.name: -0.4 for rule in DECOYS}})
+    told = Told({**dict.fromkeys((rule.name for rule in (*DECOYS, *RULES)), -0.4), **GOOD})
     assert len(timings(tmp_path, told)[1]) == 3
     # Of a few timings little is known.
     assert len(timings(tmp_path, told, few=10.0)[1]) > 3
@@ -98,7 +99,7 @@ def test_a_site_has_the_class_of_shapes_of_its_label(tmp_path: Path) -> None:
     found = list(site_classes(problem.rewriter, problem.model.graph))
     classes = {shape_class_at(one.window, one.sites[0]) for one in found}
     assert classes == set(logged.values())
-    assert len(classes) > 3
+    assert len(classes) == 3
     assert any("Conv strides=[2, 2]" in text for text in classes)
 
 

@@ -114,20 +114,23 @@ def test_steps_that_were_not_timed_give_way_to_those_behind_them() -> None:
 
 
 def test_scores_by_hand() -> None:
-    """0.5 of a quarter of the time in the first window, 0.3 of half of it in the second."""
+    """0.5 of a quarter of the time in the first window, 0.3 of half of it in the second, each less 0.01 that timing is
+    wrong by."""
     network = together(FACTS)
-    assert possible(FACTS, network) == pytest.approx(0.125 + 0.15, rel=0.01)
+    assert possible(FACTS, network) == pytest.approx(0.1225 + 0.145)
     told = {step: Forecast(-0.3, 0.01, 9.0) for step in range(FACTS.table.steps)}
     told |= {step: Forecast(0.3, 0.01, 9.0) for step in steps_of("MergeGroupPairs", window=1)}
     search = Replay(FACTS, network, Predictions(forecasts=told)).run()
     saved = savings(FACTS, search.timings)
-    assert saved[0] == pytest.approx(0.15, rel=0.01)
-    assert saved[-1] == pytest.approx(0.275, rel=0.01)
+    assert saved[0] == pytest.approx(0.145)
+    assert saved[-1] == pytest.approx(0.2675)
     assert (np.diff(saved) >= 0.0).all()
     found = score(FACTS, network, search)
     needed = next(number for number, one in enumerate(saved, 1) if one >= 0.9 * saved[-1])
     assert found.timings == needed
-    assert found.at_end == pytest.approx(0.15 / 0.275, rel=0.01)
+    assert found.at_end == pytest.approx(0.145 / 0.2675)
+    likely = TableFacts(FACTS.table, sure=False)
+    assert possible(likely, network) == pytest.approx(0.125 + 0.15, rel=0.01)
     assert least_timings(FACTS, network.windows, 0.9) == 3.0
     assert least_timings(FACTS, network.windows, 0.5) == 1.0
 
@@ -194,7 +197,9 @@ def test_models_and_policies_predict_all_steps(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_command_prints_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planted_table(("one", "two", "three"), windows=4).save(tmp_path / "t.npz")
+    table = planted_table(("one", "two", "three"), windows=4)
+    kinds = table.arrays["state_window"][np.repeat(np.arange(table.states), np.diff(table.arrays["step_start"]))] % 2
+    replace(table, arrays={**table.arrays, "step_class": kinds}, classes=("a", "b")).save(tmp_path / "t.npz")
     options = ["--orders", "constants", "means", "--folds", "3", "--draws", "3"]
     assert main(["--table", str(tmp_path / "t.npz"), *options, "--out", str(tmp_path / "o.json")]) == 0
     printed = json.loads(capsys.readouterr().out)
