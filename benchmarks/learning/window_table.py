@@ -11,7 +11,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ import tyro
 
 from agents.commands.common import stderr_console
 from envs.window.table import WindowTable
-from envs.window.tabulation import Tabulation, tabulate
+from envs.window.tabulation import LIMITS, Tabulation, tabulate
 from graph_rewrite import Rewriter
 from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.rewriting.faults import RuleFaults
@@ -34,6 +34,8 @@ class Arguments:
     """A store of experience, or an export of one."""
     out: Path = Path("build/windows.npz")
     """The table."""
+    max_nodes: int = 512
+    """States with more nodes are left out: observations are padded to the largest."""
 
 
 def description(table: WindowTable) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def description(table: WindowTable) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def make(experience: Path, out: Path, progress: bool = True) -> Tabulation:
+def make(experience: Path, out: Path, max_nodes: int = LIMITS.max_nodes, progress: bool = True) -> Tabulation:
     """Write the table of some experience.
 
     Raises:
@@ -67,14 +69,15 @@ def make(experience: Path, out: Path, progress: bool = True) -> Tabulation:
         if progress and done % 100 == 0:
             console.print(f"{done} of {of} windows", highlight=False)
 
-    found = tabulate(labels_of(experience), Rewriter(deployment=False, faults=RuleFaults()), progress=told)
+    limits = replace(LIMITS, max_nodes=min(max_nodes, LIMITS.max_nodes))
+    found = tabulate(labels_of(experience), Rewriter(deployment=False, faults=RuleFaults()), limits, told)
     out.parent.mkdir(parents=True, exist_ok=True)
     found.table.save(out)
     return found
 
 
 def _run(arguments: Arguments) -> int:
-    found = make(arguments.experience, arguments.out)
+    found = make(arguments.experience, arguments.out, arguments.max_nodes)
     print(
         json.dumps(
             {
