@@ -30,6 +30,7 @@ from benchmarks.learning.search_order.scores import (
     ENOUGH,
     LEAST_POSSIBLE,
     comparison,
+    early_comparison,
     mean_score,
     possible,
     score,
@@ -74,7 +75,8 @@ def network_row(
         "network": network.name, "family": network.family, "possible": round(possible(facts, network), 4),
         "least": least_timings(facts, network.windows, ENOUGH),
         "orders": {
-            name: {entry: round(value, 4) for entry, value in asdict(one).items()} for name, one in found.items()
+            name: {entry: np.round(value, 4).tolist() for entry, value in asdict(one).items()}
+            for name, one in found.items()
         },
     }  # fmt: skip
 
@@ -85,7 +87,11 @@ def report(rows: Sequence[dict[str, Any]], orders: Sequence[str]) -> dict[str, A
         "networks": len(rows), "families": sorted({row["family"] for row in rows}),
         "least": round(float(np.mean([row["least"] for row in rows])), 2),
         "orders": {
-            name: {"timings": comparison(rows, name), "seconds": comparison(rows, name, "seconds")} for name in orders
+            name: {
+                "timings": comparison(rows, name), "seconds": comparison(rows, name, "seconds"),
+                "early": early_comparison(rows, name),
+            }
+            for name in orders
         },
         "rows": list(rows),
     }  # fmt: skip
@@ -114,14 +120,15 @@ def _run(arguments: Arguments) -> int:
         "credited": "likely" if arguments.likely else "sure",
         **report(rows, [*orders, "random"]),
     }
-    columns = ("timings", "relative", "95% interval", "seconds, relative", "had at the end")
+    columns = ("timings", "relative", "95% interval", "seconds, relative", "had after 10", "after 40", "at the end")
     shown = table_of(f"{result['networks']} networks", ("order",), columns)
     for name, one in result["orders"].items():
         timings, seconds = one["timings"], one["seconds"]
         low, high = timings["ci95"]
         shown.add_row(
             name, f"{timings['mean']:.1f}", f"{timings['relative']:.2f}", f"{low:.2f} to {high:.2f}",
-            f"{seconds['relative']:.2f}", f"{timings['at_end']:.0%}",
+            f"{seconds['relative']:.2f}", *(f"{one['early']['percent'][number]:.0f}%" for number in ("10", "40")),
+            f"{timings['at_end']:.0%}",
         )  # fmt: skip
     console.print(shown)
     text = json.dumps(result, indent=1) + "\n"

@@ -17,7 +17,7 @@ from graph_rewrite.rules.registry import families
 
 
 def planted(table: WindowTable, guessed: float = 0.0) -> WindowTable:
-    """The same windows, in which a first step saves what its rule's number says, and a part of its estimate on top; what
+    """The same windows, in which a first step saves what its rule says, and a part of its estimate on top. What
     follows it loses."""
     arrays = {name: array.copy() for name, array in table.arrays.items()}
     arrays["step_failed"][:] = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from agents.regional.options import RegionalOptions
 from agents.regional.prior import StepPrior, prior_of
 from agents.regional.screen import Screen
 from graph_rewrite import Rewriter
+from graph_rewrite.errors import UserError
 from graph_rewrite.experience.describing import shape_class_at
 from graph_rewrite.experience.means import shape_class
 from graph_rewrite.runtime import Deployment
@@ -41,15 +43,15 @@ class Told:
         return None if mean is None else Forecast(mean, 0.05, 9.0)
 
 
-def timings(folder: Path, prior: StepPrior | None, **options: float) -> tuple[float, list[float]]:
+def timings(folder: Path, prior: StepPrior | None, **options: Any) -> tuple[float, list[float]]:
     """Return what the best chain saves, and the costs of the graphs that were timed, in their order."""
     chain = chain_problem(folder, 1)
     problem = problem_on(chain.model.path, folder, Rewriter([*DECOYS, *RULES], "site", deployment=False))
     timer, graph = ExactTimer(), problem.model.graph
-    settings = RegionalOptions(worth=0.0, margin=1, **options)  # type: ignore[arg-type]
+    settings = RegionalOptions(worth=0.0, margin=1, **options)
     screen = Screen(Search(problem, BUDGET), timer, Effects(), graph, 0.01, settings, None, prior)
     chains = screen.run(site_classes(problem.rewriter, graph, margin=1), lambda: False)
-    return max(one.saved for one in chains), [graph_cost(cut.after) for cut in timer.asked]
+    return max((one.saved for one in chains), default=0.0), [graph_cost(cut.after) for cut in timer.asked]
 
 
 GOOD = {"ReluAsThresholded": 0.5, "ThresholdedAsLeaky": 0.7, "LeakyAsClip": 0.9}
@@ -125,3 +127,19 @@ def test_steps_of_the_library_are_forecast(tmp_path: Path) -> None:
     known = [one for one in found if one is not None]
     assert len(known) > len(found) / 2
     assert all(-1.0 <= one.mean <= 1.0 and one.deviation > 0.0 for one in known)
+
+
+def test_means_are_the_default_and_can_be_turned_off() -> None:
+    assert RegionalOptions().prior == "means"
+    assert RegionalOptions(prior="constants").prior == "constants"
+    for wrong in ((), (-1.0,)):
+        with pytest.raises(UserError, match="hopeful"):
+            RegionalOptions(hopeful=wrong)
+
+
+def test_what_may_be_good_is_tried_once_nothing_is_surely_good(tmp_path: Path) -> None:
+    """A rule that is believed to lose by less than two standard deviations is tried after the others."""
+    losing = dict.fromkeys((rule.name for rule in (*DECOYS, *RULES)), -0.4)
+    doubted = Told({**losing, "ReluAsThresholded": -0.08, "ThresholdedAsLeaky": 0.7, "LeakyAsClip": 0.9})
+    assert timings(tmp_path, doubted, hopeful=(1.0,))[1] == []
+    assert timings(tmp_path, doubted, hopeful=(1.0, 2.0))[0] == pytest.approx(4e-3)

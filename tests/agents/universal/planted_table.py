@@ -9,7 +9,7 @@ import numpy as np
 from agents.core.config import Config, EncoderConfig, EnvConfig, PPOConfig, PretrainingConfig, TrainingConfig
 from envs.window import WindowTable
 
-FAMILIES = ("dalle", "nasrnn", "recurrent", "transducer")
+FAMILIES = ("decoder", "nasrnn", "recurrent", "temporal")
 """Architectures with few windows, which tests learn from."""
 CONFIG = Config(
     env=EnvConfig(horizon=4, features="full"),

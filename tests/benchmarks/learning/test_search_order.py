@@ -22,7 +22,7 @@ from benchmarks.learning.search_order.replaying import (
     TableFacts,
     drawn_search,
 )
-from benchmarks.learning.search_order.scores import comparison, possible, savings, score
+from benchmarks.learning.search_order.scores import comparison, early_comparison, possible, savings, score
 from envs.window import WindowTable
 from envs.window.table import SHIPPED
 from tests.agents.tabular.planted import planted_table
@@ -128,6 +128,8 @@ def test_scores_by_hand() -> None:
     found = score(FACTS, network, search)
     needed = next(number for number, one in enumerate(saved, 1) if one >= 0.9 * saved[-1])
     assert found.timings == needed
+    assert found.early[0] == pytest.approx(saved[4] / 0.2675)
+    assert found.early[-1] == 1.0  # there are fewer timings than that
     assert found.at_end == pytest.approx(0.145 / 0.2675)
     likely = TableFacts(FACTS.table, sure=False)
     assert possible(likely, network) == pytest.approx(0.125 + 0.15, rel=0.01)
@@ -137,8 +139,9 @@ def test_scores_by_hand() -> None:
 
 def test_orders_are_compared_by_networks_within_families() -> None:
     def row(family: str, timings: float) -> dict[str, Any]:
-        scores = {"timings": timings, "seconds": timings, "at_end": 1.0}
-        return {"family": family, "orders": {"constants": {**scores, "timings": 10.0}, "means": scores}}
+        scores = {"timings": timings, "seconds": timings, "at_end": 1.0, "early": [0.5, 0.5, 0.5, 1.0, 1.0]}
+        usual = {**scores, "timings": 10.0, "early": [0.4, 0.4, 0.4, 0.9, 0.9]}
+        return {"family": family, "orders": {"constants": usual, "means": scores}}
 
     rows = [row("a", 5.0), row("a", 5.0), row("b", 5.0), row("c", 5.0)]
     found = comparison(rows, "means")
@@ -147,6 +150,9 @@ def test_orders_are_compared_by_networks_within_families() -> None:
     assert mixed["relative"] == 1.0
     assert mixed["ci95"] == [0.5, 2.0]
     assert comparison(rows, "constants")["relative"] == 1.0
+    early = early_comparison(rows, "means")
+    assert early["percent"] == {"5": 50.0, "10": 50.0, "20": 50.0, "40": 100.0, "80": 100.0}
+    assert (early["ahead"], early["ci95"]) == (10.0, [10.0, 10.0])
 
 
 @pytest.fixture(scope="module")
