@@ -169,7 +169,7 @@ class WindowTable:
                         "update RewriteGym, or make the table again from the experience"
                     )
                 read = dict(stored) if header["version"] == VERSION else _of_first_version(dict(stored))
-                arrays = {name: read[name].astype(kind, copy=False) for name, kind in ARRAYS.items()}
+                arrays: dict[str, NDArray[Any]] = {name: read[name].astype(kind) for name, kind in ARRAYS.items()}
         except OSError as error:
             raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
         except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
