@@ -23,7 +23,7 @@ MOST_LOST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StatedSteps:
-    """What a table says of its steps, each array by their numbers."""
+    """The steps of a table with what they gain, each array by their numbers."""
 
     gains: NDArray[np.float64]
     """Share of the window's time that each step saves beyond the chain before it, or that the best chain does which

@@ -19,7 +19,7 @@ OPTIONS = RegionalOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class SearchedNetwork:
     """The windows of one model under one deployment, which a search looks at together."""
 
     name: str
@@ -93,7 +93,7 @@ class TableFacts:
             found += [step] if self.arrays["step_measured"][step] else self.steps(self.arrays["step_next"][step])
         return found
 
-    def networks(self, families: Collection[str] | None = None) -> list[Network]:
+    def networks(self, families: Collection[str] | None = None) -> list[SearchedNetwork]:
         """Return the networks of a table, those of some families, in the order of their names."""
         found: dict[tuple[str, str, int], list[int]] = {}
         for number, window in enumerate(self.table.windows):
@@ -101,7 +101,7 @@ class TableFacts:
                 context = int(self.table.arrays["window_context"][number])
                 found.setdefault((window.family, window.model, context), []).append(number)
         return [
-            Network(f"{model or family} ({context})", family, tuple(windows))
+            SearchedNetwork(f"{model or family} ({context})", family, tuple(windows))
             for (family, model, context), windows in sorted(found.items())
         ]
 
@@ -115,7 +115,7 @@ _Attempt = tuple[int, int]
 """A state, and the number of a step of it; `_LISTING` to list the steps that it made possible."""
 
 
-def drawn_search(facts: TableFacts, network: Network, random: np.random.Generator) -> ReplayedSearch:
+def drawn_search(facts: TableFacts, network: SearchedNetwork, random: np.random.Generator) -> ReplayedSearch:
     """Return a search that times any possible step next, each as likely as the others."""
     arrays = facts.arrays
     steps = [step for window in network.windows for step in facts.steps(arrays["window_root"][window])]
@@ -127,7 +127,7 @@ def drawn_search(facts: TableFacts, network: Network, random: np.random.Generato
     return ReplayedSearch(tuple(timings), len(timings))
 
 
-class Replay:
+class TableSearch:
     """A search of one network, as the screen of `regional` makes it, with all windows of all its rounds at once.
 
     Args:
@@ -138,7 +138,7 @@ class Replay:
     """
 
     def __init__(
-        self, facts: TableFacts, network: Network, predictions: Predictions, options: RegionalOptions = OPTIONS
+        self, facts: TableFacts, network: SearchedNetwork, predictions: Predictions, options: RegionalOptions = OPTIONS
     ) -> None:
         self._facts, self._predictions, self._options = facts, predictions, options
         self._effects, self._hopeful = Effects(), 0.0

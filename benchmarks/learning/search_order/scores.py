@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning.search_order.replaying import Network, ReplayedSearch, TableFacts, Timing
+from benchmarks.learning.search_order.replaying import ReplayedSearch, SearchedNetwork, TableFacts, Timing
 
 ENOUGH = 0.9
 """Share of what can be saved that a search must have."""
@@ -33,7 +33,7 @@ class OrderScore:
     """Share of what can be saved that the search had after each of `EARLY` timings."""
 
 
-def possible(facts: TableFacts, network: Network) -> float:
+def possible(facts: TableFacts, network: SearchedNetwork) -> float:
     """Return the share of the model's time that the best chains of all windows save together. Windows that
     share nodes count beside each other, as the table does not know them."""
     return sum(_best_behind(facts, window) for window in network.windows)
@@ -48,7 +48,7 @@ def _best_behind(facts: TableFacts, window: int) -> float:
     return facts.table.windows[window].weight * max(0.0, float(facts.saved[root:end].max()))
 
 
-def score(facts: TableFacts, network: Network, search: ReplayedSearch) -> OrderScore:
+def score(facts: TableFacts, network: SearchedNetwork, search: ReplayedSearch) -> OrderScore:
     """Return the effort of a search until it had `ENOUGH` of what can be saved."""
     saved = savings(facts, search.timings) / possible(facts, network)
     needed = int(np.argmax(saved >= ENOUGH - 1e-9))

@@ -18,6 +18,7 @@ from agents.effects.model import DESCRIPTION, WEIGHTS, EffectPredictor
 from agents.effects.plain import WIDTH, plain_steps
 from agents.effects.samples import StateSample, effect, samples_of, share_after
 from agents.effects.training import EffectTraining, train
+from envs.feature_sets import CONTEXT
 from envs.features import HEAD, NODE_FEATURES
 from envs.window import WindowTable
 from graph_rewrite.errors import UserError
@@ -140,3 +141,17 @@ def test_what_is_no_model_is_refused(samples: list[StateSample], tmp_path: Path,
         (tmp_path / DESCRIPTION).write_text(json.dumps(text))
     with pytest.raises(UserError):
         EffectPredictor.load(tmp_path)
+
+
+def test_features_that_never_differ_in_training_do_not_count(samples: list[StateSample]) -> None:
+    """On a machine with more cores than that of the labels, predictions stay the same."""
+    cores = CONTEXT.index("cores")
+    assert len({float(sample.observation["context"][cores]) for sample in samples}) == 1
+    model = train(planted(samples[:20], by_number), replace(QUICK, epochs=2))
+    others = []
+    for sample in samples:
+        context = sample.observation["context"].copy()
+        context[cores] += 0.3
+        others.append(replace(sample, observation={**sample.observation, "context": context}))
+    for one, other in zip(model.predict(samples), model.predict(others), strict=True):
+        assert other == pytest.approx(one, abs=1e-4)

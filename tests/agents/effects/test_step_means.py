@@ -63,7 +63,7 @@ def test_estimates_count_as_much_as_they_tell(table: WindowTable) -> None:
 
 
 def test_precise_timings_outweigh_others(table: WindowTable) -> None:
-    """Where half of a rule's timings say one thing precisely, and half another thing roughly, the first is believed."""
+    """Half of a rule's timings say one thing precisely, and half another thing roughly: the first is believed."""
     rule = int(np.bincount(table.arrays["step_rule"]).argmax())
     arrays = {name: array.copy() for name, array in planted(table).arrays.items()}
     mine = np.flatnonzero(arrays["step_rule"] == rule)

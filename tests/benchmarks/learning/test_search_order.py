@@ -14,12 +14,12 @@ from agents.effects.step_means import Forecast
 from benchmarks.learning.search_order.__main__ import main
 from benchmarks.learning.search_order.orders import by_effects, by_means, by_policy, least_timings
 from benchmarks.learning.search_order.replaying import (
-    Network,
     Predictions,
     Proposal,
-    Replay,
     ReplayedSearch,
+    SearchedNetwork,
     TableFacts,
+    TableSearch,
     drawn_search,
 )
 from benchmarks.learning.search_order.scores import comparison, early_comparison, possible, savings, score
@@ -53,15 +53,15 @@ def test_windows_of_a_model_under_a_deployment_are_a_network() -> None:
     assert {one.family for one in facts.networks({"two"})} == {"two"}
 
 
-def together(facts: TableFacts) -> Network:
+def together(facts: TableFacts) -> SearchedNetwork:
     """All windows as one network."""
-    return Network("all", "one", tuple(range(len(facts.table.windows))))
+    return SearchedNetwork("all", "one", tuple(range(len(facts.table.windows))))
 
 
 def test_a_search_times_every_step_once_and_children_after_their_parents() -> None:
     network, parents = together(FACTS), FACTS.table.parents()
     for predictions in (Predictions(), Predictions(dict.fromkeys(range(FACTS.table.steps), -1.0))):
-        search = Replay(FACTS, network, predictions).run()
+        search = TableSearch(FACTS, network, predictions).run()
         order = [timing.step for timing in search.timings]
         assert sorted(order) == list(range(FACTS.table.steps))
         place = {FACTS.arrays["step_next"][step]: number for number, step in enumerate(order)}
@@ -78,12 +78,12 @@ def test_what_is_forecast_to_save_most_is_timed_first() -> None:
     told |= {step: Forecast(0.3, 0.01, 9.0) for step in steps_of("MergeGroupPairs", window=1)}
     told |= {step: Forecast(-0.1, 0.01, 9.0) for step in steps_of("Reassociate", window=0)}
     told |= {step: Forecast(0.6, 0.01, 9.0) for step in steps_of("DropIdentity", depth=1, window=0)}
-    search = Replay(FACTS, network, Predictions(forecasts=told)).run()
+    search = TableSearch(FACTS, network, Predictions(forecasts=told)).run()
     assert rules(search)[0] == (1, "MergeGroupPairs")
     # The loss itself promises nothing, so that the screen ends before what lies behind it.
     assert search.promising == 1
     hopeful = {**told, **{step: Forecast(0.4, 0.01, 9.0) for step in steps_of("Reassociate", window=0)}}
-    search = Replay(FACTS, network, Predictions(forecasts=hopeful)).run()
+    search = TableSearch(FACTS, network, Predictions(forecasts=hopeful)).run()
     assert rules(search)[:3] == [(1, "MergeGroupPairs"), (0, "Reassociate"), (0, "DropIdentity")]
 
 
@@ -91,17 +91,17 @@ def test_hopes_order_as_priors_of_the_screen_do() -> None:
     network = together(FACTS)
     hopes = dict.fromkeys(range(FACTS.table.steps), -0.5)
     hopes |= dict.fromkeys(steps_of("AddsAsSum", window=0), 0.9)
-    assert rules(Replay(FACTS, network, Predictions(hopes)).run())[0] == (0, "AddsAsSum")
+    assert rules(TableSearch(FACTS, network, Predictions(hopes)).run())[0] == (0, "AddsAsSum")
 
 
 def test_proposed_chains_are_timed_as_a_whole() -> None:
     network = together(FACTS)
     (end,) = steps_of("DropIdentity", depth=1, window=0)
-    search = Replay(FACTS, network, Predictions(proposals=[Proposal(end, 0.5, -0.1)])).run()
+    search = TableSearch(FACTS, network, Predictions(proposals=[Proposal(end, 0.5, -0.1)])).run()
     assert search.timings[0].step == end
     assert sorted(timing.step for timing in search.timings) == list(range(FACTS.table.steps))
-    nothing = Replay(FACTS, network, Predictions(proposals=[Proposal(end, -0.5, -0.1)])).run()
-    assert nothing.timings == Replay(FACTS, network, Predictions()).run().timings
+    nothing = TableSearch(FACTS, network, Predictions(proposals=[Proposal(end, -0.5, -0.1)])).run()
+    assert nothing.timings == TableSearch(FACTS, network, Predictions()).run().timings
 
 
 def test_steps_that_were_not_timed_give_way_to_those_behind_them() -> None:
@@ -109,7 +109,7 @@ def test_steps_that_were_not_timed_give_way_to_those_behind_them() -> None:
     (first,) = steps_of("Reassociate", window=0)
     measured[first] = False
     facts = TableFacts(replace(FACTS.table, arrays={**FACTS.table.arrays, "step_measured": measured}))
-    search = Replay(facts, together(facts), Predictions()).run()
+    search = TableSearch(facts, together(facts), Predictions()).run()
     assert sorted(timing.step for timing in search.timings) == [n for n in range(FACTS.table.steps) if n != first]
 
 
@@ -120,7 +120,7 @@ def test_scores_by_hand() -> None:
     assert possible(FACTS, network) == pytest.approx(0.1225 + 0.145)
     told = {step: Forecast(-0.3, 0.01, 9.0) for step in range(FACTS.table.steps)}
     told |= {step: Forecast(0.3, 0.01, 9.0) for step in steps_of("MergeGroupPairs", window=1)}
-    search = Replay(FACTS, network, Predictions(forecasts=told)).run()
+    search = TableSearch(FACTS, network, Predictions(forecasts=told)).run()
     saved = savings(FACTS, search.timings)
     assert saved[0] == pytest.approx(0.145)
     assert saved[-1] == pytest.approx(0.2675)
@@ -162,7 +162,7 @@ def few() -> WindowTable:
 
 
 def test_predictions_come_from_other_architectures(few: WindowTable) -> None:
-    """What is measured in the families that are left out changes no prediction for them."""
+    """Measurements in the families that are left out change no prediction for them."""
     facts = TableFacts(few)
     families = ("nasrnn", "recurrent")
     told = by_means(facts, families, 0).forecasts
