@@ -12,6 +12,7 @@ from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators import contrib, nchwc
 from graph_rewrite.operators.standard_semantics import run_standard
+from graph_rewrite.system.deadline import check_time
 
 Array = np.ndarray[Any, Any]
 
@@ -55,12 +56,16 @@ def run_values(
     """Return every value of a graph by its id, as `run_graph` computes it: inputs, constants in use, and results.
 
     `disturb` is applied to each operand of each operator (Monte Carlo arithmetic: how far do roundings spread?).
+
+    Raises:
+        OutOfTime: the time limit is reached.
     """
     values = {value: widen(constant.numpy(), float64) for value, constant in graph.stored.items()}
     for value in graph.inputs:
         if value not in values or graph.names[value] in feeds:
             values[value] = widen(np.asarray(feeds[graph.names[value]]), float64)
     for node in graph.order():
+        check_time()
         arrays = []
         for source in node.inputs:
             if source is not None and source not in values:

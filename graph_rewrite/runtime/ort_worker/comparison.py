@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ _SHARES = (0.3, 0.55, 0.75, 0.95)
 """Shares of the time by which each stage of the extra inputs ends: in the optimised model, in the original, in the
 original on disturbed inputs, and with all optimisations."""
 
+INPUT, BEFORE, AFTER = "input ", "before", "after"
+"""Names in a file of kept values: inputs with their names behind this, and an output of both models."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -49,6 +52,8 @@ class Finding:
     """The inputs in words; empty for those with a seed."""
     extreme: bool = False
     noise: float = 0.0
+    kept: str = ""
+    """On extreme inputs where the difference is large: the file with these inputs, and the output of both models."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +105,35 @@ def compare(request: Mapping[str, Any], report: Report) -> Findings:
     del session
     refused = sum(isinstance(values, str) for values in expected)
 
+    keeper = Keeper(Path(request["kept"]), extra, request["tolerance"])
+
     def judge(spec: FeedSpec, before: Values, after: Values | str, noise: Mapping[str, Noise | None]) -> None:
-        found.extend(_compare_extra(spec, before, after, noise, tolerances))
+        for finding in _compare_extra(spec, before, after, noise, tolerances):
+            found.append(keeper.keep(finding, spec, before, after))
 
     return Findings(found, constant, {}, judge_all(extra.specs, expected, more, variants, judge), refused)
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Keeps what large differences on extreme inputs are to be judged by: inputs and outputs, in files of a folder."""
+
+    folder: Path
+    extra: ExtraInputs
+    tolerance: float
+
+    def keep(self, finding: Finding, spec: FeedSpec, before: Values, after: Values | str) -> Finding:
+        """Return a finding on an input, with the name of a file where the difference is beyond the tolerance."""
+        if not (finding.extreme and spec.pattern) or finding.problem or finding.error <= self.tolerance:
+            return finding
+        feed = self.extra.feeds[self.extra.specs.index(spec)]
+        values = {f"{INPUT}{name}": value for name, value in feed.items()}
+        values |= {BEFORE: before[finding.output], AFTER: after[finding.output]}  # type: ignore[index]
+        if not all(isinstance(value, np.ndarray) for value in values.values()):
+            return finding
+        path = self.folder / f"{len(list(self.folder.iterdir()))}.npz"
+        np.savez(path, **values)
+        return replace(finding, kept=str(path))
 
 
 def _run_original(

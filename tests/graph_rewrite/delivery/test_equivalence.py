@@ -271,16 +271,18 @@ class TestComparison:
     def test_constants(self, value: Any, expected: bool) -> None:
         assert is_constant(value) is expected
 
-    def test_judgement(self) -> None:
+    def test_judgement(self, original: Path) -> None:
+        graph = load(original)
+
         def finding(seed: int, **changes: Any) -> Finding:
             return Finding(**{
                 "output": "y", "seed": seed, "error": 0.0, "problem": "", "original_constant": False,
                 "optimised_constant": False, **changes,
             })  # fmt: skip
 
-        assert _judge([finding(0), finding(1, error=1e-6)], 1e-5) == Equivalence(
+        assert _judge([finding(0), finding(1, error=1e-6)], 1e-5, graph) == Equivalence(
             True, 1e-6, 1e-5, "outputs agree on 2 inputs within 1e-06 of their scale (tolerance 1e-05)"
         )
-        assert not _judge([finding(0, error=np.nan)], 1e-5).ok
+        assert not _judge([finding(0, error=np.nan)], 1e-5, graph).ok
         sometimes = [finding(0, original_constant=True, optimised_constant=True), finding(1)]
-        assert "vacuous" not in _judge(sometimes, 1e-5).message
+        assert "vacuous" not in _judge(sometimes, 1e-5, graph).message
