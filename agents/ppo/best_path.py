@@ -120,7 +120,11 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
                 self._looking = frontier and bool(random.random() >= STOPS)
                 for step in self.path[:length]:
                     keys = [candidate.key for candidate in self._rewriting.candidates]
-                    observation, _, _, _, info = self.env.step(keys.index(step.key))
+                    observation, _, terminated, truncated, info = self.env.step(keys.index(step.key))
+                if terminated or truncated:  # nothing is left to be done at the end of the path
+                    observation, info = self.env.reset(options=options)
+                    self._restarted = self._frontier = self._looking = False
+                    length = 0
                 self._steps, self._observation = list(self.path[:length]), observation
         return observation, info
 

@@ -92,6 +92,32 @@ def test_at_the_end_of_the_path_nothing_is_tried_twice(open_tower: OpenTower, mo
     assert len(tried) == len(set(tried))
 
 
+def test_a_path_at_whose_end_nothing_is_left_to_do_is_begun_anew(
+    open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, _ = explored(open_tower(), restarts=0.0, episodes=4)
+    env.restarts = 1.0
+    inner = env.unwrapped
+    assert isinstance(inner, GraphRewriteEnv)
+    inner.settings = replace(inner.settings, horizon=50)
+    assert env.path
+    taken, step = [0], inner.step
+
+    def ending(action: int) -> tuple[object, ...]:
+        taken[0] += 1
+        observation, reward, terminated, truncated, info = step(action)
+        return observation, reward, terminated or taken[0] == len(env.path), truncated, info
+
+    monkeypatch.setattr(inner, "step", ending)
+    lengths = set()
+    for seed in range(20):
+        taken[0] = 0
+        env.reset(seed=seed)
+        lengths.add(len(inner.state()["steps"]))
+        assert len(inner.state()["steps"]) == len(env._steps) < len(env.path)
+    assert 0 in lengths
+
+
 def test_luck_is_not_kept(open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = open_tower()
 
