@@ -32,19 +32,7 @@ def believed_shares(table: WindowTable) -> NDArray[np.float64]:
 
 def sure_shares(table: WindowTable) -> NDArray[np.float64]:
     """Return the lower bound of the share of the window's time that the chain of each state saves, at least 0."""
-    half = np.zeros(table.states)
-    half[table.arrays["step_next"]] = table.arrays["step_half"]
-    found: NDArray[np.float64] = np.maximum(table.arrays["state_share"].astype(np.float64) - half, 0.0)
+    shares = table.arrays["state_share"].astype(np.float64)
+    found: NDArray[np.float64] = np.maximum(shares - table.state_halves(), 0.0)
     found[~table.measured_states()] = 0.0
     return found
-
-
-def best_behind(table: WindowTable, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the largest share of each state or of any that lies behind it."""
-    value, arrays = shares.copy(), table.arrays
-    for state in range(table.states - 1, -1, -1):  # steps lead to states with larger numbers
-        part = slice(arrays["step_start"][state], arrays["step_start"][state + 1])
-        ok = ~arrays["step_failed"][part]
-        if ok.any():
-            value[state] = max(value[state], value[arrays["step_next"][part][ok]].max())
-    return value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.effects.believed import believed_shares, best_behind
+from agents.effects.believed import believed_shares
 from agents.effects.samples import Z95
 from agents.effects.step_means import MOST_GUESS, StepMeans, step_keys
 from envs.window.table import WindowTable
@@ -39,14 +39,12 @@ class StatedSteps:
 def stated_steps(table: WindowTable) -> StatedSteps:
     """Return what a table says of its steps."""
     arrays = table.arrays
-    states = np.repeat(np.arange(table.states), np.diff(arrays["step_start"]))
-    state_half = np.zeros(table.states)
-    state_half[arrays["step_next"]] = arrays["step_half"]
+    states = table.step_states()
     believed = believed_shares(table)
-    gains = best_behind(table, believed)[arrays["step_next"]] - believed[states]
+    gains = table.best_shares(believed)[arrays["step_next"]] - believed[states]
     gains = np.maximum(np.where(arrays["step_failed"], -MOST_LOST, gains), -MOST_LOST)
     timed = arrays["step_measured"] & table.measured_states()[states]
-    variances = (arrays["step_half"].astype(np.float64) ** 2 + state_half[states] ** 2) / Z95**2
+    variances = (arrays["step_half"].astype(np.float64) ** 2 + table.state_halves()[states] ** 2) / Z95**2
     guesses = np.clip(arrays["step_guess"].astype(np.float64), -MOST_GUESS, MOST_GUESS)
     return StatedSteps(np.where(timed, gains, np.nan), SPREAD**2 / (SPREAD**2 + variances), guesses, states)
 

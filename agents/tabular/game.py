@@ -44,7 +44,7 @@ class WindowGame:
         self.windows: IntArray = arrays["state_window"].astype(np.int64)
         counts = np.diff(arrays["step_start"])
         shape = table.states, self.actions
-        state = np.repeat(np.arange(table.states), counts)
+        state = table.step_states()
         action = np.arange(table.steps) - np.repeat(arrays["step_start"][:-1], counts)
         self.masks = np.zeros(shape, dtype=np.bool_)
         self.masks[state, action] = self.masks[:, -1] = True

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.effects.believed import believed_shares, best_behind
+from agents.effects.believed import believed_shares
 from agents.effects.samples import StateSample, samples_of, state_of
 from agents.ppo.batches import trimmed
 from agents.universal.observations import unmeasured
@@ -54,7 +54,7 @@ def decisions_of(table: WindowTable, windows: Collection[int], horizon: int = HO
     part of its lead to luck.
     """
     believed = believed_shares(table)
-    value = best_behind(table, believed)
+    value = table.best_shares(believed)
     found = []
     for sample in samples_of(table, windows):
         part = slice(sample.first_step, sample.first_step + len(sample.effects))

@@ -23,6 +23,7 @@ from agents.effects.evaluation import StatePredictor, TabulatedEffects, ceiling,
 from agents.effects.samples import StateSample, samples_of
 from agents.effects.training import EffectTraining, train
 from agents.effects.trees import TreePredictor, TreeSettings
+from benchmarks.learning.reports import tell_report
 from envs.window.tabulation import Tabulation, tabulate
 from graph_rewrite import Rewriter
 from graph_rewrite.experience.exchange import labels_of
@@ -30,7 +31,6 @@ from graph_rewrite.experience.means import MeanEffects
 from graph_rewrite.experience.records import Label
 from graph_rewrite.experience.validation import held_out_predictions, most_precise, scores_by_family
 from graph_rewrite.rewriting.faults import RuleFaults
-from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.commands import run_command
 
 Model = Literal["means", "trees", "plain", "graph"]
@@ -85,9 +85,7 @@ def _run(arguments: Arguments) -> int:
                 scores = scores_by_family(chosen)
                 report[title][name] = {family or "all": score.to_json() for family, score in scores.items()}
                 console.print(f"{title}, {name}: {json.dumps(report[title][name]['all'])}", highlight=False)
-    text = json.dumps(report, indent=1) + "\n"
-    replace_file(arguments.out / "report.json", text)
-    print(text, end="")
+    tell_report(report, arguments.out / "report.json")
     return 0
 
 

@@ -12,7 +12,6 @@ stopping at once, and of the steps that a model of effects predicts to save most
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -34,9 +33,9 @@ from agents.reporting.progress import table_of
 from agents.universal.prior import restore_window_policy
 from agents.universal.rollouts import best_shares, effect_choices, policy_choices, random_shares, saved_shares
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
+from benchmarks.learning.reports import tell_report
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.errors import UserError
-from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.commands import run_command
 
 RESAMPLES = 2000
@@ -184,11 +183,7 @@ def _run(arguments: Arguments) -> int:
         saved, ahead = score["saved_percent"], score["policy_ahead_percent"]
         shown.add_row(name, f"{saved:.2f}%", f"{ahead:+.2f}%", f"{low:+.2f}% to {high:+.2f}%")
     console.print(shown)
-    text = json.dumps(report, indent=1) + "\n"
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(arguments.out, text)
-    print(text, end="")
+    tell_report(report, arguments.out)
     return 0
 
 

@@ -108,7 +108,17 @@ class WindowTable:
     def parents(self) -> NDArray[np.int64]:
         """Return the state that a step leads from to each state, int64 [states]; -1 for the roots of windows."""
         found = np.full(self.states, -1, dtype=np.int64)
-        found[self.arrays["step_next"]] = np.repeat(np.arange(self.states), np.diff(self.arrays["step_start"]))
+        found[self.arrays["step_next"]] = self.step_states()
+        return found
+
+    def step_states(self) -> NDArray[np.int64]:
+        """Return the state that each step is a step of, int64 [steps]."""
+        return np.repeat(np.arange(self.states), np.diff(self.arrays["step_start"]))
+
+    def state_halves(self) -> NDArray[np.float64]:
+        """Return half of the 95% interval of what the chain of each state saves, float64 [states]; 0 for roots."""
+        found = np.zeros(self.states)
+        found[self.arrays["step_next"]] = self.arrays["step_half"]
         return found
 
     def measured_states(self) -> NDArray[np.bool_]:
@@ -117,9 +127,13 @@ class WindowTable:
         found[self.arrays["step_next"]] = self.arrays["step_measured"]
         return found
 
-    def best_shares(self) -> NDArray[np.float64]:
-        """Return the largest share that is saved in each state or by any chain that begins with its chain."""
-        best = self.arrays["state_share"].astype(np.float64)
+    def best_shares(self, shares: NDArray[Any] | None = None) -> NDArray[np.float64]:
+        """Return the largest share that is saved in each state or by any chain that begins with its chain.
+
+        Args:
+            shares: what the chain of each state is credited with; by default what was measured.
+        """
+        best = (self.arrays["state_share"] if shares is None else shares).astype(np.float64)
         start, after = self.arrays["step_start"], self.arrays["step_next"]
         failed = self.arrays["step_failed"]
         for state in range(self.states - 1, -1, -1):  # steps lead to states with larger numbers

@@ -11,7 +11,6 @@ The same table gives the same figures on one machine; there is no clock.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ import tyro
 
 from agents.commands.common import stderr_console
 from agents.reporting.progress import table_of
+from benchmarks.learning.reports import tell_report
 from benchmarks.learning.search_order.orders import ORDERS, least_timings
 from benchmarks.learning.search_order.replaying import (
     Predictions,
@@ -44,7 +44,6 @@ from benchmarks.learning.search_order.scores import (
 from benchmarks.learning.window_policy import parts_of_families
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.errors import UserError
-from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.commands import run_command
 
 
@@ -136,11 +135,7 @@ def _run(arguments: Arguments) -> int:
             *(f"{one['early']['percent'][number]:.0f}%" for number in ("10", "40")),
         )  # fmt: skip
     console.print(shown)
-    text = json.dumps(result, indent=1) + "\n"
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(arguments.out, text)
-    print(text, end="")
+    tell_report(result, arguments.out)
     return 0
 
 

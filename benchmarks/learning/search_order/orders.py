@@ -6,8 +6,6 @@ import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from agents.core.config import load_config
 from agents.effects.learning_means import learnt_means
 from agents.effects.prior import OPTIMISM
@@ -133,11 +131,10 @@ def least_timings(facts: TableFacts, windows: Sequence[int], enough: float) -> f
     chains = []
     for window in windows:
         root = facts.arrays["window_root"][window]
-        end = root + int(np.argmax(facts.saved[root:][facts.table.arrays["state_window"][root:] == window]))
-        depth, state = 0, end
+        depth, state = 0, facts.best_state(window)
         while state != root:
             depth, state = depth + 1, parents[state]
-        chains.append((facts.table.windows[window].weight * max(0.0, float(facts.saved[end])), depth))
+        chains.append((facts.best_saved(window), depth))
     total, had, timings = sum(saved for saved, _ in chains), 0.0, 0
     for saved, depth in sorted((one for one in chains if one[1]), key=lambda one: -one[0] / one[1]):
         if had >= enough * total:

@@ -82,7 +82,17 @@ class TableFacts:
         self.table, self.chains = table, chains_of(table)
         self.saved: NDArray[np.float64] = sure_shares(table) if sure else believed_shares(table)
         """Share of the window's time that the chain of each state is credited with."""
-        self.state_of = np.repeat(np.arange(table.states), np.diff(table.arrays["step_start"])).tolist()
+        self.state_of = table.step_states().tolist()
+
+    def best_state(self, window: int) -> int:
+        """Return the state of a window whose chain is credited with most."""
+        root = self.arrays["window_root"][window]
+        inside = self.table.arrays["state_window"][root:] == window  # its states follow one another
+        return int(root + np.argmax(self.saved[root:][inside]))
+
+    def best_saved(self, window: int) -> float:
+        """Return the share of the model's time that the best chain of a window is credited with."""
+        return self.table.windows[window].weight * max(0.0, float(self.saved[self.best_state(window)]))
 
     def steps(self, state: int) -> list[int]:
         """Return the numbers of the steps that may be timed next in a state. A step that was not timed by itself gives

@@ -36,16 +36,7 @@ class OrderScore:
 def possible(facts: TableFacts, network: SearchedNetwork) -> float:
     """Return the share of the model's time that the best chains of all windows save together. Windows that
     share nodes count beside each other, as the table does not know them."""
-    return sum(_best_behind(facts, window) for window in network.windows)
-
-
-def _best_behind(facts: TableFacts, window: int) -> float:
-    root = facts.arrays["window_root"][window]
-    windows = facts.arrays["state_window"]
-    end = root
-    while end < len(windows) and windows[end] == window:
-        end += 1
-    return facts.table.windows[window].weight * max(0.0, float(facts.saved[root:end].max()))
+    return sum(map(facts.best_saved, network.windows))
 
 
 def score(facts: TableFacts, network: SearchedNetwork, search: ReplayedSearch) -> OrderScore:

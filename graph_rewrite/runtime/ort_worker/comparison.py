@@ -124,7 +124,7 @@ class Keeper:
 
     def keep(self, finding: Finding, spec: FeedSpec, before: Values, after: Values | str) -> Finding:
         """Return a finding on an input, with the name of a file where the difference is beyond the tolerance."""
-        if not (finding.extreme and spec.pattern) or finding.problem or finding.error <= self.tolerance:
+        if not finding.extreme or finding.problem or finding.error <= self.tolerance:
             return finding
         feed = self.extra.feeds[self.extra.specs.index(spec)]
         values = {f"{INPUT}{name}": value for name, value in feed.items()}
