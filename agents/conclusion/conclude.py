@@ -13,11 +13,11 @@ from agents.conclusion.confirmation import MARGIN, chosen_again, confirmed, shar
 from agents.conclusion.fresh_process import slower_as_deployed
 from agents.conclusion.savings import measured_path
 from agents.conclusion.size_tradeoff import tradeoff
-from agents.conclusion.users_file import in_own_file
+from agents.conclusion.users_file import asking_original, in_own_file
 from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
-from graph_rewrite.delivery.ship import CheckedModel, OriginalModel, checked_model, kept_original
+from graph_rewrite.delivery.ship import CheckedModel, OriginalModel, checked_model, kept_original, unmade_model
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency, waited_seconds
@@ -30,6 +30,8 @@ FINALISTS = 3
 """Number of screened graphs that are measured with full effort: those with the highest lower bounds."""
 MEASURING_SHARE = 0.2
 """Part of the time left before a deadline that measuring the finalists may take, each an equal part of it."""
+CHOOSING_SHARE = 0.8
+"""The same for a provisional budget, where nothing else is to be done."""
 AMPLE = 1.5
 """Times the budget of a full measurement that there must be for each finalist, and each comparison of two, to measure
 them as without a deadline."""
@@ -46,7 +48,8 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     saved, and that file is compared with the original: its outputs, and its latency in a fresh process. The next best
     follows where it fails. Where nothing wins, the result is the original's own file, and likewise where the winner has
     no rewrites and only its deployment gains. Where the budget has a deadline or an overtime, each part has its share
-    of the time that is left; what is not sure by then is not kept.
+    of the time that is left; what is not sure by then is not kept. A provisional budget ends with the choice: the most
+    promising graph is returned, neither confirmed nor saved, unless it is the original under another deployment.
     """
     problem = search.problem
     improvements, seconds = tuple(search.improvements), search.elapsed
@@ -62,8 +65,12 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
 
     with _limited(search.budget):
         measured = _measured(search)
-        rejected = []
-        for visit in _promising(search, measured):
+        promising, rejected = _promising(search, measured), []
+        if search.budget.provisional and promising and asking_original(problem.model, promising[0].graph) is None:
+            first = promising[0]
+            latency = next(latency for visit, latency in measured if visit is first)
+            return result(first.graph, latency, first.actions, unmade_model(problem.model.path, problem.deployment), "")
+        for visit in promising:
             try:
                 latency = confirmed(search, visit.graph)
                 if not surely_faster(latency):
@@ -72,10 +79,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
                 if search.worth(visit.graph, latency) <= 1.0:
                     rejected.append(TOO_LARGE)
                     continue
-                own = in_own_file(problem, visit.graph, latency, lambda graph: _own_file(problem, graph, unrun=False))
-                if own is None or not surely_faster(own[0]):
-                    own = latency, saved_and_checked(problem, visit.graph)
-                latency, checked = own
+                latency, checked = _made(problem, visit.graph, latency)
             except OutOfTime:
                 rejected.append("no time was left to confirm and check the fastest")
                 break
@@ -88,6 +92,14 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     if not checked.outcome.ok:
         message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
     return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
+
+
+def _made(problem: Problem, graph: Graph, latency: Latency) -> tuple[Latency, CheckedModel]:
+    """Return a confirmed winner as a compared file, with its latency: the user's own file where that is as fast."""
+    own = in_own_file(problem, graph, latency, lambda asking: _own_file(problem, asking, unrun=False))
+    if own is None or not surely_faster(own[0]):
+        return latency, saved_and_checked(problem, graph)
+    return own
 
 
 def _told(latency: Latency) -> str:
@@ -135,8 +147,9 @@ def _measured(search: Search) -> list[tuple[Visit, Latency]]:
     Return them fastest first."""
     finalists = _finalists(search)
     measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
-    is_limited = seconds_left() * MEASURING_SHARE < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
-    with suppress(OutOfTime), share_of_time(MEASURING_SHARE):
+    share = CHOOSING_SHARE if search.budget.provisional else MEASURING_SHARE
+    is_limited = seconds_left() * share < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
+    with suppress(OutOfTime), share_of_time(share):
         for left, visit in zip(range(len(finalists), 0, -1), finalists, strict=True):
             with share_of_time(1.0 / left if is_limited else 1.0):
                 full = chosen_again(search, visit) if is_limited else search.problem.measure(visit.graph, "full")

@@ -23,7 +23,8 @@ class Budget:
     are the last of the search's seconds; where the lead is small they go to the conclusion, which tells a small lead
     from none by more measurements. `overtime_s` is a hard limit for budgets without a deadline: the search is broken
     off when it has overrun its seconds by a fifth of that, and the conclusion when it has taken as long; waiting for
-    other processes does not count.
+    other processes does not count. With `provisional` the caller confirms and checks what the search finds: the
+    conclusion only chooses the most promising graph, and a result with rewrites has no file yet.
 
     Raises:
         UserError: a limit that is negative.
@@ -36,6 +37,7 @@ class Budget:
     deadline: float | None = None
     telling_s: float = 0.0
     overtime_s: float | None = None
+    provisional: bool = False
 
     @property
     def search_deadline(self) -> float | None:

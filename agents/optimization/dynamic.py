@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agents.conclusion.conclude import original_kept
-from agents.conclusion.confirmation import MARGIN, surely_faster
+from agents.conclusion.conclude import TOO_LARGE, original_kept
+from agents.conclusion.confirmation import MARGIN, MOST_LOOKS, is_doubtful, pooled, surely_faster
 from agents.conclusion.savings import saved_ms
 from agents.core.base import Action, OptimizationResult
 from graph_rewrite.delivery.ship import OriginalModel
@@ -21,6 +21,7 @@ from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.feeds import measured_feeds
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
 from graph_rewrite.system.deadline import OutOfTime, ending_at
+from graph_rewrite.task.limits import priced
 from graph_rewrite.task.meters import ort_meter
 from graph_rewrite.task.problem import Problem
 
@@ -77,8 +78,8 @@ def for_all_shapes(
         reason = made.message
         if made.ok and made.graph is not None:
             try:
-                measured = measure_at(problem, made.graph, bindings, plan)
-                reason = _objection(bindings, measured)
+                measured = _judged(problem, made.graph, bindings, plan)
+                reason = _objection(bindings, measured) or _too_dear(problem, made.graph, measured[0])
             except OutOfTime:
                 reason = "no time was left to measure the result with symbolic dimensions"
     dynamic = {**made.to_json(), **_gains(result, made, bindings, measured)}
@@ -88,15 +89,39 @@ def for_all_shapes(
     return DynamicResult(_carried(result, made, measured[0]), dynamic)
 
 
-def measure_at(problem: Problem, graph: Graph, bindings: DimensionBindings, plan: Plan) -> tuple[Latency, ...]:
+def _judged(problem: Problem, graph: Graph, bindings: DimensionBindings, plan: Plan) -> tuple[Latency, ...]:
+    """Measure a graph as `measure_at` does; where that leaves a doubt at the first binding, a few more times there, as
+    long as time is left.
+
+    Raises:
+        OutOfTime: not even the first measurement came to its end.
+    """
+    first, *others = measure_at(problem, graph, bindings, plan)
+    alone = replace(bindings, values=bindings.values[:1])
+    for look in range(1, MOST_LOOKS):
+        if not is_doubtful(first):
+            break
+        try:
+            first = pooled(first, measure_at(problem, graph, alone, plan, look=look)[0])
+        except OutOfTime:
+            break
+    return first, *others
+
+
+def measure_at(
+    problem: Problem, graph: Graph, bindings: DimensionBindings, plan: Plan, *, look: int = 0
+) -> tuple[Latency, ...]:
     """Measure a graph with symbolic dimensions against the original at every binding that was asked for. A planted
     meter of a problem is asked itself, without shapes.
+
+    Args:
+        look: number of the measurement, where there are several.
 
     Raises:
         OutOfTime: the time limit of the run is reached.
     """
     if not isinstance(problem.meter, OrtMeter):
-        return tuple(problem.confirm(graph, plan) for _ in bindings.values)
+        return tuple(problem.confirm(graph, plan, look) for _ in bindings.values)
     model = replace(problem.model, original=load(problem.model.path))
     found = []
     with tempfile.TemporaryDirectory(prefix="dynamic-", dir=problem.workspace) as folder:
@@ -127,6 +152,12 @@ def _objection(bindings: DimensionBindings, measured: Sequence[Latency]) -> str:
         if latency.ci95[1] < 1.0 - MARGIN:
             return f"at {where} it is slower: x{latency.speedup:.3f}"
     return ""
+
+
+def _too_dear(problem: Problem, graph: Graph, latency: Latency) -> str:
+    """Return that a graph saves too little for the weights that it adds; empty where it does not."""
+    price = problem.limits.price(problem.model.original, graph)
+    return TOO_LARGE if priced(latency.lower_bound, price) <= 1.0 else ""
 
 
 def _gains(

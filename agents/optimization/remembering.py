@@ -19,6 +19,7 @@ from agents.core.paths import known_results
 from agents.optimization.circumstances import context_of
 from agents.optimization.options import OptimizeOptions
 from agents.searching.known_starts import Start
+from graph_rewrite.delivery.ship import UnmadeModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency
@@ -238,9 +239,10 @@ class ResultRecall:
     ) -> bool:
         """Keep the result of a search of so many seconds; return whether there was one to keep.
 
-        What a search found that began with an earlier one counts as found in the longer time of the two.
+        What a search found that began with an earlier one counts as found in the longer time of the two. A result whose
+        file is not made yet is kept, too: whatever is remembered is compared anew before it is handed over.
         """
-        if result.is_original or recording is None or not result.verified:
+        if result.is_original or recording is None or not (result.verified or isinstance(result.checked, UnmadeModel)):
             return False
         own = [start.remembered.seconds for start in starts if start.remembered.same_context]
         kept = replace(recording, model="", model_hash="")

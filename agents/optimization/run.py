@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from agents.optimization.single_shapes import ShapeResult, ShapeSearches, check_
 from agents.optimization.specialising import specialise
 from agents.searching.known_starts import Start, StartingAgent
 from agents.searching.mutants import add_mutants, check_mutants, mutant_store
+from graph_rewrite.delivery.ship import UnmadeModel
 from graph_rewrite.errors import UserError
 from graph_rewrite.replay import Recording
 from graph_rewrite.runtime import Deployment
@@ -38,6 +40,9 @@ TELLING_SHARE = 0.1
 """Share of the time limit that goes from the search to the conclusion where the lead is real but small."""
 TELLING_S = 60.0
 """Most seconds of it."""
+CHOOSING_SHARE, CHOOSING_S = 0.1, 30.0
+"""Share of the time limit, and most seconds, for choosing what is carried over to all shapes. That is measured and
+checked as it ships, and not before."""
 WRITING_S = 0.5
 """Seconds of it that are left for writing the result, when the checks have come to their end."""
 THREADS_SHARE = 0.1
@@ -104,11 +109,14 @@ def _optimized(
     times = times_for_single_shapes(len(bindings.values) if options.specialise else 0, limit - further, general)
     last, watched = began + limit - further - WRITING_S, WatchedSearch(progress)
     ends = last - times.after - general
-    result, recording = searched(problem, agent, times.first(options), ends, watched)
+    provisional = general > 0.0 and not options.specialise
+    chosen = searched(problem, agent, times.first(options), ends, watched, provisional=provisional)
+    result, recording = chosen.result, chosen.recording
     at_first = ShapeResult(bindings.values[0], problem, result, recording)
     made = for_all_shapes(
         problem, result, bindings, static=options.static, deadline=ends + general, plan=judging_plan(general)
     )
+    chosen.remember(made.result)
     if made.result.is_original and not result.is_original:
         recording = None
     result, bundle = made.result, None
@@ -118,7 +126,7 @@ def _optimized(
             lambda given, bound: open_with_threads(path, given, first, bound),
             lambda problem, given, until, starts: searched(
                 problem, make_agent(given.agent_spec), given, until, watched, starts
-            ),
+            ).remembered(),
             lambda: watched.interrupted,
         )
         found_at = [at_first, *searches.run(bindings, at_first.recording, times, last - times.bundle)]
@@ -170,6 +178,28 @@ class WatchedSearch:
         return self.search is not None and self.search.ended and not self.search.cut_off
 
 
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The outcome of `searched`."""
+
+    result: OptimizationResult
+    recording: Recording | None
+    keep: Callable[[OptimizationResult], object] = lambda result: None
+    """Remembers a result with this recording."""
+
+    def remember(self, final: OptimizationResult) -> None:
+        """Keep the result for later searches, with the latency of what was made of it where only that was measured
+        with care."""
+        judged = isinstance(self.result.checked, UnmadeModel) and not final.is_original
+        kept = replace(self.result, latency=final.latency, checked=final.checked) if judged else self.result
+        self.keep(kept)
+
+    def remembered(self) -> tuple[OptimizationResult, Recording | None]:
+        """Keep the result for later searches; return it with its recording."""
+        self.remember(self.result)
+        return self.result, self.recording
+
+
 def searched(
     problem: Problem,
     agent: Agent,
@@ -177,45 +207,48 @@ def searched(
     ends: float,
     watched: WatchedSearch,
     known_starts: Sequence[Start] = (),
-) -> tuple[OptimizationResult, Recording | None]:
-    """Confirm the remembered result where there is one, or else search, beginning with it. Return the result and its
-    recording.
+    *,
+    provisional: bool = False,
+) -> Searched:
+    """Confirm the remembered result where there is one, or else search, beginning with it.
 
     Args:
         agent: the search method that the options name.
         ends: the time at which the result must be found and checked, by `time.monotonic`.
         watched: is called with the search as it goes on.
         known_starts: further graphs to begin with, for agents that can.
+        provisional: the caller confirms and checks what a search finds, so that the search has that time too.
     """
     recall = ResultRecall(problem, options) if options.memory and options.agent_spec == AUTO else None
     starts = [] if recall is None else recall.starts()
     if recall is not None and not options.search_again:
         for start in [start for start in starts if start.is_enough(options.seconds)]:
             if (known := recall.confirmed(start, _budget(options, ends), watched)) is not None:
-                return known, recording_or_none(problem, known.actions, known.graph, options.rule_names)
+                return Searched(known, recording_or_none(problem, known.actions, known.graph, options.rule_names))
     if recall is not None:
         starts += recall.shipped_starts(starts)
     if isinstance(agent, StartingAgent):
         agent.starts = [*starts, *known_starts]
     began = time.monotonic()
-    budget = _budget(options, ends)
+    budget = _budget(options, ends, provisional)
     store = mutant_store(problem) if options.memory else None
     add_mutants(problem, options.mutants, budget.seconds, watched, store=store)
-    result = agent.optimize(problem, _budget(options, ends), seed=options.seed, progress=watched)
+    result = agent.optimize(problem, _budget(options, ends, provisional), seed=options.seed, progress=watched)
     recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
-    if recall is not None:
-        if watched.search is not None:
-            recall.learn(starts, watched.search, result)
-        seconds = time.monotonic() - began if watched.interrupted else options.seconds
-        recall.remember(result, recording, seconds, starts)
-    return result, recording
+    if recall is None:
+        return Searched(result, recording)
+    if watched.search is not None:
+        recall.learn(starts, watched.search, result)
+    seconds = time.monotonic() - began if watched.interrupted else options.seconds
+    return Searched(result, recording, lambda kept: recall.remember(kept, recording, seconds, starts))
 
 
-def _budget(options: OptimizeOptions, ends: float) -> Budget:
-    conclusion = min(CONCLUSION_S, CONCLUSION_SHARE * options.seconds)
+def _budget(options: OptimizeOptions, ends: float, provisional: bool = False) -> Budget:
+    share, most = (CHOOSING_SHARE, CHOOSING_S) if provisional else (CONCLUSION_SHARE, CONCLUSION_S)
+    conclusion = min(most, share * options.seconds)
     seconds = max(1.0, ends - conclusion - time.monotonic())
     telling = min(TELLING_S, TELLING_SHARE * options.seconds)
-    return Budget(10**9, seconds, conclusion_s=conclusion, deadline=ends, telling_s=telling)
+    return Budget(10**9, seconds, conclusion_s=conclusion, deadline=ends, telling_s=telling, provisional=provisional)
 
 
 def open_with_threads(path: Path, options: OptimizeOptions, threads: int, bindings: DimensionBindings) -> Problem:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -150,6 +151,15 @@ class OriginalModel(CheckedModel):
             pass
         path.parent.mkdir(parents=True, exist_ok=True)
         return copy_original(self.path, path, self.deployment)
+
+
+class UnmadeModel(CheckedModel):
+    """The place of a file that is still to be made and compared. It cannot be written."""
+
+
+def unmade_model(original: Path, deployment: Deployment) -> UnmadeModel:
+    """Return the place of a file that will be compared with `original`."""
+    return UnmadeModel(original, deployment, Equivalence(False, math.nan, math.nan, "it is not made yet"), {})
 
 
 def kept_original(

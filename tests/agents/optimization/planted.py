@@ -29,6 +29,7 @@ class PlantedAgent(GreedyAgent):
         super().__init__()
         self.starts: Sequence[Start] = ()
         self.searched: list[Sequence[Start]] = []
+        self.budgets: list[Budget] = []
         self.end_at_once = False
         self.measurements = 60
         self.measures_starts = False
@@ -42,6 +43,7 @@ class PlantedAgent(GreedyAgent):
         progress: Callable[[Search], None] | None = None,
     ) -> OptimizationResult:
         self.searched.append(self.starts)
+        self.budgets.append(budget)
         starts, self.starts = self.starts, ()  # a real run makes an agent of its own
 
         def ending(search: Search) -> None:
@@ -52,7 +54,7 @@ class PlantedAgent(GreedyAgent):
             if progress is not None:
                 progress(search)
 
-        few = Budget(self.measurements, budget.seconds, conclusion_s=0.0)
+        few = Budget(self.measurements, budget.seconds, conclusion_s=0.0, provisional=budget.provisional)
         return super().optimize(problem, few, seed=seed, progress=ending)
 
 
