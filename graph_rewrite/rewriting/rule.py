@@ -11,7 +11,7 @@ from graph_rewrite.ir.hashing import digest
 from graph_rewrite.rewriting.digests import code_digest
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Pattern, build_pattern
-from graph_rewrite.rewriting.replacement import ReplacementBuilder
+from graph_rewrite.rewriting.replacement import Replacement, ReplacementBuilder
 
 SIGNED_ZERO = "the sign of zero"
 """In `Rule.lossy`: a zero of the other sign may come out, and after it the opposite infinity."""
@@ -88,6 +88,11 @@ class Rule:
     def at_any_size(self) -> Rule:
         """Return the rule without conditions that only keep it to sizes at which it may pay: what the verifier looks
         at, since it proves at small sizes."""
+        return self
+
+    def as_in(self, replacement: Replacement) -> Rule:
+        """Return the rule that makes the choices by size which this one made in a replacement, such as a number of
+        bands, whatever the size: for the same rewrite at other shapes."""
         return self
 
     @property

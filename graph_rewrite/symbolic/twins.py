@@ -62,7 +62,7 @@ def _twin(site: Site, lane: Lane) -> Site:
     nodes = [lane.nodes.get(node.id, -1) for node in site.match.nodes]
     if any(node not in lane.graph.nodes for node in nodes):
         raise NoTwin("it needs a rewrite that was left out")
-    rule, reason = site.rule, "the rule does not match there"
+    rule, reason = site.rule.as_in(site.replacement), "the rule does not match there"
     anchor = lane.graph.nodes[lane.nodes[site.anchor]]
     if isinstance(site, BodySite):
         return _twin_inside(site, lane, anchor)

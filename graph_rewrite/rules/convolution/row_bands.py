@@ -18,7 +18,7 @@ from onnx import TensorProto
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import PatternBuilder, Values
-from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
+from graph_rewrite.rewriting.replacement import Ref, Replacement, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import concat
 from graph_rewrite.rules.helpers.elementwise import UNARY
@@ -74,12 +74,20 @@ class ChainInBands(Rule):
     """Bytes of the widest value below which a chain stays in the caches as it is."""
     band_bytes: float = 1.6e6
     """Bytes of a band where the chain is widest: what a core's own cache holds of it."""
+    count: int | None = None
+    """Number of bands; by default the sizes decide."""
 
     @property
     def at_any_size(self) -> ChainInBands:
         small = ChainInBands()
         small.least_bytes, small.band_bytes = 0, SMALL_BAND
         return small
+
+    def as_in(self, replacement: Replacement) -> ChainInBands:
+        (joined,) = replacement.outputs
+        same = ChainInBands()
+        same.least_bytes, same.count = 0, len(replacement.nodes[joined.node].inputs)
+        return same
 
     def source(self, op: PatternBuilder, operands: Values) -> Any:
         return op.any_of(ENDS)(operands, _label="end")
@@ -109,6 +117,8 @@ class ChainInBands(Rule):
     def _bands(self, chain: list[_Step]) -> int:
         """Return the number of bands: as many as keep the widest one in the cache, or more where the rows then divide
         evenly."""
+        if self.count is not None:
+            return self.count
         rows, widest = chain[-1].result.shape[ROWS], max(4 * step.result.type.size for step in chain)
         wanted = max(2, round(widest / self.band_bytes))
         even = [count for count in range(wanted, 2 * wanted) if rows % count == 0]
