@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,22 +16,32 @@ import pytest
 
 import rewritegym
 from agents.conclusion import conclude
+from agents.conclusion.conclude import TOO_LARGE
 from agents.core.base import Action, Budget, OptimizationResult
 from agents.greedy import GreedyAgent
-from agents.optimization import dynamic
+from agents.optimization import dynamic, remembering
 from agents.optimization.dynamic import DynamicResult, for_all_shapes, seconds_for_all_shapes
 from agents.optimization.options import OptimizeOptions
+from agents.optimization.outcome import Optimization
 from agents.optimization.run import optimize_model
 from agents.reporting.progress import dynamic_lines
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE, Latency
+from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
+from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
+from tests.agents.optimization.planted import LIMIT, PlantedAgent
 from tests.graph_rewrite.symbolic.dynamic_models import VOCABULARY, transformer
 from tests.graph_rewrite.symbolic.walks import open_dynamic
 
 SHAPE = "ids:1,24"
+Carry = Callable[..., OptimizationResult]
+
+
+def optimized(path: Path, **options: Any) -> Optimization:
+    return optimize_model(path, OptimizeOptions(time_limit=LIMIT, threads="1", shape=(SHAPE,), **options))
 
 
 def searched(problem: Problem) -> OptimizationResult:
@@ -165,3 +177,94 @@ def test_the_whole_run_keeps_the_symbolic_dimensions(tmp_path: Path) -> None:
     assert [d.dim_param for d in info.type.tensor_type.shape.dim] == ["batch", "sequence"]
     if done.speedup == 1.0:
         assert (tmp_path / "out.onnx").read_bytes() == path.read_bytes()
+
+
+def test_the_search_of_a_symbolic_model_has_as_much_time_as_that_of_a_fixed_one(
+    agent: PlantedAgent, tmp_path: Path
+) -> None:
+    agent.measurements = 1
+    path = transformer(tmp_path / "t.onnx", layers=1)
+    for static in (True, False):
+        optimized(path, static=static)
+    fixed, symbolic = agent.budgets
+    assert symbolic.seconds >= 0.97 * fixed.seconds
+
+
+class TestMemory:
+    def test_the_result_is_remembered_as_it_was_measured_for_all_shapes(
+        self, agent: PlantedAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        agent.measurements = 12
+        monkeypatch.setattr(dynamic, "measure_at", measured(1.25))
+        made = optimized(transformer(tmp_path / "a.onnx", layers=1))
+        assert made.speedup == 1.25
+        assert made.verified
+        (kept,) = ResultMemory().folder.glob("*.json")
+        assert json.loads(kept.read_text())["speedup"] == 1.25
+
+    def test_what_no_time_was_left_to_carry_over_is_not_lost(
+        self, agent: PlantedAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        agent.measurements = 12
+        monkeypatch.setattr(dynamic, "generalise", out_of_time)
+        first, second = (optimized(transformer(tmp_path / f"{i}.onnx", layers=1, seed=i)) for i in range(2))
+        assert first.result.is_original
+        assert second.result.agent == remembering.NAME
+        assert len(agent.searched) == 1
+
+
+def out_of_time(problem: Problem, actions: Any, bindings: DimensionBindings) -> SymbolicResult:
+    return SymbolicResult(bindings, message="no time was left to carry the rewrites over to other shapes")
+
+
+def measured(*speedups: float, width: float = 0.0) -> Any:
+    """Plant the speed-ups at the first binding, one per look, with intervals of this width."""
+
+    def measure_at(problem: Problem, graph: Graph, bindings: DimensionBindings, plan: Any, look: int = 0) -> Any:
+        s = speedups[look]
+        return tuple(Latency(1.0, s, (s - width / 2, s + width / 2), 9, s) for _ in bindings.values)
+
+    return measure_at
+
+
+@pytest.fixture
+def carried(
+    found: tuple[Problem, OptimizationResult, DimensionBindings],
+    general: SymbolicResult,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Carry:
+    """Carry a result over whose measurements are planted, with a price of weights."""
+    problem, result, bindings = found
+    monkeypatch.setattr(dynamic, "generalise", lambda *_: general)
+
+    def carry(price: float = 0.0) -> OptimizationResult:
+        monkeypatch.setattr(problem, "limits", replace(problem.limits, size_price=price))
+        return generalised(problem, result, bindings).result
+
+    return carry
+
+
+def test_a_small_gain_for_all_shapes_is_measured_until_it_is_sure(
+    carried: Carry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamic, "measure_at", measured(1.02, 1.021, 1.019, 1.02, width=0.034))
+    made = carried()
+    assert made.latency.speedup == pytest.approx(1.02, abs=2e-3)
+    assert made.verified
+    assert not made.is_original
+
+
+def test_luck_in_the_first_look_is_not_believed(carried: Carry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamic, "measure_at", measured(1.02, 1.0, 1.0, 1.0, width=0.034))
+    made = carried()
+    assert made.is_original
+    assert "x1.0" in made.message
+
+
+def test_weights_have_their_price_in_a_model_for_all_shapes(carried: Carry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamic, "measure_at", measured(1.2))
+    monkeypatch.setattr(ResultLimits, "price", lambda self, original, graph: 0.3 * bool(self.size_price))
+    assert carried().latency.speedup == 1.2
+    dear = carried(price=0.1)
+    assert dear.is_original
+    assert TOO_LARGE in dear.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ blocks (float[n, 16, 8, 12] image) => (float[n, 16, 8, 12] y) {
 BLOCKS_WEIGHTS = {"w0": (16, 16, 3, 3), "w1": (16, 16, 3, 3)}
 
 
-def write(path: Path, text: str, weights: dict[str, tuple[int, ...]]) -> Path:
+def write(path: Path, text: str, weights: Mapping[str, tuple[int, ...]]) -> Path:
     model = onnx.parser.parse_model(text)
     rng = np.random.default_rng(0)
     for name, shape in weights.items():
