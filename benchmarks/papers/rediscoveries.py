@@ -1,10 +1,9 @@
 """Rewrites of PET (OSDI'21) that the mutation generator finds by itself: boxes, share wrong, repair and cost.
 
 `python -m benchmarks.papers.rediscoveries [NAME ...]` searches programs, with the shapes of the paper where it has any,
-until a mutant with the wanted operators comes up. As in any search, mutants are found at a small instance, carried over
-to the real shapes, and proved there. The mutant is repaired, and the repaired program is proved too. A cost is the
-multiplications of the repaired program, relative to those of the original. Nothing is listed by hand but what to look
-for.
+until a mutant with the wanted operators comes up. As in any search, mutants are found at a small instance, judged and
+repaired at a thin one, and proved at the real shapes. A cost is the multiplications of the repaired program, relative
+to those of the original. Nothing is listed by hand but what to look for.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.equivalence import RandomTrials, prove
 from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram, program, step
-from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
-from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram
+from graph_rewrite.mutate.repairs import Repair
+from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram, proved_repair
+from graph_rewrite.mutate.thinning import Judge
 from graph_rewrite.mutate.value_types import types_of
 
 Operators = list[tuple[str, tuple[Shape, ...]]]
@@ -145,12 +145,11 @@ def rediscovered(name: str) -> Rediscovery:
         LookupError: the generator ends without it, or no repair is proved.
     """
     wanted = WANTED[name]
-    trials = RandomTrials(wanted.original, wanted.shapes, seed=2)
-    mutant = _found(name, wanted, trials)
+    judge = Judge(Subprogram(wanted.original, wanted.shapes, constants=wanted.constants))
+    mutant = _found(name, wanted, judge)
     repaired, kind, finding = mutant.program, "none", mutant.finding
     if not finding.exact:
-        case = RepairCase(trials, mutant.program, finding.wrong, wanted.constants)
-        repair = choose(case, lambda made: float(work_of(made, wanted.shapes)))
+        repair = proved_repair(judge, mutant.case)
         if not isinstance(repair, Repair):
             raise LookupError(f"{name}: {repair}")
         repaired, kind = repair.program, repair.kind
@@ -161,12 +160,11 @@ def rediscovered(name: str) -> Rediscovery:
     return Rediscovery(name, sum(map(len, finding.wrong)), finding.share_wrong, kind, cost, again.error)
 
 
-def _found(name: str, wanted: Wanted, trials: RandomTrials) -> Mutant:
+def _found(name: str, wanted: Wanted, judge: Judge) -> Mutant:
     def is_it(made: TensorProgram) -> bool:
         return wanted.is_it(_operators(made, wanted.shapes))
 
-    sub = Subprogram(wanted.original, wanted.shapes, constants=wanted.constants)
-    for mutant in mutants_of_subprogram(sub, Limits(), trials=trials, is_hopeful=is_it):
+    for mutant in mutants_of_subprogram(judge.real, Limits(), judge=judge, is_hopeful=is_it):
         if mutant.finding.share_wrong <= wanted.most_wrong:
             return mutant
     raise LookupError(f"{name}: the generator does not find it")

@@ -16,11 +16,13 @@ from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.boxes import Box, Cuts, boxes_of, cuts_of, joined, merged, volume
 from graph_rewrite.mutate.field import outputs_of, random_inputs
 from graph_rewrite.mutate.program import TensorProgram
-from graph_rewrite.mutate.value_types import types_of
+from graph_rewrite.mutate.value_types import ValueType, types_of
 from graph_rewrite.soundness.domains.limbs import P, Residues
 
 TRIALS = 3
 """Random inputs, PET's t."""
+PROOF_SEED = 11
+"""Draws the inputs of proofs in certificates. Nothing is chosen by them."""
 _LISTED = 100_000
 """Boxes of an output beyond which each position with a difference counts on its own."""
 
@@ -48,6 +50,11 @@ class RandomTrials:
     def count(self) -> int:
         """Return the number of random inputs."""
         return len(self._seeds)
+
+    @property
+    def output_types(self) -> list[ValueType]:
+        """Return the types of the original's outputs."""
+        return [self.types[value] for value in self.original.outputs]
 
     def inputs(self, trial: int) -> list[Residues]:
         """Return the random inputs of a trial."""

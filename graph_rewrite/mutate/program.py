@@ -37,6 +37,8 @@ SIGNATURES: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "constant": ((1,), ("denominator", "numerators", "shape")),
 }
 """Operators: how many operands they may take, and their parameters, sorted."""
+COMMUTATIVE = ("add", "mul")
+"""Operators whose operands may change places."""
 HEAVY = ("conv", "matmul", "pool")
 """Operators of which a subprogram must have one: layouts and sums alone have no mutant that pays."""
 

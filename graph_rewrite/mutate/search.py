@@ -1,4 +1,5 @@
-"""The search for mutants of a graph: subprograms, small instances, sketches, and the proof at the real shapes."""
+"""The search for mutants of a graph: subprograms, small instances, sketches, their judgement at a thin instance, and
+the proof of what is equal at the real shapes."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from functools import partial
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import LayoutError
+from graph_rewrite.mutate.canonical import identity_of
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.generation.finish import Target
 from graph_rewrite.mutate.generation.generator import DEPTH, KEEP
@@ -19,6 +21,7 @@ from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.subprograms import LARGEST, split
+from graph_rewrite.mutate.thinning import Judge
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal
 
@@ -49,12 +52,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A program that may stand for a subprogram, and where it differs from it. `repair` makes it equal everywhere; None
-    where it is, or where there was no time to look for one."""
+    """A program that may stand for a subprogram, and where it differs from it, as found at the thin instance. `case` is
+    what a repair starts from there. `repair` makes it equal everywhere; None where it is, or where there was no time to
+    look for one."""
 
     subprogram: Subprogram
     program: TensorProgram
     finding: Disagreement
+    case: RepairCase
     repair: Repair | Refusal | None = None
 
     @property
@@ -75,32 +80,48 @@ class Mutants:
     subprograms: list[tuple[Subprogram, Refusal]] = field(default_factory=list)
     searched: list[tuple[Subprogram, int]] = field(default_factory=list)
     """Subprograms that were searched, and how many sites of the graph each stands for."""
+    cut: list[Subprogram] = field(default_factory=list)
+    """Those of them whose time was over before all of their mutants were built."""
     complete: bool = False
     interrupted: bool = False
     """Ctrl-C ended the search."""
     _places: dict[object, int] = field(default_factory=dict, repr=False)
 
-    def add(self, mutant: Mutant) -> None:
-        """Keep a mutant; of those of one subprogram with the same operators beside layouts, only the one that differs
-        least."""
-        sub = mutant.subprogram
-        key = (sub.nodes, signature(mutant.program, sub.shapes))
-        place = self._places.setdefault(key, len(self.found))
-        if place == len(self.found):
-            self.found.append(mutant)
-        elif mutant.finding.share_wrong < self.found[place].finding.share_wrong:
-            self.found[place] = mutant
+    def wants(self, mutant: Mutant) -> bool:
+        """Tell whether a mutant is new: of those of one subprogram with the same operators beside layouts, only the one
+        that differs least is kept."""
+        place = self._places.get(_key(mutant))
+        return place is None or mutant.finding.share_wrong < self.found[place].finding.share_wrong
 
-    def repair(self, trials: RandomTrials, sub: Subprogram, stop: Callable[[], bool]) -> None:
+    def add(self, mutant: Mutant) -> None:
+        """Keep a mutant, in the place of one that differs more."""
+        place = self._places.setdefault(_key(mutant), len(self.found))
+        self.found[place : place + 1] = [mutant]
+
+    def repair(self, judge: Judge, stop: Callable[[], bool]) -> None:
         """Give the mutants of a subprogram the repair of fewest multiplications, those that differ least first."""
+        sub = judge.real
         places = [i for i, mutant in enumerate(self.found) if mutant.subprogram is sub and not mutant.finding.exact]
         for place in sorted(places, key=lambda place: self.found[place].finding.share_wrong):
             if stop():
                 return
             mutant = self.found[place]
-            case = RepairCase(trials, mutant.program, mutant.finding.wrong, sub.constants)
-            chosen = choose(case, lambda program: float(work_of(program, sub.shapes)))
-            self.found[place] = replace(mutant, repair=chosen)
+            self.found[place] = replace(mutant, repair=proved_repair(judge, mutant.case))
+
+
+def _key(mutant: Mutant) -> object:
+    return mutant.subprogram.nodes, signature(mutant.program, mutant.subprogram.shapes)
+
+
+def proved_repair(judge: Judge, case: RepairCase) -> Repair | Refusal:
+    """Return the repair of fewest multiplications, at the real shapes and proved there."""
+    chosen = choose(case, partial(judge.cost, of=lambda made: float(work_of(made, judge.real.shapes))))
+    if isinstance(chosen, Refusal):
+        return chosen
+    made = judge.at_real(chosen.program)
+    if made is None or judge.proof(made) is None:
+        return Refusal(f"{chosen.kind}: the repaired program is not equal everywhere at the real shapes")
+    return replace(chosen, program=made)
 
 
 def mutants_of(
@@ -123,7 +144,6 @@ def mutants_of(
     try:
         parts = split(graph, limits.largest)
         result.nodes.update(parts.refused)
-        cut = False
         for number, (sub, places) in enumerate(zip(parts.subprograms, parts.places, strict=True)):
             share = (end - clock()) / (len(parts.subprograms) - number)
             if share <= 0:
@@ -133,17 +153,29 @@ def mutants_of(
                 result.subprograms.append((sub, refusal))
                 continue
             result.searched.append((sub, places))
-            trials = RandomTrials(sub.program, sub.shapes, seed=2)
+            judge = Judge(sub)
             stop = partial(_is_over, until, clock)
-            for mutant in mutants_of_subprogram(sub, limits, stop, trials, shared=shared):
-                result.add(mutant)
-                on_found(mutant)
-            cut = cut or stop()
-            result.repair(trials, sub, partial(_is_over, repaired, clock))
-        result.complete = not cut
+            for mutant in mutants_of_subprogram(sub, limits, stop, judge, shared=shared):
+                kept = _proved_if_equal(judge, mutant) if result.wants(mutant) else None
+                if kept is not None:
+                    result.add(kept)
+                    on_found(kept)
+            if stop():
+                result.cut.append(sub)
+            result.repair(judge, partial(_is_over, repaired, clock))
+        result.complete = not result.cut
     except KeyboardInterrupt:
         result.interrupted = True
     return result
+
+
+def _proved_if_equal(judge: Judge, mutant: Mutant) -> Mutant | None:
+    """Return a mutant that seems to be equal everywhere with its proof at the real shapes, None where that fails;
+    others as they are."""
+    if not mutant.finding.exact:
+        return mutant
+    proof = judge.proof(mutant.program)
+    return None if proof is None else replace(mutant, finding=proof)
 
 
 def too_large(sub: Subprogram, limits: Limits) -> Refusal | None:
@@ -164,45 +196,59 @@ def mutants_of_subprogram(
     sub: Subprogram,
     limits: Limits = Limits(),
     stop: Callable[[], bool] = lambda: False,
-    trials: RandomTrials | None = None,
+    judge: Judge | None = None,
     is_hopeful: Callable[[TensorProgram], bool] = lambda program: True,
     shared: SharedSketches | None = None,
 ) -> Iterator[Mutant]:
-    """Yield the mutants of one subprogram, each proved at its real shapes.
+    """Yield the mutants of one subprogram, with their boxes as found at the thin instance. None of them is proved at
+    the real shapes.
 
     Args:
         sub: the subprogram.
         limits: depth and the part that must be right; its seconds are not looked at.
         stop: asked now and then; the search ends when it returns True.
-        trials: the outputs of the subprogram at its real shapes, where others share them.
-        is_hopeful: asked of each mutant, first without the layouts of its outputs, before its proof; those that are not
-            are left out.
+        judge: of the subprogram, where it is asked for more afterwards.
+        is_hopeful: asked of each mutant at the real shapes, first without the layouts of its outputs, before it is
+            evaluated; those that are not are left out.
         shared: sketches that the search has enumerated, for other subprograms too.
     """
-    small = small_instance(sub)
-    sketches = (shared or SharedSketches()).of(small, limits.depth, limits.keep, stop)
-    real = RandomTrials(sub.program, sub.shapes, seed=2) if trials is None else trials
-    # Windows are chosen by values of their own: those of the trials must not depend on the mutant that they prove.
-    aim = RandomTrials(sub.program, sub.shapes, seed=3, trials=1)
+    judge = judge or Judge(sub)
+    small, thin = small_instance(sub), judge.thin
     targets: list[Target] = []
-    seen = {str(sub.program)}
-    for sketch in sketches:
-        for other in lifted(sketch, small, sub):
+    seen = {identity_of(sub.program, sub.shapes)}
+    for sketch in (shared or SharedSketches()).of(small, limits.depth, limits.keep, stop):
+        for other in lifted(sketch, small, thin):
             if stop():
                 return
-            bare = other.without_layouts_of_outputs()
-            if not _is_affordable(bare, sub) or not is_hopeful(bare):
+            bare = judge.steps_at_real(other.without_layouts_of_outputs())
+            if bare is None or not _is_affordable(bare, sub) or not is_hopeful(bare):
                 continue
-            targets = targets or [Target(values) for values in aim.outputs(0)]
-            program = _at(other, targets, aim, limits)
-            if program is None or str(program) in seen:
+            targets = targets or [Target(values) for values in judge.aim.outputs(0)]
+            judged = _at(other, targets, judge.aim, limits)
+            program = None if judged is None else judge.at_real(judged)
+            if judged is None or program is None or (identity := identity_of(program, sub.shapes)) in seen:
                 continue
-            seen.add(str(program))
-            if not is_hopeful(program):
-                continue
-            finding = prove(real, program, limits.keep)
-            if finding is not None:
-                yield Mutant(sub, program, finding)
+            seen.add(identity)
+            mutant = _judged(judge, judged, program, limits.keep) if is_hopeful(program) else None
+            if mutant is not None:
+                yield mutant
+
+
+def judged_seed(judge: Judge, seed: TensorProgram, keep: float) -> Mutant | None:
+    """Return a program of the real shapes as a mutant; None where it has no form at the thin instance, or too little of
+    it is right."""
+    judged = judge.at_thin(seed)
+    return None if judged is None else _judged(judge, judged, seed, keep)
+
+
+def _judged(judge: Judge, judged: TensorProgram, program: TensorProgram, keep: float) -> Mutant | None:
+    """Return a program that has one form at the thin instance and one at the real shapes as a mutant."""
+    finding = prove(judge.trials, judged, keep)
+    meant = None if finding is None else judge.finding_at_real(finding)
+    if finding is None or meant is None:
+        return None
+    case = RepairCase(judge.trials, judged, finding.wrong, judge.thin.constants)
+    return Mutant(judge.real, program, meant, case)
 
 
 def _is_affordable(program: TensorProgram, sub: Subprogram) -> bool:
@@ -214,7 +260,7 @@ def _is_affordable(program: TensorProgram, sub: Subprogram) -> bool:
 
 
 def _at(sketch: Sketch, targets: list[Target], aim: RandomTrials, limits: Limits) -> TensorProgram | None:
-    """Return a sketch at the real shapes, if it fits them and enough is right there."""
+    """Return a sketch at the shapes of an instance, if it fits them and enough is right there."""
     try:
         return sketch.at(targets, aim.inputs(0), limits.keep)
     except (DoesNotFit, LayoutError):

@@ -9,7 +9,7 @@ from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.field import outputs_of
 from graph_rewrite.mutate.generation.finish import Target, solve
 from graph_rewrite.mutate.moves import Chain
-from graph_rewrite.mutate.program import Step, TensorProgram, step
+from graph_rewrite.mutate.program import COMMUTATIVE, Step, TensorProgram, step
 from graph_rewrite.mutate.value_types import ValueType, types_of
 from graph_rewrite.soundness.domains.limbs import Residues
 
@@ -64,7 +64,12 @@ def signature_of(steps: Sequence[Step], types: Sequence[ValueType]) -> object:
     return tuple(
         (
             each.op, *(entry for entry in each.params if entry[0] != "pads"),
-            *(types[value].shape for value in each.inputs),
+            *_sorted(each, [types[value].shape for value in each.inputs]),
         )
         for each in steps if each.op != "layout"
     )  # fmt: skip
+
+
+def _sorted(each: Step, shapes: list[Shape]) -> list[Shape]:
+    """Return the shapes of a step's operands, in one order where these may change places."""
+    return sorted(shapes) if each.op in COMMUTATIVE else shapes

@@ -16,7 +16,7 @@ import onnx
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
 from graph_rewrite.layouts import LayoutError, Shape
-from graph_rewrite.mutate.equivalence import RandomTrials, prove
+from graph_rewrite.mutate.equivalence import PROOF_SEED, Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.mutant_rules.program_json import (
@@ -40,8 +40,6 @@ from graph_rewrite.rewriting.rule import SIGNED_ZERO, Refusal, Rule
 FORMAT = 1
 """Version of a mutant as data, and of what it means."""
 ORIGIN = "mutant"
-_SEED = 11
-"""The inputs of the proof in a certificate are not those of the search."""
 _MOST_WORK = 2 * 10**10
 """Multiplications of two programs that are proved equal again when they are read."""
 _MOST_ELEMENTS = 2**29
@@ -178,7 +176,11 @@ class MutantRule(Rule):
 
 
 def mutant_rule(
-    graph: Graph, sub: Subprogram, target: TensorProgram, found: Mapping[str, Any] | None = None
+    graph: Graph,
+    sub: Subprogram,
+    target: TensorProgram,
+    found: Mapping[str, Any] | None = None,
+    proof: Disagreement | None = None,
 ) -> MutantRule | Refusal:
     """Return a mutant that is equal everywhere as a rule. Equality is proved at inputs of its own.
 
@@ -187,6 +189,7 @@ def mutant_rule(
         sub: the subprogram.
         target: the mutant with its repair.
         found: what the certificate says beside the proof, such as the boxes and the repair.
+        proof: the proof at the real shapes by the inputs of `PROOF_SEED`, where there is one; it is not made again.
 
     Returns:
         The rule; a Refusal where the two are not equal at some position, or have inputs of several types.
@@ -195,11 +198,11 @@ def mutant_rule(
     dtypes = {type.dtype for type in types if type is not None}
     if len(dtypes) != 1 or None in types:
         return Refusal("the inputs have elements of several types")
-    finding = prove(RandomTrials(sub.program, sub.shapes, seed=_SEED), target)
+    finding = proof or prove(RandomTrials(sub.program, sub.shapes, seed=PROOF_SEED), target)
     if finding is None or not finding.exact:
         return Refusal("the mutant is not equal everywhere")
-    proof = {k: v for k, v in finding.to_json().items() if k not in ("boxes", "share_wrong")}
-    certificate = {"verdict": "proved", **(found or {}), "proof": {**proof, "seed": _SEED}}
+    figures = {k: v for k, v in finding.to_json().items() if k not in ("boxes", "share_wrong")}
+    certificate = {"verdict": "proved", **(found or {}), "proof": {**figures, "seed": PROOF_SEED}}
     return MutantRule(source_of(graph, sub), sub.program, target, sub.shapes, dtypes.pop(), sub.constants, certificate)
 
 
@@ -223,7 +226,7 @@ def _refuted(original: TensorProgram, target: TensorProgram, shapes: tuple[Shape
         work = work_of(original, shapes) + work_of(target, shapes)
         if work > _MOST_WORK or sum(value.size for value in types) > _MOST_ELEMENTS:
             return "it is too large to be proved again"
-        finding = prove(RandomTrials(original, shapes, seed=_SEED), target)
+        finding = prove(RandomTrials(original, shapes, seed=PROOF_SEED), target)
     except (DoesNotFit, LayoutError) as error:
         return str(error)
     return "" if finding is not None and finding.exact else "its two sides are not equal everywhere"

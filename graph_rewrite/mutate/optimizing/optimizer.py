@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.mutate.equivalence import RandomTrials, prove
 from graph_rewrite.mutate.generation.shared_sketches import SharedSketches
 from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule
-from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
 from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
+from graph_rewrite.mutate.optimizing.rounds import Means, PricedProgram, PricedPrograms, Rounds, ms_of
 from graph_rewrite.mutate.optimizing.seeds import seeds_of
 from graph_rewrite.mutate.optimizing.store import MutantStore, StoredPrograms
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
-from graph_rewrite.mutate.repairs import REPAIRS, Kind, Repair, RepairCase, RepairMethod, choose
-from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram, too_large
+from graph_rewrite.mutate.repairs import REPAIRS, Kind, RepairMethod
+from graph_rewrite.mutate.search import Limits, too_large
 from graph_rewrite.mutate.subprograms import split
-from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal, Rule
 
 ROUNDS = 4
 """How often mutants are mutated, PET's r."""
 TOP = 3
 """Programs of a subprogram that go on, PET's K."""
-_BOXES = 64
-"""Boxes of an output that a certificate names."""
-_TOLERANCE = 1.2
-"""A repaired mutant may cost so many times its original and be mutated further."""
-_FIRST_ROUND = 0.6
-"""The part of a subprogram's time that goes to the mutants of the original itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class PricedProgram:
-    """A program that is equal to a subprogram everywhere, and the milliseconds that it costs."""
-
-    program: TensorProgram
-    ms: float
-    rounds: tuple[dict[str, Any], ...] = ()
-    """How it was made, round by round, as plain values: the repair, and the boxes in which the mutant had differed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +44,13 @@ class FoundRule:
 @dataclass(slots=True)
 class FoundRules:
     """The result of a search: rules as they were found, and subprograms that were not searched, with the reason.
-    `complete` is False where the search was cut short."""
+    `cut` of those that were searched were cut short. `complete` is False where one was, or where the search ended
+    before it came to all."""
 
     rules: list[FoundRule] = field(default_factory=list)
     refused: list[tuple[Subprogram, Refusal]] = field(default_factory=list)
     searched: int = 0
+    cut: int = 0
     complete: bool = False
 
     def best_first(self) -> list[MutantRule]:
@@ -122,25 +104,28 @@ class Optimizer:
             if share <= 0 or self.stop():
                 return found
             found.searched += 1
-            for made in self._kept(sub, ms, share, seeds.get((sub.program, sub.shapes), ())):
-                rule = mutant_rule(graph, sub, made.program, {"rounds": list(made.rounds)})
+            made = self._kept(sub, ms, share, seeds.get((sub.program, sub.shapes), ()))
+            found.cut += not made.complete
+            for each in made.programs:
+                rule = mutant_rule(graph, sub, each.program, {"rounds": list(each.rounds)}, each.proof)
                 if isinstance(rule, MutantRule):
-                    found.rules.append(FoundRule(rule, made.ms, ms, sites))
-        found.complete = self.clock() < end and not self.stop()
+                    found.rules.append(FoundRule(rule, each.ms, ms, sites))
+        found.complete = not found.cut and not self.stop()
         return found
 
-    def _kept(self, sub: Subprogram, ms: float, seconds: float, seeds: Sequence[TensorProgram]) -> list[PricedProgram]:
+    def _kept(self, sub: Subprogram, ms: float, seconds: float, seeds: Sequence[TensorProgram]) -> PricedPrograms:
         """Return the mutants that a search of so many seconds gives: those of an earlier one that took as long, or
         came to its end, where there was one."""
         known = None if self.store is None else self.store.get(sub)
         if known is not None and known.seconds >= seconds:
             priced = [PricedProgram(made, self._cost(sub, made, ms), rounds) for made, rounds in known.programs]
-            return sorted((made for made in priced if made.ms < ms), key=_ms)
-        until = self.clock() + seconds
-        found = self.mutants(sub, ms, until, seeds)
+            return PricedPrograms(
+                sorted((made for made in priced if made.ms < ms), key=ms_of), known.seconds == math.inf
+            )
+        found = self.mutants(sub, ms, self.clock() + seconds, seeds)
         if self.store is not None and not self.stop():
-            took = seconds if self.clock() >= until else math.inf
-            self.store.put(sub, StoredPrograms(tuple((made.program, made.rounds) for made in found), took))
+            programs = tuple((made.program, made.rounds) for made in found.programs)
+            self.store.put(sub, StoredPrograms(programs, math.inf if found.complete else seconds))
         return found
 
     def _by_worth(self, graph: Graph, found: FoundRules) -> list[tuple[Subprogram, int, float]]:
@@ -160,115 +145,23 @@ class Optimizer:
                 found.refused.append((sub, Refusal("an operator of it cannot be timed alone")))
         return sorted(priced, key=lambda entry: -entry[1] * entry[2])
 
-    def mutants(
-        self, sub: Subprogram, ms: float, until: float, seeds: Sequence[TensorProgram] = ()
-    ) -> list[PricedProgram]:
-        """Return the cheapest programs that are equal to a subprogram and cost less, the cheapest first.
+    def mutants(self, sub: Subprogram, ms: float, until: float, seeds: Sequence[TensorProgram] = ()) -> PricedPrograms:
+        """Return the cheapest programs that are equal to a subprogram and cost less, each proved at its real shapes.
 
         Args:
             sub: the subprogram.
             ms: what it costs.
-            until: the moment of the clock at which the search ends.
+            until: the moment of the clock at which the search ends, but for the proofs of what was found.
             seeds: programs that are tried first.
         """
-        trials = RandomTrials(sub.program, sub.shapes, seed=2)
-        queue, kept = [PricedProgram(sub.program, ms)], self._seeded(sub, trials, ms, seeds)
-        for number in range(self.rounds):
-            now = self.clock()
-            end = now + _FIRST_ROUND * (until - now) if number == 0 and self.rounds > 1 else until
-            new: dict[TensorProgram, PricedProgram] = {}
-            for place, base in enumerate(queue):
-                last = self.clock() + (end - self.clock()) / (len(queue) - place)
-                for made in self._mutated(base, sub, trials, ms, last, whole=number == 0):
-                    if made.program not in kept:
-                        new[made.program] = made
-            kept |= new
-            queue = heapq.nsmallest(self.top, new.values(), key=_ms)
-            if not queue or self._is_over(until):
-                break
-        return [made for made in heapq.nsmallest(self.top, kept.values(), key=_ms) if made.ms < ms]
-
-    def _seeded(
-        self, sub: Subprogram, trials: RandomTrials, ms: float, seeds: Sequence[TensorProgram]
-    ) -> dict[TensorProgram, PricedProgram]:
-        """Return seeds with their repairs, by their programs."""
-        found: dict[TensorProgram, PricedProgram] = {}
-        for seed in seeds:
-            finding = prove(trials, seed, self.limits.keep) if self._cost(sub, seed, ms) < ms else None
-            if finding is not None:
-                for mutant, made, kind in self._with_repair(Mutant(sub, seed, finding), trials, ms):
-                    found[made] = PricedProgram(made, self._cost(sub, made), (_round(kind, mutant),))
-        return found
-
-    def _mutated(
-        self, base: PricedProgram, sub: Subprogram, trials: RandomTrials, ms: float, until: float, whole: bool
-    ) -> Iterator[PricedProgram]:
-        """Yield the repaired mutants of a program, or of parts of it, as programs equal to the subprogram."""
-        if whole:
-            for mutant, program, kind in self._repaired(sub, trials, ms, until):
-                yield PricedProgram(program, self._cost(sub, program), (_round(kind, mutant),))
-            return
-        parts = list(parts_of(base.program, sub.shapes, sub.constants, self.limits.largest))
-        for place, (chosen, part) in enumerate(parts):
-            end = self.clock() + (until - self.clock()) / (len(parts) - place)
-            if self._is_over(end):
-                return
-            own = RandomTrials(part.program, part.shapes, seed=4)
-            for mutant, program, kind in self._repaired(part, own, self._cost(part, part.program), end):
-                made = replaced(base.program, chosen, part.inputs, program)
-                finding = prove(trials, made)
-                if finding is not None and finding.exact:
-                    yield PricedProgram(made, self._cost(sub, made), (*base.rounds, _round(kind, mutant)))
-
-    def _repaired(
-        self, sub: Subprogram, trials: RandomTrials, ms: float, until: float
-    ) -> Iterator[tuple[Mutant, TensorProgram, str]]:
-        """Yield the mutants of a subprogram with the programs that repair them. A mutant that costs more than the
-        original before its repair is not looked at."""
-
-        def is_over() -> bool:
-            return self._is_over(until)
-
-        def is_hopeful(program: TensorProgram) -> bool:
-            return self._cost(sub, program, ms) < ms
-
-        for mutant in mutants_of_subprogram(sub, self.limits, is_over, trials, is_hopeful, self.shared):
-            yield from self._with_repair(mutant, trials, ms)
-
-    def _with_repair(
-        self, mutant: Mutant, trials: RandomTrials, ms: float
-    ) -> Iterator[tuple[Mutant, TensorProgram, str]]:
-        """Yield a mutant with the program that repairs it, if there is one that costs less than the original of so many
-        milliseconds, or little more where it may be mutated again."""
-        sub = mutant.subprogram
-        if mutant.finding.exact:
-            yield mutant, mutant.program, "none"
-            return
-        case = RepairCase(trials, mutant.program, mutant.finding.wrong, sub.constants)
-        most = ms if self.rounds == 1 else _TOLERANCE * ms
-        chosen = choose(case, lambda program: self._cost(sub, program, most), self.repairs, most)
-        if isinstance(chosen, Repair):
-            yield mutant, chosen.program, chosen.kind
+        means = Means(
+            self.price, self.limits, self.rounds, self.top, self.stop, self.clock, self.repairs, self.shared
+        )  # fmt: skip
+        return Rounds(sub, ms, means).run(until, seeds)
 
     def _cost(self, sub: Subprogram, program: TensorProgram, most: float = math.inf) -> float:
         return price_of_program(program, sub.shapes, sub.constants, self.price, most)
 
-    def _is_over(self, until: float) -> bool:
-        return self.stop() or self.clock() >= until
-
-
-def _ms(made: PricedProgram) -> float:
-    return made.ms
-
 
 def _worth(waiting: list[tuple[Subprogram, int, float]]) -> float:
     return sum(ms * sites for _, sites, ms in waiting) or 1.0
-
-
-def _round(kind: str, mutant: Mutant) -> dict[str, Any]:
-    """Return what a certificate says of a repair and of what was wrong before it, in outputs of which shapes."""
-    sub, finding = mutant.subprogram, mutant.finding
-    types = types_of(sub.program, sub.shapes)
-    boxes = [each[:_BOXES] for each in finding.to_json()["boxes"]]
-    shapes = [list(types[value].shape) for value in sub.program.outputs]
-    return {"repair": kind, "share_wrong": list(finding.shares), "boxes": boxes, "shapes": shapes}

@@ -21,7 +21,7 @@ from graph_rewrite.mutate.mutant_rules.program_json import checked, program_from
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.system.atomic_files import replace_file
 
-FORMAT = 2
+FORMAT = 3
 """Version of the files, and of the generator: what it found before it could do more is looked for again."""
 MOST_ENTRIES = 5000
 """Subprograms that are kept; those that were found first go first."""

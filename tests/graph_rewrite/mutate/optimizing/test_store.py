@@ -48,7 +48,7 @@ def test_another_context_or_more_time_searches_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"format": 1}', '{"format": 2, "programs": [{"program": {}}]}', "\x00"]
+    "text", ["", "{", "[]", '{"format": 1}', '{"format": 3, "programs": [{"program": {}}]}', "\x00"]
 )
 def test_a_corrupt_file_is_moved_aside(text: str, tmp_path: Path) -> None:
     store, sub = MutantStore("here", tmp_path), the_subprogram()
