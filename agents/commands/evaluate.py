@@ -103,7 +103,10 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     with ending_search(console) as watch:
         console.print(f"model {uri}: {problem.model.report}")
         if arguments.mutants != "off":
-            found = add_mutants(problem, arguments.mutants, min(budget.seconds, MOST_S), watch)
+            found = add_mutants(
+                problem, arguments.mutants, min(budget.seconds, MOST_S), watch,
+                on_searched=lambda found: console.print(f"{found}"),
+            )  # fmt: skip
             console.print(f"{len(found)} mutants beside {len(problem.rewriter.rules) - len(found)} rules")
         for repeat, agent in product(range(arguments.repeats), agents):
             seed = arguments.seed + repeat

@@ -98,6 +98,7 @@ def add_mutants(
     progress: Callable[[Search], None] | None = None,
     meters: Meters | None = None,
     store: MutantStore | None = None,
+    on_searched: Callable[[FoundRules], None] = lambda found: None,
 ) -> list[MutantRule]:
     """Offer mutants to the search of a problem, and return them.
 
@@ -110,12 +111,15 @@ def add_mutants(
         progress: called with this search as it begins, so that it can be ended.
         meters: opens what mutants are chosen by; `measured_meters` by default.
         store: where mutants are kept from search to search; nowhere by default.
+        on_searched: called with what the search of the model gave, which tells whether it was cut short.
     """
     if choice == "off":
         return []
     rules = list(shipped_mutants())
     if choice == "search":
-        rules += _searched(problem, SHARE * seconds, progress, meters or measured_meters, store)
+        rules += _searched(
+            problem, SHARE * seconds, progress, meters or measured_meters, store, on_searched=on_searched
+        )
     problem.add_rules(rules)
     return rules
 
@@ -125,6 +129,7 @@ def search_mutants(
     seconds: float,
     meters: Meters | None = None,
     repairs: Mapping[Kind, RepairMethod] = REPAIRS,
+    on_searched: Callable[[FoundRules], None] = lambda found: None,
 ) -> list[MutantRule]:
     """Search the model of a problem for mutants, and nowhere else; offer them to the search that follows.
 
@@ -133,8 +138,9 @@ def search_mutants(
         seconds: of the search that follows and this one together.
         meters: opens what mutants are chosen by; `measured_meters` by default.
         repairs: the kinds of repairs that mutants may have.
+        on_searched: as for `add_mutants`.
     """
-    rules = _searched(problem, SHARE * seconds, None, meters or measured_meters, None, repairs)
+    rules = _searched(problem, SHARE * seconds, None, meters or measured_meters, None, repairs, on_searched)
     problem.add_rules(rules)
     return rules
 
@@ -153,6 +159,7 @@ def _searched(
     meters: Meters,
     store: MutantStore | None,
     repairs: Mapping[Kind, RepairMethod] = REPAIRS,
+    on_searched: Callable[[FoundRules], None] = lambda found: None,
 ) -> list[MutantRule]:
     search, found = Search(problem, Budget(seconds=seconds), progress), FoundRules()
     search.tell()
@@ -165,6 +172,7 @@ def _searched(
                 rules=problem.rewriter.rules, store=store, repairs=repairs,
             )  # fmt: skip
             optimizer.rules_of(problem.model.graph, found)
+        on_searched(found)
         rules = found.best_first()[:MOST]
         return _timed(problem, rules, measured.timer, lambda: search.seconds >= seconds)
 

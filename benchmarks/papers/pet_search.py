@@ -47,7 +47,7 @@ def prepare(problem: Problem, run: Run, budget: Budget, meters: Meters | None = 
     if not variant.mutants:
         return budget
     began = time.monotonic()
-    found = search_mutants(problem, budget.seconds, meters, variant.repairs)
+    found = search_mutants(problem, budget.seconds, meters, variant.repairs, lambda rules: print(rules, flush=True))
     print(f"{len(found)} mutants in {time.monotonic() - began:.0f} s", flush=True)
     for rule in found:
         print(f"  {rule.name}: {rule.equation}", flush=True)

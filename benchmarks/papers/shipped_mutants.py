@@ -209,7 +209,7 @@ def run(arguments: Arguments, say: Say, meters: Meters = CAREFUL_METERS) -> list
             problem = opened(model, batch, arguments.threads)
             with meters(problem) as measured:
                 found = searched(problem, arguments, measured)
-                say(f"{problem.model.uri}: {found.searched} subprograms, {len(found.rules)} mutants cost less")
+                say(f"{problem.model.uri}: {found}")
                 rules = merged(rules, choose(problem, found.rules, measured.timer, arguments.least, say))
             write_shipped(arguments.out, rules)
     return rules

@@ -25,7 +25,7 @@ def to_json(graph: Graph, mutants: Mutants) -> dict[str, Any]:
         "subprograms": [
             {
                 "nodes": _names(graph, sub), "sites": places, "inputs": [list(shape) for shape in sub.shapes],
-                "program": str(sub.program),
+                "program": str(sub.program), "complete": not mutants.was_cut(sub),
                 "mutants": [_mutant(mutant) for mutant in mutants.found if mutant.subprogram is sub],
             }
             for sub, places in mutants.searched
@@ -67,9 +67,13 @@ def lines(graph: Graph, mutants: Mutants) -> Iterator[str]:
             yield f"    {_cost(mutant)}"
         if not found:
             yield "  no mutant"
+        if mutants.was_cut(sub):
+            yield "  cut short: there may be more"
     yield from _refusals(graph, mutants)
     exact = sum(mutant.finding.exact for mutant in mutants.found)
     yield f"{len(mutants.found)} mutants of {len(mutants.searched)} subprograms, {exact} of them equal everywhere"
+    if mutants.cut:
+        yield f"{len(mutants.cut)} of {len(mutants.searched)} subprograms were cut short"
     if not mutants.complete:
         yield "The search was cut short: there may be more."
 

@@ -87,6 +87,10 @@ class Mutants:
     """Ctrl-C ended the search."""
     _places: dict[object, int] = field(default_factory=dict, repr=False)
 
+    def was_cut(self, sub: Subprogram) -> bool:
+        """Tell whether the time was over before all mutants of a subprogram that was searched were built."""
+        return any(each is sub for each in self.cut)
+
     def wants(self, mutant: Mutant) -> bool:
         """Tell whether a mutant is new: of those of one subprogram with the same operators beside layouts, only the one
         that differs least is kept."""

@@ -160,12 +160,14 @@ def lifted(sketch: Sketch, small: Subprogram, real: Subprogram) -> Iterator[Sket
 def _counts(small: Subprogram, real: Subprogram) -> dict[int, int]:
     """Return the batches and groups of the real shapes, by those of the small ones."""
     pairs = list(zip(small.shapes, real.shapes, strict=True))
+    filters = {each.inputs[1] for each in real.program.steps if each.op == "conv"}
+    fed = [pair for value, pair in enumerate(pairs) if value not in filters]
     found: dict[int, int] = {}
     if any(each.op == "matmul" for each in real.program.steps):
         # Batches of products may be any axis before a layout.
         sizes = ((a, b) for s, r in pairs for a, b in zip(s[:-1], r[:-1], strict=True))
         found = {a: b for a, b in sizes if a < b <= LARGEST_FACTOR}
-    found |= {s[0]: r[0] for s, r in pairs if len(s) > 2 and s[0] != r[0]}
+    found |= {s[0]: r[0] for s, r in fed if len(s) > 2 and s[0] != r[0]}
     found |= {
         s[1] // f[1]: r[1] // g[1]
         for s, r in pairs for f, g in pairs

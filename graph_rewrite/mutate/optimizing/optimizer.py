@@ -53,6 +53,11 @@ class FoundRules:
     cut: int = 0
     complete: bool = False
 
+    def __str__(self) -> str:
+        cut = f" ({self.cut} of them cut short)" if self.cut else ""
+        more = "" if self.complete else "; more time may find more"
+        return f"subprograms searched: {self.searched}{cut}, mutants that cost less: {len(self.rules)}{more}"
+
     def best_first(self) -> list[MutantRule]:
         """Return the rules, those that save most first."""
         return [found.rule for found in sorted(self.rules, key=lambda found: -found.saved_ms)]

@@ -18,8 +18,9 @@ LEAST_WORK = 1 << 20
 """Multiplications of a subprogram that needs no thin instance."""
 LEAST_RATIO = 4
 """A thin instance takes so many times fewer multiplications, or is of no use."""
-_PARTS = 4
-"""Numbers of channels that are divided by 2 or 4 stay so: layouts of mutants divide by them."""
+_PARTS = 8
+"""Numbers of channels that are divided by 2, 4 or 8 stay so. Layouts of mutants divide by 2 and 4; with 4 channels, one
+that divides by 2 would undo itself."""
 
 Axis = tuple[int, int]
 """A value of the program, and an axis of it."""

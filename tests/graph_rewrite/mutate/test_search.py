@@ -149,6 +149,18 @@ def test_a_search_is_not_complete_if_one_subprogram_was_cut_short() -> None:
     assert not result.complete
 
 
+def test_the_listing_names_what_was_cut_short() -> None:
+    now = iter(range(10**6))
+    graph = chain()
+    result = mutants_of(graph, Limits(seconds=800, depth=2, keep=0.7), clock=lambda: float(next(now)))
+    assert 0 < len(result.cut) <= len(result.searched)
+    text = list(lines(graph, result))
+    assert text.count("  cut short: there may be more") == len(result.cut)
+    assert f"{len(result.cut)} of {len(result.searched)} subprograms were cut short" in text
+    flags = [sub["complete"] for sub in to_json(graph, result)["subprograms"]]
+    assert flags.count(False) == len(result.cut)
+
+
 def test_ctrl_c_keeps_what_was_found() -> None:
     def interrupt(mutant: Mutant) -> None:
         raise KeyboardInterrupt

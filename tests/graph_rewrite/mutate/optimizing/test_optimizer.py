@@ -83,6 +83,29 @@ def test_an_end_in_the_middle_keeps_what_was_found() -> None:
     assert found.rules
 
 
+def test_a_search_is_not_complete_if_one_round_of_a_subprogram_was_cut_short() -> None:
+    """The first round has a part of the time. It is over in the middle of it, and no further round uses up the rest."""
+    graph = model("(float[2,2,4,4] x) => (z) { y = Conv<pads=[1,1,1,1]>(x, w) z = Relu(y) }", w=weights(2, 2, 3, 3))
+    now = iter(range(10**7))
+
+    def nothing_pays(spec: OperatorSpec) -> float:
+        return 0.0 if spec.op == "Conv" else 100.0
+
+    optimizer = Optimizer(nothing_pays, Limits(600, 3, 0.5), rounds=2, clock=lambda: float(next(now)))
+    found = optimizer.rules_of(graph)
+    assert next(now) < 600, "there was time left"
+    assert (found.searched, found.cut, found.complete) == (1, 1, False)
+    assert str(found) == (
+        "subprograms searched: 1 (1 of them cut short), mutants that cost less: 0; more time may find more"
+    )
+
+
+def test_a_search_that_came_to_its_end_says_so() -> None:
+    found = Optimizer(by_images, LIMITS, rounds=1).rules_of(two_images())
+    assert (found.cut, found.complete) == (0, True)
+    assert str(found) == f"subprograms searched: 1, mutants that cost less: {len(found.rules)}"
+
+
 def test_an_exception_loses_nothing_that_was_found() -> None:
     """Ctrl-C may come in the middle of an operator's timing."""
     graph = model(

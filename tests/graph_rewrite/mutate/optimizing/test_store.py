@@ -38,6 +38,17 @@ def test_what_is_kept_needs_no_search_and_becomes_the_same_rules(
     assert [each.rule.certificate for each in second.rules] == [each.rule.certificate for each in first.rules]
 
 
+def test_what_was_cut_short_is_not_complete_the_next_time(tmp_path: Path) -> None:
+    """There is no more time than the earlier search had, so nothing is looked for."""
+    store, sub = MutantStore("here", tmp_path), the_subprogram()
+    store.put(sub, StoredPrograms(((WIDE, ()),), 2.0 * LIMITS.seconds))
+    found = search(store)
+    assert (len(found.rules), found.cut, found.complete) == (1, 1, False)
+    store.put(sub, StoredPrograms(((WIDE, ()),), float("inf")))
+    found = search(store)
+    assert (len(found.rules), found.cut, found.complete) == (1, 0, True)
+
+
 def test_another_context_or_more_time_searches_again(tmp_path: Path) -> None:
     store, sub = MutantStore("here", tmp_path), the_subprogram()
     store.put(sub, StoredPrograms((), 10.0))
