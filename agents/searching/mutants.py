@@ -117,9 +117,7 @@ def add_mutants(
         return []
     rules = list(shipped_mutants())
     if choice == "search":
-        rules += _searched(
-            problem, SHARE * seconds, progress, meters or measured_meters, store, on_searched=on_searched
-        )
+        rules += _searched(problem, SHARE * seconds, progress, meters or measured_meters, store, on_searched)
     problem.add_rules(rules)
     return rules
 
@@ -140,7 +138,7 @@ def search_mutants(
         repairs: the kinds of repairs that mutants may have.
         on_searched: as for `add_mutants`.
     """
-    rules = _searched(problem, SHARE * seconds, None, meters or measured_meters, None, repairs, on_searched)
+    rules = _searched(problem, SHARE * seconds, None, meters or measured_meters, None, on_searched, repairs)
     problem.add_rules(rules)
     return rules
 
@@ -158,8 +156,8 @@ def _searched(
     progress: Callable[[Search], None] | None,
     meters: Meters,
     store: MutantStore | None,
+    on_searched: Callable[[FoundRules], None],
     repairs: Mapping[Kind, RepairMethod] = REPAIRS,
-    on_searched: Callable[[FoundRules], None] = lambda found: None,
 ) -> list[MutantRule]:
     search, found = Search(problem, Budget(seconds=seconds), progress), FoundRules()
     search.tell()

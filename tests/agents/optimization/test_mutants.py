@@ -30,6 +30,7 @@ from graph_rewrite.latency.windows import Difference
 from graph_rewrite.mutate.equivalence import RandomTrials, prove
 from graph_rewrite.mutate.moves import Move
 from graph_rewrite.mutate.mutant_rules import MalformedMutantError, MutantRule, mutant_rule, read_mutant_rules
+from graph_rewrite.mutate.optimizing.optimizer import FoundRules
 from graph_rewrite.mutate.program import program, step
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.search import Limits
@@ -241,8 +242,11 @@ def test_ctrl_c_ends_the_search_for_mutants_and_keeps_what_was_found(tmp_path: P
     def meters(problem: Problem) -> Iterator[MutantMeters]:
         yield MutantMeters(ending, ImageTimer())
 
-    found = mutant_search.add_mutants(problem, "search", 1e6, searches.append, meters)
+    told: list[FoundRules] = []
+    found = mutant_search.add_mutants(problem, "search", 1e6, searches.append, meters, on_searched=told.append)
     assert searches[0].ended
+    assert [each.complete for each in told] == [False]
+    assert "more time may find more" in str(told[0])
     assert found
     assert {rule.name for rule in found} <= {rule.name for rule in problem.rewriter.rules}
 
