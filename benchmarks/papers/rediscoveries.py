@@ -22,7 +22,7 @@ from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram, program, step
 from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of_subprogram, proved_repair
-from graph_rewrite.mutate.thinning import Judge
+from graph_rewrite.mutate.thinning import MutantJudge
 from graph_rewrite.mutate.value_types import types_of
 
 Operators = list[tuple[str, tuple[Shape, ...]]]
@@ -145,7 +145,7 @@ def rediscovered(name: str) -> Rediscovery:
         LookupError: the generator ends without it, or no repair is proved.
     """
     wanted = WANTED[name]
-    judge = Judge(Subprogram(wanted.original, wanted.shapes, constants=wanted.constants))
+    judge = MutantJudge(Subprogram(wanted.original, wanted.shapes, constants=wanted.constants))
     mutant = _found(name, wanted, judge)
     repaired, kind, finding = mutant.program, "none", mutant.finding
     if not finding.exact:
@@ -160,7 +160,7 @@ def rediscovered(name: str) -> Rediscovery:
     return Rediscovery(name, sum(map(len, finding.wrong)), finding.share_wrong, kind, cost, again.error)
 
 
-def _found(name: str, wanted: Wanted, judge: Judge) -> Mutant:
+def _found(name: str, wanted: Wanted, judge: MutantJudge) -> Mutant:
     def is_it(made: TensorProgram) -> bool:
         return wanted.is_it(_operators(made, wanted.shapes))
 

@@ -21,7 +21,7 @@ from graph_rewrite.mutate.moves import DoesNotFit
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair, RepairCase, choose
 from graph_rewrite.mutate.subprograms import LARGEST, split
-from graph_rewrite.mutate.thinning import Judge
+from graph_rewrite.mutate.thinning import MutantJudge
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal
 
@@ -102,7 +102,7 @@ class Mutants:
         place = self._places.setdefault(_key(mutant), len(self.found))
         self.found[place : place + 1] = [mutant]
 
-    def repair(self, judge: Judge, stop: Callable[[], bool]) -> None:
+    def repair(self, judge: MutantJudge, stop: Callable[[], bool]) -> None:
         """Give the mutants of a subprogram the repair of fewest multiplications, those that differ least first."""
         sub = judge.real
         places = [i for i, mutant in enumerate(self.found) if mutant.subprogram is sub and not mutant.finding.exact]
@@ -117,7 +117,7 @@ def _key(mutant: Mutant) -> object:
     return mutant.subprogram.nodes, signature(mutant.program, mutant.subprogram.shapes)
 
 
-def proved_repair(judge: Judge, case: RepairCase) -> Repair | Refusal:
+def proved_repair(judge: MutantJudge, case: RepairCase) -> Repair | Refusal:
     """Return the repair of fewest multiplications, at the real shapes and proved there."""
     chosen = choose(case, partial(judge.cost, of=lambda made: float(work_of(made, judge.real.shapes))))
     if isinstance(chosen, Refusal):
@@ -157,7 +157,7 @@ def mutants_of(
                 result.subprograms.append((sub, refusal))
                 continue
             result.searched.append((sub, places))
-            judge = Judge(sub)
+            judge = MutantJudge(sub)
             stop = partial(_is_over, until, clock)
             for mutant in mutants_of_subprogram(sub, limits, stop, judge, shared=shared):
                 kept = _proved_if_equal(judge, mutant) if result.wants(mutant) else None
@@ -173,7 +173,7 @@ def mutants_of(
     return result
 
 
-def _proved_if_equal(judge: Judge, mutant: Mutant) -> Mutant | None:
+def _proved_if_equal(judge: MutantJudge, mutant: Mutant) -> Mutant | None:
     """Return a mutant that seems to be equal everywhere with its proof at the real shapes, None where that fails;
     others as they are."""
     if not mutant.finding.exact:
@@ -200,7 +200,7 @@ def mutants_of_subprogram(
     sub: Subprogram,
     limits: Limits = Limits(),
     stop: Callable[[], bool] = lambda: False,
-    judge: Judge | None = None,
+    judge: MutantJudge | None = None,
     is_hopeful: Callable[[TensorProgram], bool] = lambda program: True,
     shared: SharedSketches | None = None,
 ) -> Iterator[Mutant]:
@@ -216,7 +216,7 @@ def mutants_of_subprogram(
             evaluated; those that are not are left out.
         shared: sketches that the search has enumerated, for other subprograms too.
     """
-    judge = judge or Judge(sub)
+    judge = judge or MutantJudge(sub)
     small, thin = small_instance(sub), judge.thin
     targets: list[Target] = []
     seen = {identity_of(sub.program, sub.shapes)}
@@ -238,14 +238,14 @@ def mutants_of_subprogram(
                 yield mutant
 
 
-def judged_seed(judge: Judge, seed: TensorProgram, keep: float) -> Mutant | None:
+def judged_seed(judge: MutantJudge, seed: TensorProgram, keep: float) -> Mutant | None:
     """Return a program of the real shapes as a mutant; None where it has no form at the thin instance, or too little of
     it is right."""
     judged = judge.at_thin(seed)
     return None if judged is None else _judged(judge, judged, seed, keep)
 
 
-def _judged(judge: Judge, judged: TensorProgram, program: TensorProgram, keep: float) -> Mutant | None:
+def _judged(judge: MutantJudge, judged: TensorProgram, program: TensorProgram, keep: float) -> Mutant | None:
     """Return a program that has one form at the thin instance and one at the real shapes as a mutant."""
     finding = prove(judge.trials, judged, keep)
     meant = None if finding is None else judge.finding_at_real(finding)

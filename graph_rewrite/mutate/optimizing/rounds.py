@@ -18,7 +18,7 @@ from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_pr
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Kind, RepairMethod, choose
 from graph_rewrite.mutate.search import Limits, Mutant, judged_seed, mutants_of_subprogram
-from graph_rewrite.mutate.thinning import Judge
+from graph_rewrite.mutate.thinning import MutantJudge
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal
 
@@ -78,7 +78,7 @@ class Rounds:
     """
 
     def __init__(self, sub: Subprogram, ms: float, means: Means) -> None:
-        self._judge, self._ms, self._means = Judge(sub), ms, means
+        self._judge, self._ms, self._means = MutantJudge(sub), ms, means
         self._cut = False
 
     def run(self, until: float, seeds: Sequence[TensorProgram] = ()) -> PricedPrograms:
@@ -125,7 +125,7 @@ class Rounds:
         for seed in seeds:
             if self._cost(real, seed, self._ms) < self._ms:
                 # What has no form at the thin instance is judged at the real shapes.
-                judge = self._judge if self._judge.at_thin(seed) is not None else Judge(real, real)
+                judge = self._judge if self._judge.at_thin(seed) is not None else MutantJudge(real, real)
                 mutant = judged_seed(judge, seed, self._means.limits.keep)
                 for made in () if mutant is None else self._with_repair(mutant, judge, self._ms):
                     found[identity_of(made.program, real.shapes)] = made
@@ -140,12 +140,12 @@ class Rounds:
             end = now + (until - now) / (len(parts) - place)
             if self._is_over(end):
                 return
-            for other in self._repaired(Judge(part), self._cost(part, part.program), end):
+            for other in self._repaired(MutantJudge(part), self._cost(part, part.program), end):
                 made = replaced(base.program, chosen, part.inputs, other.program)
                 if self._judge.seems_equal(made):
                     yield PricedProgram(made, self._cost(sub, made), (*base.rounds, *other.rounds))
 
-    def _repaired(self, judge: Judge, ms: float, until: float) -> Iterator[PricedProgram]:
+    def _repaired(self, judge: MutantJudge, ms: float, until: float) -> Iterator[PricedProgram]:
         """Yield the programs that repair the mutants of a subprogram. A mutant that costs more than the original before
         its repair is not looked at."""
 
@@ -160,7 +160,7 @@ class Rounds:
         ):
             yield from self._with_repair(mutant, judge, ms)
 
-    def _with_repair(self, mutant: Mutant, judge: Judge, ms: float) -> Iterator[PricedProgram]:
+    def _with_repair(self, mutant: Mutant, judge: MutantJudge, ms: float) -> Iterator[PricedProgram]:
         """Yield the program that repairs a mutant, if there is one that costs less than the original of so many
         milliseconds, or little more where it may be mutated again."""
         sub, made, kind = mutant.subprogram, mutant.program, "none"

@@ -1,5 +1,5 @@
 """Thin instances: subprograms with their real batches and images but few channels, at which mutants are judged."""
 
-from graph_rewrite.mutate.thinning.judge import Judge
+from graph_rewrite.mutate.thinning.judge import MutantJudge
 
-__all__ = ["Judge"]
+__all__ = ["MutantJudge"]

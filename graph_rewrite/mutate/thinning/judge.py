@@ -15,7 +15,7 @@ from graph_rewrite.mutate.thinning.thin_instance import thin_instance
 from graph_rewrite.mutate.value_types import types_of
 
 
-class Judge:
+class MutantJudge:
     """A subprogram and its thin instance, with what both give at random inputs.
 
     The thin instance tells which mutants are worth it: where they are wrong, and which repairs mend them. Boxes and

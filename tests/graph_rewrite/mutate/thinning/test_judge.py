@@ -14,7 +14,7 @@ from graph_rewrite.mutate.optimizing.rounds import PricedProgram
 from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Limits, mutants_of_subprogram, proved_repair
-from graph_rewrite.mutate.thinning import Judge
+from graph_rewrite.mutate.thinning import MutantJudge
 from graph_rewrite.rewriting.rule import Refusal
 from tests.graph_rewrite.mutate.programs import BATCH_TO_WIDTH, CONV
 from tests.graph_rewrite.mutate.proof_speed import counted_products
@@ -47,7 +47,7 @@ def test_the_real_shapes_are_evaluated_for_what_is_kept_alone(monkeypatch: pytes
     proofs = 9 * (work_of(CONV, SUB.shapes) + sum(work_of(made.program, SUB.shapes) for made in found))
     after = sum(products)
     assert proofs <= after < 2 * proofs
-    monkeypatch.setattr(rounds, "Judge", lambda sub, thin=None: Judge(sub, thin=sub))
+    monkeypatch.setattr(rounds, "MutantJudge", lambda sub, thin=None: MutantJudge(sub, thin=sub))
     with counted_products() as products:
         direct = kept()
     assert [made.program for made in direct] == [made.program for made in found]
@@ -64,7 +64,7 @@ def test_what_is_kept_has_the_proof_of_its_certificate() -> None:
 
 
 def test_the_inputs_of_proofs_choose_nothing() -> None:
-    judge = Judge(SUB, thin=SUB)
+    judge = MutantJudge(SUB, thin=SUB)
     chosen = [judge.aim.inputs(0), *(judge.trials.inputs(trial) for trial in range(3))]
     proofs = [RandomTrials(CONV, SUB.shapes, seed=11).inputs(trial) for trial in range(3)]
     assert not any((a[0] == b[0]).all() for a in chosen for b in proofs)
@@ -72,9 +72,9 @@ def test_the_inputs_of_proofs_choose_nothing() -> None:
 
 def plant_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let programs be carried over with their filters turned upside down."""
-    right = Judge.at_real
+    right = MutantJudge.at_real
 
-    def wrong(judge: Judge, program: TensorProgram) -> TensorProgram | None:
+    def wrong(judge: MutantJudge, program: TensorProgram) -> TensorProgram | None:
         made = right(judge, program)
         if made is None:
             return None
@@ -83,7 +83,7 @@ def plant_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         steps = [Step(s.op, (s.inputs[0], 2), s.params) if s.op == "conv" else s for s in moved]
         return TensorProgram(2, (flipped, *steps), tuple(v + 1 for v in made.outputs))
 
-    monkeypatch.setattr(Judge, "at_real", wrong)
+    monkeypatch.setattr(MutantJudge, "at_real", wrong)
 
 
 def test_nothing_is_kept_whose_proof_fails_at_the_real_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_nothing_is_kept_whose_proof_fails_at_the_real_shapes(monkeypatch: pytes
 
 
 def test_a_repair_that_is_not_equal_at_the_real_shapes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = Judge(SUB)
+    judge = MutantJudge(SUB)
     mutant = next(m for m in mutants_of_subprogram(SUB, LIMITS, judge=judge) if not m.finding.exact)
     repair = proved_repair(judge, mutant.case)
     assert isinstance(repair, Repair)
@@ -108,13 +108,13 @@ def test_failed_proofs_come_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each fails in its first trial, and there are twelve of them at most."""
     plant_an_error(monkeypatch)
     asked: list[TensorProgram] = []
-    monkeypatch.setattr(Judge, "proof", lambda judge, program: asked.append(program))
+    monkeypatch.setattr(MutantJudge, "proof", lambda judge, program: asked.append(program))
     assert not kept(Limits(seconds=1e6, depth=2, keep=0.25))
     assert 0 < len(asked) <= 12
 
 
 def test_a_program_has_a_form_at_either_instance() -> None:
-    judge = Judge(SUB)
+    judge = MutantJudge(SUB)
     assert judge.thin.shapes == ((2, 8, 8, 8), (8, 8, 3, 3))
     assert judge.at_real(BATCH_TO_WIDTH) == BATCH_TO_WIDTH
     assert judge.at_thin(BATCH_TO_WIDTH) == BATCH_TO_WIDTH

@@ -9,7 +9,7 @@ from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.moves import Move
 from graph_rewrite.mutate.program import Subprogram, TensorProgram, program, step
 from graph_rewrite.mutate.search import Limits, mutants_of_subprogram
-from graph_rewrite.mutate.thinning import Judge
+from graph_rewrite.mutate.thinning import MutantJudge
 from graph_rewrite.mutate.thinning.thin_instance import thin_instance
 from graph_rewrite.mutate.value_types import types_of
 from tests.graph_rewrite.mutate.programs import BATCH_TO_WIDTH, CONV, conv, layout
@@ -86,13 +86,13 @@ def test_mutants_boxes_and_shares_are_those_of_the_real_shapes(
     """More may be found with few channels, where some rearrangements undo each other: no proof accepts them."""
     monkeypatch.setattr("graph_rewrite.mutate.thinning.thin_instance.LEAST_WORK", 0)
     sub = Subprogram(made, shapes)
-    assert Judge(sub).thin.shapes != shapes
-    thin, direct = found_by(Judge(sub)), found_by(Judge(sub, thin=sub))
+    assert MutantJudge(sub).thin.shapes != shapes
+    thin, direct = found_by(MutantJudge(sub)), found_by(MutantJudge(sub, thin=sub))
     assert direct.items() <= thin.items()
     assert len(thin) <= len(direct) + 1
     assert direct
 
 
-def found_by(judge: Judge) -> dict[str, object]:
+def found_by(judge: MutantJudge) -> dict[str, object]:
     found = mutants_of_subprogram(judge.real, Limits(depth=2, keep=0.4), judge=judge)
     return {str(mutant.program): (mutant.finding.wrong, mutant.finding.shares) for mutant in found}
