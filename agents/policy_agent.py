@@ -11,6 +11,7 @@ from agents.ppo.agent import DEFAULTS, PPOAgent, RolloutOptions
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
+from agents.regional.prior import proposing
 from agents.universal.prior import UniversalPrior
 from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import Problem
@@ -20,7 +21,8 @@ class PolicyAgent:
     """Acts with a policy as it was trained. One of whole models rolls out in the whole graph (`PPOAgent`). One of
     windows proposes chains of rewrites for all windows of a model before anything is measured; a search by windows
     times them, those first that are predicted to save most per second, puts them together, and goes on as it does
-    without a policy (`RegionalAgent`).
+    without a policy (`RegionalAgent`): every rewrite that is not proposed is tried in the same order, and the same
+    judgement decides.
 
     Args:
         checkpoint: a checkpoint or its folder; None takes the one that ships for the problem's model, or another
@@ -59,7 +61,7 @@ class PolicyAgent:
             rollouts.name = self.name
             return rollouts.optimize(problem, budget, seed=seed, progress=progress)
         search = RegionalAgent(RegionalOptions(prior="universal"))
-        search.name, search.prior_for = self.name, lambda one: UniversalPrior(checkpoint, one.deployment)
+        search.name, search.prior_for = self.name, lambda one: proposing(UniversalPrior(checkpoint, one.deployment))
         result = search.optimize(problem, budget, seed=seed, progress=progress)
         said = f"chains proposed by {self.checkpoint_name}, trained on {checkpoint.description.trained_on}"
         return dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))

@@ -1,13 +1,13 @@
-"""Guides of a tree search, before it measures: the order and prior of actions, and the value of a state."""
+"""Guides of a tree search over whole graphs, before it measures: the order and prior of actions, and the value of a
+state."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from agents.mcts.states import EnvState
 from agents.ppo.acting import restore_policy
 from agents.ppo.checkpoint import Checkpoint, known_rules
 from envs import GraphRewriteEnv
@@ -17,30 +17,17 @@ from envs.vocabulary import rule_vocabulary
 _KINDS = {"deployment": 0, "class": 1, "site": 2}
 
 
-class Guide(Protocol):
-    """Prior knowledge about a state of the environment."""
-
-    def priors(self, env: GraphRewriteEnv, observation: Observation, rng: np.random.Generator) -> dict[int, float]:
-        """Return the legal actions without the No-Op, in the order in which they are to be opened, with
-        probabilities."""
-        ...
-
-    def gain(self, observation: Observation) -> float:
-        """Return the share of the original's latency that can still be saved from here, as far as the guide knows; 0 or
-        more."""
-        ...
-
-
 class UniformGuide:
     """Knows nothing: all actions are equally likely. They are opened in greedy's order: deployment choices, classes,
     sites, most sites first, and ties by a seeded shuffle."""
 
-    def priors(self, env: GraphRewriteEnv, observation: Observation, rng: np.random.Generator) -> dict[int, float]:
+    def priors(self, state: EnvState, rng: np.random.Generator) -> dict[int, float]:
+        env = state.env
         legal = [int(action) for action in rng.permutation(np.flatnonzero(env.action_masks()[:-1]))]
         legal.sort(key=lambda action: (_KINDS[env.candidates[action].kind], -env.candidates[action].count))
         return dict.fromkeys(legal, 1.0 / max(1, len(legal)))
 
-    def gain(self, observation: Observation) -> float:
+    def gain(self, state: EnvState, speedup: float) -> float:
         return 0.0
 
 
@@ -62,7 +49,8 @@ class PolicyGuide:
         saved = max(0.0, 1.0 - 1.0 / max(1.0, checkpoint.description.best_speedup))
         self._scale = saved / at_start if at_start > 0.0 else 0.0
 
-    def priors(self, env: GraphRewriteEnv, observation: Observation, rng: np.random.Generator) -> dict[int, float]:
+    def priors(self, state: EnvState, rng: np.random.Generator) -> dict[int, float]:
+        env, observation = state.env, state.observation
         mask = env.action_masks() & self._known[observation["candidate_rule"]]
         mask[env.no_op] = False
         if not mask.any():
@@ -71,8 +59,8 @@ class PolicyGuide:
         order = sorted(np.flatnonzero(mask), key=lambda action: -probabilities[action])
         return {int(action): float(probabilities[action]) for action in order}
 
-    def gain(self, observation: Observation) -> float:
-        return max(0.0, self._scale * self._critic(observation)) if self._scale > 0.0 else 0.0
+    def gain(self, state: EnvState, speedup: float) -> float:
+        return max(0.0, self._scale * self._critic(state.observation)) if self._scale > 0.0 else 0.0
 
     def _probabilities(self, observation: Observation, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
         probabilities: NDArray[np.float64] = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agents.core.base import Search
 from agents.effects.step_means import Forecast
 from agents.regional.experience import LoggedChain, LoggedRound
-from agents.regional.gains import FURTHER, Key
+from agents.regional.gains import FURTHER, Key, NextMove
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior, StepPrior
 from agents.regional.sites import RewriteStep, apply_all
@@ -88,14 +88,11 @@ class Attempt:
         """The step as a candidate of its window."""
         return candidate_of(self.state.graph, self.sites)
 
-    def hope(self, options: RegionalOptions, constant: bool = False) -> float:
-        """Return the share of the window's time that the step may save, as long as nothing is known of it: the
-        prior's, else the estimate, and something on top, since a change of layout or a fusion saves what no count of
-        operations shows."""
-        if self.predicted is not None and not constant:
-            return self.predicted
-        hope = options.optimism[min(len(self.state.steps), len(options.optimism) - 1)]
-        return hope + max(self.guess, -options.doubt * hope)
+    @property
+    def move(self) -> NextMove:
+        """The attempt by what is known of it."""
+        state = self.state
+        return NextMove(self.keys, len(state.steps), state.share, self.guess, self.predicted, self.forecast)
 
 
 class AttemptLists:

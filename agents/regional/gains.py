@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agents.effects.step_means import Forecast
+from agents.regional.options import RegionalOptions
 
 FURTHER = "..."
 """Stands for the steps that a chain makes possible, before they are listed."""
@@ -57,3 +58,63 @@ class Effects:
         known = self._gains.get(chain, ())
         mean = (TRUSTED * forecast.mean + sum(known)) / (TRUSTED + len(known))
         return before + mean + hope * fading ** len(known)
+
+
+@dataclass(frozen=True, slots=True)
+class NextMove:
+    """A possible next move in a window, by what is known of it before it is taken: a step, or to list the steps that
+    the last one made possible. All shares are of the window's time."""
+
+    keys: Sequence[Key]
+    """Of a step: its chain of rules, the families of the last two, and the last rule; of a listing: the last rule and
+    `FURTHER`."""
+    depth: int
+    """Rewrites of the chain before it."""
+    before: float
+    """Share that this chain saves."""
+    guess: float = 0.0
+    """Share that the step saves by arithmetic and memory traffic."""
+    predicted: float | None = None
+    """Share that a prior hopes the step to save; None where nothing is predicted."""
+    forecast: Forecast | None = None
+    """What other models say of the step; None where they say nothing."""
+
+    @property
+    def is_listing(self) -> bool:
+        """Return whether steps are listed, and none is taken."""
+        return self.keys[0][-1] == FURTHER
+
+    def promise(self, effects: Effects, options: RegionalOptions, hopeful: float, curious: bool) -> float:
+        """Return the share of the window's time that the chain may save with this move.
+
+        Args:
+            effects: what the search knows of rules.
+            options: of the search.
+            hopeful: standard deviations above its mean that a forecast is hoped to reach.
+            curious: a rule that was never tried may save what `options` hope of any, whatever is predicted, or its
+                family did elsewhere.
+        """
+        untried = curious and self._is_untried(effects, options)
+        keys = self.keys[:1] if untried else self.keys
+        fading = options.fading[min(self.depth, 1)]
+        if self.forecast is not None and not untried:
+            hope = hopeful * self.forecast.deviation
+            share = effects.revised(keys[0], self.before, self.forecast, hope, fading)
+        else:
+            # What a loss makes possible is looked at whatever the loss: that is what chains are for.
+            before = max(self.before, 0.0) if self.is_listing else self.before
+            share = effects.expected(keys, before, self._hope(options, untried), fading)
+        return min(share, options.most_saved)
+
+    def _is_untried(self, effects: Effects, options: RegionalOptions) -> bool:
+        """Return whether next to nothing is known of a step's rule, here or elsewhere."""
+        known_elsewhere = self.forecast is not None and self.forecast.labels >= options.few
+        return not self.is_listing and not known_elsewhere and not effects.knows(self.keys[0][-1])
+
+    def _hope(self, options: RegionalOptions, constant: bool) -> float:
+        """Return the share that the move may save as long as nothing is known of it: the prior's, else the estimate,
+        and something on top, since a change of layout or a fusion saves what no count of operations shows."""
+        if self.predicted is not None and not constant:
+            return self.predicted
+        hope = options.optimism[min(self.depth, len(options.optimism) - 1)]
+        return hope + max(self.guess, -options.doubt * hope)

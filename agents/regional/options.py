@@ -82,7 +82,8 @@ class RegionalOptions:
     likely: float = 0.1
     """Probability that a first step must have to be proposed."""
     proposing_share: float = 0.2
-    """Part of the seconds that are left in which a policy looks at windows, those first that take most of the time."""
+    """Part of the seconds that are left in which a policy looks at windows, those first that take most of the time,
+    and again in which its proposals are timed."""
 
     worth: float = 0.002
     """Share of the model's latency below which what a window may still gain is not looked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from agents.effects.step_means import SHIPPED, Forecast, StepMeans
@@ -56,6 +57,41 @@ class ChainPolicy(EffectPrior, Protocol):
 Prior = EffectPrior | StepPrior
 
 
+@dataclass(frozen=True, slots=True)
+class ProposingPrior:
+    """A policy that proposes chains, in front of means that order everything else: what the policy does not know is
+    tried as if there were none.
+
+    Args:
+        policy: proposes chains, and predicts what they save.
+        means: forecast what all steps save that are not proposed.
+    """
+
+    policy: ChainPolicy
+    means: StepPrior
+
+    def opinion(self, steps: Sequence[Candidate], depth: int) -> Opinion | None:
+        """Return the policy's opinion of the steps of a state."""
+        return self.policy.opinion(steps, depth)
+
+    def hopes(self, steps: Sequence[Candidate], share: float, depth: int) -> list[float | None]:
+        """Return what the policy hopes of steps."""
+        return self.policy.hopes(steps, share, depth)
+
+    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+        """Return the means' forecast of the last step of a chain."""
+        return self.means.forecast(rules, families, shapes, guess)
+
+
+def proposing(policy: ChainPolicy) -> Prior:
+    """Return a policy in front of the means that ship; the policy alone, with a warning, where these are missing."""
+    try:
+        return ProposingPrior(policy, StepMeans.load(SHIPPED))
+    except UserError as error:
+        warnings.warn(f"regional: the policy alone predicts, since {error}", RuntimeWarning, stacklevel=2)
+        return policy
+
+
 def prior_of(name: PriorName, deployment: Deployment) -> Prior | None:
     """Return a prior by its name; None for the constants of the options, which also stand in, with a warning, where the
     means, the model of effects, the policy, or a library that they need is missing."""
@@ -68,7 +104,7 @@ def prior_of(name: PriorName, deployment: Deployment) -> Prior | None:
         if name == "universal":
             from agents.universal.prior import UniversalPrior
 
-            return UniversalPrior.shipped(deployment)
+            return proposing(UniversalPrior.shipped(deployment))
         from agents.effects.prior import LearntPrior
 
         return LearntPrior.shipped(deployment)

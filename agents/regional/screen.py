@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from agents.core.base import Search
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
@@ -10,7 +11,7 @@ from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import ChainPolicy, Prior
+from agents.regional.prior import ChainPolicy, Prior, StepPrior
 from agents.regional.proposals import Proposer
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
@@ -87,15 +88,24 @@ class Screen:
         last = self.search.after(self.options.proposing_share)
         proposer = Proposer(self._lists, policy, self.options, self._seconds_of, self.options.worth * self.latency_s)
         proposals, open_attempts = proposer.propose(first, lambda: until() or self.search.seconds >= last)
+        open_attempts = [self._opened(one) for one in open_attempts]
         chains: list[RewriteChain] = []
+        last = self.search.after(self.options.proposing_share)
         for attempt in sorted(proposals, key=lambda one: -self._promise(one, False) / self._cost(one)):
             # By now another chain may have been found there, or what the rule saved elsewhere may say otherwise.
             promising = self._promise(attempt, False) >= self.options.worth * self.latency_s
-            if promising and not until() and self.search.can_apply:
+            if promising and not until() and self.search.can_apply and self.search.seconds < last:
                 self._take(attempt, open_attempts, chains)
             elif not attempt.state.steps:
-                open_attempts.append(attempt)
+                open_attempts.append(self._opened(attempt))
         return chains, open_attempts
+
+    def _opened(self, attempt: Attempt) -> Attempt:
+        """Return a first step that is not timed as proposed: where means forecast steps, they do, as without a
+        policy."""
+        if not isinstance(self._prior, StepPrior):
+            return attempt
+        return self._lists.predicted([replace(attempt, predicted=None)])[0]
 
     def _explore(self, open_attempts: list[Attempt], until: Callable[[], bool], curious: bool) -> list[RewriteChain]:
         """Return the chains that gain, by the attempts that promise enough and those that they lead to; the others stay
@@ -138,25 +148,10 @@ class Screen:
         """Return the seconds that an attempt may save at all sites of its class, beyond what is known to be saved
         there. To the curious, a rule that was never tried may do so, whatever is predicted or its family did
         elsewhere."""
-        site_class, keys = attempt.state.site_class, attempt.keys
-        untried = curious and self._is_untried(attempt)
-        if untried:
-            keys = keys[:1]
-        fading = self.options.fading[min(len(attempt.state.steps), 1)]
-        # What a loss makes possible is looked at whatever the loss: that is what chains are for.
-        before = attempt.state.share if attempt.sites else max(attempt.state.share, 0.0)
-        if attempt.forecast is None or untried:
-            share = self.effects.expected(keys, before, attempt.hope(self.options, untried), fading)
-        else:
-            hope = self._hopeful * attempt.forecast.deviation
-            share = self.effects.revised(keys[0], before, attempt.forecast, hope, fading)
+        site_class = attempt.state.site_class
+        share = attempt.move.promise(self.effects, self.options, self._hopeful, curious)
         known = max((self._best.get(node, 0.0) for node in site_class.touched), default=0.0)
-        return len(site_class.sites) * self._seconds_of(site_class) * min(share, self.options.most_saved) - known
-
-    def _is_untried(self, attempt: Attempt) -> bool:
-        """Return whether next to nothing is known of a step's rule, here or elsewhere."""
-        known_elsewhere = attempt.forecast is not None and attempt.forecast.labels >= self.options.few
-        return bool(attempt.sites) and not known_elsewhere and not self.effects.knows(attempt.sites[0].rule.name)
+        return len(site_class.sites) * self._seconds_of(site_class) * share - known
 
     def _children(self, attempt: Attempt, until: Callable[[], bool]) -> list[Attempt]:
         """Return the steps that the last one made possible."""

@@ -47,14 +47,21 @@ def site_classes(
             ones.
     """
     for sites in sites_by_class(rewriter, graph).values():
-        site_class = _site_class(graph, sites, margin, compared_sites)
+        site_class = class_of_sites(graph, sites, margin, compared_sites)
         if site_class is not None:
             yield site_class
 
 
-def _site_class(graph: Graph, sites: tuple[Site, ...], margin: int, compared_sites: int) -> SiteClass | None:
+def class_of_sites(
+    graph: Graph, sites: tuple[Site, ...], margin: int = MARGIN, compared_sites: int = COMPARED_SITES
+) -> SiteClass | None:
     """Return a class with the window that most of its sites have: what surrounds the first layer of a network, such as
-    its embedding, makes steps possible that the others don't have."""
+    its embedding, makes steps possible that the others don't have. None where no surroundings can be cut out.
+
+    Args:
+        sites: of one class.
+        margin, compared_sites: as of `site_classes`.
+    """
     found: dict[str, list[tuple[Site, Graph]]] = {}
     for site in sites[:: -(-len(sites) // compared_sites)]:
         try:

@@ -69,8 +69,8 @@ def by_effects(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predi
 
 
 def by_policy(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predictions:
-    """Propose chains and predict by a universal policy that imitates the best chains, as `regional:prior=universal`
-    does."""
+    """Propose chains by a universal policy that imitates the best chains, and order everything else by the means, as
+    `regional:prior=universal` does."""
     table, config = facts.table, load_config("windows", settings=("training.total_timesteps=0",))
     with tempfile.TemporaryDirectory() as folder:
         options = WindowTrainingOptions(table, "table", tuple(sorted(families)), seed)
@@ -85,11 +85,8 @@ def by_policy(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predic
         seen = [unmeasured(sample.observation, sample.depth, config.env.horizon) for sample in part]
         for sample, opinion in zip(part, opinions(policy, seen), strict=True):
             found[state_of(table, sample)] = (sample, opinion)
-    hopes = {}
-    for sample, opinion in found.values():
-        for number in range(len(sample.effects)):
-            hopes[sample.first_step + number] = opinion.saving(number, sample.share, OPTIMISM) or 0.0
-    return Predictions(hopes, proposals=_proposals(facts, found))
+    forecasts = by_means(facts, families, seed).forecasts
+    return Predictions(forecasts=forecasts, proposals=_proposals(facts, found))
 
 
 def _proposals(facts: TableFacts, found: Mapping[int, tuple[StateSample, Opinion]]) -> list[Proposal]:

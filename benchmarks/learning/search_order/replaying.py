@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from agents.effects.believed import believed_shares, sure_shares
 from agents.effects.learning_means import chains_of
 from agents.effects.step_means import Forecast
-from agents.regional.gains import FURTHER, Effects, Key
+from agents.regional.gains import FURTHER, Effects, Key, NextMove
 from agents.regional.options import RegionalOptions
 from envs.window.table import WindowTable
 
@@ -224,27 +224,21 @@ class TableSearch:
             self._open.append((after, _LISTING))
 
     def _promise(self, attempt: _Attempt, curious: bool) -> float:
-        """Return what `agents.regional.screen.Screen` expects of an attempt, as a share of the model's time."""
-        state, step = attempt
-        arrays, options = self._facts.arrays, self._options
+        """Return what an attempt may save beyond what is known to be saved in its window, as a share of the model's
+        time."""
+        share = self._move(*attempt).promise(self._effects, self._options, self._hopeful, curious)
+        window = self._facts.arrays["state_window"][attempt[0]]
+        return self._windows[window].weight * share - self._known[window]
+
+    def _move(self, state: int, step: int) -> NextMove:
+        arrays, predictions = self._facts.arrays, self._predictions
         depth, before = arrays["state_depth"][state], arrays["state_share"][state]
-        window = arrays["state_window"][state]
-        fading = options.fading[min(depth, 1)]
-        usual = options.optimism[min(depth, len(options.optimism) - 1)]
         if step == _LISTING:
-            share = self._effects.expected([self._further(state)], max(before, 0.0), usual, fading)
-        else:
-            keys, forecast = self._keys(step), self._predictions.forecasts.get(step)
-            known_elsewhere = forecast is not None and forecast.labels >= options.few
-            untried = curious and not known_elsewhere and not self._effects.knows(keys[0][-1])
-            if forecast is not None and not untried:
-                hope = self._hopeful * forecast.deviation
-                share = self._effects.revised(keys[0], before, forecast, hope, fading)
-            else:
-                constant = usual + max(arrays["step_guess"][step], -options.doubt * usual)
-                hope = constant if untried else self._predictions.hopes.get(step, constant)
-                share = self._effects.expected(keys[:1] if untried else keys, before, hope, fading)
-        return self._windows[window].weight * min(share, options.most_saved) - self._known[window]
+            return NextMove([self._further(state)], depth, before)
+        return NextMove(
+            self._keys(step), depth, before, arrays["step_guess"][step], predictions.hopes.get(step),
+            predictions.forecasts.get(step),
+        )  # fmt: skip
 
     def _cost(self, window: int, timed: bool) -> float:
         options = self._options

@@ -72,7 +72,9 @@ def mean_score(scores: Sequence[OrderScore]) -> OrderScore:
     return OrderScore(timings, seconds, at_end, tuple(early))
 
 
-def comparison(rows: Sequence[Mapping[str, Any]], order: str, entry: str = "timings") -> dict[str, Any]:
+def comparison(
+    rows: Sequence[Mapping[str, Any]], order: str, entry: str = "timings", baseline: str = BASELINE
+) -> dict[str, Any]:
     """Return the geometric mean over networks of an order's effort relative to the baseline's, with its 95% interval;
     below 1 it needs less.
 
@@ -80,8 +82,9 @@ def comparison(rows: Sequence[Mapping[str, Any]], order: str, entry: str = "timi
         rows: of networks, with `family` and, for each order, its scores as JSON.
         order: a name of an order.
         entry: `timings` or `seconds`.
+        baseline: the order that it is compared with.
     """
-    mean, ends = _difference(rows, order, lambda scores: float(np.log(max(scores[entry], 1e-3))))
+    mean, ends = _difference(rows, order, lambda scores: float(np.log(max(scores[entry], 1e-3))), baseline)
     return {
         "relative": round(float(np.exp(mean)), 3), "ci95": [round(float(np.exp(end)), 3) for end in ends],
         "mean": round(float(np.mean([row["orders"][order][entry] for row in rows])), 2),
@@ -89,11 +92,13 @@ def comparison(rows: Sequence[Mapping[str, Any]], order: str, entry: str = "timi
     }  # fmt: skip
 
 
-def early_comparison(rows: Sequence[Mapping[str, Any]], order: str) -> dict[str, Any]:
+def early_comparison(
+    rows: Sequence[Mapping[str, Any]], order: str, baseline: str = BASELINE
+) -> dict[str, Any]:  # fmt: skip
     """Return the mean share of what can be saved that an order has after each of `EARLY` timings, in percent, and by
     how much it is ahead of the baseline in the mean of these, with its 95% interval."""
     had = np.array([row["orders"][order]["early"] for row in rows]).mean(axis=0)
-    mean, ends = _difference(rows, order, lambda scores: 100.0 * float(np.mean(scores["early"])))
+    mean, ends = _difference(rows, order, lambda scores: 100.0 * float(np.mean(scores["early"])), baseline)
     return {
         "percent": {str(number): round(100.0 * float(one), 1) for number, one in zip(EARLY, had, strict=True)},
         "ahead": round(mean, 1), "ci95": [round(end, 1) for end in ends],
@@ -101,13 +106,13 @@ def early_comparison(rows: Sequence[Mapping[str, Any]], order: str) -> dict[str,
 
 
 def _difference(
-    rows: Sequence[Mapping[str, Any]], order: str, value: Callable[[Mapping[str, Any]], float]
+    rows: Sequence[Mapping[str, Any]], order: str, value: Callable[[Mapping[str, Any]], float], baseline: str
 ) -> tuple[float, tuple[float, float]]:
     """Return the mean difference of a value of an order and of the baseline, with its 95% interval. The bootstrap draws
     families, then networks within them: those of a family are alike."""
     found: dict[str, list[float]] = {}
     for row in rows:
-        one, base = (value(row["orders"][name]) for name in (order, BASELINE))
+        one, base = (value(row["orders"][name]) for name in (order, baseline))
         found.setdefault(row["family"], []).append(one - base)
     groups, random, means = list(found.values()), np.random.default_rng(0), []
     for _ in range(RESAMPLES):

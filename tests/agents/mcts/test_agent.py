@@ -11,8 +11,9 @@ from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.core.base import Budget
 from agents.core.config import Config, EncoderConfig, EnvConfig
-from agents.mcts.agent import MCTSAgent
+from agents.mcts.agent import BY_MEANS, MCTSAgent
 from agents.mcts.guide import PolicyGuide, UniformGuide
+from agents.mcts.states import EnvState
 from agents.ppo.acting import acting_env
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_checkpoint, save_checkpoint
 from agents.ppo.policy import CandidatePolicy
@@ -53,7 +54,7 @@ def untrained(open_tower: OpenTower, tmp_path: Path) -> Path:
 def test_with_enough_budget_it_finds_the_optimum(tmp_path: Path, selection: str, rollouts: str) -> None:
     problem = chain_problem(tmp_path, 2)
     everything = costs_of_all(2)
-    agent = MCTSAgent(selection=selection, rollouts=rollouts)
+    agent = MCTSAgent(prior="uniform", selection=selection, rollouts=rollouts)
     result = agent.optimize(problem, UNLIMITED, seed=1)
     assert graph_cost(result.graph) == everything[0]
     assert result.verified
@@ -92,7 +93,8 @@ def test_graphs_that_fail_lead_nowhere_and_are_never_returned(tmp_path: Path) ->
 
 def test_without_a_checkpoint_it_says_so(open_tower: OpenTower) -> None:
     result = MCTSAgent().optimize(open_tower(), Budget(5, 60.0))
-    assert "uniform prior: no checkpoint for this model" in result.message
+    assert f"{BY_MEANS}, as there is no checkpoint for this model" in result.message
+    assert "uniform prior" in MCTSAgent(prior="uniform").optimize(open_tower(), Budget(5, 60.0)).message
     with pytest.raises(CheckpointError, match="no checkpoint comes with the project"):
         MCTSAgent(prior="policy").optimize(open_tower(), Budget(5, 60.0))
 
@@ -116,16 +118,16 @@ def test_rollouts_with_a_policy(open_tower: OpenTower, untrained: Path, rollouts
 def test_guides_offer_legal_actions_in_order(open_tower: OpenTower, untrained: Path) -> None:
     problem = open_tower(3, "both")
     env = acting_env(problem, CONFIG.env)
-    observation, _ = env.reset()
+    state = EnvState(env, env.reset()[0])
     rng = np.random.default_rng(0)
     legal = {int(action) for action in np.flatnonzero(env.action_masks()[:-1])}
-    uniform = UniformGuide().priors(env, observation, rng)
+    uniform = UniformGuide().priors(state, rng)
     assert uniform.keys() == legal
     assert sum(uniform.values()) == pytest.approx(1.0)
     counts = [env.candidates[action].count for action in uniform if env.candidates[action].kind == "class"]
     assert counts == sorted(counts, reverse=True)
     guide = PolicyGuide(load_checkpoint(untrained), env)
-    known = guide.priors(env, observation, rng)
+    known = guide.priors(EnvState(env, env.reset()[0]), rng)
     assert known.keys() == {action for action in legal if env.candidates[action].rule != "ComposeTransposes"}
     assert sum(known.values()) == pytest.approx(1.0, abs=1e-5)
     assert list(known.values()) == sorted(known.values(), reverse=True)
@@ -134,11 +136,11 @@ def test_guides_offer_legal_actions_in_order(open_tower: OpenTower, untrained: P
 def test_the_critic_is_scaled_to_what_training_found(open_tower: OpenTower, untrained: Path) -> None:
     problem = open_tower()
     env = acting_env(problem, CONFIG.env)
-    observation, _ = env.reset()
     guide = PolicyGuide(load_checkpoint(untrained), env)
+    state = EnvState(env, env.reset()[0])
     # At the start it expects 1 - 1/1.25 of the latency to be saved, or nothing where it expects a loss.
-    assert guide.gain(observation) in (0.0, pytest.approx(0.2))
-    assert guide.gain(observation) >= 0.0
+    assert guide.gain(state, 1.0) in (0.0, pytest.approx(0.2))
+    assert guide.gain(state, 1.0) >= 0.0
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from agents.core.base import Search
+from agents.effects.step_means import Forecast
 from agents.regional.agent import RegionalAgent
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import ChainPolicy, EffectPrior
+from agents.regional.prior import ChainPolicy, Prior, ProposingPrior
 from agents.regional.screen import Screen
 from agents.universal.opinion import Opinion
 from graph_rewrite import Rewriter
@@ -58,7 +59,7 @@ class Planned:
         return [None] * len(steps)
 
 
-def screened(folder: Path, prior: EffectPrior | None, **options: Any) -> tuple[ExactTimer, list[str]]:
+def screened(folder: Path, prior: Prior | None, **options: Any) -> tuple[ExactTimer, list[str]]:
     """Return the timer after a screen of one Relu and one Tanh, and the chains that gain."""
     chain = chain_problem(folder, 1)
     problem = problem_on(chain.model.path, folder, Rewriter([TanhTwice(), *RULES], "site", deployment=False))
@@ -117,13 +118,59 @@ def test_a_policy_that_is_wrong_costs_timings_and_no_chains(tmp_path: Path) -> N
 
 
 def test_what_the_policy_cannot_look_at_goes_by_constants(tmp_path: Path) -> None:
-    class Silent(Planned):
-        def opinion(self, steps: Sequence[Candidate], depth: int) -> Opinion | None:
-            return None
-
     told, alone = screened(tmp_path, Silent({})), screened(tmp_path, None)
     assert operators(told[0]) == operators(alone[0])
     assert told[1] == alone[1]
+
+
+class Means:
+    """Forecasts what rules lead to."""
+
+    def __init__(self, means: Mapping[str, float]) -> None:
+        self.means = means
+
+    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+        mean = self.means.get(rules[-1])
+        return None if mean is None else Forecast(mean, 0.05, 9.0)
+
+
+KNOWN = Means({**dict.fromkeys(CHAIN, 0.6), "ThresholdedAsRelu": -0.4})
+
+
+class Silent(Planned):
+    """Can look at no window."""
+
+    def opinion(self, steps: Sequence[Candidate], depth: int) -> Opinion | None:
+        return None
+
+
+def test_a_policy_that_cannot_look_at_windows_leaves_the_search_by_means_as_it_is(tmp_path: Path) -> None:
+    told, alone = screened(tmp_path, ProposingPrior(Silent({}), KNOWN)), screened(tmp_path, KNOWN)
+    assert operators(told[0]) == operators(alone[0])
+    assert told[1] == alone[1]
+
+
+@pytest.mark.parametrize(
+    "effects", [{"TanhTwice": 0.9}, {"ReluAsThresholded": -0.9}, {"ReluAsThresholded": 0.3, "TanhTwice": 0.1}]
+)
+def test_whatever_a_policy_proposes_the_search_by_means_follows(tmp_path: Path, effects: Mapping[str, float]) -> None:
+    """All that is timed without the policy is timed with it, so that the same chains are there to choose from."""
+    told, alone = screened(tmp_path, ProposingPrior(Planned(effects), KNOWN)), screened(tmp_path, KNOWN)
+    assert {*map(tuple, operators(told[0]))} >= {*map(tuple, operators(alone[0]))}
+    assert set(told[1]) >= set(alone[1]) != set()
+
+
+def test_a_good_policy_in_front_of_means_is_followed_first(tmp_path: Path) -> None:
+    timer, chains = screened(tmp_path, ProposingPrior(Planned(CHAIN), Means({})))
+    assert operators(timer)[0] == ["Clip", "Tanh"]
+    assert chains[0] == "ReluAsThresholded > ThresholdedAsLeaky > LeakyAsClip"
+
+
+def test_what_is_proposed_and_promises_nothing_is_opened_by_its_forecast(tmp_path: Path) -> None:
+    """The policy expects a loss, other models a gain."""
+    policy = ProposingPrior(Planned({"TanhTwice": -0.9}), Means({"TanhTwice": 0.8, **dict.fromkeys(CHAIN, -0.4)}))
+    timer, _ = screened(tmp_path, policy)
+    assert operators(timer)[0] == ["Identity", "Relu", "Tanh"]
 
 
 def test_without_time_nothing_is_proposed(tmp_path: Path) -> None:
@@ -135,7 +182,7 @@ def test_a_search_with_a_policy_ends_at_the_optimum(tmp_path: Path) -> None:
     problem, timer = chain_problem(tmp_path, 2), ExactTimer()
     agent: RegionalAgent = agent_with(timer)
 
-    def made(one: Problem) -> EffectPrior:
+    def made(one: Problem) -> Prior:
         assert one is problem
         return Planned(CHAIN)
 

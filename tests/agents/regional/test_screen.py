@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agents.core.base import Search
-from agents.regional.gains import Effects
+from agents.effects.step_means import Forecast
+from agents.regional.gains import FURTHER, Effects, NextMove
 from agents.regional.options import RegionalOptions
 from agents.regional.screen import Screen
 from graph_rewrite import Rewriter
@@ -99,3 +100,29 @@ def test_a_screen_begins_with_what_saves_operations(tmp_path: Path, rules: tuple
     screen.run(found, lambda: False)
     grown = [len(cut.after.nodes) - len(cut.before.nodes) for cut in timer.asked]
     assert grown[0] == -1
+
+
+@pytest.mark.parametrize("forecast", [None, Forecast(0.05, 0.2, 9.0), Forecast(0.05, 0.2, 1.0)])
+@pytest.mark.parametrize("curious", [False, True])
+def test_a_move_promises_by_what_is_known_of_its_rule(forecast: Forecast | None, curious: bool) -> None:
+    options, effects = RegionalOptions(), Effects()
+    move = NextMove([("A",)], 0, 0.0, guess=0.02, predicted=0.01, forecast=forecast)
+    of_any = options.optimism[0] + 0.02
+    untried = curious and (forecast is None or forecast.labels < options.few)
+    expected = of_any if untried else 0.01 if forecast is None else 0.05 + 2.0 * 0.2
+    assert move.promise(effects, options, 2.0, curious) == pytest.approx(expected)
+    # Once the rule was tried, anywhere, there is nothing to be curious about.
+    effects.record([("B", "A")], 0.1)
+    assert move.promise(effects, options, 2.0, curious) == move.promise(effects, options, 2.0, False)
+    assert NextMove([("A",)], 0, 0.0, guess=9.0).promise(effects, options, 2.0, curious) == options.most_saved
+
+
+def test_what_a_step_made_possible_is_looked_at_whatever_it_lost() -> None:
+    options, effects = RegionalOptions(), Effects()
+    hopes = {NextMove([("A", FURTHER)], 1, before).promise(effects, options, 1.0, True) for before in (0.0, -0.5)}
+    assert hopes == {options.optimism[1]}
+    effects.record([("A", FURTHER)], 0.0)
+    known = [NextMove([("A", FURTHER)], 1, before).promise(effects, options, 1.0, True) for before in (0.1, 0.0, -0.5)]
+    assert known == pytest.approx(
+        [0.1 + options.optimism[1] * options.fading[1], *[options.optimism[1] * options.fading[1]] * 2]
+    )

@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.core.base import Budget
+from agents.core.base import Budget, Search
+from agents.core.config import EnvConfig
 from agents.core.registry import make_agent
 from agents.effects.prior import StepObserver
 from agents.effects.samples import samples_of
 from agents.mcts.agent import MCTSAgent
+from agents.mcts.savings import SavingsGuide
+from agents.mcts.states import EnvState
 from agents.policy_agent import PolicyAgent
+from agents.ppo.acting import acting_env
+from agents.ppo.agent import PPOAgent
 from agents.ppo.checkpoint import CheckpointError, load_checkpoint
 from agents.regional.agent import RegionalAgent
-from agents.regional.prior import prior_of
+from agents.regional.prior import ProposingPrior, prior_of
 from agents.universal.observations import unmeasured
 from agents.universal.opinion import Opinion
 from agents.universal.prior import UniversalPrior
@@ -179,7 +184,27 @@ def test_what_fits_no_policy_of_windows_is_refused(trained: Path, tmp_path: Path
         make_agent(f"ppo:checkpoint={trained},sampled=false")
     problem, budget = chain_problem(tmp_path, 1), Budget(measurements=5, seconds=10.0)
     with pytest.raises(CheckpointError, match=r"trained on windows, not on whole models: agent ppo acts with it"):
-        MCTSAgent(trained).optimize(problem, budget)
+        PPOAgent(load_checkpoint(trained)).optimize(problem, budget)
+
+
+def test_a_tree_search_takes_the_policy_as_its_prior(trained: Path, problem: Problem) -> None:
+    search = Search(problem, Budget(measurements=5, seconds=60.0))
+    env = acting_env(problem, EnvConfig())
+    state = EnvState(env, env.reset()[0])
+    guide = MCTSAgent(trained)._guide(search, env, load_checkpoint(trained))
+    assert isinstance(guide, SavingsGuide)
+    priors = guide.priors(state, np.random.default_rng(0))
+    assert priors.keys() == set(np.flatnonzero(env.action_masks()[:-1]).tolist())
+    assert len(set(priors.values())) > 2
+    prior = UniversalPrior(load_checkpoint(trained), problem.deployment)
+    # It is asked about the windows that the search by windows asks it about.
+    hopes = {
+        one.sites[0].class_key: len(one.sites) * one.seconds * (prior.hopes([step], 0.0, 0)[0] or 0.0)
+        for one in site_classes(problem.rewriter, problem.model.graph)
+        for step in [Candidate("site", one.window, one.sites[:1])]
+    }
+    promising = max(hopes, key=lambda key: hopes[key])
+    assert state.env.candidates[next(iter(priors))].site.class_key == promising
 
 
 def test_the_policy_is_a_prior_of_the_search_by_windows(
@@ -190,7 +215,13 @@ def test_the_policy_is_a_prior_of_the_search_by_windows(
     with pytest.warns(RuntimeWarning, match="constants are used"):
         assert prior_of("universal", Deployment()) is None
     (tmp_path / "universal").symlink_to(trained)
-    assert isinstance(prior_of("universal", Deployment()), UniversalPrior)
+    prior = prior_of("universal", Deployment())
+    assert isinstance(prior, ProposingPrior)
+    assert isinstance(prior.policy, UniversalPrior)
+    assert prior.means == prior_of("means", Deployment())
+    monkeypatch.setattr("agents.regional.prior.SHIPPED", tmp_path / "none.json")
+    with pytest.warns(RuntimeWarning, match="the policy alone predicts"):
+        assert isinstance(prior_of("universal", Deployment()), UniversalPrior)
 
 
 def test_the_policy_that_ships_has_opinions_of_any_model(problem: Problem) -> None:

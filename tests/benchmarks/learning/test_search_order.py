@@ -197,7 +197,9 @@ def test_models_and_policies_predict_all_steps(monkeypatch: pytest.MonkeyPatch) 
     }  # fmt: skip
     assert set(by_effects(facts, ("two",), 0).hopes) == inside
     policy = by_policy(facts, ("two",), 0)
-    assert set(policy.hopes) == inside
+    # What the policy does not propose goes by the means.
+    assert policy.forecasts == by_means(facts, ("two",), 0).forecasts
+    assert set(policy.forecasts) == inside
     assert {proposal.step for proposal in policy.proposals} <= inside
     assert policy.proposals
 
