@@ -15,7 +15,7 @@ from agents.core.config import EnvConfig
 from agents.mcts import tree as mcts
 from agents.mcts.guide import PolicyGuide, UniformGuide
 from agents.mcts.savings import SavingsGuide
-from agents.mcts.simulations import Guide, Simulator
+from agents.mcts.simulations import Guide, TreeSearch
 from agents.mcts.states import EnvState, GraphGame
 from agents.mcts.tree import Score
 from agents.ppo.acting import LONGEST, acting_env, shipped_checkpoint
@@ -107,7 +107,7 @@ class MCTSAgent:
         rng = np.random.default_rng(seed)
         with search.running():
             root = EnvState(env, env.reset()[0])
-            Simulator(GraphGame(search), root, guide, rollouts, self.rollout_depth, rng, uniform).run(
+            TreeSearch(GraphGame(search), root, guide, rollouts, self.rollout_depth, rng, uniform).run(
                 partial(mcts.select, score=self._score(selection), allowed=self.allowed, depth=self.depth)
             )
         result = conclude(search, self.name)

@@ -21,7 +21,7 @@ from graph_rewrite.task.site_windows import class_of_sites
 
 @dataclass(frozen=True, slots=True)
 class _Promise:
-    """What a rewrite of one site is said to save; seconds are those of the roofline's estimate."""
+    """Promise of a rewrite at one site, in seconds of the roofline's estimate."""
 
     hoped: float
     expected: float

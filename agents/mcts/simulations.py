@@ -25,7 +25,7 @@ class SearchState(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether no action follows."""
+        """True where no action follows."""
         ...
 
     def measured(self, latency: Latency) -> Self:
@@ -37,13 +37,17 @@ S = TypeVar("S", bound=SearchState)
 
 
 class Game(Protocol[S]):
-    """What a tree search plays; `agents.mcts.states.GraphGame` is one."""
+    """A game that a tree search plays; `agents.mcts.states.GraphGame` is one."""
 
     @property
-    def can_measure(self) -> bool: ...
+    def can_measure(self) -> bool:
+        """True while the budget has a measurement left."""
+        ...
 
     @property
-    def can_step(self) -> bool: ...
+    def can_step(self) -> bool:
+        """True while the budget has an action left."""
+        ...
 
     def step(self, state: S, action: int) -> S | None:
         """Return the state after an action; None where there is none."""
@@ -71,8 +75,8 @@ class Guide(Protocol[Observed]):
         ...
 
 
-class Simulator(Generic[S]):
-    """Runs simulations of a search: keeps the state of every node, measures, and grows the tree.
+class TreeSearch(Generic[S]):
+    """Runs simulations: keeps the state of every node, measures, and grows the tree.
 
     Args:
         game: steps and measurements.

@@ -23,7 +23,7 @@ import tyro
 from agents.commands.common import stderr_console
 from agents.mcts import tree as mcts
 from agents.mcts.agent import EXPLORATION
-from agents.mcts.simulations import Simulator
+from agents.mcts.simulations import TreeSearch
 from benchmarks.learning.reports import tell_report
 from benchmarks.learning.search_order.orders import by_means
 from benchmarks.learning.search_order.replaying import Predictions, SearchedNetwork, TableFacts
@@ -63,7 +63,7 @@ def replayed(
     guide = ForecastTableGuide(game, predictions, critic=order == "means") if guided else uniform
     selection = mcts.puct if guided else mcts.uct
     score = selection(exploration=EXPLORATION["puct" if guided else "uct"], best_share=0.5)
-    search = Simulator[ModelState](
+    search = TreeSearch[ModelState](
         game, game.root, guide, "none" if guided else "random", 3, np.random.default_rng(seed), uniform
     )
     allowed = partial(_allowed, width=2.0, exponent=0.5)

@@ -68,7 +68,7 @@ def test_what_saved_elsewhere_leads_through_a_valley(tmp_path: Path, monkeypatch
 
 
 def test_misleading_knowledge_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said to lose is tried last, and the best graph is found all the same."""
+    """The best graph is found all the same, though its rules are said to lose."""
     wrong = Told({name: -mean for name, mean in KNOWING.items()})
     monkeypatch.setattr("agents.mcts.agent.prior_of", lambda name, deployment: wrong)
     problem = chain_problem(tmp_path, 2)
