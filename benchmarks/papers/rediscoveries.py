@@ -149,7 +149,7 @@ def rediscovered(name: str) -> Rediscovery:
     mutant = _found(name, wanted, judge)
     repaired, kind, finding = mutant.program, "none", mutant.finding
     if not finding.exact:
-        repair = proved_repair(judge, mutant.case)
+        repair = proved_repair(judge, mutant)
         if not isinstance(repair, Repair):
             raise LookupError(f"{name}: {repair}")
         repaired, kind = repair.program, repair.kind

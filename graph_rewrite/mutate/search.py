@@ -10,6 +10,7 @@ from functools import partial
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.layouts import LayoutError
+from graph_rewrite.mutate.boxes import Box
 from graph_rewrite.mutate.canonical import identity_of
 from graph_rewrite.mutate.equivalence import Disagreement, RandomTrials, prove
 from graph_rewrite.mutate.generation.finish import Target
@@ -52,14 +53,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A program that may stand for a subprogram, and where it differs from it, as found at the thin instance. `case` is
-    what a repair starts from there. `repair` makes it equal everywhere; None where it is, or where there was no time to
-    look for one."""
+    """A program that may stand for a subprogram, and where it differs from it, as found at the thin instance. `judged`
+    is its form there, with the boxes that are wrong. `repair` makes it equal everywhere; None where it is, or where
+    there was no time to look for one."""
 
     subprogram: Subprogram
     program: TensorProgram
     finding: Disagreement
-    case: RepairCase
+    judged: tuple[TensorProgram, tuple[tuple[Box, ...], ...]]
     repair: Repair | Refusal | None = None
 
     @property
@@ -110,15 +111,21 @@ class Mutants:
             if stop():
                 return
             mutant = self.found[place]
-            self.found[place] = replace(mutant, repair=proved_repair(judge, mutant.case))
+            self.found[place] = replace(mutant, repair=proved_repair(judge, mutant))
 
 
 def _key(mutant: Mutant) -> object:
     return mutant.subprogram.nodes, signature(mutant.program, mutant.subprogram.shapes)
 
 
-def proved_repair(judge: MutantJudge, case: RepairCase) -> Repair | Refusal:
+def repair_case(judge: MutantJudge, mutant: Mutant) -> RepairCase:
+    """Return what a repair of a mutant starts from, at the thin instance."""
+    return RepairCase(judge.trials, *mutant.judged, judge.thin.constants)
+
+
+def proved_repair(judge: MutantJudge, mutant: Mutant) -> Repair | Refusal:
     """Return the repair of fewest multiplications, at the real shapes and proved there."""
+    case = repair_case(judge, mutant)
     chosen = choose(case, partial(judge.cost, of=lambda made: float(work_of(made, judge.real.shapes))))
     if isinstance(chosen, Refusal):
         return chosen
@@ -251,8 +258,7 @@ def _judged(judge: MutantJudge, judged: TensorProgram, program: TensorProgram, k
     meant = None if finding is None else judge.finding_at_real(finding)
     if finding is None or meant is None:
         return None
-    case = RepairCase(judge.trials, judged, finding.wrong, judge.thin.constants)
-    return Mutant(judge.real, program, meant, case)
+    return Mutant(judge.real, program, meant, (judged, finding.wrong))
 
 
 def _is_affordable(program: TensorProgram, sub: Subprogram) -> bool:

@@ -17,7 +17,7 @@ from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
 from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Kind, RepairMethod, choose
-from graph_rewrite.mutate.search import Limits, Mutant, judged_seed, mutants_of_subprogram
+from graph_rewrite.mutate.search import Limits, Mutant, judged_seed, mutants_of_subprogram, repair_case
 from graph_rewrite.mutate.thinning import MutantJudge
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.rewriting.rule import Refusal
@@ -167,7 +167,7 @@ class Rounds:
         if not mutant.finding.exact:
             most = ms if self._means.rounds == 1 else _TOLERANCE * ms
             price = partial(judge.cost, of=lambda program: self._cost(sub, program, most))
-            chosen = choose(mutant.case, price, self._means.repairs, most)
+            chosen = choose(repair_case(judge, mutant), price, self._means.repairs, most)
             repaired = None if isinstance(chosen, Refusal) else judge.at_real(chosen.program)
             if isinstance(chosen, Refusal) or repaired is None:
                 return

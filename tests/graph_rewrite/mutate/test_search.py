@@ -1,6 +1,8 @@
 """Mutants of whole graphs: subprograms, refusals, limits, and their listing."""
 
+import gc
 import json
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +20,7 @@ from graph_rewrite.mutate.program import Subprogram, TensorProgram, program
 from graph_rewrite.mutate.repairs import Repair
 from graph_rewrite.mutate.search import Limits, Mutant, mutants_of, mutants_of_subprogram
 from graph_rewrite.mutate.subprograms import split
+from graph_rewrite.mutate.thinning import MutantJudge
 from graph_rewrite.mutate.value_types import types_of
 from graph_rewrite.onnx_files.assembly import model
 from tests.graph_rewrite.mutate.programs import CONV, conv
@@ -254,6 +257,26 @@ def test_mutants_come_with_repairs_that_are_equal_everywhere() -> None:
         assert finding.exact
     assert all(mutant.repair is None for mutant in result.found if mutant.finding.exact)
     assert result.found[0].subprogram.constants == {1, 2}
+
+
+def test_a_search_keeps_no_values_of_what_it_has_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of large subprograms, all together, do not fit into memory."""
+    judges: list[weakref.ref[MutantJudge]] = []
+    alive: list[int] = []
+
+    def judging(sub: Subprogram) -> MutantJudge:
+        made = MutantJudge(sub)
+        alive.append(sum(other() is not None for other in judges))
+        judges.append(weakref.ref(made))
+        return made
+
+    monkeypatch.setattr(search, "MutantJudge", judging)
+    result = mutants_of(chain(), Limits(depth=2, keep=0.5))
+    assert result.found
+    assert len(judges) > 1
+    assert max(alive) <= 1
+    gc.collect()
+    assert not [made for made in judges if made() is not None]
 
 
 def test_a_mutant_without_hope_is_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,11 +95,11 @@ def test_nothing_is_kept_whose_proof_fails_at_the_real_shapes(monkeypatch: pytes
 def test_a_repair_that_is_not_equal_at_the_real_shapes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = MutantJudge(SUB)
     mutant = next(m for m in mutants_of_subprogram(SUB, LIMITS, judge=judge) if not m.finding.exact)
-    repair = proved_repair(judge, mutant.case)
+    repair = proved_repair(judge, mutant)
     assert isinstance(repair, Repair)
     assert judge.proof(repair.program) is not None
     plant_an_error(monkeypatch)
-    refused = proved_repair(judge, mutant.case)
+    refused = proved_repair(judge, mutant)
     assert isinstance(refused, Refusal)
     assert "not equal everywhere at the real shapes" in str(refused)
 
