@@ -52,6 +52,8 @@ class Attempts:
     """Bindings at which a result differed: they are lanes now."""
     _limits: dict[str, int] | None = None
     """Largest values of symbols; None before they are known."""
+    _folded: frozenset[int] | None = None
+    """The nodes that are folded at the binding that was searched; None before the first lane is open."""
     _data: tuple[FeedSpec, ...] = field(init=False)
     """The user's inputs, which are of the shape that was searched."""
 
@@ -93,7 +95,11 @@ class Attempts:
 
     def _lane(self, values: Values, limited: frozenset[str] = frozenset()) -> Lane:
         model = self.problem.model
-        return open_lane(model.original, model.graph, values, self.bindings.inputs.shapes(values), limited)
+        shapes = self.bindings.inputs.shapes(values)
+        lane = open_lane(model.original, model.graph, values, shapes, limited, self._folded)
+        if self._folded is None:  # this lane is the first, of the binding that was searched
+            self._folded = lane.folded
+        return lane
 
     def _largest(self, lanes: Sequence[Lane]) -> dict[str, int]:
         """Return the largest values of symbols that the original accepts, where its tables give them."""

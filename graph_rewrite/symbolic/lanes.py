@@ -35,6 +35,8 @@ class Lane:
     limited: frozenset[str] = frozenset()
     """Symbols that have the largest value that the model accepts; where there are some, constants of this lane hold
     those of all others."""
+    folded: frozenset[int] = frozenset()
+    """The nodes of `unfolded` that constants took the place of."""
     nodes: dict[int, int] = field(default_factory=dict)
     values: dict[int, int] = field(default_factory=dict)
 
@@ -44,7 +46,12 @@ class Lane:
 
 
 def open_lane(
-    original: Graph, start: Graph, symbols: Mapping[str, int], shapes: Shapes, limited: frozenset[str] = frozenset()
+    original: Graph,
+    start: Graph,
+    symbols: Mapping[str, int],
+    shapes: Shapes,
+    limited: frozenset[str] = frozenset(),
+    folded: frozenset[int] | None = None,
 ) -> Lane:
     """Return a model at other shapes of its inputs.
 
@@ -54,6 +61,8 @@ def open_lane(
         symbols: values of the symbolic dimensions.
         shapes: the shapes of the inputs that follow.
         limited: symbols that cannot have larger values.
+        folded: the nodes that are folded at the binding that was searched, None for the lane of that binding. How large
+            a result is decides whether it is folded, and would decide otherwise here.
 
     Raises:
         NotGeneralError: the normalised graph has another structure there.
@@ -62,13 +71,14 @@ def open_lane(
     known: Mapping[int, Constant] = {}
     # What ONNX Runtime runs depends on types and attributes: at the binding that was searched it runs this opset.
     operator_set = OperatorSet(start.opset, tried=True)
-    for step in (operator_set if step.name == OperatorSet.name else step for step in PASSES):
+    instead = {OperatorSet.name: operator_set, FoldConstants.name: FoldConstants(folded)}
+    for step in (instead.get(step.name, step) for step in PASSES):
         if step.name == FoldConstants.name:
             unfolded = result
         result = step.run(result).graph
         if step.name == FoldConstants.name:
-            known = dict(result.constants)
-    lane = Lane(symbols, shapes, result, unfolded, known, limited)
+            known, folded = dict(result.constants), frozenset(unfolded.nodes.keys() - result.nodes.keys())
+    lane = Lane(symbols, shapes, result, unfolded, known, limited, folded or frozenset())
     _align(start, lane)
     return lane
 

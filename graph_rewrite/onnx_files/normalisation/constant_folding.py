@@ -23,6 +23,8 @@ from graph_rewrite.system.deadline import check_time
 _ALWAYS_FOLDED = 1 << 20
 _NEVER_GROWN_TO = 16 << 20
 _MOST_GROWTH = 10
+_LARGEST = 256 << 20
+"""Most bytes of a result that is folded because it is at other shapes."""
 
 # Their large results are computed when a graph is measured or saved; of other operators at once, to see that they can.
 _MOVES = frozenset({"Concat", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
@@ -35,9 +37,16 @@ class FoldConstants:
 
     Both happen in one sweep along the graph, since the types of a node may depend on folded shapes. Nodes of foreign
     domains, random ones, quantisation, strings, and results much larger than their operands are not folded.
+
+    Args:
+        only: ids of the nodes to fold, large or small, such as those that were folded at other shapes; by default, all
+            that can be.
     """
 
     name = "fold constants"
+
+    def __init__(self, only: frozenset[int] | None = None) -> None:
+        self._only = only
 
     def run(self, graph: Graph) -> Outcome:
         """Return the graph with types and with folded constants, and notes on what could not be folded."""
@@ -47,15 +56,15 @@ class FoldConstants:
             notes.append(
                 f"{overridable} initializers are also inputs: a caller may override them, so they are not folded"
             )
-        sweep = _Sweep(graph)
+        sweep = _Sweep(graph, self._only)
         folded = sum(map(sweep.visit, graph.order()))
         notes.extend(f"{op} over constants is not folded: {reason}" for op, reason in sweep.unfoldable.items())
         return Outcome(sweep.editor.finish()[0], folded, tuple(notes))
 
 
 class _Sweep:
-    def __init__(self, graph: Graph) -> None:
-        self._opset, self.editor = graph.opset, GraphEditor(graph)
+    def __init__(self, graph: Graph, only: frozenset[int] | None) -> None:
+        self._opset, self.editor, self._only = graph.opset, GraphEditor(graph), only
         self.unfoldable: dict[str, str] = {}
         """Reasons by operator."""
 
@@ -99,6 +108,9 @@ class _Sweep:
         strings = any(t.dtype == onnx.TensorProto.STRING for t in (*types, *(c.type for c in present)))
         if not present or not known or strings:
             return None
+        if self._only is not None:
+            is_wanted = node.id in self._only and _bytes(types) <= _LARGEST
+            return self._evaluated(node, inputs, types) if is_wanted else None
         if not _is_small_enough(present, types):
             self.unfoldable.setdefault(node.op, f"the result {types[0]} is much larger than what it is made of")
             return None
@@ -121,9 +133,12 @@ class _Sweep:
 def _is_small_enough(inputs: Sequence[Constant], types: Sequence[TensorType]) -> bool:
     """Tell whether folding leaves a model about as large as it is: Expand, Tile and ConstantOfShape make much out of
     little."""
-    before = sum(map(nbytes, inputs))
-    after = sum(type.size * onnx.helper.tensor_dtype_to_np_dtype(type.dtype).itemsize for type in types)
+    before, after = sum(map(nbytes, inputs)), _bytes(types)
     return after <= max(before, _ALWAYS_FOLDED) or after <= min(_MOST_GROWTH * before, _NEVER_GROWN_TO)
+
+
+def _bytes(types: Sequence[TensorType]) -> int:
+    return sum(type.size * onnx.helper.tensor_dtype_to_np_dtype(type.dtype).itemsize for type in types)
 
 
 def _constant_value(node: Node) -> Constant:
