@@ -10,6 +10,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import infer_types
+from graph_rewrite.onnx_files.normalisation.base import Pass
 from graph_rewrite.onnx_files.normalisation.constant_folding import FoldConstants
 from graph_rewrite.onnx_files.normalisation.operator_set import OperatorSet
 from graph_rewrite.onnx_files.normalisation.pipeline import PASSES
@@ -71,7 +72,7 @@ def open_lane(
     known: Mapping[int, Constant] = {}
     # What ONNX Runtime runs depends on types and attributes: at the binding that was searched it runs this opset.
     operator_set = OperatorSet(start.opset, tried=True)
-    instead = {OperatorSet.name: operator_set, FoldConstants.name: FoldConstants(folded)}
+    instead: dict[str, Pass] = {OperatorSet.name: operator_set, FoldConstants.name: FoldConstants(folded)}
     for step in (instead.get(step.name, step) for step in PASSES):
         if step.name == FoldConstants.name:
             unfolded = result
