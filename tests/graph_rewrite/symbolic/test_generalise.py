@@ -221,7 +221,7 @@ types (float[n, 128, 768] x) => (float[n, 128, 768] y) {
 
 
 def test_a_constant_that_only_a_few_images_leave_small_is_one_for_all(tmp_path: Path) -> None:
-    """Of one example it has 393 KB and is folded; of three 1.2 MB, more than is folded else."""
+    """The constant has 393 KB for one example, and is folded; for three it has 1.2 MB, too much to be folded."""
     model = onnx.parser.parse_model(TYPES)
     bias = np.linspace(-1.0, 1.0, 768, dtype=np.float32)
     model.graph.initializer.append(onnx.numpy_helper.from_array(bias, "bias"))
