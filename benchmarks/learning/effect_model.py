@@ -55,7 +55,7 @@ class Arguments:
     """Parts into which the families are divided, each left out as a whole; by default one family at a time."""
     epochs: int = 20
     """Passes over the samples."""
-    members: int = 1
+    members: int = 3
     """Networks that are trained from different seeds, and predict together."""
     seed: int = 0
 
