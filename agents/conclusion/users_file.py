@@ -9,6 +9,7 @@ from graph_rewrite.delivery.deployed import METADATA_KEY
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
+from graph_rewrite.runtime import NODE_ORDER
 from graph_rewrite.system.deadline import OutOfTime
 from graph_rewrite.task.models import Model
 from graph_rewrite.task.problem import Problem
@@ -18,9 +19,11 @@ _AS_FAST = 0.995
 
 
 def asking_original(model: Model, graph: Graph) -> Graph | None:
-    """Return the original that asks to be run as `graph` does; None where `graph` has rewrites, or where the file says
-    itself how it is to be run, which counts before what is written beside it."""
-    plain = graph.with_disabled_optimizers(model.graph.disabled_optimizers).with_session_settings({})
+    """Return the original that asks to be run as `graph` does; None where `graph` has rewrites or lists its nodes in an
+    order of its own, or where the file says itself how it is to be run, which counts before what is written beside
+    it."""
+    in_file = {name: value for name, value in graph.session_settings if name == NODE_ORDER}
+    plain = graph.with_disabled_optimizers(model.graph.disabled_optimizers).with_session_settings(in_file)
     recorded = any(entry.key == METADATA_KEY for entry in model.original.header.metadata_props)
     if recorded or plain.hash != model.graph.hash:
         return None

@@ -19,6 +19,7 @@ from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import static_type
 from graph_rewrite.onnx_files.names import GraphNames, names_for_saving
+from graph_rewrite.onnx_files.node_order import listed_nodes
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
 from graph_rewrite.operators.standard_types import attribute_proto
 from graph_rewrite.system.atomic_files import replace_file
@@ -186,7 +187,7 @@ def external_proto(name: str, constant: Constant, location: str, offset: int, le
 
 
 def _emit_nodes(graph: Graph, names: GraphNames, proto: onnx.GraphProto) -> None:
-    for node in graph.order():
+    for node in listed_nodes(graph):
         _emit(node, names.values, names.nodes[node.id], proto.node.add())
     for i, name in names.aliases.items():
         source = names.values[graph.outputs[i]]

@@ -1,8 +1,10 @@
-"""Session choices: session settings of ONNX Runtime, and numbers of threads, that may suit this model better.
+"""Session choices: session settings of ONNX Runtime, numbers of threads, and orders of the nodes in the file, that may
+suit this model better.
 
 They change how a graph is run and not the graph, and they gain or lose with the whole of it. So they are chosen after
-the graph, and the environments do not offer them. Every one is a setting of the session that `open_session` opens, and
-of nothing else in the process. Left out is what saves memory and not time: `use_device_allocator_for_initializers`.
+the graph, and the environments do not offer them. Every one but the order of the nodes, which the file brings along, is
+a setting of the session that `open_session` opens, and of nothing else in the process. Left out is what saves memory
+and not time: `use_device_allocator_for_initializers`.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from dataclasses import dataclass
 from onnx import TensorProto
 
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.onnx_files.node_order import NODE_ORDERS, listed_nodes
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.runtime import Deployment, can_flush
+from graph_rewrite.runtime import NODE_ORDER, Deployment, can_flush
 from graph_rewrite.system.cpu_count import available_cores, physical_cores
 
 LOSSY_SETTINGS: Mapping[str, str] = {"set_denormal_as_zero": "denormals"}
@@ -82,7 +85,16 @@ def _where_denormals_can_be_flushed(graph: Graph, _deployment: Deployment) -> bo
     return can_flush() and any(type is not None and type.dtype in _WITH_DENORMALS for type in types)
 
 
+def _with_other_order(order: str) -> Callable[[Graph, Deployment], bool]:
+    def differs(graph: Graph, _deployment: Deployment) -> bool:
+        now = dict(graph.session_settings)
+        return listed_nodes(graph.with_session_settings({**now, NODE_ORDER: order})) != listed_nodes(graph)
+
+    return differs
+
+
 _CHOICES = (
+    *(_Choice(((NODE_ORDER, order),), "cpu", _with_other_order(order)) for order in NODE_ORDERS),
     _Choice((("execution_mode", "parallel"), ("inter_op_threads", 2)), "cpu", _on_all_cores_with_branches),
     _Choice((("dynamic_block_base", 4),), "cpu", _on_several_threads),
     _Choice((("allow_spinning", False),), "cpu", _on_several_threads),
@@ -127,7 +139,15 @@ def session_candidates(
     changes: list[_Change] = [(("threads", n),) for n in others]
     choices = [choice for choice in _CHOICES if choice.provider == now.provider and not (strict and choice.is_lossy)]
     changes += [choice.settings for choice in choices if choice.suits(graph, now)]
-    return [_candidate(graph, change) for change in changes if now.with_settings(dict(change)) != now]
+    return [_candidate(graph, change) for change in changes if _changes(graph, now, dict(change))]
+
+
+def _changes(graph: Graph, now: Deployment, change: Mapping[str, bool | int | str]) -> bool:
+    """Return whether a change is one: the deployment `now` of a graph, or the order of its nodes, is another."""
+    order = change.get(NODE_ORDER)
+    if order is not None:
+        return order != dict(graph.session_settings).get(NODE_ORDER)
+    return now.with_settings(change) != now
 
 
 def session_candidate(graph: Graph, label: str) -> Candidate | None:

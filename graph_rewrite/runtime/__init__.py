@@ -10,7 +10,7 @@ from graph_rewrite.runtime.ort_worker.feeds import FeedSpec
 from graph_rewrite.runtime.ort_worker.options.blocked_layout import block_size
 from graph_rewrite.runtime.ort_worker.options.optimizers import OPTIMIZERS
 from graph_rewrite.runtime.ort_worker.options.providers import PROVIDERS
-from graph_rewrite.runtime.ort_worker.options.session_settings import SETTING_NAMES, SessionSettings
+from graph_rewrite.runtime.ort_worker.options.session_settings import NODE_ORDER, SETTING_NAMES, SessionSettings
 from graph_rewrite.runtime.ort_worker.plan import FULL, JUDGE, SCREEN, Plan
 from graph_rewrite.runtime.ort_worker.rotating.recipes import (
     PROTOCOL,
@@ -31,6 +31,7 @@ __all__ = [
     "FULL",
     "JUDGE",
     "MOST_THREADS",
+    "NODE_ORDER",
     "OPTIMIZERS",
     "PROTOCOL",
     "PROVIDERS",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from graph_rewrite import Graph
 from graph_rewrite.latency import Effort, Latency
+from graph_rewrite.task.models import open_model
 from graph_rewrite.task.problem import Problem
 from tests.agents.toys import ExactMeter, chain_problem
 
@@ -41,9 +43,13 @@ class PlantedMeter(ExactMeter):
         return self._latency(self._ms(candidate), self._ms(reference))
 
 
-def planted(folder: Path, factors: dict[str, float], luck: dict[str, float] | None = None) -> Problem:
-    """Return a problem of one site; `luck` is a factor on what screening finds."""
+def planted(
+    folder: Path, factors: dict[str, float], luck: dict[str, float] | None = None, file: Path | None = None
+) -> Problem:
+    """Return a problem of one site, or of a file; `luck` is a factor on what screening finds."""
     problem = chain_problem(folder, 1)
+    if file is not None:
+        problem = replace(problem, model=open_model(f"file:{file}"))
     problem.rewriter.deployment = True
     meter = PlantedMeter(problem.model.original)
     meter.factors, meter.luck = factors, luck or {}

@@ -20,6 +20,7 @@ from .options.session_settings import (
     CUDA_NAMES,
     DEFAULT_SETTINGS,
     DENORMALS_ENTRY,
+    NODE_ORDER,
     SETTING_NAMES,
     SessionSettings,
     SettingValue,
@@ -136,12 +137,13 @@ class Deployment:
 
     def asked_by(self, graph: DeploymentRequest) -> Self:
         """Return this deployment with the optimisers refused and the session settings made that a graph asks for; on
-        another provider than CUDA without those of CUDA, and on another runtime than ONNX Runtime the threads alone."""
+        another provider than CUDA without those of CUDA, and on another runtime than ONNX Runtime the threads alone.
+        The order of its nodes is in its file."""
         if not self.facts.is_onnxruntime:
             threads = dict(graph.session_settings).get("threads")
             return self if threads is None else self.with_settings({"threads": threads})
-        cuda = self.provider == "cuda"
-        settings = {name: value for name, value in graph.session_settings if cuda or name not in CUDA_NAMES}
+        foreign = {NODE_ORDER, *(() if self.provider == "cuda" else CUDA_NAMES)}
+        settings = {name: value for name, value in graph.session_settings if name not in foreign}
         return self.with_disabled(graph.disabled_optimizers).with_settings(settings)
 
     def plain(self) -> Self:

@@ -73,6 +73,7 @@ def test_rewrites_and_recorded_deployments_need_a_file_of_their_own(tmp_path: Pa
     assert (own.session_settings, own.disabled_optimizers) == (asking.session_settings, asking.disabled_optimizers)
     rewritten = next(c for c in problem.rewriter.candidates(model.graph) if c.kind == "site").apply()
     assert asking_original(model, rewritten.with_session_settings({"threads": 2})) is None
+    assert asking_original(model, model.graph.with_session_settings({"node_order": "last_input_first"})) is None
     proto = onnx.load(model.path)
     helper.set_model_props(proto, {METADATA_KEY: json.dumps(Deployment().to_json())})
     onnx.save(proto, tmp_path / "recorded.onnx")

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 
 from agents.conclusion.conclude import conclude
@@ -17,6 +18,7 @@ from graph_rewrite.task.replay import replay
 from tests.agents.planted_settings import FACTORS, planted
 from tests.agents.toys import chain_problem
 from tests.envs.fakes import write_tower
+from tests.graph_rewrite.rules.checking import model
 
 BUDGET = Budget(50, 60.0)
 
@@ -40,6 +42,26 @@ def test_what_gains_is_kept_recorded_and_replayed(tmp_path: Path) -> None:
     assert result.latency.speedup == pytest.approx(1 / 0.9)
     assert result.checked.deployment == problem.deployment.with_settings({"enable_mem_pattern": False})
     assert replay(problem, [action.key for action in result.actions]).hash == result.graph.hash
+
+
+def test_an_order_of_nodes_that_gains_is_kept_and_the_file_has_it(tmp_path: Path) -> None:
+    problem = planted(tmp_path, {"node_order": 0.98}, file=write_branches(tmp_path / "branches.onnx"))
+    search = started(problem)
+    best = search_session(search)
+    assert best is not None
+    assert [action.rule for action in best.actions] == ["set node_order=last_input_first"]
+    result = conclude(search, "test")
+    assert result.verified
+    assert not result.is_original
+    assert result.checked.deployment == problem.deployment, "nothing to set where it runs"
+    file = result.checked.write_to(tmp_path / "found.onnx")
+    listed = [node.op_type for node in onnx.load(file).graph.node]
+    assert listed.index("Tanh") < listed.index("Relu")
+
+
+def write_branches(path: Path) -> Path:
+    """Write two branches and their sum."""
+    return save(model("(float[2,4] x) => (y) { a = Relu(x) b = Tanh(x) y = Add(a, b) }"), path)
 
 
 def test_luck_is_not_kept_and_cannot_win_later(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ CONTROL_FLOW = model(
 )
 BRANCHES = model("(float[2,16] x) => (y) { a = Relu(x) b = Tanh(x) y = Add(a, b) }")
 CONVOLUTION = model("(float[1,16,8,8] x) => (y) { y = Conv(x, w) }", w=weights(16, 16, 3, 3))
+ORDERS = ["set node_order=last_input_first", "set node_order=first_input_first"]
 MEMORY = ["set enable_mem_pattern=false", "set enable_cpu_mem_arena=false"]
 DENORMALS = "set set_denormal_as_zero=true"
 CUDA_GRAPH, TF32 = "set enable_cuda_graph=true", "set use_tf32=false"
@@ -47,14 +48,16 @@ def labels(graph: Graph, deployment: Deployment, *threads: int) -> list[str]:
         (CHAIN, Deployment(threads=4), [*THREADS, *MEMORY, DENORMALS]),
         (PRODUCT, Deployment(), [*MEMORY, "set disable_prepacking=true", DENORMALS]),
         (PRODUCT_OF_INPUTS, Deployment(), [*MEMORY, DENORMALS]),
-        (BRANCHES, Deployment(), [*MEMORY, DENORMALS]),
+        (BRANCHES, Deployment(), [ORDERS[0], *MEMORY, DENORMALS]),
         (INTEGERS, Deployment(), MEMORY),
+        # A walk that visits first inputs first lists the nodes as they are listed; the other changes the branches.
+        (BRANCHES, Deployment("cuda"), [CUDA_GRAPH]),
         # With two of four cores, threads for a second operator would take a core that others have.
-        (BRANCHES, Deployment(threads=2), [*THREADS, *MEMORY, DENORMALS]),
+        (BRANCHES, Deployment(threads=2), [ORDERS[0], *THREADS, *MEMORY, DENORMALS]),
         (
             BRANCHES,
             Deployment(threads=4),
-            ["set execution_mode=parallel, inter_op_threads=2", *THREADS, *MEMORY, DENORMALS],
+            [ORDERS[0], "set execution_mode=parallel, inter_op_threads=2", *THREADS, *MEMORY, DENORMALS],
         ),
         (CONVOLUTION, Deployment("cuda"), [CUDA_GRAPH, "set prefer_nhwc=true", *CUDNN, TF32]),
         (PRODUCT, Deployment("cuda"), [CUDA_GRAPH, TF32]),
@@ -152,3 +155,12 @@ def test_another_runtime_has_numbers_of_threads_to_choose_and_nothing_else() -> 
     assert [candidate.label for candidate in offered] == ["set threads=2", "set threads=1"]
     assert deployment.asked_by(offered[0].apply()) == Deployment("openvino", 2)
     assert session_candidates(BRANCHES, deployment) == []
+
+
+def test_an_order_of_nodes_is_no_setting_of_the_session() -> None:
+    """The file brings it along; the way back is offered once another is chosen."""
+    ordered = session_candidates(BRANCHES, Deployment())[0].apply()
+    assert dict(ordered.session_settings) == {"node_order": "last_input_first"}
+    assert Deployment(threads=2).asked_by(ordered) == Deployment(threads=2)
+    assert labels(ordered, Deployment()) == [ORDERS[1], *MEMORY, DENORMALS]
+    assert session_candidate(BRANCHES, ORDERS[0]).apply().hash == ordered.hash  # type: ignore[union-attr]

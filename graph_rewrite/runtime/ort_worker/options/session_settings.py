@@ -123,5 +123,7 @@ CUDA_NAMES = ("enable_cuda_graph", "use_tf32", "cudnn_conv_algo_search", "prefer
 """The names of the settings that belong to the CUDA provider."""
 SETTING_NAMES = frozenset(field.name for field in fields(SessionSettings))
 """The names of all session settings."""
+NODE_ORDER = "node_order"
+"""What a graph may ask for besides: the order in which its file lists the nodes. A session needs no setting for it."""
 DEFAULT_SETTINGS = SessionSettings()
 """The settings of ONNX Runtime itself."""
