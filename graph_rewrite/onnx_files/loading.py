@@ -15,6 +15,7 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto
 
+from graph_rewrite import zoo
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant, from_tensor
@@ -76,6 +77,14 @@ def graph_of(model: onnx.ModelProto, label: str) -> Graph:
     return _Loader(model, Path(), {}, label).graph()
 
 
+def _zoo_hint(path: Path) -> str:
+    """Return what to add to the error for a model of the zoo where only a file will do."""
+    name = os.fspath(path).removeprefix("zoo:").strip("/").partition("?")[0]
+    if name not in (*zoo.names(), *zoo.further_names()):
+        return ""
+    return f"; `rewritegym zoo {name}` writes that model of the zoo to a file and prints where"
+
+
 def _read(path: Path) -> onnx.ModelProto:
     try:
         if path.is_dir():
@@ -85,7 +94,7 @@ def _read(path: Path) -> onnx.ModelProto:
             raise ModelLoadError(f"{path}: is no file, but a device or a pipe; copy the model to a file")
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise ModelLoadError(f"{path}: no such file") from error
+        raise ModelLoadError(f"{path}: no such file{_zoo_hint(path)}") from error
     except OSError as error:
         raise ModelLoadError(f"{path}: cannot be read: {error.strerror or error}") from error
     if not content:

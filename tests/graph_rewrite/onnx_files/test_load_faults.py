@@ -41,6 +41,12 @@ class TestFaults:
         with pytest.raises(ModelLoadError, match=r"nothing\.onnx: no such file"):
             load(tmp_path / "nothing.onnx")
 
+    @pytest.mark.parametrize("name", ["bert-tiny", "zoo://bert-tiny", "zoo:bert-tiny?layers=1", "swin-t"])
+    def test_a_model_of_the_zoo_is_no_file(self, name: str) -> None:
+        known = "swin-t" if name == "swin-t" else "bert-tiny"
+        with pytest.raises(ModelLoadError, match=rf"no such file; `rewritegym zoo {known}` writes that model"):
+            load(name)
+
     def test_a_folder(self, tmp_path: Path) -> None:
         with pytest.raises(ModelLoadError, match="cannot be read"):
             load(tmp_path)
