@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir
-from google.protobuf.message import DecodeError
 from onnx import AttributeProto
 
-from graph_rewrite import zoo
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant, from_tensor
@@ -26,6 +24,7 @@ from graph_rewrite.ir.ordering import topological_ranks
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.body_digests import opaque_signature
 from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensors, is_absurd, is_external, read_tensor
+from graph_rewrite.onnx_files.model_file import read_model
 from graph_rewrite.onnx_files.subgraphs import captured_names
 from graph_rewrite.onnx_files.validation import check_model, check_shapes
 from graph_rewrite.operators.inference import infer
@@ -63,7 +62,7 @@ def load(
         model, folder, label = onnx.ModelProto(), Path(), "the model"
         model.CopyFrom(source)
     else:
-        model, folder, label = _read(Path(source)), Path(os.path.abspath(source)).parent, os.fspath(source)
+        model, folder, label = read_model(Path(source)), Path(os.path.abspath(source)).parent, os.fspath(source)
     # Many objects that stay: looking for cycles among them takes longer than making them.
     with no_garbage_collection():
         check_model(model, label)
@@ -75,38 +74,6 @@ def graph_of(model: onnx.ModelProto, label: str) -> Graph:
     """Return the graph of a model without checking the file; `model` becomes its header. A value that is defined
     twice or never raises a ModelLoadError."""
     return _Loader(model, Path(), {}, label).graph()
-
-
-def _zoo_hint(path: Path) -> str:
-    """Return what to add to the error for a model of the zoo where only a file will do."""
-    name = os.fspath(path).removeprefix("zoo:").strip("/").partition("?")[0]
-    if name not in (*zoo.names(), *zoo.further_names()):
-        return ""
-    return f"; `rewritegym zoo {name}` writes that model of the zoo to a file and prints where"
-
-
-def _read(path: Path) -> onnx.ModelProto:
-    try:
-        if path.is_dir():
-            raise ModelLoadError(f"{path}: cannot be read: it is a folder; name a model file in it")
-        # A pipe or a device has no end.
-        if path.exists() and not path.is_file():
-            raise ModelLoadError(f"{path}: is no file, but a device or a pipe; copy the model to a file")
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise ModelLoadError(f"{path}: no such file{_zoo_hint(path)}") from error
-    except OSError as error:
-        raise ModelLoadError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if not content:
-        raise ModelLoadError(f"{path}: the file is empty; export or download the model again")
-    try:
-        model: onnx.ModelProto = onnx.ModelProto.FromString(content)
-    except DecodeError as error:
-        raise ModelLoadError(
-            f"{path}: not an ONNX model, or a truncated one ({len(content)} bytes; {error});"
-            " compare its size with the original, or export it again"
-        ) from error
-    return model
 
 
 class _Loader:
