@@ -14,7 +14,7 @@ from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import memory_of
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.functions import calls_written_out
+from graph_rewrite.onnx_files.inlining.functions import calls_written_out
 from graph_rewrite.operators.work import estimate_flops
 
 _KINDS = onnx.AttributeProto.AttributeType

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.onnx_files.functions import written_out
+from graph_rewrite.onnx_files.inlining.functions import written_out
 from graph_rewrite.onnx_files.normalisation.base import Outcome
 
 

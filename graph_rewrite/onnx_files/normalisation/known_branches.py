@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.onnx_files.branches import branches_taken
+from graph_rewrite.onnx_files.inlining.branches import branches_taken
 from graph_rewrite.onnx_files.normalisation.base import Outcome
 from graph_rewrite.onnx_files.normalisation.constant_folding import FoldConstants
 from graph_rewrite.operators.inference import infer

@@ -8,7 +8,7 @@ import onnx_ir
 from graph_rewrite.ir.constants import from_tensor
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.bodies import BodyScope, BodyStep, BodyWriter, is_complete, is_modelled
+from graph_rewrite.onnx_files.inlining.bodies import BodyScope, BodyStep, BodyWriter, is_complete, is_modelled
 from graph_rewrite.onnx_files.loading import attribute_value, standard_domain
 
 

@@ -11,7 +11,7 @@ from onnx import AttributeProto
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
-from graph_rewrite.onnx_files.bodies import BodyScope, BodyStep, BodyWriter, is_complete, is_modelled
+from graph_rewrite.onnx_files.inlining.bodies import BodyScope, BodyStep, BodyWriter, is_complete, is_modelled
 from graph_rewrite.onnx_files.loading import attribute_value, standard_domain
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
 

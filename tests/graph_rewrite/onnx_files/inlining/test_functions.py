@@ -10,8 +10,8 @@ import pytest
 
 from graph_rewrite import Rewriter, load
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.onnx_files import functions as module
-from graph_rewrite.onnx_files.functions import calls_written_out, written_out
+from graph_rewrite.onnx_files.inlining import functions as module
+from graph_rewrite.onnx_files.inlining.functions import calls_written_out, written_out
 from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from tests.graph_rewrite import sample_models
