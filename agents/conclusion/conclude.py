@@ -88,9 +88,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
                 return result(visit.graph, latency, visit.actions, checked, checked.outcome.message)
             rejected.append(wrong)
         ms, checked = _original_ms(measured, search), original_kept(problem)
-    message = f"the original is kept: {_reason(search, rejected)}"
-    if not checked.outcome.ok:
-        message += f"; a copy of it does not agree with it and is not written: {checked.outcome.message}"
+    message = kept_message(_reason(search, rejected), checked)
     return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
 
 
@@ -188,6 +186,14 @@ def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
         rtol=problem.limits.rtol, atol=problem.limits.atol, data=problem.data,
         external_weights=problem.external_weights,
     )  # fmt: skip
+
+
+def kept_message(reason: str, checked: CheckedModel) -> str:
+    """Return what is said of an original that is kept for a reason, and of a copy that does not agree with it."""
+    message = f"the original is kept: {reason}"
+    if checked.outcome.ok:
+        return message
+    return f"{message}; a copy of it does not agree with it and is not written: {checked.outcome.message}"
 
 
 def original_kept(problem: Problem) -> CheckedModel:

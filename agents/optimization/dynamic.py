@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agents.conclusion.conclude import TOO_LARGE, original_kept
+from agents.conclusion.conclude import TOO_LARGE, kept_message, original_kept
 from agents.conclusion.confirmation import MARGIN, MOST_LOOKS, is_doubtful, pooled, surely_faster
 from agents.conclusion.savings import saved_ms
 from agents.core.base import Action, OptimizationResult
@@ -84,8 +84,8 @@ def for_all_shapes(
                 reason = "no time was left to measure the result with symbolic dimensions"
     dynamic = {**made.to_json(), **_gains(result, made, bindings, measured)}
     if reason:
-        message = f"the original is kept: the rewrites do not give a surely faster model for all shapes: {reason}"
-        return DynamicResult(_original(problem, result, measured, message), {**dynamic, "symbolic": True})
+        reason = f"the rewrites do not give a surely faster model for all shapes: {reason}"
+        return DynamicResult(_original(problem, result, measured, reason), {**dynamic, "symbolic": True})
     return DynamicResult(_carried(result, made, measured[0]), dynamic)
 
 
@@ -196,12 +196,13 @@ def _carried(result: OptimizationResult, made: SymbolicResult, latency: Latency)
 
 
 def _original(
-    problem: Problem, result: OptimizationResult, measured: Sequence[Latency], message: str
+    problem: Problem, result: OptimizationResult, measured: Sequence[Latency], reason: str
 ) -> OptimizationResult:
     known = [latency.baseline_ms for latency in measured if latency.ok] or [result.latency.baseline_ms]
     ms = known[0] if math.isfinite(known[0]) else math.nan
     no_actions: tuple[Action, ...] = ()
+    checked = original_kept(problem)
     return replace(
         result, graph=problem.model.original, latency=Latency(ms, 1.0, (1.0, 1.0), 1, ms), actions=no_actions, path=(),
-        checked=original_kept(problem), message=message,
+        checked=checked, message=kept_message(reason, checked),
     )  # fmt: skip
