@@ -29,6 +29,7 @@ from rich.table import Table
 
 from agents.commands.common import stderr_console
 from agents.reporting.runs import write_json
+from benchmarks.protocol.tools import located
 from graph_rewrite import zoo
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency.device import device_name
@@ -48,7 +49,7 @@ class Arguments:
     """Optimise models at several time limits, each in a fresh process, and judge the results anew."""
 
     models: tuple[str, ...] = ()
-    """Names of the zoo; the whole zoo by default."""
+    """Names of the zoo, or zoo://NAME?PARAMETER=VALUE; the whole zoo by default."""
     limits: tuple[float, ...] = (120.0,)
     """Time limits in seconds."""
     threads: int = 1
@@ -69,7 +70,7 @@ def run_of(model: str, threads: int, limit: float, shipped: bool) -> dict[str, A
     Raises:
         MachineError: one of the two commands failed.
     """
-    original = zoo.export(model)
+    original = located(model, 1) if "://" in model else zoo.export(model)
     with tempfile.TemporaryDirectory(prefix="time-limits-") as folder:
         output = Path(folder) / "optimized.onnx"
         began = time.monotonic()

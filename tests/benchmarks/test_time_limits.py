@@ -30,7 +30,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         }  # fmt: skip
 
     monkeypatch.setattr(time_limits, "_command", command)
-    monkeypatch.setattr(time_limits.zoo, "export", lambda model: Path(model))
+    monkeypatch.setattr(time_limits.zoo, "export", lambda model, **given: Path(model, *map(str, given.items())))
     return made
 
 
@@ -52,6 +52,13 @@ def test_a_run_that_is_in_the_file_is_not_repeated(calls: list[str], arguments: 
     assert len(run(replace(arguments, again=True), console)) == 5
     assert len(calls) == 9
     assert len(run(replace(arguments, shipped=True, models=("a",), limits=(1.0,)), console)) == 6
+
+
+def test_a_model_of_the_zoo_may_have_parameters(calls: list[str], arguments: Arguments) -> None:
+    uri = "zoo://bert-tiny?seq_len=16"
+    (row,) = run(replace(arguments, models=(uri,), limits=(1.0,)), Console(quiet=True))
+    assert row["model"] == uri
+    assert calls == ["bert-tiny/('seq_len', '16')"]
 
 
 def test_the_judgement_counts_in_the_mean(calls: list[str], arguments: Arguments) -> None:
