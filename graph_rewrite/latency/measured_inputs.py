@@ -31,14 +31,18 @@ class MeasuredInputs:
 
     def fall_back(self, *, search: bool) -> bool:
         """Take other inputs, and tell whether there are any: of many random ones the first alone, and where `search`
-        says so those that are found, once."""
+        says so those that are found, once.
+
+        Raises:
+            OutOfTime: the time limit is reached before it is known whether there are any.
+        """
         found: FeedSpec | None = None
         first = self.recipes[0]
         if len(self.recipes) == 1 and first.npz is None and first.rotated is None:
             found = replace(first, rotated=())
         elif search and self._find is not None:
-            find, self._find = self._find, None
-            found = find()
+            found = self._find()  # which is there for another time where this one raises OutOfTime
+            self._find = None
         if found is not None:
             self._take(found)
         return found is not None
