@@ -8,19 +8,38 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
 from graph_rewrite.runtime import NODE_ORDER
 
+Arrange = Callable[[Sequence[Node]], Sequence[Node]]
+"""Puts the producers of a node's inputs into the order in which they are visited."""
+
 
 def listed_nodes(graph: Graph) -> list[Node]:
     """Return the nodes in the topological order in which a file lists them: that of `graph.order()`, or the one that
-    the graph asks for. ONNX Runtime breaks ties by the place of a node in the file, and so runs branches in turn."""
+    the graph asks for. ONNX Runtime breaks ties by the place of a node in the file, and so runs branches in turn.
+
+    Raises:
+        ValueError: the graph asks for an order that there is not.
+    """
     asked = dict(graph.session_settings).get(NODE_ORDER)
-    return graph.order() if asked is None else _depth_first(graph, NODE_ORDERS[str(asked)])
+    return graph.order() if asked is None else _depth_first(graph, order_named(asked))
 
 
-def _depth_first(graph: Graph, arrange: Callable[[Sequence[Node]], Sequence[Node]]) -> list[Node]:
+def order_named(name: object) -> Arrange:
+    """Return the order of a name, one of `NODE_ORDERS`.
+
+    Raises:
+        ValueError: there is no such order.
+    """
+    found = NODE_ORDERS.get(str(name))
+    if found is None:
+        raise ValueError(f"no {NODE_ORDER} is named {name!r}; there are {', '.join(NODE_ORDERS)}")
+    return found
+
+
+def _depth_first(graph: Graph, arrange: Arrange) -> list[Node]:
     """Return the nodes as a walk from the outputs leaves them: each right behind what it needs.
 
     Args:
-        arrange: puts the producers of a node's inputs into the order of their visits.
+        arrange: the order of visits.
     """
     ends = [node for value in graph.outputs if (node := graph.node_of(value)) is not None]
     listed, entered = dict[int, Node](), set[int]()
@@ -40,7 +59,7 @@ def _depth_first(graph: Graph, arrange: Callable[[Sequence[Node]], Sequence[Node
     return list(listed.values())
 
 
-NODE_ORDERS: Mapping[str, Callable[[Sequence[Node]], Sequence[Node]]] = {
+NODE_ORDERS: Mapping[str, Arrange] = {
     "last_input_first": lambda makers: makers[::-1],
     "first_input_first": lambda makers: makers,
 }

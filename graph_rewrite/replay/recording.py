@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from graph_rewrite.errors import UserError
+from graph_rewrite.onnx_files.node_order import order_named
 from graph_rewrite.replay.evidence import SiteRecord
-from graph_rewrite.runtime import Deployment
+from graph_rewrite.runtime import NODE_ORDER, Deployment
 from graph_rewrite.system.atomic_files import replace_file
 
 FORMAT = "rewritegym.actions"
@@ -212,9 +213,13 @@ def _parsed(values: Mapping[str, Any]) -> Recording:
 
 
 def _check_choice(rule: str, refused: Sequence[str], settings: Mapping[str, Any]) -> None:
-    """Raise UserError for optimisers or settings that ONNX Runtime has not, or values that it would not take."""
+    """Raise UserError for optimisers or settings that ONNX Runtime has not, values that it would not take, or an order
+    of nodes that there is not."""
+    session = dict(settings)
     try:
-        Deployment("cuda").with_settings(settings).with_disabled(refused)
+        if NODE_ORDER in session:
+            order_named(session.pop(NODE_ORDER))
+        Deployment("cuda").with_settings(session).with_disabled(refused)
     except ValueError as error:
         raise UserError(f"the step of rule {rule}: {error}") from error
 

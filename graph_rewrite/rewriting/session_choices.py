@@ -139,15 +139,12 @@ def session_candidates(
     changes: list[_Change] = [(("threads", n),) for n in others]
     choices = [choice for choice in _CHOICES if choice.provider == now.provider and not (strict and choice.is_lossy)]
     changes += [choice.settings for choice in choices if choice.suits(graph, now)]
-    return [_candidate(graph, change) for change in changes if _changes(graph, now, dict(change))]
-
-
-def _changes(graph: Graph, now: Deployment, change: Mapping[str, bool | int | str]) -> bool:
-    """Return whether a change is one: the deployment `now` of a graph, or the order of its nodes, is another."""
-    order = change.get(NODE_ORDER)
-    if order is not None:
-        return order != dict(graph.session_settings).get(NODE_ORDER)
-    return now.with_settings(change) != now
+    # An order of nodes is no part of a deployment, and suits a graph only where it is another.
+    return [
+        _candidate(graph, change)
+        for change in changes
+        if NODE_ORDER in dict(change) or now.with_settings(dict(change)) != now
+    ]
 
 
 def session_candidate(graph: Graph, label: str) -> Candidate | None:

@@ -12,6 +12,8 @@ from agents.searching.session_search import search_session
 from graph_rewrite import Graph, save
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, session
 from graph_rewrite.latency import Deployment, Effort, Latency
+from graph_rewrite.replay import Recording, record
+from graph_rewrite.replay import replay as replay_recording
 from graph_rewrite.rewriting.session_choices import session_candidates
 from graph_rewrite.task.problem import Problem, open_problem
 from graph_rewrite.task.replay import replay
@@ -54,6 +56,9 @@ def test_an_order_of_nodes_that_gains_is_kept_and_the_file_has_it(tmp_path: Path
     assert result.verified
     assert not result.is_original
     assert result.checked.deployment == problem.deployment, "nothing to set where it runs"
+    recording = record(problem.model.graph, problem.rewriter, result.actions, end=result.graph)
+    again = Recording.from_json(json.loads(json.dumps(recording.to_json())))
+    assert replay_recording(again, problem.model.graph, problem.rewriter).graph.hash == result.graph.hash
     file = result.checked.write_to(tmp_path / "found.onnx")
     listed = [node.op_type for node in onnx.load(file).graph.node]
     assert listed.index("Tanh") < listed.index("Relu")

@@ -82,5 +82,5 @@ def test_nodes_that_no_output_needs_come_last() -> None:
 
 
 def test_an_order_that_there_is_not_is_refused() -> None:
-    with pytest.raises(KeyError, match="backwards"):
+    with pytest.raises(ValueError, match="no node_order is named 'backwards'; there are last_input_first"):
         to_proto(asking(RESIDUAL, "backwards"))

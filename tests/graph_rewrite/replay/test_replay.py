@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graph_rewrite import Rewriter
+from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.replay import Recording, UnrecordableError, fingerprint, record, replay
 from graph_rewrite.replay.recorder import KeyedAction
@@ -153,6 +154,15 @@ class TestDifferences:
         assert found.graph.hash == end.hash
         with pytest.raises(UnrecordableError, match="do not lead to the result"):
             record(graph, rules, [], end=after.with_session_settings({"allow_spinning": False}))
+
+    def test_an_order_of_nodes_that_there_is_not(self, tmp_path: Path) -> None:
+        graph = network(tmp_path)
+        end = graph.with_session_settings({"node_order": "last_input_first"})
+        values = record(graph, rewriter(), [], end=end).to_json()
+        assert replay(Recording.from_json(values), graph, rewriter()).graph.hash == end.hash
+        values["steps"][-1]["settings"]["node_order"] = "backwards"
+        with pytest.raises(UserError, match="no node_order is named 'backwards'; there are last_input_first"):
+            Recording.from_json(values)
 
     def test_extraction_is_not_recorded(self, tmp_path: Path) -> None:
         graph, rules = network(tmp_path), rewriter()
