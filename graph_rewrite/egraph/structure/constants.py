@@ -11,6 +11,7 @@ from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.constants import Constant, nbytes
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.folding import fold
+from graph_rewrite.operators.work import tensor_bytes
 
 LARGEST = 1 << 20
 """Bytes up to which a result may be larger than what it is made of (Expand, Tile)."""
@@ -33,8 +34,7 @@ def folded(
     strings = any(t.dtype == onnx.TensorProto.STRING for t in (*known, *(c.type for c in present)))
     if not present or len(known) != operator.outputs or strings:
         return None
-    size = sum(t.size * onnx.helper.tensor_dtype_to_np_dtype(t.dtype).itemsize for t in known)
-    if size > max(LARGEST, sum(map(nbytes, present))):
+    if sum(map(tensor_bytes, known)) > max(LARGEST, sum(map(nbytes, present))):
         return None
     try:
         return fold(operator.op, operator.domain, operator.attrs, inputs, known, opset)

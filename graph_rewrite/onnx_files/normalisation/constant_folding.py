@@ -18,6 +18,7 @@ from graph_rewrite.operators.folding import fold
 from graph_rewrite.operators.inference import infer
 from graph_rewrite.operators.known import RANDOM
 from graph_rewrite.operators.standard_types import TypeInferenceError
+from graph_rewrite.operators.work import tensor_bytes
 from graph_rewrite.system.deadline import check_time
 
 _ALWAYS_FOLDED = 1 << 20
@@ -109,7 +110,7 @@ class _Sweep:
         if not present or not known or strings:
             return None
         if self._only is not None:
-            is_wanted = node.id in self._only and _bytes(types) <= _LARGEST
+            is_wanted = node.id in self._only and sum(map(tensor_bytes, types)) <= _LARGEST
             return self._evaluated(node, inputs, types) if is_wanted else None
         if not _is_small_enough(present, types):
             self.unfoldable.setdefault(node.op, f"the result {types[0]} is much larger than what it is made of")
@@ -133,12 +134,8 @@ class _Sweep:
 def _is_small_enough(inputs: Sequence[Constant], types: Sequence[TensorType]) -> bool:
     """Tell whether folding leaves a model about as large as it is: Expand, Tile and ConstantOfShape make much out of
     little."""
-    before, after = sum(map(nbytes, inputs)), _bytes(types)
+    before, after = sum(map(nbytes, inputs)), sum(map(tensor_bytes, types))
     return after <= max(before, _ALWAYS_FOLDED) or after <= min(_MOST_GROWTH * before, _NEVER_GROWN_TO)
-
-
-def _bytes(types: Sequence[TensorType]) -> int:
-    return sum(type.size * onnx.helper.tensor_dtype_to_np_dtype(type.dtype).itemsize for type in types)
 
 
 def _constant_value(node: Node) -> Constant:
