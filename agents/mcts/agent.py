@@ -108,12 +108,13 @@ class MCTSAgent:
         with search.running():
             root = EnvState(env, env.reset()[0])
             TreeSearch(GraphGame(search), root, guide, rollouts, self.rollout_depth, rng, uniform).run(
-                partial(mcts.select, score=self._score(selection), allowed=self.allowed, depth=self.depth)
+                partial(mcts.select, score=self.score(selection), allowed=self.allowed, depth=self.depth)
             )
         result = conclude(search, self.name)
         return dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
 
-    def _score(self, selection: str) -> Score:
+    def score(self, selection: str) -> Score:
+        """Return the score by which `uct` or `puct` chooses among the actions of a node."""
         exploration = self.exploration or EXPLORATION[selection]
         return (mcts.uct if selection == "uct" else mcts.puct)(exploration=exploration, best_share=self.best_share)
 

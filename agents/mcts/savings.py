@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,25 +46,28 @@ class SavingsGuide:
         self._known: dict[tuple[str, tuple[str, ...]], _Promise | None] = {}
 
     def priors(self, state: EnvState, rng: np.random.Generator) -> dict[int, float]:
-        candidates, whole = state.env.candidates, _seconds(state.env.graph)
-        promises: dict[int, float | None] = {}
-        for action in np.flatnonzero(state.env.action_masks()[:-1]).tolist():
-            candidate = candidates[action]
-            found = self._promise(state, candidate)
-            promises[action] = None if found is None else candidate.count * found.hoped / whole
+        whole = _seconds(state.env.graph)
+        promises = {
+            action: None if found is None else candidate.count * found.hoped / whole
+            for action, candidate, found in self._promises(state)
+        }
         return priors_of(promises, DEFAULTS.worth)
 
     def gain(self, state: EnvState, speedup: float) -> float:
         if not self._critic:
             return 0.0
-        savings, whole = [], _seconds(state.env.graph)
+        whole = _seconds(state.env.graph)
+        savings = [
+            (candidate.count * found.expected / whole, {node.id for site in candidate.sites for node in site.removed})
+            for _, candidate, found in self._promises(state) if found is not None
+        ]  # fmt: skip
+        return joint_saving(savings) / speedup
+
+    def _promises(self, state: EnvState) -> Iterator[tuple[int, Candidate, _Promise | None]]:
+        """Yield the legal actions without the No-Op, with their candidates and what these promise."""
         for action in np.flatnonzero(state.env.action_masks()[:-1]).tolist():
             candidate = state.env.candidates[action]
-            found = self._promise(state, candidate)
-            if found is not None:
-                nodes = {node.id for site in candidate.sites for node in site.removed}
-                savings.append((candidate.count * found.expected / whole, nodes))
-        return joint_saving(savings) / speedup
+            yield action, candidate, self._promise(state, candidate)
 
     def _promise(self, state: EnvState, candidate: Candidate) -> _Promise | None:
         if not candidate.sites:

@@ -22,7 +22,7 @@ import tyro
 
 from agents.commands.common import stderr_console
 from agents.mcts import tree as mcts
-from agents.mcts.agent import EXPLORATION
+from agents.mcts.agent import MCTSAgent
 from agents.mcts.simulations import TreeSearch
 from benchmarks.learning.reports import tell_report
 from benchmarks.learning.search_order.orders import by_means
@@ -57,22 +57,17 @@ def replayed(
     facts: TableFacts, network: SearchedNetwork, order: str, predictions: Predictions, timings: int, seed: int
 ) -> list[float]:
     """Return what the fastest model so far is credited with, as a share of the model's time, after each timing."""
-    game = TableGame(facts, network, timings)
+    game, agent = TableGame(facts, network, timings), MCTSAgent()
     uniform = UniformTableGuide(game)
     guided = order != BASELINE
     guide = ForecastTableGuide(game, predictions, critic=order == "means") if guided else uniform
-    selection = mcts.puct if guided else mcts.uct
-    score = selection(exploration=EXPLORATION["puct" if guided else "uct"], best_share=0.5)
+    score, rollouts = agent.score("puct" if guided else "uct"), "none" if guided else "random"
     search = TreeSearch[ModelState](
-        game, game.root, guide, "none" if guided else "random", 3, np.random.default_rng(seed), uniform
+        game, game.root, guide, rollouts, agent.rollout_depth, np.random.default_rng(seed), uniform
     )
-    allowed = partial(_allowed, width=2.0, exponent=0.5)
-    search.run(partial(mcts.select, score=score, allowed=allowed, depth=max(12, 3 * len(network.windows))))
+    depth = max(agent.depth, 3 * len(network.windows))
+    search.run(partial(mcts.select, score=score, allowed=agent.allowed, depth=depth))
     return game.had + [game.had[-1] if game.had else 0.0] * (timings - len(game.had))
-
-
-def _allowed(visits: int, width: float, exponent: float) -> int:
-    return mcts.widen(visits=visits, width=width, exponent=exponent)
 
 
 def network_row(

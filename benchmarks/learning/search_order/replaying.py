@@ -94,6 +94,11 @@ class TableFacts:
         """Return the share of the model's time that the best chain of a window is credited with."""
         return self.table.windows[window].weight * max(0.0, float(self.saved[self.best_state(window)]))
 
+    def keys(self, step: int) -> list[Key]:
+        """Return what a search knows a step by, as `agents.regional.attempts.Attempt.keys` does."""
+        rules, families, _ = self.chains[self.arrays["step_next"][step]]
+        return [rules, families[-2:], (rules[-1],)] if len(rules) > 1 else [rules]
+
     def steps(self, state: int) -> list[int]:
         """Return the numbers of the steps that may be timed next in a state. A step that was not timed by itself gives
         way to those behind it."""
@@ -211,7 +216,7 @@ class TableSearch:
     def _take(self, state: int, step: int, before: float) -> None:
         arrays, window = self._facts.arrays, self._window_of(step)
         self._timings.append(Timing(window, step, arrays["step_cost"][step]))
-        keys = self._keys(step)[:2]
+        keys = self._facts.keys(step)[:2]
         if arrays["step_failed"][step]:
             self._effects.record(keys, -1.0)
             return
@@ -236,7 +241,7 @@ class TableSearch:
         if step == _LISTING:
             return NextMove([self._further(state)], depth, before)
         return NextMove(
-            self._keys(step), depth, before, arrays["step_guess"][step], predictions.hopes.get(step),
+            self._facts.keys(step), depth, before, arrays["step_guess"][step], predictions.hopes.get(step),
             predictions.forecasts.get(step),
         )  # fmt: skip
 
@@ -246,10 +251,6 @@ class TableSearch:
 
     def _window_of(self, step: int) -> int:
         return int(self._facts.arrays["state_window"][self._facts.state_of[step]])
-
-    def _keys(self, step: int) -> list[Key]:
-        rules, families, _ = self._facts.chains[self._facts.arrays["step_next"][step]]
-        return [rules, families[-2:], (rules[-1],)] if len(rules) > 1 else [rules]
 
     def _further(self, state: int) -> Key:
         return (self._facts.chains[state][0][-1], FURTHER)

@@ -152,10 +152,8 @@ class ForecastTableGuide:
 
     def _promise(self, here: int, step: int) -> float:
         facts = self.game.facts
-        rules, families, _ = facts.chains[facts.arrays["step_next"][step]]
-        keys = [rules, families[-2:], rules[-1:]] if len(rules) > 1 else [rules]
         move = NextMove(
-            keys, facts.arrays["state_depth"][here], 0.0, facts.arrays["step_guess"][step], None,
+            facts.keys(step), facts.arrays["state_depth"][here], 0.0, facts.arrays["step_guess"][step], None,
             self.predictions.forecasts.get(step),
         )  # fmt: skip
         return move.promise(Effects(), DEFAULTS, DEFAULTS.hopeful[0], False)

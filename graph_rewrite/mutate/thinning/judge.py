@@ -46,17 +46,11 @@ class MutantJudge:
 
     def steps_at_real(self, program: TensorProgram) -> TensorProgram | None:
         """Return the same of a program whose outputs have any shapes."""
-        try:
-            return carried(program, self.thin.shapes, self.real.shapes)
-        except (DoesNotFit, LayoutError):
-            return None
+        return _carried(program, self.thin, self.real)
 
     def at_thin(self, program: TensorProgram) -> TensorProgram | None:
         """Return a program of the real shapes at the thin instance; None where it has no form there."""
-        try:
-            return carried(program, self.real.shapes, self.thin.shapes)
-        except (DoesNotFit, LayoutError):
-            return None
+        return _carried(program, self.real, self.thin)
 
     def finding_at_real(self, finding: Disagreement) -> Disagreement | None:
         """Return what was found at the thin instance, with the boxes that are meant at the real shapes; None where one
@@ -85,3 +79,10 @@ class MutantJudge:
         """Return the proof that a program is equal to the subprogram at every position of the real shapes; None where
         it is not."""
         return prove(self._proofs, program, keep=1.0)
+
+
+def _carried(program: TensorProgram, source: Subprogram, target: Subprogram) -> TensorProgram | None:
+    try:
+        return carried(program, source.shapes, target.shapes)
+    except (DoesNotFit, LayoutError):
+        return None
