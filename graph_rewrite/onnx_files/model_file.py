@@ -44,6 +44,6 @@ def read_model(path: Path) -> onnx.ModelProto:
 def _zoo_hint(path: Path) -> str:
     """Return what to add to the error for a model of the zoo where only a file will do."""
     name = os.fspath(path).removeprefix("zoo:").strip("/").partition("?")[0]
-    if name not in (*zoo.names(), *zoo.further_names()):
+    if name not in zoo.all_names():
         return ""
     return f"; `rewritegym zoo {name}` writes that model of the zoo to a file and prints where"

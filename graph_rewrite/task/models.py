@@ -101,7 +101,7 @@ def _opened(
 
 
 def _locate(uri: str) -> Path:
-    if uri in _zoo_names():
+    if uri in zoo.all_names():
         return zoo.export(uri)
     scheme, colon, rest = uri.partition(":")
     if scheme == "file" and colon:
@@ -132,11 +132,7 @@ def _zoo_hint(uri: str) -> str:
     """Return what to add to the error for a name that is neither a file nor in the zoo."""
     if any(sign in uri for sign in "/\\.:"):
         return ""
-    names = _zoo_names()
+    names = zoo.all_names()
     close = difflib.get_close_matches(uri, names, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
     return f"; the zoo has {', '.join(names)}{meant}"
-
-
-def _zoo_names() -> list[str]:
-    return [*zoo.names(), *zoo.further_names()]

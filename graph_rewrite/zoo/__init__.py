@@ -33,7 +33,17 @@ from graph_rewrite.zoo.registry import ARCHITECTURES, FURTHER, Architecture, arc
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["build", "defaults", "example_inputs", "export", "further_names", "names", "origin", "parameter_count"]
+__all__ = [
+    "all_names",
+    "build",
+    "defaults",
+    "example_inputs",
+    "export",
+    "further_names",
+    "names",
+    "origin",
+    "parameter_count",
+]
 
 _MODEL_FILE = "model.onnx"
 _EXPORTING_PACKAGES = ("torch", "onnx", "onnx-ir", "onnxscript")
@@ -47,6 +57,11 @@ def names() -> list[str]:
 def further_names() -> list[str]:
     """Return the names of the models beside those of ``names``; every other function takes them as well."""
     return list(FURTHER)
+
+
+def all_names() -> list[str]:
+    """Return the names of all models: those of ``names``, then those of ``further_names``."""
+    return [*names(), *further_names()]
 
 
 def defaults(name: str) -> dict[str, int]:

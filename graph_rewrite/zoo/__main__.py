@@ -34,7 +34,7 @@ def _export(model: str, params: list[str]) -> int:
 def _table() -> Table:
     counted = is_installed("torch")
     table = Table("model", "parameters", "defaults")
-    for name in (*zoo.names(), *zoo.further_names()):
+    for name in zoo.all_names():
         settings = " ".join(f"{param}={value}" for param, value in zoo.defaults(name).items())
         count = f"{zoo.parameter_count(name) / 1e6:.2f} M" if counted else "needs PyTorch"
         table.add_row(name, count, settings)
