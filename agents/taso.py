@@ -150,7 +150,7 @@ class TasoAgent:
         def stop() -> bool:
             limit = budget.applications
             spent = limit is not None and search.applications >= limit - reserved
-            return spent or search.seconds >= self.share * budget.seconds
+            return spent or search.seconds >= self.share * search.allowed
 
         def substitutions(graph: Graph) -> list[Candidate]:
             return [c for c in problem.rewriter.candidates(graph) if c.kind != "deployment"]

@@ -57,10 +57,12 @@ class Arguments:
     """Examples per inference."""
     aa: int = 0
     """Judgements of originals against themselves, which should find no difference."""
+    at_once: int = 2
+    """Searches side by side at most, each on cores of its own."""
     sessions: int = 6
     """Sessions of a judgement."""
     rounds: int = 8
-    """Rounds of a session."""
+    """Rounds of a session at most; slow models have four or more."""
     patience: float = 240.0
     """Seconds to wait for a quiet machine, at most."""
     machine: str = machine_name()
@@ -99,7 +101,7 @@ class Arguments:
         protocol = replace(Protocol(), sessions=self.sessions, rounds=self.rounds)
         return TablePlan(
             self.models or tuple(zoo.names()), self.agents, controls, self.peers, self.budget, self.seeds, self.threads,
-            self.batch, self.aa, protocol,
+            self.batch, self.aa, self.at_once, protocol,
         )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from agents.conclusion.fresh_process import slower_as_deployed
 from agents.conclusion.savings import measured_path
 from agents.conclusion.size_tradeoff import tradeoff
 from agents.conclusion.users_file import asking_original, in_own_file
-from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
+from agents.core.base import Action, OptimizationResult, Search, Visit
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, OriginalModel, checked_model, kept_original, unmade_model
@@ -32,6 +32,8 @@ MEASURING_SHARE = 0.2
 """Part of the time left before a deadline that measuring the finalists may take, each an equal part of it."""
 CHOOSING_SHARE = 0.8
 """The same for a provisional budget, where nothing else is to be done."""
+BLOCK_RUNS = 16.0
+"""Runs of the original that a short measurement of a finalist takes, with its sessions."""
 AMPLE = 1.5
 """Times the budget of a full measurement that there must be for each finalist, and each comparison of two, to measure
 them as without a deadline."""
@@ -63,7 +65,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
             measured_path(search.visits.values(), actions),
         )  # fmt: skip
 
-    with _limited(search.budget):
+    with _limited(search):
         measured = _measured(search)
         promising, rejected = _promising(search, measured), []
         if search.budget.provisional and promising and asking_original(problem.model, promising[0].graph) is None:
@@ -107,10 +109,11 @@ def _told(latency: Latency) -> str:
     return f"in which the speed-up was {latency.speedup:.3f} (95% interval {low:.3f} to {high:.3f})"
 
 
-def _limited(budget: Budget) -> AbstractContextManager[Limit]:
+def _limited(search: Search) -> AbstractContextManager[Limit]:
+    budget = search.budget
     if budget.deadline is not None or budget.overtime_s is None:
         return ending_at(budget.deadline)
-    return ending_at(time.monotonic() + budget.overtime_s, waited_seconds)
+    return ending_at(time.monotonic() + budget.overtime_s + search.lacking, waited_seconds)
 
 
 def _objection(problem: Problem, checked: CheckedModel) -> str:
@@ -147,6 +150,8 @@ def _measured(search: Search) -> list[tuple[Visit, Latency]]:
     measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
     share = CHOOSING_SHARE if search.budget.provisional else MEASURING_SHARE
     is_limited = seconds_left() * share < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
+    if is_limited and seconds_left() * share < BLOCK_RUNS * search.original_s * len(finalists):
+        return _by_worth(search, measured.values())
     with suppress(OutOfTime), share_of_time(share):
         for left, visit in zip(range(len(finalists), 0, -1), finalists, strict=True):
             with share_of_time(1.0 / left if is_limited else 1.0):

@@ -17,9 +17,9 @@ MARGIN = 0.005
 """A result is kept only where its 95% interval lies above 1 + MARGIN."""
 MOST_LOOKS = 4
 """Most measurements that are put together for one graph: each further look is another chance to be lucky."""
-CHECK_SHARE, CHECK_S = 0.2, 3.0
-"""Part of the time left that saving and comparing the winner keeps, and the seconds that it keeps of a short time, but
-never more than half."""
+CHECK_SHARE, CHECK_S, CHECK_RUNS = 0.2, 3.0, 22.0
+"""Part of the time left that saving and comparing the winner keeps; and the seconds, or runs of the original, that it
+keeps of a short time, but never more than half."""
 
 
 AMPLE_S = 2.0 * JUDGE.budget_s
@@ -52,7 +52,7 @@ def confirmed(search: Search, graph: Graph) -> Latency:
     left = seconds_left()
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
-    kept = max(CHECK_SHARE * left, min(CHECK_S, 0.5 * left))
+    kept = max(CHECK_SHARE * left, min(max(CHECK_S, CHECK_RUNS * search.original_s), 0.5 * left))
     with ending_at(time.monotonic() + left - kept):
         latency = problem.confirm(graph, _plan())
         for look in range(1, MOST_LOOKS):

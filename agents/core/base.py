@@ -54,6 +54,8 @@ class Search:
     """Whether `end` was called."""
     cut_off: bool = False
     """Whether the time ran out in the middle of something."""
+    original_s: float = 0.0
+    """Seconds of a run of the original, as the first measurement found; 0 before that."""
     _prices: dict[str, float] = field(default_factory=dict)
     _faults_before: Counter[str] = field(default_factory=Counter)
     _limit: Limit | None = None
@@ -83,10 +85,17 @@ class Search:
 
     @property
     def allowed(self) -> float:
-        """The seconds that the search may take: those of the budget, less what telling a small lead from none needs."""
+        """The seconds that the search may take: those of the budget, less what the conclusion lacks, and less what
+        telling a small lead from none needs."""
         lead = self.improvements[-1].speedup - 1.0 if self.improvements else 0.0
         is_small = 0.0 < lead < SMALL_LEAD
-        return self.budget.seconds - self.budget.telling_s if is_small else self.budget.seconds
+        seconds = self.budget.seconds - self.lacking
+        return seconds - self.budget.telling_s if is_small else seconds
+
+    @property
+    def lacking(self) -> float:
+        """The seconds that the conclusion needs on a model this slow, beyond those that the budget has for it."""
+        return self.budget.lacking(self.original_s)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -234,6 +243,10 @@ class Search:
         self.visits[graph.hash] = Visit(graph, latency, actions)
         if actions and (latency.ok or not self.problem.violation(graph)):
             self.trials.add(None if latency.ok else f"{latency.status}: {latency.message}")
+        if latency.ok and not self.original_s:
+            self.original_s = latency.baseline_ms / 1e3
+            if self._limit is not None and self.lacking:
+                self._limit.bring_forward(self._limit.own_end - time.monotonic() - self.lacking)
         if latency.ok and latency.speedup > best:
             self.improvements.append(
                 Improvement(self.elapsed, self.measurements, self.applications, latency.speedup, latency.ms)

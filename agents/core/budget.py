@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from graph_rewrite.errors import UserError
 
+CONCLUSION_RUNS = 80.0
+"""Runs of the original that a conclusion takes at least, with its sessions: two measurements that confirm (25 each),
+saving and comparing (20), and a look at the file in a fresh process (10). Timed on BERT-base, one thread of a Zen 4."""
+MOST_CONCLUSION = 0.5
+"""Largest part of all seconds that a slow model's conclusion takes."""
 KEPT_SHARE = 0.8
 """Part of the conclusion's seconds that a measurement of the search never takes away."""
 
@@ -44,6 +49,13 @@ class Budget:
         """The moment of `time.monotonic` at which the search is broken off: what it began may overrun into the
         conclusion by a part of that."""
         return None if self.deadline is None else self.deadline - KEPT_SHARE * (self.conclusion_s or 0.0)
+
+    def lacking(self, run_s: float) -> float:
+        """Return the seconds that the conclusion on a model that takes `run_s` needs beyond its own."""
+        own = self.conclusion_s
+        if own is None or self.provisional:
+            return 0.0
+        return max(0.0, min(CONCLUSION_RUNS * run_s, MOST_CONCLUSION * (self.seconds + own)) - own)
 
     def __post_init__(self) -> None:
         for name in ("measurements", "seconds", "applications", "conclusion_s", "telling_s", "overtime_s"):

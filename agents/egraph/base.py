@@ -142,7 +142,7 @@ def measure_extracted(
         search.measure(search.problem.model.graph, ())
 
     def left() -> float:
-        return min(EXTRACTION_SECONDS, search.budget.seconds - search.seconds)
+        return min(EXTRACTION_SECONDS, search.allowed - search.seconds)
 
     for egraph, applications in constructions:
         actions = construction_actions(applications)

@@ -98,7 +98,7 @@ class TensatAgent:
             order = multi_first(self.k_multi)(iteration, rules)
             for rule, found in rounds(egraph, order, self.matching, matches_left(search, reserved)):
                 left = matches_left(search, reserved)
-                if left == 0 or search.seconds >= self.share * search.budget.seconds:
+                if left == 0 or search.seconds >= self.share * search.allowed:
                     return done
                 if found is not None and len(found.found) > left:
                     found.found, found.stopped = found.found[:left], True

@@ -116,7 +116,7 @@ class EGraphMCTSAgent:
         self, search: Search, egraph: EGraph, prices: NodePrices, seed: int
     ) -> tuple[ConstructionState, ConstructionState]:
         """The e-graph that was built, and the one of least cost that any simulation passed."""
-        deadline = self.share * search.budget.seconds
+        deadline = self.share * search.allowed
         reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0
         begun: dict[int, float] = {}
 

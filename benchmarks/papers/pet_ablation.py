@@ -27,11 +27,10 @@ from benchmarks.papers.pet_search import VARIANTS
 from benchmarks.protocol.harness import Harness, Tools
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.machine.description import machine, machine_name, versions
-from benchmarks.protocol.machine.processes import cores_for
 from benchmarks.protocol.plan import TablePlan
-from benchmarks.protocol.searches.runs import Run, in_fresh_process
+from benchmarks.protocol.searches.runs import Run
 from benchmarks.protocol.table import Row, counts, write_results
-from benchmarks.protocol.tools import SEARCH_CORES, check_models, tools_of
+from benchmarks.protocol.tools import check_models, tools_of
 from benchmarks.results import make_figures
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.commands import run_command
@@ -118,9 +117,7 @@ def of_batch(model: str, batch: int) -> str:
 
 def tools_for(plan: AblationPlan, console: Console, patience_s: float) -> Tools:
     """Return the tools of the protocol, with searches that look for mutants first."""
-    cores = cores_for(max(SEARCH_CORES, plan.threads))
-    tools = tools_of(plan, lambda text: _say(console, text), patience_s)
-    return replace(tools, search=lambda run, folder: in_fresh_process(run, folder, cores, PROCESS))
+    return tools_of(plan, lambda text: _say(console, text), patience_s, PROCESS)
 
 
 def run(arguments: Arguments, console: Console, tools: Tools | None = None) -> list[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +36,8 @@ class Tools:
     commit: str
     setting: dict[str, Any]
     """What timings depend on beside protocol and contestants, such as the machine and its cores."""
+    at_once: int = 1
+    """Searches side by side."""
     say: Say = lambda text: None
 
 
@@ -65,7 +66,7 @@ class Harness:
 
     def _model_rows(self, model: str) -> list[Row]:
         runs = list(self._plan.runs(model))
-        outcomes = [self._outcome(run) for run in runs]
+        outcomes = carried_out(runs, self._folder, self._searched, self._tools.at_once)
         peers, missing = self._peers(model)
         contestants = [
             Contestant(run.contestant, ort_runner.MODULE, self._folder / run.place / RESULT)
@@ -88,20 +89,18 @@ class Harness:
     def _setting(self) -> Row:
         return {**settings_of(self._plan), "commit": self._tools.commit}
 
-    def _outcome(self, run: Run) -> dict[str, Any]:
-        """Return the outcome of a run; a new one is kept with the commit and the interference before it."""
-        tools = self._tools
-
-        def search(run: Run, folder: Path) -> dict[str, Any]:
-            interference = tools.wait(f"{run.model}, {run.contestant}")
-            began = time.monotonic()
-            tools.locate(run.model)
-            outcome = tools.search(run, folder) | {"interference": interference, "commit": tools.commit}
+    def _searched(self, runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
+        """Carry out runs of a model; their outcomes are kept with the commit and the interference before them."""
+        tools, names = self._tools, ", ".join(run.contestant for run, _ in runs)
+        interference = tools.wait(f"{runs[0][0].model}, {names}")
+        tools.locate(runs[0][0].model)
+        outcomes = []
+        for (run, folder), found in zip(runs, tools.search(runs), strict=True):
+            outcome = found | {"interference": interference, "commit": tools.commit, "side_by_side": len(runs)}
             write_json(folder / OUTCOME, outcome)
-            tools.say(f"{run.model}, {run.contestant}: {outcome['reason']} ({time.monotonic() - began:.0f} s)")
-            return outcome
-
-        return carried_out(run, self._folder, search)
+            outcomes.append(outcome)
+            tools.say(f"{run.model}, {run.contestant}: {outcome['reason']} ({outcome.get('seconds', 0.0):.0f} s)")
+        return outcomes
 
     def _peers(self, model: str) -> tuple[list[tuple[Contestant, float]], list[Row]]:
         """Prepare the peers. Return those that are there, with the seconds it took, and a row for each that is not."""

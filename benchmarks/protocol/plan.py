@@ -47,6 +47,8 @@ class TablePlan:
     batch: int = 1
     aa: int = 0
     """Judgements of originals against themselves, over the models in turn."""
+    at_once: int = 1
+    """Searches side by side, at most."""
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:
@@ -56,8 +58,10 @@ class TablePlan:
         strangers = [one for one in self.agents if one.partition("@")[0].partition(":")[0] not in agent_names()]
         if strangers:
             raise UserError(f"there is no agent {', '.join(strangers)}; there are {', '.join(agent_names())}")
-        if self.seeds < 1 or self.batch < 1 or self.aa < 0 or min(self.budgets, default=1.0) <= 0.0:
-            raise UserError("seeds, batch and budgets must be 1 or more, judgements of the original 0 or more")
+        if min(self.seeds, self.batch, self.at_once) < 1 or self.aa < 0 or min(self.budgets, default=1.0) <= 0.0:
+            raise UserError(
+                "seeds, batch, budgets and searches at once must be 1 or more, judgements of the original 0 or more"
+            )
         if self.protocol.sessions < 2 or self.protocol.rounds < 1 or self.protocol.inputs < 1:
             raise UserError("a judgement needs at least two sessions, one round and one input")
 

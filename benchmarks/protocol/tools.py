@@ -17,41 +17,52 @@ from benchmarks.protocol.machine.description import commit, fits, machine_name, 
 from benchmarks.protocol.machine.processes import cores_for
 from benchmarks.protocol.machine.quiet import QuietMachine, measure
 from benchmarks.protocol.plan import TablePlan, known_peers
-from benchmarks.protocol.searches.runs import in_fresh_process, uri_of
+from benchmarks.protocol.searches.runs import PROCESS, Search, side_by_side, uri_of
 from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import MachineLock
-from graph_rewrite.system.cpu_count import check_threads
-
-SEARCH_CORES = 2
-"""Cores of a search on one thread: the agent's, and that of what it times."""
+from graph_rewrite.system.cpu_count import check_threads, physical_cores
 
 
-def tools_of(plan: TablePlan, say: Say, patience_s: float) -> Tools:
+def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS) -> Tools:
     """Return the tools for a plan.
 
     Args:
         patience_s: seconds to wait for a quiet machine, at most.
+        module: the module of a search's process.
 
     Raises:
         UserError: more threads than cores.
     """
     cores = cores_for(check_threads(plan.threads))
-    search_cores = cores_for(max(SEARCH_CORES, plan.threads))
+    groups = core_groups(plan.threads, plan.at_once)
     quiet = QuietMachine(lambda: measure(cores), patience_s, say)
     return Tools(
         locate=lambda model: located(model, plan.batch),
-        search=lambda run, folder: in_fresh_process(run, folder, search_cores),
+        search=searching(groups, module),
         judging=lambda model, folder: judging(uri_of(model, plan.batch), folder, plan, cores),
         wait=quiet.wait,
         peers=known_peers(),
         commit=commit(),
         setting={
             "machine": machine_name(), "versions": versions(), "threads": plan.threads, "cores": list(cores),
-            "search_cores": list(search_cores),
+            "searches_at_once": len(groups),
         },
-        say=say,
+        at_once=len(groups), say=say,
     )  # fmt: skip
+
+
+def searching(groups: Sequence[tuple[int, ...]], module: str) -> Search:
+    """Return what carries out searches side by side, each on a group of cores."""
+    return lambda runs: side_by_side(runs, groups, module)
+
+
+def core_groups(threads: int, at_once: int) -> list[tuple[int, ...]]:
+    """Return the cores of each of the searches that run side by side: at most `at_once`, and no more than there are
+    physical cores for their threads, but at least one."""
+    count = max(1, min(at_once, physical_cores() // threads))
+    every = cores_for(count * threads)
+    return [every[first : first + threads] for first in range(0, count * threads, threads)]
 
 
 def located(model: str, batch: int) -> Path:

@@ -33,7 +33,10 @@ class Protocol:
     sessions: int = 6
     """Processes per contestant."""
     rounds: int = 8
-    """Turns of each contestant in a session."""
+    """Turns of each contestant in a session, at most."""
+    session_s: float = 2.0
+    """Seconds of the original's turns in a session: slow models have fewer rounds, but at least `least_rounds`."""
+    least_rounds: int = 4
     inputs: int = 8
     """Different inputs that rotate."""
     turn_s: float = 0.05
@@ -141,7 +144,7 @@ class Judge:
                 opened = original.open(self._path(session, self._original))
             except SeatError as error:
                 raise MachineError(f"the original cannot be judged: {error}") from error
-            runs = runs_of_a_turn(opened["run_s"], self._protocol)
+            run_s = float(opened["run_s"])
             seats: dict[str, Seat] = {}
             largest = int(opened["bytes"])
             while pending and (not seats or self._fits(largest)):
@@ -156,7 +159,7 @@ class Judge:
                 if session.number == 0:
                     self._compare(session, contestant.name)
                 seats[contestant.name] = seat
-            self._play(session, original, seats, runs, rng)
+            self._play(session, original, seats, run_s, rng)
         return pending
 
     def _path(self, session: Session, contestant: Contestant) -> Path | None:
@@ -169,11 +172,13 @@ class Judge:
             session.wrong[name] = problem
 
     def _play(
-        self, session: Session, original: Seat, seats: dict[str, Seat], runs: int, rng: np.random.Generator
+        self, session: Session, original: Seat, seats: dict[str, Seat], run_s: float, rng: np.random.Generator
     ) -> None:
         times = {name: SessionTimes(session.number, session.groups) for name in seats}
-        for number in range(self._protocol.rounds if seats else 0):
-            inputs = [(number * runs + run) % self._protocol.inputs for run in range(runs)]
+        runs, rounds = runs_of_a_turn(run_s, self._protocol), rounds_of_a_session(run_s, self._protocol)
+        first = session.number * rounds * runs
+        for number in range(rounds if seats else 0):
+            inputs = [(first + number * runs + run) % self._protocol.inputs for run in range(runs)]
             order: list[str | None] = [None, *(name for name in seats if name not in session.failures)]
             found: dict[str | None, dict[str, Any]] = {}
             for place in rng.permutation(len(order)):
@@ -200,6 +205,14 @@ def _add(times: SessionTimes, own: dict[str, Any], original: dict[str, Any]) -> 
 def runs_of_a_turn(run_s: float, protocol: Protocol) -> int:
     """Return the runs of a turn, the same for all contestants of a group, for an original that takes `run_s`."""
     return min(MOST_RUNS, max(1, math.ceil(protocol.turn_s / max(run_s, 1e-9)), _coverage(protocol)))
+
+
+def rounds_of_a_session(run_s: float, protocol: Protocol) -> int:
+    """Return the rounds of a session, for an original that takes `run_s`. Where they are too few for all inputs, the
+    next session goes on with the others."""
+    turn_s = run_s * (1 + runs_of_a_turn(run_s, protocol))
+    enough = int(protocol.session_s / max(turn_s, 1e-9))
+    return min(protocol.rounds, max(protocol.least_rounds, enough))
 
 
 def _coverage(protocol: Protocol) -> int:

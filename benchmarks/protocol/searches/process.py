@@ -30,8 +30,8 @@ from benchmarks.protocol.searches.runs import (
     CONCLUSION_S,
     CONCLUSION_SHARE,
     DONE,
+    FOUND,
     MISSING,
-    OUTCOME,
     RESULT,
     Run,
     failed,
@@ -139,12 +139,12 @@ def _finite(number: float) -> float | None:
 
 
 def main(arguments: list[str], prepare: Prepare = unprepared) -> int:
-    """Carry out the run of a request, and write its outcome. It ends with its parent, and at SIGTERM."""
+    """Carry out the run of a request, and write what it finds. It ends with its parent, and at SIGTERM."""
     follow(os.getppid())
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     request, folder = Path(arguments[0]), Path(arguments[1])
     run = Run.from_json(json.loads(request.read_text()))
-    write_json(folder / OUTCOME, conducted(run, folder, prepare=prepare))
+    write_json(folder / FOUND, conducted(run, folder, prepare=prepare))
     return 0
 
 

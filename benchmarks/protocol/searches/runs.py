@@ -1,7 +1,8 @@
 """Cold runs: each search in a process of its own that knows nothing of earlier ones, kept in a folder with its outcome.
 
 The folder of a run holds `run.json` (the outcome, written last) and `result.onnx` (the optimised model). A run whose
-outcome is there is not repeated; what an interrupted run left is removed before it begins again.
+outcome is there is not repeated; what an interrupted run left is removed before it begins again. Searches may run side
+by side, each on cores of its own: an agent waits for what it times, so that one core is enough for both.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +24,8 @@ from benchmarks.protocol.machine.processes import child_environment, ending_with
 from graph_rewrite.system.atomic_files import remove_unfinished
 
 OUTCOME, RESULT = "run.json", "result.onnx"
+FOUND = "found.json"
+"""What the process of a search says; the outcome has more."""
 PROCESS = "benchmarks.protocol.searches.process"
 """The module of the process of a run."""
 DONE, MISSING, FAILED = "done", "missing", "failed"
@@ -71,8 +76,8 @@ class Run:
         return cls(**values)
 
 
-Search = Callable[[Run, Path], dict[str, Any]]
-"""Carries out a run, with a folder for its model, and returns the outcome."""
+Search = Callable[[Sequence[tuple[Run, Path]]], list[dict[str, Any]]]
+"""Carries out runs side by side, each with a folder for its model, and returns the outcomes."""
 
 
 def uri_of(model: str, batch: int) -> str:
@@ -98,46 +103,83 @@ def known_outcome(folder: Path, run: Run) -> dict[str, Any] | None:
     return outcome if has_model else None
 
 
-def carried_out(run: Run, table: Path, search: Search) -> dict[str, Any]:
-    """Return the outcome of a run, known or new; the file of a new one is written by `search`."""
-    folder = table / run.place
-    known = known_outcome(folder, run)
-    if known is not None:
-        return known
+def carried_out(runs: Sequence[Run], table: Path, search: Search, at_once: int = 1) -> list[dict[str, Any]]:
+    """Return the outcomes of runs, known or new; the files of new ones are written by `search`, which gets `at_once` of
+    them at a time."""
+    outcomes = {run: known_outcome(table / run.place, run) for run in runs}
+    missing = [run for run, outcome in outcomes.items() if outcome is None]
+    for group in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
+        found = search([(run, _emptied(table / run.place)) for run in group])
+        outcomes.update(zip(group, found, strict=True))
+    return [outcome for outcome in outcomes.values() if outcome is not None]
+
+
+def _emptied(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     remove_unfinished(folder.parent)
-    return search(run, folder)
+    return folder
 
 
-def in_fresh_process(run: Run, folder: Path, cores: tuple[int, ...] = (), module: str = PROCESS) -> dict[str, Any]:
-    """Carry out a run in a process of its own, pinned to `cores`; one that breaks has status `failed` with a reason.
+def side_by_side(
+    runs: Sequence[tuple[Run, Path]], cores: Sequence[tuple[int, ...]], module: str = PROCESS
+) -> list[dict[str, Any]]:
+    """Carry out runs at the same time, each in a process of its own; one that breaks has status `failed` with a reason.
 
     Args:
-        run: the run.
-        folder: of its request, its outcome and its model.
-        cores: that the process may use; all by default.
-        module: is run with request and folder, and writes the outcome.
+        runs: with a folder each, of the request, what is found and the model.
+        cores: that each process may use; empty for all.
+        module: is run with request and folder, and writes what it finds.
     """
-    request = folder / "request.json"
+    with ExitStack() as processes:
+        # Of several, each has a lock for its own measurements: they are on cores of their own.
+        waiting = [
+            processes.enter_context(_begun(run, folder, own, module, own_lock=len(runs) > 1))
+            for (run, folder), own in zip(runs, cores, strict=False)
+        ]
+        return [wait() for wait in waiting]
+
+
+@contextmanager
+def _begun(
+    run: Run, folder: Path, cores: tuple[int, ...], module: str, *, own_lock: bool
+) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Begin a run in a fresh process, which ends with the block. Yields a function that waits for what it finds."""
+    request, temporary = folder / "request.json", folder / "temporary"
     request.write_text(json.dumps(run.to_json()))
     command = [sys.executable, "-m", module, str(request), str(folder)]
+    environment = child_environment(1)
+    if own_lock:
+        temporary.mkdir()
+        environment["TMPDIR"] = str(temporary)
     limit = LIMIT_FACTOR * run.budget_s + LIMIT_S
+    ends = time.monotonic() + limit
     with (folder / "log.txt").open("w") as log, pinned(cores):
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment(1), start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
         )
-    with ending_with_us(process):
+
+    def wait() -> dict[str, Any]:
         try:
-            code = process.wait(limit)
+            code = process.wait(ends - time.monotonic())
         except subprocess.TimeoutExpired:
             return failed(run, f"it was killed after {limit:g} s")
+        return _found(run, folder, code)
+
     try:
-        outcome: dict[str, Any] = json.loads((folder / OUTCOME).read_text())
+        with ending_with_us(process):
+            yield wait
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _found(run: Run, folder: Path, code: int) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / FOUND).read_text())
     except (OSError, ValueError):
         said = (folder / "log.txt").read_text(errors="replace").strip().splitlines()
         return failed(run, f"it ended with {code}: {said[-1] if said else 'no message'}"[:500])
-    return outcome
+    return found
 
 
 def failed(run: Run, reason: str, status: str = FAILED) -> dict[str, Any]:

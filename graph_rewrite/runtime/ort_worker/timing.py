@@ -25,6 +25,7 @@ LONG_S = 0.05
 _MAX_REPEATS = 1000
 _OVERRUN = 4.0  # Times the budget after which even the plan's fewest pairs are not waited for.
 _FEWEST = 3  # Pairs of a model that large that are taken all the same: fewer tell nothing about their error.
+_SPARE_PAIRS = 1.5  # A pair is not broken off, and the answer takes its time too.
 _HOPELESS = 3.0  # Times the baseline, at which one pair tells enough.
 
 
@@ -47,6 +48,12 @@ def warm_up(run: Run, runs: int, clock: Clock = perf_counter, long_s: float = LO
 def repeats_for(seconds: float) -> int:
     """Return the number of runs in a row that make a sample, for a model that takes `seconds`."""
     return min(_MAX_REPEATS, max(1, math.ceil(MIN_SAMPLE_S / max(seconds, 1e-9))))
+
+
+def block_budget(plan: Plan, left_s: float, pair_s: float) -> float:
+    """Return the seconds to plan for a block of pairs of `pair_s`, when `left_s` are left for the whole measurement: so
+    many that even its fewest pairs end in time, where three of them fit."""
+    return min(plan.budget_s / plan.instances, max(0.0, left_s - _SPARE_PAIRS * pair_s) / _OVERRUN)
 
 
 def time_block(

@@ -42,7 +42,7 @@ from .rotating.rotation import Accepts, Rotation
 from .rotating.runner import Runner
 from .runtimes.opening import runtime_of
 from .statistics import Block, is_enough
-from .timing import Clock, repeats_for, time_alone, time_block
+from .timing import Clock, block_budget, repeats_for, time_alone, time_block
 from .wire import Message, read_message, write_message
 
 FAULT_VARIABLE = "REWRITEGYM_WORKER_FAULT"
@@ -102,9 +102,9 @@ class Worker:
             # out again at the same place, and the instances would not be independent.
             alive.append(self._open_pair(request, plan, candidate_first=instance % 2 == 1))
             del alive[:-1]
-            left = within_s - (time.perf_counter() - started)
             first = sum(len(block.baseline) * block.repeats for block in blocks)
-            blocks.append(self._time_block(*alive[0], plan, _CLOCKS[request.get("clock", "wall")], left, first))
+            clock = _CLOCKS[request.get("clock", "wall")]
+            blocks.append(self._time_block(*alive[0], plan, clock, started + within_s, first))
             elapsed = time.perf_counter() - started
             # A further block that would be cut off would take all the others with it.
             if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + _SPARE / len(blocks)) > within_s:
@@ -143,16 +143,18 @@ class Worker:
         return Runner(side["path"], Deployment.from_request(side["deployment"]), lambda *_: self._rotations.last(copy))
 
     def _time_block(
-        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, left_s: float, first: int
+        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, ends: float, first: int
     ) -> Block:
-        """Time one block, from the inputs of number `first` on."""
+        """Time one block, from the inputs of number `first` on, for a measurement that ends at a moment of
+        `time.perf_counter`."""
         self._enter("baseline: run")
         baseline_s = baseline.warm_up(plan.warmup, clock, first)
         self._enter("candidate: run", expect_s=plan.warmup * baseline_s)
         candidate_s = candidate.warm_up(plan.warmup, clock, first)
         repeats = repeats_for(min(baseline_s, candidate_s))
-        budget_s = min(plan.budget_s / plan.instances, max(0.0, left_s) / 4)
-        self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * repeats * (baseline_s + candidate_s))
+        pair_s = repeats * (baseline_s + candidate_s)
+        budget_s = block_budget(plan, ends - time.perf_counter(), pair_s)
+        self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * pair_s)
 
         def turn_to(number: int) -> None:
             baseline.turn_to(first + number)

@@ -15,7 +15,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, SCREEN, Effort, Latency, Plan
 from graph_rewrite.latency.estimates import latency_of
 from graph_rewrite.runtime.ort_worker.statistics import Block, is_enough
-from graph_rewrite.runtime.ort_worker.timing import repeats_for, time_block
+from graph_rewrite.runtime.ort_worker.timing import block_budget, repeats_for, time_block
 from graph_rewrite.system.deadline import check_time, seconds_left
 
 SESSION_SD = 0.0046
@@ -92,8 +92,9 @@ class SimulatedMeter:
             for run in runs * plan.warmup:
                 run()
             left = within - (self.clock.now - began)
-            repeats = repeats_for(min(self.seconds(baseline), self.seconds(candidate)))
-            budget = min(plan.budget_s / plan.instances, max(0.0, left) / 4)
+            seconds = self.seconds(baseline), self.seconds(candidate)
+            repeats = repeats_for(min(seconds))
+            budget = block_budget(plan, left, repeats * sum(seconds))
             blocks.append(time_block(runs[0], runs[1], plan, repeats, budget, self.clock))
             elapsed = self.clock.now - began
             if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + 1.5 / len(blocks)) > within:

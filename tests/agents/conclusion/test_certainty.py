@@ -70,6 +70,16 @@ def test_where_nothing_is_faster_the_original_is_kept(find: Find, seconds: float
     assert kept >= 19
 
 
+@pytest.mark.parametrize(("seconds", "limit"), [(0.25, 60.0), (0.6, 120.0)])
+def test_a_slow_model_s_lead_of_a_tenth_is_confirmed(find: Find, seconds: float, limit: float) -> None:
+    found = 0
+    for seed in range(10):
+        result, took = find(seconds, 0.9, limit, seed)
+        assert took <= limit
+        found += rewritten(result.graph) and surely_faster(result.latency)
+    assert found >= 8
+
+
 def test_what_is_slower_is_never_reported(find: Find) -> None:
     assert all(not rewritten(find(0.03, 1.02, 60.0, seed)[0].graph) for seed in range(10))
 
@@ -121,3 +131,16 @@ def test_the_last_of_the_search_goes_to_telling_only_where_the_lead_is_small(tmp
         search.improvements.append(Improvement(0.0, 1, 1, speedup, 10.0))
         allowed.append(search.allowed)
     assert allowed == [50.0, 40.0, 50.0]
+
+
+def test_a_slow_model_s_conclusion_has_more_of_the_budget(tmp_path: Path) -> None:
+    fixed = {"seconds": 42.0, "conclusion_s": 18.0}
+    search = Search(chain_problem(tmp_path), Budget(**fixed))
+    allowed = []
+    for search.original_s in (0.0, 0.01, 0.3, 10.0):
+        allowed.append(search.allowed)
+    assert allowed == [42.0, 42.0, 36.0, 30.0]
+    for budget in (Budget(seconds=42.0), Budget(**fixed, provisional=True)):
+        other = Search(search.problem, budget)
+        other.original_s = 10.0
+        assert other.allowed == 42.0

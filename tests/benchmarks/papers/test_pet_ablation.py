@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from benchmarks.papers.pet_ablation import (
     table,
 )
 from benchmarks.papers.pet_search import VARIANTS, prepare
+from benchmarks.protocol import tools as protocol_tools
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.searches.process import conducted
 from benchmarks.protocol.searches.runs import DONE, Run
@@ -216,11 +218,11 @@ def test_its_searches_run_in_the_process_that_looks_for_mutants(
 ) -> None:
     asked: list[str] = []
 
-    def process(run: Run, folder: Path, cores: tuple[int, ...], module: str) -> dict[str, Any]:
+    def processes(runs: Sequence[Any], cores: Sequence[tuple[int, ...]], module: str) -> list[dict[str, Any]]:
         asked.append(module)
-        return {}
+        return []
 
-    monkeypatch.setattr(pet_ablation, "in_fresh_process", process)
+    monkeypatch.setattr(protocol_tools, "side_by_side", processes)
     made = pet_ablation.tools_for(arguments.plan(), Console(quiet=True), 0.0)
-    made.search(Run("m", "both", "regional", 0, 1.0), tmp_path)
+    made.search([(Run("m", "both", "regional", 0, 1.0), tmp_path)])
     assert asked == ["benchmarks.papers.pet_search"]

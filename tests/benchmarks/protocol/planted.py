@@ -117,7 +117,10 @@ class Searches:
     interrupt_at: str = ""
     """The run, `MODEL NAME`, at which Ctrl-C comes."""
 
-    def __call__(self, run: Run, folder: Path) -> dict[str, Any]:
+    def __call__(self, runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
+        return [self._search(run, folder) for run, folder in runs]
+
+    def _search(self, run: Run, folder: Path) -> dict[str, Any]:
         name = f"{run.model} {run.contestant}"
         (folder / RESULT).write_text(name)
         if name == self.interrupt_at:

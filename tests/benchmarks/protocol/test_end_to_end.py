@@ -57,7 +57,7 @@ def test_a_table_is_made_and_not_made_twice(arguments: results.Arguments, monkey
     def never(*values: object, **options: object) -> None:
         raise AssertionError("a process is started")
 
-    for name in ("in_fresh_process", "ProcessSeat", "write_inputs"):
+    for name in ("side_by_side", "ProcessSeat", "write_inputs"):
         monkeypatch.setattr(tools, name, never)
     assert results.run(arguments, console) == rows
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.harness import Harness
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.plan import TablePlan
-from benchmarks.protocol.searches.runs import MISSING, OUTCOME
+from benchmarks.protocol.searches.runs import MISSING, OUTCOME, Run
 from benchmarks.protocol.table import Row, check_no_shared_measurement, counts
 from tests.benchmarks.protocol.planted import GOOD, Machine, Searches, tools
 
@@ -162,3 +163,18 @@ def test_an_outcome_says_what_disturbed_its_search(tmp_path: Path) -> None:
     rows = harness(tmp_path, Searches(), models=("m",)).rows()
     assert rows[0]["interference"]["quiet"] is True
     assert len(list(tmp_path.rglob(OUTCOME))) == 4
+
+
+def test_searches_side_by_side_are_asked_for_together(tmp_path: Path) -> None:
+    searches, groups = Searches(), list[int]()
+
+    def search(runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
+        groups.append(len(runs))
+        return searches(runs)
+
+    made = replace(tools(tmp_path, fast(), searches, PROTOCOL), search=search, at_once=3)
+    plan = TablePlan(("m",), ("greedy", "taso"), seeds=2, protocol=PROTOCOL)
+    rows = Harness(plan, tmp_path / "table", made).rows()
+    assert groups == [3, 1]
+    assert [row["side_by_side"] for row in rows] == [3, 3, 3, 1]
+    assert searches.made == [f"m {name}" for name in ("greedy@60/0", "taso@60/0", "greedy@60/1", "taso@60/1")]

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.judging.contestant_process import write_outputs
-from benchmarks.protocol.judging.judge import Judge, Protocol, runs_of_a_turn
+from benchmarks.protocol.judging.judge import Judge, Protocol, rounds_of_a_session, runs_of_a_turn
 from benchmarks.protocol.judging.judgement import verdict_on
 from benchmarks.protocol.judging.outputs import OutputCheck
 from graph_rewrite.errors import MachineError
@@ -140,3 +140,17 @@ def test_turns_are_long_enough_and_rounds_cover_all_inputs() -> None:
     assert runs_of_a_turn(0.01, protocol) == 5
     assert runs_of_a_turn(1e-9, protocol) == 400
     assert runs_of_a_turn(0.5, Protocol(rounds=3, inputs=8)) == 3
+
+
+def test_slow_models_have_fewer_rounds() -> None:
+    protocol = Protocol(rounds=8, least_rounds=4, session_s=2.0)
+    assert [rounds_of_a_session(run_s, protocol) for run_s in (1e-6, 0.01, 0.125, 0.2, 0.25, 1.0)] == [8, 8, 8, 5, 4, 4]
+
+
+def test_sessions_of_a_slow_model_cover_all_inputs_together(tmp_path: Path) -> None:
+    machine = Machine({"original": 1.0, "a": 0.5})
+    judged = judge(machine, tmp_path, "a", protocol=Protocol(rounds=8, least_rounds=3, inputs=8))
+    for number, expected in enumerate([{0, 1, 2}, {3, 4, 5}, {6, 7, 0}]):
+        machine.turns.clear()
+        judged.session(number)
+        assert {place for _, inputs in machine.turns for place in inputs} == expected

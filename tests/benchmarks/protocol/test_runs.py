@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from benchmarks.protocol.searches.runs import (
     RESULT,
     Run,
     carried_out,
-    in_fresh_process,
+    side_by_side,
     uri_of,
 )
 from graph_rewrite.errors import UserError
@@ -33,32 +34,35 @@ from tests.envs.fakes import count_operators, write_tower
 RUN = Run("bert-tiny", "greedy", "greedy", 0, 60.0, 100)
 
 
-def finished(run: Run, folder: Path) -> dict[str, Any]:
-    (folder / RESULT).write_text("model")
-    outcome = {"status": DONE, "run": run.to_json(), "kept_original": False, "verified": True, "reason": ""}
-    (folder / OUTCOME).write_text(json.dumps(outcome))
-    return outcome
+def finished(runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
+    outcomes = []
+    for run, folder in runs:
+        (folder / RESULT).write_text("model")
+        outcome = {"status": DONE, "run": run.to_json(), "kept_original": False, "verified": True, "reason": ""}
+        (folder / OUTCOME).write_text(json.dumps(outcome))
+        outcomes.append(outcome)
+    return outcomes
 
 
-def never(run: Run, folder: Path) -> dict[str, Any]:
+def never(runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
     raise AssertionError("it is there already")
 
 
 def test_a_run_that_is_there_is_not_repeated(tmp_path: Path) -> None:
-    first = carried_out(RUN, tmp_path, finished)
-    assert carried_out(RUN, tmp_path, never) == first
+    first = carried_out([RUN], tmp_path, finished)
+    assert carried_out([RUN], tmp_path, never) == first
 
 
 @pytest.mark.parametrize("change", [{"measurements": 99}, {"threads": 2}, {"agent": "greedy:beam=2"}])
 def test_a_run_with_other_settings_is_another(tmp_path: Path, change: dict[str, Any]) -> None:
-    carried_out(RUN, tmp_path, finished)
+    carried_out([RUN], tmp_path, finished)
     with pytest.raises(AssertionError):
-        carried_out(replace(RUN, **change), tmp_path, never)
+        carried_out([replace(RUN, **change)], tmp_path, never)
 
 
 @pytest.mark.parametrize("damage", ["no model", "no outcome", "half an outcome", "failed"])
 def test_what_an_interrupted_or_failed_run_left_is_removed(tmp_path: Path, damage: str) -> None:
-    carried_out(RUN, tmp_path, finished)
+    carried_out([RUN], tmp_path, finished)
     folder = tmp_path / RUN.place
     (folder / "left-over").write_text("x")
     if damage == "no model":
@@ -69,7 +73,7 @@ def test_what_an_interrupted_or_failed_run_left_is_removed(tmp_path: Path, damag
         (folder / OUTCOME).write_text((folder / OUTCOME).read_text()[:40])
     else:
         (folder / OUTCOME).write_text(json.dumps(runs.failed(RUN, "killed")))
-    assert carried_out(RUN, tmp_path, finished)["status"] == DONE
+    assert carried_out([RUN], tmp_path, finished)[0]["status"] == DONE
     assert not (folder / "left-over").exists()
 
 
@@ -99,7 +103,7 @@ def test_a_process_that_breaks_is_a_failure_with_its_last_words(tmp_path: Path, 
     script = tmp_path / "broken.py"
     script.write_text("import sys; sys.exit('no memory is left')")
     monkeypatch.setattr(sys, "executable", _python(script, tmp_path))
-    found = in_fresh_process(RUN, _folder(tmp_path))
+    found = side_by_side([(RUN, _folder(tmp_path))], [()])[0]
     assert found["status"] == FAILED
     assert found["reason"] == "it ended with 1: no memory is left"
 
@@ -111,7 +115,7 @@ def test_a_process_that_hangs_is_killed(tmp_path: Path, monkeypatch: Any) -> Non
     )
     monkeypatch.setattr(sys, "executable", _python(script, tmp_path))
     monkeypatch.setattr(runs, "LIMIT_S", 1.0)
-    found = in_fresh_process(replace(RUN, budget_s=0.0), _folder(tmp_path))
+    found = side_by_side([(replace(RUN, budget_s=0.0), _folder(tmp_path))], [()])[0]
     assert found["status"] == FAILED
     assert "killed after 1 s" in found["reason"]
     if trace.exists():
@@ -119,8 +123,58 @@ def test_a_process_that_hangs_is_killed(tmp_path: Path, monkeypatch: Any) -> Non
             os.kill(int(trace.read_text()), signal.SIGCONT)
 
 
-def _folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "run"
+TELLING = """
+import json, os, pathlib, sys, tempfile, time
+folder = pathlib.Path(sys.argv[-1])
+seen = {"cores": sorted(os.sched_getaffinity(0)), "temporary": tempfile.gettempdir(), "began": time.time()}
+time.sleep(0.5)
+(folder / "found.json").write_text(json.dumps(seen | {"ended": time.time()}))
+"""
+
+
+def test_searches_side_by_side_have_cores_and_locks_of_their_own(tmp_path: Path, monkeypatch: Any) -> None:
+    script = tmp_path / "telling.py"
+    script.write_text(TELLING)
+    monkeypatch.setattr(sys, "executable", _python(script, tmp_path))
+    places = [_folder(tmp_path, f"run-{seed}") for seed in (0, 1)]
+    cores = [(core,) for core in sorted(os.sched_getaffinity(0))[:2]]
+    pair = [(replace(RUN, seed=seed), place) for seed, place in enumerate(places)]
+    found = side_by_side(pair, [cores[0], cores[-1]])
+    assert [one["cores"] for one in found] == [list(cores[0]), list(cores[-1])]
+    assert max(one["began"] for one in found) < min(one["ended"] for one in found)
+    assert [one["temporary"] for one in found] == [str(place / "temporary") for place in places]
+    assert not any((place / "temporary").exists() for place in places)
+    alone = side_by_side([(RUN, _folder(tmp_path, "alone"))], cores)
+    assert alone[0]["temporary"] not in [one["temporary"] for one in found]
+
+
+def test_ctrl_c_ends_all_searches(tmp_path: Path, monkeypatch: Any) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text("import os, pathlib, sys, time\n"
+                      "pathlib.Path(sys.argv[-1], 'pid').write_text(str(os.getpid())); time.sleep(60)")  # fmt: skip
+    monkeypatch.setattr(sys, "executable", _python(script, tmp_path))
+    places = [_folder(tmp_path, f"run-{seed}") for seed in (0, 1)]
+
+    def interrupt(number: int, frame: Any) -> None:
+        if all((place / "pid").exists() and (place / "pid").read_text() for place in places):
+            raise KeyboardInterrupt
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            side_by_side([(replace(RUN, seed=seed), place) for seed, place in enumerate(places)], [(), ()])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    for place in places:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((place / "pid").read_text()), signal.SIGCONT)
+
+
+def _folder(tmp_path: Path, name: str = "run") -> Path:
+    folder = tmp_path / name
     folder.mkdir()
     return folder
 
@@ -128,7 +182,7 @@ def _folder(tmp_path: Path) -> Path:
 def _python(script: Path, tmp_path: Path) -> str:
     """An interpreter that runs a script whatever it is asked."""
     path = tmp_path / "python"
-    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}"\n')
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
     path.chmod(0o755)
     return str(path)
 

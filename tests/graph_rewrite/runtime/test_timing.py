@@ -7,7 +7,7 @@ import pytest
 
 from graph_rewrite.runtime.ort_worker.plan import Plan
 from graph_rewrite.runtime.ort_worker.statistics import estimate
-from graph_rewrite.runtime.ort_worker.timing import LONG_S, repeats_for, time_alone, time_block, warm_up
+from graph_rewrite.runtime.ort_worker.timing import LONG_S, block_budget, repeats_for, time_alone, time_block, warm_up
 
 
 class Clock:
@@ -87,3 +87,13 @@ def test_long_runs_are_warmed_up_once() -> None:
     assert warm_up(clock.run("C", 2 * LONG_S), 3, clock, long_s=1.0) == pytest.approx(2 * LONG_S)
     assert warm_up(clock.run("D", LONG_S / 2), 0, clock) > 0.0
     assert clock.log == "AAABCCCD"
+
+
+@pytest.mark.parametrize(("pair_s", "left_s", "pairs"), [(0.5, 2.5, 4), (0.5, 4.7, 8), (1.2, 5.5, 4), (0.01, 1.0, 11)])
+def test_a_block_ends_with_its_measurement(pair_s: float, left_s: float, pairs: int) -> None:
+    """Also where the plan asks for more pairs than there is time for."""
+    plan, clock = Plan(instances=4, min_pairs=11, budget_s=45.0, target_ci_width=0.0), Clock()
+    run = clock.run("A", pair_s / 2)
+    block = time_block(run, run, plan, 1, block_budget(plan, left_s, pair_s), clock)
+    assert len(block.baseline) == pairs
+    assert clock.now <= left_s
