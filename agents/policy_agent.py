@@ -7,12 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agents.core.base import Budget, OptimizationResult, Search
+from agents.core.paths import checkpoints
+from agents.ppo.acting import ships_for
 from agents.ppo.agent import DEFAULTS, PPOAgent, RolloutOptions
-from agents.ppo.checkpoint import Checkpoint, load_checkpoint
+from agents.ppo.checkpoint import Checkpoint, CheckpointError, check_vocabulary, load_checkpoint
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import proposing
-from agents.universal.prior import UniversalPrior
+from agents.universal.prior import NAME, UniversalPrior
+from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import Problem
 
@@ -25,9 +28,9 @@ class PolicyAgent:
     judgement decides.
 
     Args:
-        checkpoint: a checkpoint or its folder; None takes the one that ships for the problem's model, or another
-            (`agents.ppo.acting.fitting_checkpoint`).
-        options: settings of the rollouts in whole graphs.
+        checkpoint: a checkpoint or its folder; None takes the one that ships for the problem's model, or else the
+            universal one, which was trained on windows.
+        options: settings of the rollouts in whole graphs; others than the defaults ask for such rollouts.
     """
 
     name = "ppo"
@@ -36,7 +39,7 @@ class PolicyAgent:
         given = checkpoint or None
         self.checkpoint = load_checkpoint(given) if isinstance(given, str | Path) else given
         self.options = options
-        if self._by_windows and options != DEFAULTS:
+        if _by_windows(self.checkpoint) and options != DEFAULTS:
             raise UserError(
                 f"agent ppo: {', '.join(_changed(options))} is for policies of whole models, and "
                 f"{self.checkpoint_name} was trained on windows: leave it out"
@@ -47,24 +50,35 @@ class PolicyAgent:
         """The folder of the checkpoint that was given; empty for none."""
         return "" if self.checkpoint is None else str(self.checkpoint.path)
 
-    @property
-    def _by_windows(self) -> bool:
-        return self.checkpoint is not None and self.checkpoint.description.trained_in == "windows"
-
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
         """Search within the budget with the policy, then validate."""
-        checkpoint = self.checkpoint
-        if checkpoint is None or not self._by_windows:
+        checkpoint = self._checkpoint_for(problem)
+        if checkpoint is None or not _by_windows(checkpoint):
             rollouts = PPOAgent(checkpoint, self.options)
             rollouts.name = self.name
             return rollouts.optimize(problem, budget, seed=seed, progress=progress)
         search = RegionalAgent(RegionalOptions(prior="universal"))
         search.name, search.prior_for = self.name, lambda one: proposing(UniversalPrior(checkpoint, one.deployment))
         result = search.optimize(problem, budget, seed=seed, progress=progress)
-        said = f"chains proposed by {self.checkpoint_name}, trained on {checkpoint.description.trained_on}"
+        said = f"chains proposed by {checkpoint.path}, trained on {checkpoint.description.trained_on}"
         return dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
+
+    def _checkpoint_for(self, problem: Problem) -> Checkpoint | None:
+        """Return the checkpoint for a model; None where rollouts in its graph find their own."""
+        if self.checkpoint is not None or self.options != DEFAULTS or ships_for(problem.model.uri):
+            return self.checkpoint
+        try:
+            universal = load_checkpoint(checkpoints() / NAME)
+            check_vocabulary(universal.description, rule_vocabulary(), operator_vocabulary())
+        except CheckpointError:  # none ships, or one of other rules
+            return None
+        return universal
+
+
+def _by_windows(checkpoint: Checkpoint | None) -> bool:
+    return checkpoint is not None and checkpoint.description.trained_in == "windows"
 
 
 def _changed(options: RolloutOptions) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.utils import ConstantSchedule
@@ -19,7 +17,6 @@ from agents.ppo.checkpoint import (
     adapt_weights,
     check_episodes,
     check_vocabulary,
-    known_rules,
     load_checkpoint,
 )
 from agents.ppo.policy import CandidatePolicy
@@ -32,8 +29,6 @@ from graph_rewrite.task.problem import Problem
 
 LONGEST = EnvConfig().horizon
 """Actions on the longest path of an agent, however short the episodes of its training were."""
-FITS = 0.5
-"""Share of a model's first rewrites that a policy for another model must know to be used for it."""
 
 
 def acting_env(problem: Problem, env: EnvConfig, longest: int = LONGEST) -> GraphRewriteEnv:
@@ -94,39 +89,23 @@ def shipped_checkpoint(uri: str) -> Path:
     return folder
 
 
-def fitting_checkpoint(problem: Problem) -> tuple[Checkpoint, str]:
-    """Return the policy that ships for a problem's model, or else the one that knows most of the model's first
-    rewrites, or else an untrained one; and a remark for the reader of the result, empty for the first."""
-    uri = problem.model.uri
+def ships_for(uri: str) -> bool:
+    """Return whether a policy of its own comes with the project for a model."""
     try:
-        return load_checkpoint(shipped_checkpoint(uri)), ""
+        shipped_checkpoint(uri)
     except CheckpointError:
-        advice = f"train one with train.py --model {uri.removeprefix('file:')}"
-    best = max(_others(problem), key=lambda other: other[0], default=None)
-    if best is not None and best[0] >= FITS:
-        share, checkpoint = best
-        return checkpoint, (
-            f"the policy was trained on {checkpoint.description.trained_on}, another model, and knows {share:.0%} of "
-            f"the first rewrites; {advice}"
-        )
-    return untrained_checkpoint(), f"an untrained policy, as none that ships knows this kind of model; {advice}"
+        return False
+    return True
 
 
-def _others(problem: Problem) -> Iterator[tuple[float, Checkpoint]]:
-    """The policies that ship and fit the vocabularies of now, each with the share of the first rewrites it knows."""
-    rules = rule_vocabulary()
-    first = [candidate.rule for candidate in problem.rewriter.candidates(problem.model.graph)]
-    for folder in sorted(path for path in checkpoints().iterdir() if path.is_dir()):
-        try:
-            checkpoint = load_checkpoint(folder)
-            check_episodes(checkpoint, "models")
-            check_vocabulary(checkpoint.description, rules, operator_vocabulary())
-        except CheckpointError:
-            continue
-        known = {
-            rule for rule, is_known in zip(rules, known_rules(checkpoint.description, rules), strict=True) if is_known
-        }
-        yield float(np.mean([rule in known for rule in first])) if first else 0.0, checkpoint
+def fitting_checkpoint(problem: Problem) -> tuple[Checkpoint, str]:
+    """Return the policy that ships for a problem's model, or else an untrained one; and a remark for the reader of the
+    result, empty for the first."""
+    uri = problem.model.uri
+    if ships_for(uri):
+        return load_checkpoint(shipped_checkpoint(uri)), ""
+    advice = f"train one with train.py --model {uri.removeprefix('file:')}"
+    return untrained_checkpoint(), f"an untrained policy, as none ships for this model; {advice}"
 
 
 def untrained_checkpoint() -> Checkpoint:

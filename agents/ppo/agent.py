@@ -55,9 +55,8 @@ class PPOAgent:
     Every graph on the way is measured, so a rollout that goes too far loses nothing.
 
     Args:
-        checkpoint: a checkpoint or its folder; None takes the one that ships for the problem's model, for models
-            without one the policy of another model that knows most of the first rewrites, or an untrained one. The
-            result's message then says so.
+        checkpoint: a checkpoint or its folder; None takes the one that ships for the problem's model, or an untrained
+            one, and the result's message then says so.
         options: settings of the rollouts.
     """
 

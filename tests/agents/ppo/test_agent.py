@@ -14,7 +14,6 @@ from stable_baselines3.common.utils import ConstantSchedule
 from agents.core.base import Budget, Search
 from agents.core.config import Config, EncoderConfig, EnvConfig
 from agents.core.paths import checkpoints
-from agents.ppo import acting
 from agents.ppo.acting import acting_env, restore_policy, shipped_checkpoint, untrained_policy
 from agents.ppo.agent import PPOAgent, RolloutOptions, _Actor
 from agents.ppo.checkpoint import CheckpointError, PolicyDescription, known_rules, load_checkpoint, save_checkpoint
@@ -100,17 +99,13 @@ def test_a_policy_of_other_features_is_refused(open_tower: OpenTower, untrained:
         PPOAgent(load_checkpoint(untrained)).optimize(open_tower(), Budget(measurements=5, seconds=10.0))
 
 
-def test_on_a_model_without_a_policy_another_acts_and_the_message_says_so(
-    open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for least, remark in ((0.0, "trained on zoo://.*, another model"), (1.1, "an untrained policy")):
-        monkeypatch.setattr(acting, "FITS", least)
-        problem = open_tower()
-        result = PPOAgent().optimize(problem, Budget(measurements=30, seconds=60.0))
-        assert re.search(remark, result.message)
-        assert re.search(r"train one with train\.py --model .*tower3\.onnx", result.message)
-        assert result.verified
-        assert cost(result.graph) < cost(problem.model.original)
+def test_on_a_model_without_a_policy_an_untrained_one_acts_and_the_message_says_so(open_tower: OpenTower) -> None:
+    problem = open_tower()
+    result = PPOAgent().optimize(problem, Budget(measurements=30, seconds=60.0))
+    assert "an untrained policy" in result.message
+    assert re.search(r"train one with train\.py --model .*tower3\.onnx", result.message)
+    assert result.verified
+    assert cost(result.graph) < cost(problem.model.original)
 
 
 def test_a_rule_that_training_never_offered_is_left_alone(open_tower: OpenTower, untrained: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents import policy_agent
 from agents.core.base import Budget, Search
 from agents.core.config import EnvConfig
 from agents.core.registry import make_agent
@@ -177,6 +178,21 @@ def test_the_agent_acts_by_windows_with_a_policy_of_windows(
     assert result.agent == "ppo"
     assert f"chains proposed by {trained}, trained on " in result.message
     assert timer.asked
+
+
+def test_a_model_without_a_policy_of_its_own_has_the_universal_one(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_agent, "checkpoints", lambda: trained.parent)
+    monkeypatch.setattr(policy_agent, "NAME", trained.name)
+    monkeypatch.setattr(RegionalAgent, "_timer", lambda *_: ExactTimer())
+    monkeypatch.setenv("REWRITEGYM_EXPERIENCE", "off")
+    problem, budget = chain_problem(tmp_path, 2), Budget(measurements=60, seconds=60.0)
+    assert f"chains proposed by {trained}" in PolicyAgent().optimize(problem, budget).message
+    # Rollouts in the whole graph are asked for, or no policy of windows is there.
+    assert "an untrained policy" in make_agent("ppo:sampled=false").optimize(problem, budget).message
+    monkeypatch.setattr(policy_agent, "checkpoints", lambda: tmp_path)
+    assert "an untrained policy" in PolicyAgent().optimize(problem, budget).message
 
 
 def test_what_fits_no_policy_of_windows_is_refused(trained: Path, tmp_path: Path) -> None:
