@@ -232,8 +232,17 @@ def searched(
     began = time.monotonic()
     budget = _budget(options, ends, provisional)
     store = mutant_store(problem) if options.memory else None
-    add_mutants(problem, options.mutants, budget.seconds, watched, store=store)
+    said: list[str] = []
+    add_mutants(
+        problem,
+        options.mutants,
+        budget.seconds,
+        watched,
+        store=store,
+        on_searched=lambda found: said.append(str(found)),
+    )
     result = agent.optimize(problem, _budget(options, ends, provisional), seed=options.seed, progress=watched)
+    result = replace(result, message="; ".join([result.message, *said]))
     recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
     if recall is None:
         return Searched(result, recording)

@@ -16,7 +16,7 @@ from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.body_digests import opaque_signature
 from graph_rewrite.onnx_files.body_views import BodyViews, Operand
-from graph_rewrite.onnx_files.names import names_for_saving
+from graph_rewrite.onnx_files.names import FreshNames, names_for_saving
 from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.onnx_files.subgraphs import captured_names
 
@@ -76,17 +76,12 @@ def with_body(node: Node, operands: Sequence[Operand], attribute: str, body: Gra
 def _named(body: Graph, scope: str) -> Graph:
     """Return a body in which every value has a name. Those that rewrites brought in end in the digest of their scope,
     so that they differ from all names of the graphs around."""
-    taken, fresh = set(body.names.values()), dict[int, str]()
+    names, fresh = FreshNames(frozenset(body.names.values())), dict[int, str]()
     results = set(zip(body.outputs, body.output_names, strict=True))
     for value, name in names_for_saving(body).values.items():
         if value in body.names or not name or (value, name) in results:
             continue
-        free, number = f"{name}@{scope}", 1
-        while free in taken:
-            number += 1
-            free = f"{name}_{number}@{scope}"
-        taken.add(free)
-        fresh[value] = free
+        fresh[value] = names.like(name, f"@{scope}")
     return replace(body, names={**body.names, **fresh}, memo=GraphMemo())
 
 

@@ -31,12 +31,12 @@ class GraphNames:
 def names_for_saving(graph: Graph) -> GraphNames:
     """Return a name for every node and value of a graph."""
     kept = {node.id: node.proto.name for node in graph.nodes.values() if node.proto is not None}
-    fresh = _FreshNames(frozenset(kept.values()))
+    fresh = FreshNames(frozenset(kept.values()))
     nodes = {
         node.id: kept[node.id] if node.id in kept else fresh.like(_origin(graph, node.id)) for node in graph.order()
     }
     aliases = {i: fresh.like(f"output_{graph.output_names[i]}") for i in graph.output_aliases()}
-    values, fresh = _kept_names(graph), _FreshNames(_known_values(graph))
+    values, fresh = _kept_names(graph), FreshNames(_known_values(graph))
     for value, about in _unnamed_values(graph, nodes):
         if value not in values:
             values[value] = fresh.like(about)
@@ -87,19 +87,19 @@ def _unnamed_values(graph: Graph, nodes: dict[int, str]) -> Iterator[tuple[int, 
     yield from ((value, f"rewritten_{value}") for value in graph.constants)
 
 
-class _FreshNames:
+class FreshNames:
     """Names that nothing bears yet."""
 
     def __init__(self, known: frozenset[str]) -> None:
         self._known = known
         self._counts: dict[str, int] = {}
 
-    def like(self, name: str) -> str:
-        """Return a name, with a number behind it where it is taken already."""
-        free = name
+    def like(self, name: str, ending: str = "") -> str:
+        """Return a name with an ending, and with a number between them where it is taken already."""
+        wanted = free = f"{name}{ending}"
         while free in self._known or free in self._counts:
-            self._counts[name] = self._counts.get(name, 1) + 1
-            free = f"{name}_{self._counts[name]}"
+            self._counts[wanted] = self._counts.get(wanted, 1) + 1
+            free = f"{name}_{self._counts[wanted]}{ending}"
         self._counts.setdefault(free, 1)
         return free
 

@@ -15,6 +15,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import GraphMemo
 from graph_rewrite.ir.node import Node
 from graph_rewrite.onnx_files.loading import PLAIN, infer_types
+from graph_rewrite.onnx_files.names import FreshNames
 from graph_rewrite.system.deadline import check_time
 
 
@@ -36,7 +37,7 @@ class BodyWriter:
     def __init__(self, graph: Graph) -> None:
         self._graph, self._editor = graph, GraphEditor(graph)
         self._editor.names = dict(graph.names)
-        self._taken = set(graph.names.values())
+        self._names = FreshNames(frozenset(graph.names.values()))
 
     def name_of(self, node: Node) -> str:
         """Return what is put in place of a node is called after."""
@@ -46,12 +47,7 @@ class BodyWriter:
     def value(self, name: str, constant: Constant | None = None) -> int:
         """Return a new value of about this name."""
         value = self._editor.new_value(None if constant is None else constant.type, constant)
-        free, number = name, 1
-        while free in self._taken:
-            number += 1
-            free = f"{name}_{number}"
-        self._taken.add(free)
-        self._editor.names[value] = free
+        self._editor.names[value] = self._names.like(name)
         return value
 
     def put(self, node: Node, steps: Sequence[BodyStep]) -> None:

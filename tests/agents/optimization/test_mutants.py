@@ -154,6 +154,8 @@ def test_a_mutant_is_found_applied_verified_and_replayed_in_another_process(
     made = optimize(path, mutants="search")
     assert made.verified
     assert made.speedup > 1.5
+    assert "subprograms searched: " in made.result.message
+    assert "cut short" not in made.result.message
     assert [action.rule.startswith("MutantConv") for action in made.result.actions] == [True]
     written = made.save(tmp_path / "fast.onnx")
     assert written is not None
