@@ -13,7 +13,7 @@ from benchmarks.protocol.judging.judge import Judge
 from benchmarks.protocol.judging.judgement import MakeJudge
 from benchmarks.protocol.judging.outputs import OutputCheck
 from benchmarks.protocol.judging.seats import ProcessSeat
-from benchmarks.protocol.machine.description import commit, fits, machine_name, versions
+from benchmarks.protocol.machine.description import commit, machine_name, room, versions
 from benchmarks.protocol.machine.processes import cores_for
 from benchmarks.protocol.machine.quiet import QuietMachine, measure
 from benchmarks.protocol.plan import TablePlan, known_peers
@@ -104,6 +104,6 @@ def judging(uri: str, folder: Path, plan: TablePlan, cores: Sequence[int]) -> Ma
             return ProcessSeat(contestant, inputs, plan.threads, cores, folder / "log.txt")
 
         check = OutputCheck(outputs, tolerance)
-        return Judge(original, contestants, seat, check, plan.protocol, fits=fits, quiet=MachineLock)
+        return Judge(original, contestants, seat, check, plan.protocol, room=room, quiet=MachineLock)
 
     return make

@@ -1,9 +1,10 @@
 """The judgement: the original and all contestants of a model, timed in turn, in fresh processes for every session.
 
 A session opens a process per contestant, in shuffled order, as many at once as fit into memory beside one of the
-original; what does not fit follows with another process of the original. The first process that is opened runs slower
-than later ones of the same model, by 1.2% on ResNet-18 on a Zen 4: it is a placeholder that is never timed, and the
-original has a random place behind it. Each group then plays rounds: in a round every
+original; what does not fit follows with another process of the original. Where the memory of a process lies depends on
+when it was opened: of processes of one model those that were opened first run slower as long as they live, by 1% or 2%
+on a Zen 4. Therefore the first is a placeholder that is never timed, and over the sessions the place of the original
+behind it goes evenly from the first to the last. Each group then plays rounds: in a round every
 contestant has one turn, in shuffled order, of equally many runs on the same inputs, after one untimed run that brings
 its weights back into the caches. Inputs rotate from run to run.
 """
@@ -11,6 +12,7 @@ its weights back into the caches. Inputs rotate from run to run.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field
@@ -26,8 +28,6 @@ from graph_rewrite.errors import MachineError
 
 MOST_RUNS = 400
 """Runs of a turn."""
-LATEST = 4
-"""Contestants that are opened before the original, at most."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Session:
         return cls(**{**values, "times": times})
 
 
-Fits = Callable[[int], bool]
-"""Tells whether another process of so many bytes fits into memory."""
+Room = Callable[[int], int]
+"""Returns how many more processes of so many bytes fit into memory."""
 
 
 class Judge:
@@ -104,7 +104,7 @@ class Judge:
         original: the contestant that all others are compared with.
         seating: gives a contestant its process.
         check: compares outputs; writes them into its folder.
-        fits: tells how many processes may be open at once.
+        room: tells how many processes may be open at once.
         quiet: entered around the opening and the rounds of each group, such as a lock of the machine.
     """
 
@@ -116,12 +116,12 @@ class Judge:
         check: OutputCheck,
         protocol: Protocol,
         *,
-        fits: Fits = lambda size: True,
+        room: Room = lambda size: sys.maxsize,
         quiet: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         self._original, self._contestants = original, sorted(contestants, key=lambda one: one.name)
         self._seating, self._check, self._protocol = seating, check, protocol
-        self._fits, self._quiet = fits, quiet
+        self._room, self._quiet = room, quiet
 
     def session(self, number: int, excluded: Iterable[str] = ()) -> Session:
         """Play one session, without the contestants that failed before.
@@ -145,11 +145,11 @@ class Judge:
         with ExitStack() as stack:
             _, placeholder = self._opened_original(stack, self._path(session, self._original))
             run_s, largest = float(placeholder["run_s"]), int(placeholder["bytes"])
-            first = int(rng.integers(min(LATEST, len(pending)) + 1))
+            place = self._place(session, max(1, min(len(pending), self._room(largest) - 1)), rng)
             original: Seat | None = None
             seats: dict[str, Seat] = {}
-            while pending and (not seats or self._fits(largest if original else 2 * largest)):
-                if original is None and len(seats) >= first:
+            while pending and (not seats or self._room(largest) > (original is None)):
+                if original is None and len(seats) >= place:
                     original, _ = self._opened_original(stack)
                 contestant, *pending = pending
                 seat = stack.enter_context(self._seating(contestant))
@@ -166,6 +166,12 @@ class Judge:
                 original, _ = self._opened_original(stack)
             self._play(session, original, seats, run_s, rng)
         return pending
+
+    def _place(self, session: Session, size: int, rng: np.random.Generator) -> int:
+        """Return how many of a group of about `size` contestants are opened before the original."""
+        sessions = self._protocol.sessions
+        order = np.random.default_rng([self._protocol.seed, sessions, session.groups]).permutation(sessions)
+        return int((order[session.number % sessions] + rng.random()) / sessions * (size + 1))
 
     def _opened_original(self, stack: ExitStack, outputs: Path | None = None) -> tuple[Seat, dict[str, Any]]:
         try:

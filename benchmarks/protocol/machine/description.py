@@ -72,6 +72,6 @@ def available_memory() -> int:
     return min(found)
 
 
-def fits(size: int) -> bool:
-    """Return whether another process of so many bytes fits into memory."""
-    return available_memory() - RESERVE > SPARE * size
+def room(size: int) -> int:
+    """Return how many more processes of so many bytes fit into memory."""
+    return max(0, int((available_memory() - RESERVE) / (SPARE * max(size, 1))))
