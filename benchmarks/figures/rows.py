@@ -87,8 +87,10 @@ class Results:
 
     @property
     def models(self) -> list[str]:
-        """Return the names of all models, in the order of the file."""
-        return list(dict.fromkeys(row.model for row in self.rows))
+        """Return the names of all models, in the order of the file, without those whose original was judged against
+        itself and nothing else; these too where there are no others."""
+        found = list(dict.fromkeys(row.model for row in self.rows if row.agent != ORIGINAL))
+        return found or list(dict.fromkeys(row.model for row in self.rows))
 
     def series(self, *kinds: Kind) -> list[Series]:
         """Return all series of these kinds, in the order of the file. An agent with several budgets has several."""
