@@ -242,7 +242,7 @@ def searched(
         on_searched=lambda found: said.append(str(found)),
     )
     result = agent.optimize(problem, _budget(options, ends, provisional), seed=options.seed, progress=watched)
-    result = replace(result, message="; ".join([result.message, *said]))
+    result = replace(result, message="; ".join(filter(None, [result.message, *said])))
     recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
     if recall is None:
         return Searched(result, recording)
