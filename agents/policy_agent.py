@@ -63,7 +63,7 @@ class PolicyAgent:
         search.name, search.prior_for = self.name, lambda one: proposing(UniversalPrior(checkpoint, one.deployment))
         result = search.optimize(problem, budget, seed=seed, progress=progress)
         said = f"chains proposed by {checkpoint.path}, trained on {checkpoint.description.trained_on}"
-        return dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
+        return result.remarked(said)
 
     def _checkpoint_for(self, problem: Problem) -> Checkpoint | None:
         """Return the checkpoint for a model; None where rollouts in its graph find their own."""

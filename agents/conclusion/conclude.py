@@ -149,8 +149,9 @@ def _measured(search: Search) -> list[tuple[Visit, Latency]]:
     finalists = _finalists(search)
     measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
     share = CHOOSING_SHARE if search.budget.provisional else MEASURING_SHARE
-    is_limited = seconds_left() * share < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
-    if is_limited and seconds_left() * share < BLOCK_RUNS * search.original_s * len(finalists):
+    seconds = share * seconds_left()
+    is_limited = seconds < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
+    if is_limited and seconds < BLOCK_RUNS * search.original_s * len(finalists):
         return _by_worth(search, measured.values())
     with suppress(OutOfTime), share_of_time(share):
         for left, visit in zip(range(len(finalists), 0, -1), finalists, strict=True):

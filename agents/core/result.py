@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from agents.core.records import Action, Growth, Improvement, SizedSpeedup, Trials
 from graph_rewrite.delivery.ship import CheckedModel
@@ -40,6 +41,10 @@ class OptimizationResult:
     """The best screened speed-ups within multiples of the original's weights."""
     path: tuple[tuple[int, float], ...] = ()
     """(actions applied, screened speed-up) of the graphs that were measured on the way to the result."""
+
+    def remarked(self, *remarks: str) -> Self:
+        """Return this result with remarks behind its message; empty ones are left out."""
+        return replace(self, message="; ".join(filter(None, (self.message, *remarks))))
 
     @property
     def rule_faults(self) -> Mapping[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -110,8 +109,7 @@ class MCTSAgent:
             TreeSearch(GraphGame(search), root, guide, rollouts, self.rollout_depth, rng, uniform).run(
                 partial(mcts.select, score=self.score(selection), allowed=self.allowed, depth=self.depth)
             )
-        result = conclude(search, self.name)
-        return dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
+        return conclude(search, self.name).remarked(said)
 
     def score(self, selection: str) -> Score:
         """Return the score by which `uct` or `puct` chooses among the actions of a node."""

@@ -241,8 +241,8 @@ def searched(
         store=store,
         on_searched=lambda found: said.append(str(found)),
     )
-    result = agent.optimize(problem, _budget(options, ends, provisional), seed=options.seed, progress=watched)
-    result = replace(result, message="; ".join(filter(None, [result.message, *said])))
+    found = agent.optimize(problem, _budget(options, ends, provisional), seed=options.seed, progress=watched)
+    result = found.remarked(*said)
     recording = recording_or_none(problem, result.actions, result.graph, options.rule_names)
     if recall is None:
         return Searched(result, recording)

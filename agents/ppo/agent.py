@@ -80,8 +80,7 @@ class PPOAgent:
         search = Search(problem, budget, progress)
         with search.running():
             _Actor(search, env, policy, known, options).roll_out_all(rng)
-        result = conclude(search, self.name)
-        return dataclasses.replace(result, message="; ".join(filter(None, (result.message, said))))
+        return conclude(search, self.name).remarked(said)
 
     def _load(self, problem: Problem) -> tuple[Checkpoint, str]:
         """Return the policy, and a remark on it for readers of the result."""

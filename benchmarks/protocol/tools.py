@@ -17,7 +17,7 @@ from benchmarks.protocol.machine.description import commit, machine_name, room, 
 from benchmarks.protocol.machine.processes import cores_for
 from benchmarks.protocol.machine.quiet import QuietMachine, measure
 from benchmarks.protocol.plan import TablePlan, known_peers
-from benchmarks.protocol.searches.runs import PROCESS, Search, side_by_side, uri_of
+from benchmarks.protocol.searches.runs import PROCESS, side_by_side, uri_of
 from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import MachineLock
@@ -39,7 +39,7 @@ def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS
     quiet = QuietMachine(lambda: measure(cores), patience_s, say)
     return Tools(
         locate=lambda model: located(model, plan.batch),
-        search=searching(groups, module),
+        search=lambda runs: side_by_side(runs, groups, module),
         judging=lambda model, folder: judging(uri_of(model, plan.batch), folder, plan, cores),
         wait=quiet.wait,
         peers=known_peers(),
@@ -50,11 +50,6 @@ def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS
         },
         at_once=len(groups), say=say,
     )  # fmt: skip
-
-
-def searching(groups: Sequence[tuple[int, ...]], module: str) -> Search:
-    """Return what carries out searches side by side, each on a group of cores."""
-    return lambda runs: side_by_side(runs, groups, module)
 
 
 def core_groups(threads: int, at_once: int) -> list[tuple[int, ...]]:

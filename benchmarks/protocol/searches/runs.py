@@ -135,7 +135,7 @@ def side_by_side(
         # Of several, each has a lock for its own measurements: they are on cores of their own.
         waiting = [
             processes.enter_context(_begun(run, folder, own, module, own_lock=len(runs) > 1))
-            for (run, folder), own in zip(runs, cores, strict=False)
+            for (run, folder), own in zip(runs, cores[: len(runs)], strict=True)
         ]
         return [wait() for wait in waiting]
 
