@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.protocol import tools
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.plan import CONTROLS, TablePlan, chosen_peers, known_peers
 from graph_rewrite.errors import UserError
@@ -60,3 +61,15 @@ def test_a_peer_stands_for_its_variants_and_a_missing_one_stays() -> None:
 
 def test_a_clone_without_peers_has_none() -> None:
     assert known_peers("benchmarks.no_such_package") == {}
+
+
+@pytest.mark.parametrize(
+    ("threads", "at_once", "groups"),
+    [(1, 2, [(3,), (2,)]), (2, 4, [(2, 3), (0, 1)]), (1, 9, [(3,), (2,), (1,), (0,)]), (4, 1, [(0, 1, 2, 3)])],
+)
+def test_searches_side_by_side_have_cores_of_their_own_the_last_ones_first(
+    monkeypatch: pytest.MonkeyPatch, threads: int, at_once: int, groups: list[tuple[int, ...]]
+) -> None:
+    monkeypatch.setattr(tools, "physical_cores", lambda: 4)
+    monkeypatch.setattr(tools, "cores_for", lambda count: tuple(range(4 - count, 4)))
+    assert tools.core_groups(threads, at_once) == groups
