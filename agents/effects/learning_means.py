@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from agents.effects.believed import believed_shares
 from agents.effects.samples import Z95
-from agents.effects.step_means import MOST_GUESS, StepMeans, step_keys
+from agents.effects.step_means import MOST_GUESS, Forecast, StepMeans, step_keys
 from envs.window.table import WindowTable
 from graph_rewrite.experience.means import MeanEffects
 
@@ -63,20 +63,48 @@ def chains_of(table: WindowTable) -> list[tuple[tuple[str, ...], tuple[str, ...]
     return found
 
 
+class MeansLearner:
+    """Learns means from parts of one table, and forecasts its steps by them.
+
+    Args:
+        table: the table.
+    """
+
+    def __init__(self, table: WindowTable) -> None:
+        self._told = told = stated_steps(table)
+        chains = chains_of(table)
+        self._chains = [
+            (rules, families, table.classes[shapes])
+            for rules, families, shapes in (chains[after] for after in table.arrays["step_next"].tolist())
+        ]
+        self._keys = [step_keys(*chain) for chain in self._chains]
+        self._windows = table.arrays["state_window"][told.states]
+
+    def learnt(self, windows: Collection[int] | None = None) -> StepMeans:
+        """Return means of what the steps of some windows save; by default of all."""
+        told, known = self._told, np.isfinite(self._told.gains)
+        if windows is not None:
+            known &= np.isin(self._windows, list(windows))
+        numbers = np.flatnonzero(known)
+        line = _line(told.guesses[numbers], told.gains[numbers], told.weights[numbers])
+        found = StepMeans(MeanEffects(), line)
+        for step in numbers.tolist():
+            beyond = float(told.gains[step]) - found.on_line(float(told.guesses[step]))
+            found.means.add(self._keys[step], beyond, float(told.weights[step]))
+        return found
+
+    def forecast(self, means: StepMeans, step: int) -> Forecast | None:
+        """Return what means forecast of a step of the table; None where its rule was never timed."""
+        return means.forecast(*self._chains[step], float(self._told.guesses[step]))
+
+    def on_line(self, means: StepMeans, step: int) -> float:
+        """Return what the line of means says of a step of the table."""
+        return means.on_line(float(self._told.guesses[step]))
+
+
 def learnt_means(table: WindowTable, windows: Collection[int] | None = None) -> StepMeans:
     """Return means of what the steps of some windows save; by default of all."""
-    arrays, told, chains = table.arrays, stated_steps(table), chains_of(table)
-    known = np.isfinite(told.gains)
-    if windows is not None:
-        known &= np.isin(arrays["state_window"][told.states], list(windows))
-    numbers = np.flatnonzero(known)
-    line = _line(told.guesses[numbers], told.gains[numbers], told.weights[numbers])
-    learnt = StepMeans(MeanEffects(), line)
-    for step in numbers.tolist():
-        rules, families, shapes = chains[int(arrays["step_next"][step])]
-        beyond = float(told.gains[step]) - learnt.on_line(float(told.guesses[step]))
-        learnt.means.add(step_keys(rules, families, table.classes[shapes]), beyond, float(told.weights[step]))
-    return learnt
+    return MeansLearner(table).learnt(windows)
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]:

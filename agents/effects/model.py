@@ -17,6 +17,7 @@ from safetensors.torch import save as save_tensors
 
 from agents.core.config import EncoderConfig
 from agents.effects.networks import GraphNetwork, PlainNetwork
+from agents.effects.plain import FORECAST
 from agents.effects.samples import StateSample
 from envs.feature_sets import family_vocabulary, feature_widths
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
@@ -100,7 +101,8 @@ class EffectPredictor:
 
 def feature_widths_read() -> dict[str, int]:
     """Return the widths of the features that a model reads."""
-    return {name: width for name, width in feature_widths("full").items() if name != "families"}
+    widths = {**feature_widths("full"), "forecast": FORECAST}
+    return {name: width for name, width in widths.items() if name != "families"}
 
 
 def _vocabularies() -> dict[str, Any]:

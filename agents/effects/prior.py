@@ -1,14 +1,19 @@
-"""The prior of a search by windows: what steps are hoped to save, by a trained model of effects."""
+"""The prior of a search by windows: what steps are expected to save, by a trained model of effects."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.effects.model import EffectPredictor
+from agents.effects.plain import forecast_features
 from agents.effects.samples import StateSample, share_after
+from agents.effects.step_means import SHIPPED as SHIPPED_MEANS
+from agents.effects.step_means import ChainStep, Forecast, StepMeans
 from envs.graph_rewrite.details import context_features, full_entries
 from envs.graph_rewrite.meta_graph import MetaGraphObserver, ObservationLimitError
 from envs.observation import ObservationLimits
@@ -17,8 +22,6 @@ from graph_rewrite.runtime import Deployment
 
 SHIPPED = Path(__file__).parent
 """Folder of the model that ships."""
-OPTIMISM = 0.3
-"""Standard deviations above the mean that a step is hoped to reach: what is little known is tried."""
 LIMITS = ObservationLimits(256, 4096, 16384)
 """Sizes of windows and steps that are predicted."""
 
@@ -65,41 +68,63 @@ class StepObserver:
         return kept, StateSample(0, 0, observation, share, depth, unknown, unknown)
 
 
+def savings(
+    share: float, means: NDArray[np.float64], deviations: NDArray[np.float64], labels: Sequence[float]
+) -> list[Forecast]:
+    """Return predicted effects of steps as forecasts of the shares of the window's time that they save.
+
+    Args:
+        share: share that the chain before them saves.
+        means, deviations: of the effects.
+        labels: timings of the rule of each.
+    """
+    after = share_after(share, means)
+    saved, spread = after - max(share, -2.0), (1.0 - after) * deviations
+    return [Forecast(*one) for one in zip(saved.tolist(), spread.tolist(), labels, strict=True)]
+
+
 class LearntPrior:
-    """Predicts what steps of a window save.
+    """Forecasts what steps of a window save, by a model of effects that is told what means forecast.
 
     Args:
         predictor: the model.
         deployment: machine and settings that the windows are timed with.
-        optimism: standard deviations above the mean.
+        means: of what steps saved in other models.
     """
 
-    def __init__(self, predictor: EffectPredictor, deployment: Deployment, optimism: float = OPTIMISM) -> None:
-        self._predictor, self._optimism = predictor, optimism
+    def __init__(self, predictor: EffectPredictor, deployment: Deployment, means: StepMeans) -> None:
+        self._predictor, self._means = predictor, means
         self._observer = StepObserver(deployment)
 
     @classmethod
     def shipped(cls, deployment: Deployment) -> LearntPrior:
-        """Return the prior of the model that ships.
+        """Return the prior of the model and the means that ship.
 
         Raises:
-            UserError: it is missing, or of other features.
+            UserError: they are missing, or of other features.
         """
-        return cls(EffectPredictor.load(SHIPPED), deployment)
+        return cls(EffectPredictor.load(SHIPPED), deployment, StepMeans.load(SHIPPED_MEANS))
 
-    def hopes(self, steps: Sequence[Candidate], share: float, depth: int) -> list[float | None]:
-        """Return the share of the window's time that each step is hoped to save beyond what the chain before it saves;
-        None for steps too large to be looked at.
+    def forecasts(
+        self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int
+    ) -> list[Forecast | None]:
+        """Return what each step of a state is expected to save beyond what the chain before it saves; for steps too
+        large to be looked at what the means say, and None where they say nothing either.
 
         Args:
             steps: steps of one state of a window.
-            share: share that the chain before them saves.
+            chains: the steps as means know them.
+            share: share of the window's time that the chain before them saves.
             depth: rewrites of that chain.
         """
-        found: dict[int, float] = {}
+        told = [self._means.forecast(*chain) for chain in chains]
         kept, sample = self._observer.observed(steps, share, depth)
-        if sample is not None:
-            means, deviations = self._predictor.predict([sample])
-            after = share_after(share, means + self._optimism * deviations)
-            found = dict(zip(kept, (after - max(share, -2.0)).tolist(), strict=True))
-        return [found.get(number) for number in range(len(steps))]
+        if sample is None:
+            return told
+        rows = [forecast_features(told[number], self._means.on_line(chains[number].guess)) for number in kept]
+        known = replace(sample, forecasts=np.array(rows, dtype=np.float32))
+        labels = [0.0 if (one := told[number]) is None else one.labels for number in kept]
+        found = list(told)
+        for number, forecast in zip(kept, savings(share, *self._predictor.predict([known]), labels), strict=True):
+            found[number] = forecast
+        return found

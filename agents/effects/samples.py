@@ -37,11 +37,13 @@ class StateSample:
     and where one of the two was not timed."""
     errors: NDArray[np.float64]
     """Standard deviations of measuring `effects`."""
+    forecasts: NDArray[np.float32] | None = None
+    """[steps, `FORECAST`], what means forecast of each step; None where nothing is forecast."""
 
     @cached_property
     def plain(self) -> PlainSteps:
         """The plain features of its steps."""
-        return plain_steps(self.observation, self.share, self.depth)
+        return plain_steps(self.observation, self.share, self.depth, self.forecasts)
 
 
 def effect(before: NDArray[np.float64] | float, after: NDArray[np.float64] | float) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.means import MeanEffects, chain_keys
@@ -21,6 +21,19 @@ MOST_GUESS = 0.5
 LEAST_LABELS = 1.0
 """Labels of a rule without which nothing is forecast for it."""
 _DIGITS = 5
+
+
+class ChainStep(NamedTuple):
+    """A step of a window as means know it: by the chain that it ends."""
+
+    rules: Sequence[str]
+    """Of the chain, the step's own last."""
+    families: Sequence[str]
+    """Of these rules."""
+    shapes: str
+    """The class of shapes that the chain begins on (`graph_rewrite.experience.means.shape_class`)."""
+    guess: float
+    """Share of the window's time that the step saves by a count of operations and bytes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from agents.core.base import Search
-from agents.effects.step_means import Forecast
+from agents.effects.step_means import ChainStep, Forecast
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import FURTHER, Key, NextMove
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import Prior, StepPrior
+from agents.regional.prior import Prior, StepPrior, WindowPrior
 from agents.regional.sites import RewriteStep, apply_all
 from graph_rewrite.experience.describing import shape_class_at
 from graph_rewrite.ir.graph import Graph
@@ -70,7 +70,7 @@ class Attempt:
     predicted: float | None = None
     """Share of the window's time that a prior hopes the step to save; None where nothing is predicted."""
     forecast: Forecast | None = None
-    """What the means of other models say of the step; None where they say nothing."""
+    """What is known of the step from other models; None where nothing is."""
 
     @property
     def keys(self) -> list[Key]:
@@ -146,14 +146,17 @@ class AttemptLists:
         """Return steps of one state with what the prior says that they save."""
         prior = self._prior
         if isinstance(prior, StepPrior):
-            return [replace(one, forecast=self._forecast(one, prior)) for one in attempts]
+            return [replace(one, forecast=prior.forecast(*self._chain_step(one))) for one in attempts]
         if prior is None or not attempts:
             return attempts
-        state = attempts[0].state
-        hopes = prior.hopes([one.candidate for one in attempts], state.share, len(state.steps))
+        state, steps = attempts[0].state, [one.candidate for one in attempts]
+        if isinstance(prior, WindowPrior):
+            found = prior.forecasts(steps, list(map(self._chain_step, attempts)), state.share, len(state.steps))
+            return [replace(one, forecast=forecast) for one, forecast in zip(attempts, found, strict=True)]
+        hopes = prior.hopes(steps, state.share, len(state.steps))
         return [replace(one, predicted=hope) for one, hope in zip(attempts, hopes, strict=True)]
 
-    def _forecast(self, attempt: Attempt, prior: StepPrior) -> Forecast | None:
+    def _chain_step(self, attempt: Attempt) -> ChainStep:
         state, rule = attempt.state, attempt.sites[0].rule
         site_class = state.site_class
         shapes = self._shapes.get(site_class.key)
@@ -161,7 +164,7 @@ class AttemptLists:
             shapes = self._shapes[site_class.key] = shape_class_at(site_class.window, site_class.sites[0])
         rules = (*(step.rule for step in state.steps), rule.name)
         families = (*(step.family for step in state.steps), rule.family)
-        return prior.forecast(rules, families, shapes, attempt.guess)
+        return ChainStep(rules, families, shapes, attempt.guess)
 
     def chain_of(self, attempt: Attempt) -> LoggedChain:
         """Return the steps of an attempt as they are logged."""

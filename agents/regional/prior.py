@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from agents.effects.step_means import SHIPPED, Forecast, StepMeans
+from agents.effects.step_means import SHIPPED, ChainStep, Forecast, StepMeans
 from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
@@ -19,7 +19,7 @@ PriorName = Literal["constants", "means", "effects", "universal"]
 
 
 class EffectPrior(Protocol):
-    """Predicts what steps of a window save, as `agents.effects.prior.LearntPrior` does."""
+    """Says what steps of a window are hoped to save, as `agents.universal.prior.UniversalPrior` does."""
 
     def hopes(self, steps: Sequence[Candidate], share: float, depth: int) -> list[float | None]:
         """Return the share of the window's time that each step of a state is hoped to save beyond `share`, which the
@@ -45,6 +45,23 @@ class StepPrior(Protocol):
 
 
 @runtime_checkable
+class WindowPrior(Protocol):
+    """Forecasts what steps save by the window and what means say of them, as `agents.effects.prior.LearntPrior`
+    does."""
+
+    def forecasts(
+        self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int
+    ) -> list[Forecast | None]:
+        """Return what each step of a state is expected to save beyond `share`, which the `depth` rewrites before it
+        save; None where nothing is known.
+
+        Args:
+            chains: the steps as means know them.
+        """
+        ...
+
+
+@runtime_checkable
 class ChainPolicy(EffectPrior, Protocol):
     """A prior that also chooses steps, as `agents.universal.prior.UniversalPrior` does: it can propose whole chains."""
 
@@ -54,7 +71,7 @@ class ChainPolicy(EffectPrior, Protocol):
         ...
 
 
-Prior = EffectPrior | StepPrior
+Prior = EffectPrior | StepPrior | WindowPrior
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.core.config import Config
 from agents.core.paths import checkpoints
-from agents.effects.prior import OPTIMISM, StepObserver
+from agents.effects.prior import StepObserver
 from agents.ppo.batches import batch_of
 from agents.ppo.checkpoint import (
     Checkpoint,
@@ -34,6 +34,8 @@ from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
 
 NAME = "universal"
+OPTIMISM = 0.3
+"""Standard deviations above the mean that a step is hoped to reach: what is little known is tried."""
 """Folder of the checkpoint that ships, among those of models."""
 
 

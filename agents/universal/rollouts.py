@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,15 +74,18 @@ def policy_choices(
     return choices
 
 
-def effect_choices(predictor: EffectPredictor, table: WindowTable, windows: Collection[int]) -> Choices:
-    """Return, in each state of some windows, the step that a model of effects predicts to save most; to stop where it
-    predicts that none saves anything. It is told what it predicted of the steps before, not what was measured."""
+def effect_choices(predictor: EffectPredictor, table: WindowTable, samples: Sequence[StateSample]) -> Choices:
+    """Return, in each state of a table, the step that a model of effects predicts to save most; to stop where it
+    predicts that none saves anything. It is told what it predicted of the steps before, not what was measured.
+
+    Args:
+        samples: the states of all depths of some windows, with forecasts; in all others the choice is to stop.
+    """
     choices, expected = _nothing(table), np.zeros(table.states)
-    states = _states(table, windows)
+    states = [(state_of(table, sample), sample) for sample in samples]
     for depth in sorted({sample.depth for _, sample in states}):
         level = [(number, sample) for number, sample in states if sample.depth == depth]
-        told = [_told(sample, float(expected[number])) for number, sample in level]
-        effects, _ = predictor.predict(told)
+        effects, _ = predictor.predict([replace(sample, share=float(expected[number])) for number, sample in level])
         first = 0
         for number, sample in level:
             count = len(sample.effects)
@@ -90,12 +94,6 @@ def effect_choices(predictor: EffectPredictor, table: WindowTable, windows: Coll
             after = table.arrays["step_next"][sample.first_step : sample.first_step + count]
             expected[after] = share_after(expected[number], mine)
     return choices
-
-
-def _told(sample: StateSample, share: float) -> StateSample:
-    return StateSample(
-        sample.window, sample.first_step, sample.observation, share, sample.depth, sample.effects, sample.errors
-    )
 
 
 def _nothing(table: WindowTable) -> Choices:

@@ -20,6 +20,7 @@ import tyro
 
 from agents.commands.common import stderr_console
 from agents.effects.evaluation import StatePredictor, TabulatedEffects, ceiling, repeatability
+from agents.effects.forecasts import TableForecasts
 from agents.effects.samples import StateSample, samples_of
 from agents.effects.training import EffectTraining, train
 from agents.effects.trees import TreePredictor, TreeSettings
@@ -66,9 +67,9 @@ def _run(arguments: Arguments) -> int:
     made = tabulate(labels, Rewriter(deployment=False, faults=RuleFaults()))
     console.print(f"{len(labels)} labels, {made.used} chains in {len(made.table.windows)} windows", highlight=False)
     known = [label for label in labels if label.id in made.step_of]
-    samples = list(samples_of(made.table))
+    samples, forecasts = list(samples_of(made.table)), TableForecasts(made.table)
     settings = EffectTraining("plain", arguments.members, arguments.epochs, seed=arguments.seed)
-    train(samples, replace(settings, kind=arguments.ship)).save(arguments.out)
+    train(forecasts.for_training(samples), replace(settings, kind=arguments.ship)).save(arguments.out)
     report: dict[str, Any] = {
         "labels": len(labels), "scored": len(known), "chains": made.used, "windows": len(made.table.windows),
         "repeatability": repeatability(known), "ceiling": ceiling(most_precise(known)),
@@ -76,7 +77,7 @@ def _run(arguments: Arguments) -> int:
         "models": {}, "precise": {},
     }  # fmt: skip
     for name in arguments.models:
-        rows = held_out_predictions(known, _fitting(name, made, samples, settings), arguments.folds)
+        rows = held_out_predictions(known, _fitting(name, made, samples, forecasts, settings), arguments.folds)
         for title, chosen in (
             ("models", rows),
             ("precise", [row for row in rows if row.label.half_of_window <= PRECISE]),
@@ -89,25 +90,29 @@ def _run(arguments: Arguments) -> int:
     return 0
 
 
-def _fitting(name: Model, made: Tabulation, samples: Sequence[StateSample], settings: EffectTraining) -> Any:
+def _fitting(
+    name: Model, made: Tabulation, samples: Sequence[StateSample], forecasts: TableForecasts, settings: EffectTraining
+) -> Any:
     """Return what makes a model out of the labels of some families."""
     if name == "means":
         return lambda known: MeanEffects().learn(known)
+    fit = partial(_fit, made=made, samples=samples, forecasts=forecasts)
     if name == "trees":
-        return partial(_fit, made=made, samples=samples, learn=lambda some: TreePredictor(some, TreeSettings()))
-    return partial(_fit, made=made, samples=samples, learn=lambda some: train(some, replace(settings, kind=name)))
+        return partial(fit, learn=lambda some: TreePredictor(some, TreeSettings()))
+    return partial(fit, learn=lambda some: train(some, replace(settings, kind=name)))
 
 
 def _fit(
     known: Sequence[Label],
     made: Tabulation,
     samples: Sequence[StateSample],
+    forecasts: TableForecasts,
     learn: Callable[[Sequence[StateSample]], StatePredictor],
 ) -> TabulatedEffects:
     families = {label.family for label in known}
     windows = made.table.windows
-    predictor = learn([one for one in samples if windows[one.window].family in families])
-    return TabulatedEffects(predictor, samples, made.step_of)
+    seen = [one for one in samples if windows[one.window].family in families]
+    return TabulatedEffects(learn(forecasts.for_training(seen)), forecasts.learnt_from(seen, samples), made.step_of)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,6 +26,7 @@ from rich.console import Console
 
 from agents.commands.common import stderr_console
 from agents.core.config import Config, load_config
+from agents.effects.forecasts import TableForecasts
 from agents.effects.samples import samples_of
 from agents.effects.training import EffectTraining, train
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
@@ -73,11 +74,13 @@ def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]
     """
     policy, described = restore_window_policy(checkpoint), checkpoint.description
     seen = [number for number, one in enumerate(table.windows) if one.family not in described.left_out]
-    effects = train(list(samples_of(table, seen)), EffectTraining())
+    forecasts, known = TableForecasts(table), list(samples_of(table, seen))
+    effects = train(forecasts.for_training(known), EffectTraining())
+    unknown = forecasts.learnt_from(known, list(samples_of(table, windows)))
     return {
         "policy": saved_shares(table, windows, policy_choices(policy, table, windows, described.env.horizon)),
         "best chain": best_shares(table, windows),
-        "effect model": saved_shares(table, windows, effect_choices(effects, table, windows)),
+        "effect model": saved_shares(table, windows, effect_choices(effects, table, unknown)),
         "random": random_shares(table, windows),
         "stop": np.zeros(len(windows)),
     }

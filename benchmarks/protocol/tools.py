@@ -54,8 +54,7 @@ def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS
 
 def core_groups(threads: int, at_once: int) -> list[tuple[int, ...]]:
     """Return the cores of each of the searches that run side by side: at most `at_once`, and no more than there are
-    physical cores for their threads, but at least one. The last cores come first, so that a search by itself is on them.
-    """
+    physical cores for their threads, but at least one. The last cores come first: a search by itself is on them."""
     count = max(1, min(at_once, physical_cores() // threads))
     every = cores_for(count * threads)
     return [every[first : first + threads] for first in range(0, count * threads, threads)][::-1]

@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from agents.core.config import load_config
+from agents.effects.forecasts import TableForecasts
 from agents.effects.learning_means import learnt_means
-from agents.effects.prior import OPTIMISM
-from agents.effects.samples import StateSample, samples_of, share_after, state_of
+from agents.effects.prior import savings
+from agents.effects.samples import StateSample, samples_of, state_of
+from agents.effects.step_means import Forecast
 from agents.effects.training import EffectTraining, train
 from agents.ppo.checkpoint import load_checkpoint
 from agents.regional.options import DEFAULTS
@@ -52,20 +54,22 @@ def by_means(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predict
 
 def by_effects(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predictions:
     """Predict by a model of effects, as `regional:prior=effects` does."""
-    table = facts.table
-    predictor = train(list(samples_of(table, _windows(facts, families, False))), EffectTraining(seed=seed))
-    hopes: dict[int, float] = {}
-    samples = list(samples_of(table, _windows(facts, families, True)))
+    table, told = facts.table, TableForecasts(facts.table)
+    known = list(samples_of(table, _windows(facts, families, False)))
+    predictor = train(told.for_training(known), EffectTraining(members=3, seed=seed))
+    samples = told.learnt_from(known, list(samples_of(table, _windows(facts, families, True))))
+    by_mean, found = by_means(facts, families, seed).forecasts, dict[int, Forecast]()
     for begin in range(0, len(samples), _STATES):
         part = samples[begin : begin + _STATES]
         means, deviations = predictor.predict(part)
         first = 0
         for sample in part:
-            mine = slice(first, first + len(sample.effects))
-            saved = share_after(sample.share, means[mine] + OPTIMISM * deviations[mine]) - max(sample.share, -2.0)
-            hopes |= {sample.first_step + number: float(one) for number, one in enumerate(saved)}
+            mine, steps = slice(first, first + len(sample.effects)), range(len(sample.effects))
+            labels = [one.labels if (one := by_mean.get(sample.first_step + step)) else 0.0 for step in steps]
+            saved = savings(sample.share, means[mine], deviations[mine], labels)
+            found |= {sample.first_step + step: one for step, one in enumerate(saved)}
             first += len(sample.effects)
-    return Predictions(hopes)
+    return Predictions(forecasts=found)
 
 
 def by_policy(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predictions:

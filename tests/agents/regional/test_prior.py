@@ -10,9 +10,10 @@ import pytest
 
 from agents.core.base import Search
 from agents.core.registry import make_agent
+from agents.effects.step_means import ChainStep, Forecast
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import EffectPrior, prior_of
+from agents.regional.prior import EffectPrior, StepPrior, WindowPrior, prior_of
 from agents.regional.screen import Screen
 from graph_rewrite import Rewriter
 from graph_rewrite.errors import UserError
@@ -59,7 +60,7 @@ class Planted:
         return [0.5 if step.rule in self.good else -0.5 for step in steps]
 
 
-def _timings(folder: Path, prior: EffectPrior | None) -> tuple[float, int]:
+def _timings(folder: Path, prior: EffectPrior | WindowPrior | None) -> tuple[float, int]:
     """Return what the best chain saves, and the timings until it was found."""
     chain = chain_problem(folder, 1)
     problem = problem_on(chain.model.path, folder, Rewriter([*DECOYS, *RULES], "site", deployment=False))
@@ -82,6 +83,24 @@ def test_a_good_prior_finds_the_best_chain_with_fewer_timings(tmp_path: Path) ->
     assert timed >= 5
 
 
+class PlantedForecasts(Planted):
+    """The same, as forecasts by the chains of steps."""
+
+    def forecasts(
+        self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int
+    ) -> list[Forecast | None]:
+        assert [step.rule for step in steps] == [chain.rules[-1] for chain in chains]
+        assert {len(chain.rules) for chain in chains} == {depth + 1} == {len(chain.families) for chain in chains}
+        self.asked += len(steps)
+        return [Forecast(0.5 if step.rule in self.good else -0.5, 0.01, 10.0) for step in steps]
+
+
+def test_good_forecasts_of_windows_find_it_as_soon(tmp_path: Path) -> None:
+    prior = PlantedForecasts(["ReluAsThresholded", "ThresholdedAsLeaky", "LeakyAsClip"])
+    assert _timings(tmp_path, prior) == (pytest.approx(4e-3), 3)
+    assert prior.asked > 3
+
+
 def test_a_bad_prior_finds_it_too(tmp_path: Path) -> None:
     """Rules of which nothing is hoped are tried in the end, out of curiosity."""
     saved, _ = _timings(tmp_path, Planted([rule.name for rule in DECOYS]))
@@ -101,15 +120,20 @@ def test_the_model_that_ships_predicts_steps_of_windows(tmp_path: Path) -> None:
 
     problem = problem_on(generate("encoder", 0, tmp_path / "e.onnx"), tmp_path, Rewriter(deployment=False))
     prior = prior_of("effects", Deployment())
-    assert prior is not None
-    found = []
+    assert isinstance(prior, WindowPrior)
+    found, told = [], []
     for site_class in list(site_classes(problem.rewriter, problem.model.graph))[:12]:
         step = Candidate("site", site_class.window, site_class.sites[:1])
-        (hope,) = prior.hopes([step], 0.0, 0)
-        found.append(hope)
-    assert all(hope is not None and -2.0 <= hope <= 1.0 for hope in found)
+        chain = ChainStep((step.rule,), (site_class.sites[0].rule.family,), "", 0.1)
+        (forecast,) = prior.forecasts([step], [chain], 0.0, 0)
+        assert forecast is not None
+        assert -2.0 <= forecast.mean <= 1.0
+        assert forecast.deviation > 0.0
+        found.append(forecast.mean)
+        told.append(forecast.labels)
     assert len(set(found)) > 3
-    assert prior.hopes([], 0.0, 0) == []
+    assert max(told) >= 1.0
+    assert prior.forecasts([], [], 0.0, 0) == []
 
 
 def test_without_a_model_the_constants_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,12 +149,17 @@ def test_the_prior_is_an_option_of_the_agent() -> None:
         make_agent("regional:prior=luck")
 
 
-def test_large_windows_are_not_predicted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_large_windows_go_by_the_means(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from envs.observation import ObservationLimits
 
     monkeypatch.setattr("agents.effects.prior.LIMITS", ObservationLimits(256, 1, 1))
     problem = chain_problem(tmp_path, 2)
     site_class = next(iter(site_classes(problem.rewriter, problem.model.graph)))
-    prior = prior_of("effects", Deployment())
-    assert prior is not None
-    assert prior.hopes([Candidate("site", site_class.window, site_class.sites[:1])], 0.0, 0) == [None]
+    prior, means = prior_of("effects", Deployment()), prior_of("means", Deployment())
+    assert isinstance(prior, WindowPrior)
+    assert isinstance(means, StepPrior)
+    step = Candidate("site", site_class.window, site_class.sites[:1])
+    chains = [ChainStep(("NoSuchRule",), ("algebra",), "", 0.1), ChainStep(("ExpandGelu",), ("algebra",), "", 0.1)]
+    known = means.forecast(*chains[1])
+    assert known is not None
+    assert prior.forecasts([step, step], chains, 0.0, 0) == [None, known]

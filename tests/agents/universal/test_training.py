@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from agents.core.config import ConfigError, EnvConfig
+from agents.effects.samples import samples_of
 from agents.ppo.acting import restore_policy
 from agents.ppo.checkpoint import CheckpointError, load_checkpoint
 from agents.ppo.progress import TrainingProgress
@@ -45,7 +46,6 @@ def test_the_planted_chains_are_found(trained: Path, table: WindowTable) -> None
 
 
 def test_effects_are_learnt_beside_it(trained: Path, table: WindowTable) -> None:
-    from agents.effects.samples import samples_of
     from agents.universal.observations import unmeasured
     from agents.universal.prior import opinions
 
@@ -182,7 +182,8 @@ def test_steps_by_a_model_of_effects_are_greedy(table: WindowTable) -> None:
         return greedy(int(arrays["step_next"][part][int(np.argmax(shares))]))
 
     windows = windows_of(table)
-    saved = saved_shares(table, windows, effect_choices(Oracle(), table, windows))  # type: ignore[arg-type]
+    choices = effect_choices(Oracle(), table, list(samples_of(table, windows)))  # type: ignore[arg-type]
+    saved = saved_shares(table, windows, choices)
     assert saved == pytest.approx([greedy(int(arrays["window_root"][window])) for window in windows])
     assert saved.max() > 0.3
 

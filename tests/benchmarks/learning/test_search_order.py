@@ -188,14 +188,15 @@ def test_models_and_policies_predict_all_steps(monkeypatch: pytest.MonkeyPatch) 
     )  # fmt: skip
     monkeypatch.setattr("benchmarks.learning.search_order.orders.load_config", lambda *_, **__: small)
     monkeypatch.setattr(
-        "benchmarks.learning.search_order.orders.EffectTraining", lambda seed: EffectTraining(epochs=2, seed=seed)
+        "benchmarks.learning.search_order.orders.EffectTraining",
+        lambda members, seed: EffectTraining(members=1, epochs=2, seed=seed),
     )
     facts = TableFacts(planted_table(("one", "two"), windows=6))
     inside = {
         step for step, state in enumerate(facts.state_of)
         if facts.table.windows[facts.arrays["state_window"][state]].family == "two"
     }  # fmt: skip
-    assert set(by_effects(facts, ("two",), 0).hopes) == inside
+    assert set(by_effects(facts, ("two",), 0).forecasts) == inside
     policy = by_policy(facts, ("two",), 0)
     # What the policy does not propose goes by the means.
     assert policy.forecasts == by_means(facts, ("two",), 0).forecasts
