@@ -2,9 +2,8 @@
 
 It opens the contestant, reads a request per line from standard input and answers each with a line of JSON on standard
 output: `{"do": "open", "outputs": PATH}` opens it, runs it on every input and writes the outputs, or without a path
-runs it twice, once where that takes long; `{"do": "turn", "inputs": [0, 1, ...], "untimed": true}` runs it untimed on
-the last of these inputs, so that caches hold its weights again, then timed on each. Times are seconds per run. It ends
-with the end of its input.
+runs it twice; `{"do": "turn", "inputs": [0, 1, ...]}` runs it untimed on the last of these inputs, so that caches hold
+its weights again, then timed on each. Times are seconds per run. It ends with the end of its input.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from graph_rewrite.runtime.ort_worker.following import follow
 
 WARM_UP_RUNS = 2
 """Runs of a contestant that is opened to be timed only."""
-LONG_S = 0.25
-"""Seconds of a first run after which there is no second: it has loaded what there is to load."""
 Clock = Callable[[], float]
 Feeds = Sequence[Mapping[str, Array]]
 
@@ -52,35 +49,29 @@ class ContestantServer:
         try:
             if request["do"] == "open":
                 return self._open(request.get("outputs"))
-            return self._turn(request["inputs"], request["untimed"])
+            return self._turn(request["inputs"])
         except Exception as error:  # whatever a tool says about a model is a finding
             return {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]}
 
     def _open(self, path: str | None) -> dict[str, Any]:
         began = self._wall()
         self._runner = self._contestant.open(self._threads)
-        if path:  # copied, since outputs are valid until the next run only
-            found = [[np.array(value) for value in self._runner.run(feed)] for feed in self._feeds]
-            write_outputs(Path(path), found)
-        else:
-            self._warm_up(self._runner)
+        outputs = []
+        for feed in self._feeds if path else self._feeds[:WARM_UP_RUNS]:
+            found = self._runner.run(feed)
+            if path:  # copied, since outputs are valid until the next run only
+                outputs.append([np.array(value) for value in found])
+        if path:
+            write_outputs(Path(path), outputs)
         run_began = self._wall()
         self._runner.run(self._feeds[0])
         return {"opened_s": run_began - began, "run_s": self._wall() - run_began, "bytes": resident_bytes()}
 
-    def _warm_up(self, runner: Runner) -> None:
-        for feed in self._feeds[:WARM_UP_RUNS]:
-            began = self._wall()
-            runner.run(feed)
-            if self._wall() - began >= LONG_S:
-                return
-
-    def _turn(self, inputs: Sequence[int], untimed: bool) -> dict[str, Any]:
+    def _turn(self, inputs: Sequence[int]) -> dict[str, Any]:
         if self._runner is None:
             raise RuntimeError("the contestant is not open")
         run, feeds = self._runner.run, self._feeds
-        if untimed:
-            run(feeds[inputs[-1]])
+        run(feeds[inputs[-1]])
         was_on = gc.isenabled()
         gc.disable()
         try:

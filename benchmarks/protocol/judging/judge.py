@@ -6,8 +6,7 @@ when it was opened: of processes of one model those that were opened first run s
 on a Zen 4. Therefore the first is a placeholder that is never timed, and over the sessions the place of the original
 behind it goes evenly from the first to the last. Each group then plays rounds: in a round every
 contestant has one turn, in shuffled order, of equally many runs on the same inputs, after one untimed run that brings
-its weights back into the caches. Slow models have no untimed run: beside what they take, filling the caches is nothing.
-Inputs rotate from run to run.
+its weights back into the caches. Inputs rotate from run to run.
 """
 
 from __future__ import annotations
@@ -46,9 +45,6 @@ class Protocol:
     """Different inputs that rotate."""
     turn_s: float = 0.05
     """Seconds that a turn of the original takes at least; one run where that takes longer."""
-    untimed_below_s: float = 0.125
-    """Seconds of a run of the original below which a turn begins with an untimed run. Caches of 32 MB are filled again
-    in one or two milliseconds."""
     seed: int = 0
     """Seed of the orders and of the inputs."""
 
@@ -198,7 +194,7 @@ class Judge:
     ) -> None:
         times = {name: SessionTimes(session.number, session.groups) for name in seats}
         runs, rounds = runs_of_a_turn(run_s, self._protocol), rounds_of_a_session(run_s, self._protocol)
-        first, untimed = session.number * rounds * runs, run_s < self._protocol.untimed_below_s
+        first = session.number * rounds * runs
         for number in range(rounds if seats else 0):
             inputs = [(first + number * runs + run) % self._protocol.inputs for run in range(runs)]
             order: list[str | None] = [None, *(name for name in seats if name not in session.failures)]
@@ -206,7 +202,7 @@ class Judge:
             for place in rng.permutation(len(order)):
                 name = order[place]
                 try:
-                    found[name] = (original if name is None else seats[name]).turn(inputs, untimed=untimed)
+                    found[name] = (original if name is None else seats[name]).turn(inputs)
                 except SeatError as error:
                     if name is None:
                         raise MachineError(f"the original cannot be judged: {error}") from error

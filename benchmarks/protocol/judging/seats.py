@@ -39,11 +39,8 @@ class Seat(Protocol):
         """
         ...
 
-    def turn(self, inputs: Sequence[int], *, untimed: bool = True) -> dict[str, Any]:
+    def turn(self, inputs: Sequence[int]) -> dict[str, Any]:
         """Run it on some inputs. Return seconds per run by the clocks `wall` and `cpu`.
-
-        Args:
-            untimed: begin with a run that is not timed.
 
         Raises:
             SeatError: it fails.
@@ -99,9 +96,9 @@ class ProcessSeat:
         """As `Seat.open`."""
         return self._ask({"do": "open", "outputs": None if outputs is None else str(outputs)}, OPEN_S)
 
-    def turn(self, inputs: Sequence[int], *, untimed: bool = True) -> dict[str, Any]:
+    def turn(self, inputs: Sequence[int]) -> dict[str, Any]:
         """As `Seat.turn`."""
-        return self._ask({"do": "turn", "inputs": list(inputs), "untimed": untimed}, TURN_S)
+        return self._ask({"do": "turn", "inputs": list(inputs)}, TURN_S)
 
     def _ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         process = self._process

@@ -37,8 +37,6 @@ class Machine:
     """Standard deviations of a turn and of a session's process, of the log of the time."""
     seed: int = 0
     turns: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-    untimed: int = 0
-    """Turns that were to begin with an untimed run."""
     opened: list[str] = field(default_factory=list)
     open_now: int = 0
     most_open: int = 0
@@ -78,9 +76,8 @@ class PlantedSeat:
             write_outputs(outputs, [[value], [value]])
         return {"run_s": self.machine.seconds[self.name], "bytes": 100}
 
-    def turn(self, inputs: Sequence[int], *, untimed: bool = True) -> dict[str, Any]:
+    def turn(self, inputs: Sequence[int]) -> dict[str, Any]:
         self.machine.before_turn()
-        self.machine.untimed += untimed
         if self.machine.broken.get(self.name) == "turn":
             raise SeatError("its process ended with SIGSEGV")
         seconds = self.machine.time(self.name, self.instance)

@@ -174,10 +174,3 @@ def test_the_original_has_every_place_equally_often(tmp_path: Path, count: int) 
             judged.session(number)
             places.append(machine.opened.index("original", 1))
         assert sorted(places) == sorted(list(range(1, count + 2)) * (6 // (count + 1)))
-
-
-@pytest.mark.parametrize(("run_s", "untimed"), [(0.1, True), (0.2, False)])
-def test_slow_models_have_no_untimed_runs(tmp_path: Path, run_s: float, untimed: bool) -> None:
-    machine = Machine({"original": run_s, "a": run_s / 2})
-    judge(machine, tmp_path, "a").session(0)
-    assert machine.untimed == (len(machine.turns) if untimed else 0)
