@@ -6,7 +6,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 
 from rich.console import Console
@@ -34,6 +34,8 @@ class SearchWatch:
         """When the first signal came, by `time.monotonic`."""
         self.hurried_at: float | None = None
         """When the signal came after which few seconds are left."""
+        self.unsaid: list[Callable[[], None]] = []
+        """What could not be said when a signal came, because something was just being printed."""
         self._limit, self._planned = limit, planned
         self._search: Search | None = None
 
@@ -48,6 +50,7 @@ class SearchWatch:
         return self.hurried_at is not None
 
     def __call__(self, search: Search) -> None:
+        self.catch_up()
         self._search = search
         if self.interrupted and not search.ended:
             search.end()
@@ -57,6 +60,11 @@ class SearchWatch:
         self.asked_at = time.monotonic()
         if self._search is not None:
             self._search.end()
+
+    def catch_up(self) -> None:
+        """Say what could not be said before."""
+        while self.unsaid:
+            self.unsaid.pop(0)()
 
     def hurry(self) -> None:
         """Break the search off, and leave `HURRY_S` seconds for the conclusion."""
@@ -87,18 +95,20 @@ def ending_search(console: Console, planned: float = math.inf) -> Iterator[Searc
                     raise KeyboardInterrupt
             elif number == signal.SIGTERM or (watch.asked_at is not None and now - watch.asked_at > _SAME_S):
                 watch.hurry()
-                _say(console, f"ending the search: its best result is checked and written within {HURRY_S:g} s")
+                say(f"ending the search: its best result is checked and written within {HURRY_S:g} s")
             elif watch.asked_at is None:
                 watch.interrupt()
-                _say(console, "ending the search: its best result is checked and written; interrupt again to hurry")
+                say("ending the search: its best result is checked and written; interrupt again to hurry")
+
+        def say(text: str) -> None:
+            try:
+                console.print(text, soft_wrap=True)
+            except RuntimeError:  # the signal came in the middle of printing
+                watch.unsaid.append(lambda: console.print(text, soft_wrap=True))
 
         with handling(handle):
             yield watch
-
-
-def _say(console: Console, text: str) -> None:
-    with suppress(RuntimeError):  # the signal came in the middle of printing
-        console.print(text, soft_wrap=True)
+        watch.catch_up()
 
 
 @contextmanager

@@ -99,6 +99,20 @@ def test_sigterm_in_training_saves_the_checkpoint(tower: Path, tmp_path: Path) -
     assert load_checkpoint(only_run(tmp_path)).description.timesteps >= before >= 16
 
 
+class BusyConsole(Console):
+    """A console that is just printing something when it is asked first."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.refused, self.said = 0, list[str]()
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        if not self.refused:
+            self.refused += 1
+            raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+        self.said += map(str, objects)
+
+
 class TestWatch:
     @pytest.fixture
     def search(self, tmp_path: Path) -> Search:
@@ -116,6 +130,21 @@ class TestWatch:
             assert not later.ended
             watch(later)
             assert later.ended
+
+    @pytest.mark.parametrize("goes_on", [True, False])
+    def test_what_a_signal_in_the_middle_of_printing_could_not_say_is_said_later(
+        self, search: Search, goes_on: bool
+    ) -> None:
+        console = BusyConsole()
+        with ending_search(console) as watch:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert (console.refused, console.said) == (1, [])
+            if goes_on:
+                watch(search)
+                assert search.ended
+                assert len(console.said) == 1
+        (text,) = console.said
+        assert text.startswith("ending the search")
 
     def test_a_second_signal_hurries_a_third_stops_and_one_at_once_does_nothing(
         self, monkeypatch: pytest.MonkeyPatch
