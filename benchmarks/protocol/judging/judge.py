@@ -6,8 +6,8 @@ when it was opened: of processes of one model those that were opened first run s
 on a Zen 4. Therefore the first is a placeholder that is never timed, and over the sessions the place of the original
 behind it goes evenly from the first to the last. Each group then plays rounds: in a round every
 contestant has one turn, in shuffled order, of equally many runs on the same inputs, after one untimed run that brings
-its weights back into the caches, and into memory: with many large models open the system drops pages of the files that
-they map. Without that run, results on BERT-base seemed to take twice as long as they do. Inputs rotate from run to run.
+its weights back into the caches, and back into memory where they left it: without that run, many contestants
+of BERT-base seemed to take twice as long as they do. Inputs rotate from run to run.
 """
 
 from __future__ import annotations
