@@ -34,9 +34,9 @@ from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
 
 NAME = "universal"
+"""Folder of the checkpoint that ships, among those of models."""
 OPTIMISM = 0.3
 """Standard deviations above the mean that a step is hoped to reach: what is little known is tried."""
-"""Folder of the checkpoint that ships, among those of models."""
 
 
 def restore_window_policy(checkpoint: Checkpoint) -> WindowPolicy:

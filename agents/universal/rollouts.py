@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -64,7 +64,7 @@ def policy_choices(
     policy: WindowPolicy, table: WindowTable, windows: Collection[int], horizon: int = HORIZON
 ) -> Choices:
     """Return the likeliest action in each state of some windows."""
-    choices, states = _nothing(table), _states(table, windows)
+    choices, states = _nothing(table), _numbered(table, samples_of(table, windows))
     for begin in range(0, len(states), _STATES):
         part = states[begin : begin + _STATES]
         seen = [unmeasured(sample.observation, sample.depth, horizon) for _, sample in part]
@@ -82,7 +82,7 @@ def effect_choices(predictor: EffectPredictor, table: WindowTable, samples: Sequ
         samples: the states of all depths of some windows, with forecasts; in all others the choice is to stop.
     """
     choices, expected = _nothing(table), np.zeros(table.states)
-    states = [(state_of(table, sample), sample) for sample in samples]
+    states = _numbered(table, samples)
     for depth in sorted({sample.depth for _, sample in states}):
         level = [(number, sample) for number, sample in states if sample.depth == depth]
         effects, _ = predictor.predict([replace(sample, share=float(expected[number])) for number, sample in level])
@@ -100,6 +100,6 @@ def _nothing(table: WindowTable) -> Choices:
     return np.full(table.states, STOP, dtype=np.intp)
 
 
-def _states(table: WindowTable, windows: Collection[int]) -> list[tuple[int, StateSample]]:
-    """Return the states of some windows that have steps, with their numbers."""
-    return [(state_of(table, sample), sample) for sample in samples_of(table, windows)]
+def _numbered(table: WindowTable, samples: Iterable[StateSample]) -> list[tuple[int, StateSample]]:
+    """Return states of a table with their numbers."""
+    return [(state_of(table, sample), sample) for sample in samples]

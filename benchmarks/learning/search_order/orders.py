@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents.core.config import load_config
 from agents.effects.forecasts import TableForecasts
-from agents.effects.learning_means import learnt_means
+from agents.effects.learning_means import MeansLearner
 from agents.effects.prior import savings
 from agents.effects.samples import StateSample, samples_of, state_of
 from agents.effects.step_means import Forecast
@@ -39,16 +39,10 @@ def by_constants(facts: TableFacts, families: tuple[str, ...], seed: int) -> Pre
 
 def by_means(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predictions:
     """Predict by the means of what steps saved in other architectures, as `regional:prior=means` does."""
-    arrays, table = facts.arrays, facts.table
-    means = learnt_means(table, _windows(facts, families, inside=False))
-    found = {}
-    inside = set(_windows(facts, families, inside=True))
-    for step, state in enumerate(facts.state_of):
-        if arrays["state_window"][state] in inside:
-            rules, chain_families, shapes = facts.chains[arrays["step_next"][step]]
-            forecast = means.forecast(rules, chain_families, table.classes[shapes], arrays["step_guess"][step])
-            if forecast is not None:
-                found[step] = forecast
+    learner, inside = MeansLearner(facts.table), set(_windows(facts, families, inside=True))
+    means, windows = learner.learnt(_windows(facts, families, inside=False)), facts.arrays["state_window"]
+    steps = (step for step, state in enumerate(facts.state_of) if windows[state] in inside)
+    found = {step: forecast for step in steps if (forecast := learner.forecast(means, step)) is not None}
     return Predictions(forecasts=found)
 
 
