@@ -181,8 +181,7 @@ def test_checkpoints_that_ship_act_and_say_what_they_know(open_tower: OpenTower,
     assert 20 < known_rules(described, rule_vocabulary()).sum() < 200
     result = PPOAgent(checkpoint).optimize(open_tower(), Budget(measurements=6, seconds=60.0))
     assert {action.rule for action in result.actions} <= set(described.offered)
-    # Nothing was faster beyond doubt after the trainings on these two.
-    assert (described.best_speedup == 1.0) == (name in ("squeezenet", "resnext50"))
+    assert described.best_speedup > 1.0
 
 
 def test_training_keeps_the_limits(tmp_path: Path, open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch) -> None:
