@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from agents.reporting.runs import file_name, write_json
@@ -13,7 +15,7 @@ from benchmarks.protocol.contestants import ORIGINAL, Contestant
 from benchmarks.protocol.judging.judgement import Judgement, MakeJudge, Wait, judged
 from benchmarks.protocol.plan import Peers, TablePlan, chosen_peers, settings_of
 from benchmarks.protocol.preparing import prepared
-from benchmarks.protocol.searches.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out
+from benchmarks.protocol.searches.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out, disturbed
 from benchmarks.protocol.table import Row, missing_row, original_row, peer_row, run_row
 from graph_rewrite.errors import MachineError
 
@@ -67,6 +69,11 @@ class Harness:
     def _model_rows(self, model: str) -> list[Row]:
         runs = list(self._plan.runs(model))
         outcomes = carried_out(runs, self._folder, self._searched, self._tools.at_once)
+        if reasons := disturbed(runs, outcomes):
+            for run, reason in reasons.items():
+                self._tools.say(f"{model}, {run.contestant}, is repeated: {reason}")
+            again = partial(self._searched, reasons=reasons)
+            outcomes = carried_out(runs, self._folder, again, self._tools.at_once, reasons)
         peers, missing = self._peers(model)
         contestants = [
             Contestant(run.contestant, ort_runner.MODULE, self._folder / run.place / RESULT)
@@ -89,14 +96,18 @@ class Harness:
     def _setting(self) -> Row:
         return {**settings_of(self._plan), "commit": self._tools.commit}
 
-    def _searched(self, runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
-        """Carry out runs of a model; their outcomes are kept with the commit and the interference before them."""
+    def _searched(
+        self, runs: Sequence[tuple[Run, Path]], reasons: Mapping[Run, str] = MappingProxyType({})
+    ) -> list[dict[str, Any]]:
+        """Carry out runs of a model; their outcomes are kept with the commit, the interference before them, and the
+        reasons why they are repeated."""
         tools, names = self._tools, ", ".join(run.contestant for run, _ in runs)
         interference = tools.wait(f"{runs[0][0].model}, {names}")
         tools.locate(runs[0][0].model)
         outcomes = []
         for (run, folder), found in zip(runs, tools.search(runs), strict=True):
             outcome = found | {"interference": interference, "commit": tools.commit, "side_by_side": len(runs)}
+            outcome |= {"repeated": reasons[run]} if run in reasons else {}
             write_json(folder / OUTCOME, outcome)
             outcomes.append(outcome)
             tools.say(f"{run.model}, {run.contestant}: {outcome['reason']} ({outcome.get('seconds', 0.0):.0f} s)")

@@ -22,7 +22,9 @@ FIELDS = (
 )  # fmt: skip
 """What every row has; None (null) where it does not apply or is not known. `failure` is the reason why a row does not
 count, and empty where it counts."""
-_OF_SEARCH = ("pricing_s", "actions", "rule_faults", "deployment", "search", "interference", "side_by_side", "commit")
+_OF_SEARCH = (
+    "pricing_s", "actions", "rule_faults", "deployment", "search", "interference", "repeated", "side_by_side", "commit",
+)  # fmt: skip
 
 
 class SharedMeasurementError(MachineError):

@@ -8,14 +8,16 @@ by side, each on cores of its own: an agent waits for what it times, so that one
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Self
 
 from agents.core.config import load_config, model_uri
@@ -34,6 +36,9 @@ LIMIT_FACTOR, LIMIT_S = 4.0, 900.0
 """A run is killed after so many times its budget and these seconds: opening, pricing and checking come on top of it."""
 CONCLUSION_SHARE, CONCLUSION_S = 0.3, 90.0
 """Share of the budget, and most seconds, for confirming, saving and checking the result, as for `optimize`."""
+SLOWED = 1.3
+"""Times the usual latency of the original, as seen by a search, from which something else ran on its core. Undisturbed
+searches see 0.94 to 1.19 times the median (Zen 4)."""
 
 
 @dataclass(frozen=True)
@@ -103,15 +108,32 @@ def known_outcome(folder: Path, run: Run) -> dict[str, Any] | None:
     return outcome if has_model else None
 
 
-def carried_out(runs: Sequence[Run], table: Path, search: Search, at_once: int = 1) -> list[dict[str, Any]]:
+def carried_out(
+    runs: Sequence[Run], table: Path, search: Search, at_once: int = 1, anew: Container[Run] = ()
+) -> list[dict[str, Any]]:
     """Return the outcomes of runs, known or new; the files of new ones are written by `search`, which gets `at_once` of
-    them at a time."""
-    outcomes = {run: known_outcome(table / run.place, run) for run in runs}
+    them at a time. What is known of those `anew` does not count."""
+    outcomes = {run: None if run in anew else known_outcome(table / run.place, run) for run in runs}
     missing = [run for run, outcome in outcomes.items() if outcome is None]
     for group in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
         found = search([(run, _emptied(table / run.place)) for run in group])
         outcomes.update(zip(group, found, strict=True))
     return [outcome for outcome in outcomes.values() if outcome is not None]
+
+
+def disturbed(runs: Sequence[Run], outcomes: Sequence[Mapping[str, Any]]) -> dict[Run, str]:
+    """Return the runs of a model that something else disturbed, with the reason: they saw the original take `SLOWED`
+    times as long as all of them did in the median. What they found does not matter. A run is repeated once at most."""
+    seen = {
+        run: ms for run, one in zip(runs, outcomes, strict=True) if (ms := one.get("search", {}).get("baseline_ms"))
+    }
+    usual = median(seen.values()) if seen else math.nan
+    repeated = {run for run, one in zip(runs, outcomes, strict=True) if one.get("repeated")}
+    return {
+        run: f"the original took {ms:.3g} ms in its first search, {usual:.3g} ms in the median of all"
+        for run, ms in seen.items()
+        if ms > SLOWED * usual and run not in repeated
+    }
 
 
 def _emptied(folder: Path) -> Path:

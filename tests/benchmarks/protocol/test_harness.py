@@ -159,6 +159,22 @@ def test_an_original_that_cannot_be_judged_leaves_rows_with_the_reason(tmp_path:
     assert all(row["failure"].startswith("the original cannot be judged") for row in rows)
 
 
+def test_a_search_beside_something_else_on_its_core_is_repeated_once(tmp_path: Path) -> None:
+    """Whatever it found: that it saw the original run slowly decides."""
+    slow = {"search": {"speedup": 2.0, "speedup_ci95": [1.9, 2.1], "latency_ms": 1.3, "baseline_ms": 4.0}}
+    searches = Searches({"taso@60/0": slow})
+    rows = harness(tmp_path, searches, models=("m",)).rows()
+    assert searches.made == [
+        *(f"m {n}" for n in ("greedy@60/0", "taso@60/0", "greedy@60/1", "taso@60/1")),
+        "m taso@60/0",
+    ]
+    reason = "the original took 4 ms in its first search, 2 ms in the median of all"
+    assert [row.get("repeated") for row in rows] == [None, reason, None, None]
+    again = Searches()
+    assert harness(tmp_path, again, models=("m",)).rows() == rows
+    assert not again.made
+
+
 def test_an_outcome_says_what_disturbed_its_search(tmp_path: Path) -> None:
     rows = harness(tmp_path, Searches(), models=("m",)).rows()
     assert rows[0]["interference"]["quiet"] is True
