@@ -36,6 +36,8 @@ class RegionalAgent:
 
     In rounds, while the model gains:
 
+    0. *Draft*, in the first round only: the chains that other models say will surely save are put together and measured
+       end to end, so that there is something to end with however little time there is.
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
@@ -125,7 +127,11 @@ class RegionalAgent:
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         deadline = search.after(options.share)
-        chains = screen.run(found, lambda: search.seconds >= deadline)
+        drafts = options.draft and not tried
+        chains = screen.run(
+            found, lambda: search.seconds >= deadline,
+            (lambda drafted: self._measure_draft(search, start, drafted)) if drafts else None,
+        )  # fmt: skip
         tried |= screen.tried
         last = search.after(options.retiming_share)
         chosen = choose(retime(search, careful, chains, lambda: search.seconds >= last, options))
@@ -138,6 +144,14 @@ class RegionalAgent:
         if best is None:
             return False
         return search.worth(best.graph, best.latency) > search.worth(start.graph, start.latency) * (1.0 + options.gain)
+
+    def _measure_draft(self, search: Search, start: Visit, chains: list[RewriteChain]) -> None:
+        """Measure the assembly of chains that nothing was timed of. The search goes on from where it was."""
+        if search.can_measure:
+            _visit(
+                search,
+                self._accurate(search, start, within_limits(search, start.graph, start.actions, chains, self.options)),
+            )
 
     def _judged(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
         """Measure the assembly of chains end to end, and without those that may save nothing. Return the faster."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from agents.core.base import Search
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain, Timer, time_cut
+from agents.regional.drafting import Drafter
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
@@ -15,7 +16,6 @@ from agents.regional.prior import ChainPolicy, Prior, StepPrior
 from agents.regional.proposals import Proposer
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
-from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.trial import trial_pair
 from graph_rewrite.latency.windows.window import WindowPair
@@ -67,18 +67,48 @@ class Screen:
         self._best: dict[int, float] = {}
         """Seconds saved by the best chain known, by node of the whole graph."""
 
-    def run(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[RewriteChain]:
-        """Return the chains that gain, until nothing promises enough or `until` says that time is up."""
+    def run(
+        self,
+        found: Iterable[SiteClass],
+        until: Callable[[], bool],
+        drafted: Callable[[list[RewriteChain]], None] | None = None,
+    ) -> list[RewriteChain]:
+        """Return the chains that gain, until nothing promises enough or `until` says that time is up.
+
+        Args:
+            found: the classes of sites to look at.
+            until: says that time is up.
+            drafted: gets the chains that are forecast to save, before anything is timed, where there are any.
+        """
         first = [step for site_class in found for step in self._lists.first(site_class, until)]
+        if isinstance(self._prior, StepPrior) or not isinstance(self._prior, ChainPolicy):
+            told = [one for step in first for one in self._lists.predicted([step])]
+        else:  # it predicts as it proposes
+            told = first
+        if drafted is not None and (chains := self._draft(told, until)):
+            drafted(chains)
         if isinstance(self._prior, ChainPolicy):
             chains, open_attempts = self._proposed(first, self._prior, until)
         else:
-            chains, open_attempts = [], [one for step in first for one in self._lists.predicted([step])]
+            chains, open_attempts = [], told
         for hopeful in self.options.hopeful:
             self._hopeful = hopeful
             chains += self._explore(open_attempts, until, curious=False)
         last = self.search.after(self.options.curiosity_share)
         return chains + self._explore(open_attempts, lambda: until() or self.search.seconds >= last, curious=True)
+
+    def _draft(self, first: Sequence[Attempt], until: Callable[[], bool]) -> list[RewriteChain]:
+        """Return the chains that other models say will save, as far as the time for it goes."""
+        last = self.search.after(self.options.drafting_share)
+        worth = self.options.worth * self.latency_s
+        drafter = Drafter(self._lists, self.options, self._seconds_of, self._forecast_chain, worth)
+        return drafter.chains(first, lambda: until() or self.search.seconds >= last)
+
+    def _forecast_chain(self, state: WindowState, seconds: float, half: float) -> RewriteChain | None:
+        """Return a chain that is not timed, neither as a whole nor by its steps."""
+        site_class = state.site_class
+        chain = self._chain(state, seconds, half, WindowPair(site_class.window, state.graph, len(site_class.sites), ""))
+        return None if chain is None else replace(chain, parts=())
 
     def _proposed(
         self, first: list[Attempt], policy: ChainPolicy, until: Callable[[], bool]
@@ -184,9 +214,9 @@ class Screen:
         if not first:
             self.effects.record(Attempt(state).keys, max(share - max(state.share, 0.0), 0.0))
         after_it = reached(attempt, share, timed.seconds, logged)
-        return after_it, self._chain(after_it, timed, cut)
+        return after_it, self._chain(after_it, timed.seconds, (timed.ci95[1] - timed.ci95[0]) / 2, cut)
 
-    def _chain(self, state: WindowState, timed: Difference, cut: WindowPair) -> RewriteChain | None:
+    def _chain(self, state: WindowState, seconds: float, half: float, cut: WindowPair) -> RewriteChain | None:
         if state.share < self.options.least_saved:
             return None
         site_class = state.site_class
@@ -197,8 +227,8 @@ class Screen:
             state.steps,
             frozenset(site.anchor for site in site_class.sites),
             nodes,
-            timed.seconds,
-            (timed.ci95[1] - timed.ci95[0]) / 2,
+            seconds,
+            half,
             growth,
             state.error,
             cut,

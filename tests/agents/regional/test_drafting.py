@@ -1,0 +1,122 @@
+"""The draft: what forecasts are sure of is put together and measured before any window is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from agents.core.base import Budget, Search
+from agents.effects.step_means import Forecast
+from agents.regional.gains import Effects
+from agents.regional.options import RegionalOptions
+from agents.regional.prior import Prior
+from agents.regional.screen import Screen
+from graph_rewrite.errors import UserError
+from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.site_windows import site_classes
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
+from tests.agents.toys import ExactMeter, chain_problem, costs_of_all, graph_cost
+
+
+@dataclass
+class Told:
+    """Forecasts steps by their chains of rules."""
+
+    means: dict[tuple[str, ...], float]
+    deviation: float = 0.05
+    labels: float = 9.0
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+        self.asked.append(tuple(rules))
+        mean = self.means.get(tuple(rules))
+        return None if mean is None else Forecast(mean, self.deviation, self.labels)
+
+
+CHAIN = ("ReluAsThresholded", "ThresholdedAsLeaky", "LeakyAsClip")
+GAINING = {CHAIN[:1]: 0.2, CHAIN[:2]: 0.2, CHAIN: 0.2}
+
+
+def drafted(
+    problem: Problem, prior: Prior | None, until: Callable[[], bool] = lambda: False, **options: float
+) -> tuple[list[str], int]:
+    """Return the chains of a draft, and the windows that were timed before it."""
+    timer, found, timed = ExactTimer(), list[str](), list[int]()
+
+    def note(chains: Sequence[object]) -> None:
+        found.extend(map(str, chains))
+        timed.append(len(timer.asked))
+
+    graph, settings = problem.model.graph, RegionalOptions(margin=1, **options)  # type: ignore[arg-type]
+    screen = Screen(Search(problem, BUDGET), timer, Effects(), graph, 0.007, settings, None, prior)
+    screen.run(site_classes(problem.rewriter, graph, margin=1), until, note)
+    return found, sum(timed)
+
+
+def test_chains_are_carried_on_as_long_as_the_next_step_is_surely_good(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 1)
+    assert drafted(problem, Told(GAINING)) == ([" > ".join(CHAIN)], 0)
+    for length in (1, 2):
+        some = {chain: mean for chain, mean in GAINING.items() if len(chain) <= length}
+        assert drafted(problem, Told(some))[0] == [" > ".join(CHAIN[:length])]
+        losing = {**GAINING, CHAIN[: length + 1]: -0.1}
+        assert drafted(problem, Told(losing))[0] == [" > ".join(CHAIN[:length])]
+    assert drafted(problem, Told(GAINING), depth=2)[0] == [" > ".join(CHAIN[:2])]
+
+
+def test_what_is_not_sure_is_not_drafted(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 1)
+    assert drafted(problem, Told(GAINING, deviation=0.3)) == ([], 0)
+    assert drafted(problem, Told(GAINING, deviation=0.3), drafting_doubt=0.0)[0] == [" > ".join(CHAIN)]
+    assert drafted(problem, Told(GAINING, labels=1.0)) == ([], 0)
+    assert drafted(problem, Told(GAINING), worth=0.9) == ([], 0)
+    assert drafted(problem, Told({})) == ([], 0)
+    assert drafted(problem, None) == ([], 0)
+
+
+def test_errors_of_forecasts_add_up_along_a_chain(tmp_path: Path) -> None:
+    """Of two steps of 0.10 give or take 0.08 each, 0.2 - 0.113 is sure: more than of the first alone. A third of 0.02
+    makes the chain less sure."""
+    told = Told({CHAIN[:1]: 0.1, CHAIN[:2]: 0.1, CHAIN: 0.02}, deviation=0.08)
+    assert drafted(chain_problem(tmp_path, 1), told)[0] == [" > ".join(CHAIN[:2])]
+
+
+def test_without_time_steps_stay_alone(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 1)
+    assert drafted(problem, Told(GAINING), drafting_share=0.0)[0] == [CHAIN[0]]
+
+
+def test_a_drafted_graph_is_the_first_one_measured(tmp_path: Path) -> None:
+    """With two measurements, of which the original takes one, it is the result."""
+    problem = chain_problem(tmp_path, 3, "both")
+    agent = agent_with(ExactTimer())
+    agent.prior_for = lambda _: Told(GAINING)
+    result = agent.optimize(problem, Budget(2, 60.0))
+    assert graph_cost(result.graph) == costs_of_all(3)[0]
+    assert result.measurements == 2
+    # What its steps save in windows was forecast, and not timed.
+    assert all(action.window_s is None for action in result.actions)
+
+
+def test_a_draft_that_is_wrong_costs_one_measurement(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 2)
+    agent = agent_with(ExactTimer(), climb=False)
+    agent.prior_for = lambda _: Told({CHAIN[:1]: 0.5})
+    result = agent.optimize(problem, BUDGET)
+    assert isinstance(problem.meter, ExactMeter)
+    measured = list(dict.fromkeys(problem.meter.measured))
+    plain = agent_with(ExactTimer(), draft=False)
+    plain.prior_for = agent.prior_for
+    other = chain_problem(tmp_path, 2)
+    assert plain.optimize(other, BUDGET).graph.hash == result.graph.hash
+    assert isinstance(other.meter, ExactMeter)
+    assert graph_cost(result.graph) == costs_of_all(2)[0]
+    assert len(measured) == len(set(other.meter.measured)) + 1
+
+
+def test_doubt_is_no_less_than_nothing() -> None:
+    with pytest.raises(UserError, match="drafting_doubt must be 0 or more"):
+        RegionalOptions(drafting_doubt=-1.0)
