@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from agents.effects.believed import believed_shares
 from agents.effects.samples import Z95
-from agents.effects.step_means import MOST_GUESS, Forecast, StepMeans, step_keys
+from agents.effects.step_means import MOST_GUESS, Forecast, MeansOnLine, StepMeans, step_keys
 from envs.window.table import WindowTable
-from graph_rewrite.experience.means import MeanEffects
 
 SPREAD = 0.05
 """Standard deviation of what alike steps save, as shares of their windows' time: a timing counts by how much more
@@ -28,6 +27,8 @@ class StatedSteps:
     gains: NDArray[np.float64]
     """Share of the window's time that each step saves beyond the chain before it, or that the best chain does which
     goes on from there: what a search finds that takes it. NaN where one of the two was not timed."""
+    own: NDArray[np.float64]
+    """Share that each saves beyond the chain before it, whatever follows; NaN likewise."""
     weights: NDArray[np.float64]
     """How much each counts, 0 to 1."""
     guesses: NDArray[np.float64]
@@ -41,12 +42,17 @@ def stated_steps(table: WindowTable) -> StatedSteps:
     arrays = table.arrays
     states = table.step_states()
     believed = believed_shares(table)
-    gains = table.best_shares(believed)[arrays["step_next"]] - believed[states]
-    gains = np.maximum(np.where(arrays["step_failed"], -MOST_LOST, gains), -MOST_LOST)
+    gains, own = (
+        np.maximum(
+            np.where(arrays["step_failed"], -MOST_LOST, after[arrays["step_next"]] - believed[states]), -MOST_LOST
+        )
+        for after in (table.best_shares(believed), believed)
+    )
     timed = arrays["step_measured"] & table.measured_states()[states]
     variances = (arrays["step_half"].astype(np.float64) ** 2 + table.state_halves()[states] ** 2) / Z95**2
     guesses = np.clip(arrays["step_guess"].astype(np.float64), -MOST_GUESS, MOST_GUESS)
-    return StatedSteps(np.where(timed, gains, np.nan), SPREAD**2 / (SPREAD**2 + variances), guesses, states)
+    gains, own = (np.where(timed, found, np.nan) for found in (gains, own))
+    return StatedSteps(gains, own, SPREAD**2 / (SPREAD**2 + variances), guesses, states)
 
 
 def chains_of(table: WindowTable) -> list[tuple[tuple[str, ...], tuple[str, ...], int]]:
@@ -82,14 +88,18 @@ class MeansLearner:
 
     def learnt(self, windows: Collection[int] | None = None) -> StepMeans:
         """Return means of what the steps of some windows save; by default of all."""
-        told, known = self._told, np.isfinite(self._told.gains)
+        known = np.isfinite(self._told.gains)
         if windows is not None:
             known &= np.isin(self._windows, list(windows))
         numbers = np.flatnonzero(known)
-        line = _line(told.guesses[numbers], told.gains[numbers], told.weights[numbers])
-        found = StepMeans(MeanEffects(), line)
+        return StepMeans(self._means(self._told.gains, numbers), self._means(self._told.own, numbers))
+
+    def _means(self, gains: NDArray[np.float64], numbers: NDArray[np.intp]) -> MeansOnLine:
+        """Return means of what steps of some numbers gain."""
+        told = self._told
+        found = MeansOnLine(line=_line(told.guesses[numbers], gains[numbers], told.weights[numbers]))
         for step in numbers.tolist():
-            beyond = float(told.gains[step]) - found.on_line(float(told.guesses[step]))
+            beyond = float(gains[step]) - found.at(float(told.guesses[step]))
             found.means.add(self._keys[step], beyond, float(told.weights[step]))
         return found
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.means import MeanEffects, chain_keys
@@ -15,7 +15,7 @@ from graph_rewrite.system.atomic_files import replace_file
 
 SHIPPED = Path(__file__).with_name("step-means.json")
 """The means that ship; `python -m benchmarks.learning.step_means` makes them."""
-FORMAT, VERSION = "rewritegym.step-means", 1
+FORMAT, VERSION = "rewritegym.step-means", 2
 MOST_GUESS = 0.5
 """Share of a window's time beyond which an estimate counts as this: it knows nothing of layouts."""
 LEAST_LABELS = 1.0
@@ -36,15 +36,59 @@ class ChainStep(NamedTuple):
     """Share of the window's time that the step saves by a count of operations and bytes."""
 
 
+class Saving(NamedTuple):
+    """A share of a window's time that may be saved."""
+
+    mean: float
+    deviation: float
+    """Its standard deviation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """An expectation of what a step saves beyond the chain before it, in shares of the window's time."""
+    """An expectation of what a step leads to at best beyond the chain before it, in shares of the window's time."""
 
     mean: float
     deviation: float
     """Standard deviation of what it may save."""
     labels: float
     """Timings of the same rule that it rests on, by their weights."""
+    own: Saving | None = None
+    """What the step itself saves beyond the chain before it, whatever follows; None where that is not known."""
+
+
+@dataclass(slots=True)
+class MeansOnLine:
+    """A line over the estimate by operations and bytes, and means of what steps save beyond it."""
+
+    means: MeanEffects = field(default_factory=MeanEffects)
+    line: tuple[float, float] = (0.0, 0.0)
+    """The line's value for an estimate of 0, and its slope."""
+
+    def at(self, guess: float) -> float:
+        """Return what the line says of an estimate."""
+        return self.line[0] + self.line[1] * bounded(guess)
+
+    def expect(self, names: Sequence[str], guess: float) -> Saving:
+        """Return what is expected of a step under some keys, from special to general."""
+        mean, deviation = self.means.expect(names)
+        return Saving(mean + self.at(guess), deviation)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, rounded."""
+        values = self.means.to_json()
+        sums = {name: [round(value, _DIGITS) for value in found] for name, found in values["sums"].items()}
+        return {"line": [round(value, _DIGITS) for value in self.line], "means": {**values, "sums": sums}}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`, but for the rounding.
+
+        Raises:
+            KeyError, TypeError, ValueError: these are no such values.
+        """
+        at_zero, slope = values["line"]
+        return cls(MeanEffects.from_json(json.dumps(values["means"])), (float(at_zero), float(slope)))
 
 
 @dataclass(slots=True)
@@ -54,12 +98,12 @@ class StepMeans:
     towards the next more general one (`graph_rewrite.experience.means`).
 
     Args:
-        means: of what steps save beyond the line.
-        line: the line's value for an estimate of 0, and its slope.
+        best: of what a step leads to at best.
+        own: of what a step saves by itself.
     """
 
-    means: MeanEffects
-    line: tuple[float, float]
+    best: MeansOnLine
+    own: MeansOnLine = field(default_factory=MeansOnLine)
 
     def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
         """Return what is expected of a step; None where its rule was never timed.
@@ -71,15 +115,16 @@ class StepMeans:
             guess: share of the window's time that the step saves by a count of operations and bytes.
         """
         names = step_keys(rules, families, shapes)
-        labels = self.means.weight((names[1], names[3]))
+        labels = self.best.means.weight((names[1], names[3]))
         if labels < LEAST_LABELS:
             return None
-        mean, deviation = self.means.expect(names)
-        return Forecast(mean + self.on_line(guess), deviation, labels)
+        is_known = self.own.means.weight((names[1], names[3])) >= LEAST_LABELS
+        own = self.own.expect(names, guess) if is_known else None
+        return Forecast(*self.best.expect(names, guess), labels, own)
 
     def on_line(self, guess: float) -> float:
-        """Return what the line says of an estimate."""
-        return self.line[0] + self.line[1] * bounded(guess)
+        """Return what the line says of what a step leads to, by an estimate."""
+        return self.best.at(guess)
 
     def save(self, path: Path) -> None:
         """Write the means as JSON, the same bytes for the same means.
@@ -87,10 +132,7 @@ class StepMeans:
         Raises:
             OSError: the file cannot be written.
         """
-        values = self.means.to_json()
-        sums = {name: [round(value, _DIGITS) for value in found] for name, found in values["sums"].items()}
-        line = [round(value, _DIGITS) for value in self.line]
-        whole = {"format": FORMAT, "version": VERSION, "line": line, "means": {**values, "sums": sums}}
+        whole = {"format": FORMAT, "version": VERSION, "best": self.best.to_json(), "own": self.own.to_json()}
         replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
 
     @classmethod
@@ -102,10 +144,9 @@ class StepMeans:
         """
         try:
             values = json.loads(path.read_text("utf-8"))
-            if values["format"] != FORMAT or values["version"] > VERSION:
+            if values["format"] != FORMAT or values["version"] != VERSION:
                 raise UserError(f"{path}: these means are of another format: update RewriteGym, or learn them anew")
-            at_zero, slope = values["line"]
-            return cls(MeanEffects.from_json(json.dumps(values["means"])), (float(at_zero), float(slope)))
+            return cls(MeansOnLine.from_json(values["best"]), MeansOnLine.from_json(values["own"]))
         except OSError as error:
             raise UserError(f"{path}: no means of steps can be read there: {error.strerror}") from error
         except (KeyError, TypeError, ValueError) as error:

@@ -21,8 +21,8 @@ None where that is next to nothing of its window."""
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Chooses chains by what other models say of their steps. In every class of sites the surest step comes first, is
-    carried on by the surest ones behind it, and stays where no surer chain rewrites the same nodes.
+    """Chooses chains by what other models say of their steps. Of first steps that overlap, the one that surely leads to
+    most is carried on by steps that surely lead to most; the part of that chain stays that surely saves most by itself.
 
     Args:
         lists: lists the steps of states, with forecasts.
@@ -45,58 +45,73 @@ class Drafter:
             first: the first steps of all windows, with forecasts.
             until: says that time is up: chains that are not carried on by then stay as they are.
         """
-        alone = [(chain, step) for step in first if (chain := self._chain(step, 0.0)) is not None]
-        chosen = {id(chain) for chain in choose(chain for chain, _ in alone if chain.lower_bound >= self.worth)}
-        return choose(self._carried_on(chain, step, until) for chain, step in alone if id(chain) in chosen)
+        alone = [chain for step in first if (chain := self._alone(step)) is not None]
+        hopes = [(chain, step) for step in first if (chain := self._hoped(step)) is not None]
+        chosen = {id(chain) for chain in choose(chain for chain, _ in hopes if chain.lower_bound >= self.worth)}
+        carried = [self._carried_on(step, until) for chain, step in hopes if id(chain) in chosen]
+        found = [*(chain for chain in carried if chain is not None), *alone]
+        return choose(chain for chain in found if chain.lower_bound >= self.worth)
 
-    def _carried_on(self, chain: RewriteChain, step: Attempt, until: Callable[[], bool]) -> RewriteChain:
-        """Return a chain with the surest steps behind it, as long as they add to what it surely saves."""
-        variance = 0.0
-        while step.forecast is not None:
-            variance += step.forecast.deviation**2
-            state = self._state(step)
-            if until() or not state.may_go_on(self.options):
-                break
-            groups = self.lists.groups(state, step.state.graph)
-            further = self.lists.predicted(self.lists.steps(state, groups, until))
-            known = [
-                (one, one.forecast) for one in further if one.forecast is not None and self._is_known(one.forecast)
-            ]
-            if not known:
-                break
-            following = max(known, key=lambda pair: self._surely(pair[1]))[0]
-            longer = self._chain(following, variance)
-            if longer is None or longer.lower_bound <= chain.lower_bound:
-                break
-            chain, step = longer, following
-        return chain
+    def _alone(self, step: Attempt) -> RewriteChain | None:
+        """Return a step by itself, with what it is expected to save; None where that is next to nothing or unknown."""
+        own = None if step.forecast is None or not self._is_known(step.forecast) else step.forecast.own
+        return None if own is None else self._chain(step, own.mean, own.deviation)
 
-    def _surely(self, forecast: Forecast) -> float:
-        return forecast.mean - self.options.drafting_doubt * forecast.deviation
+    def _hoped(self, step: Attempt) -> RewriteChain | None:
+        """Return a step with what it is expected to lead to; None where that is next to nothing or unknown."""
+        forecast = step.forecast
+        if forecast is None or not self._is_known(forecast):
+            return None
+        return self._chain(step, forecast.mean, forecast.deviation)
+
+    def _carried_on(self, step: Attempt, until: Callable[[], bool]) -> RewriteChain | None:
+        """Go on from a step by those that are expected to lead to most. Return the part of that chain, from its
+        beginning on, that surely saves most; None where no part saves anything."""
+        best: RewriteChain | None = None
+        share = variance = 0.0
+        following: Attempt | None = step
+        while following is not None and following.forecast is not None and following.forecast.own is not None:
+            share += following.forecast.own.mean
+            variance += following.forecast.own.deviation**2
+            chain = self._chain(following, share, math.sqrt(variance))
+            if chain is not None and (best is None or chain.lower_bound > best.lower_bound):
+                best = chain
+            following = self._next(following, share, until)
+        return best
+
+    def _next(self, step: Attempt, share: float, until: Callable[[], bool]) -> Attempt | None:
+        """Return the step behind another one that surely leads to most; None where none surely leads to anything."""
+        state = self._state(step, share)
+        if until() or not state.may_go_on(self.options):
+            return None
+        groups = self.lists.groups(state, step.state.graph)
+        best, most = None, 0.0
+        for one in self.lists.predicted(self.lists.steps(state, groups, until)):
+            if one.forecast is None or not self._is_known(one.forecast):
+                continue
+            surely = one.forecast.mean - self.options.drafting_doubt * one.forecast.deviation
+            if surely > most:
+                best, most = one, surely
+        return best
 
     def _is_known(self, forecast: Forecast) -> bool:
         return forecast.labels >= self.options.few
 
-    def _chain(self, step: Attempt, variance: float) -> RewriteChain | None:
-        """Return the chain that ends with a step, as it is forecast; None where little is known of the step, or it
-        saves next to nothing.
+    def _chain(self, step: Attempt, share: float, deviation: float) -> RewriteChain | None:
+        """Return the chain that ends with a step; None where it saves next to nothing.
 
         Args:
             step: the last step.
-            variance: of what the steps before it save, in shares of the window's time.
+            share: share of the window's time that the chain saves.
+            deviation: its standard deviation.
         """
-        forecast = step.forecast
-        if forecast is None or not self._is_known(forecast):
-            return None
-        state = self._state(step)
-        seconds = self._seconds(state.site_class)
-        half = self.options.drafting_doubt * math.sqrt(variance + forecast.deviation**2)
-        return self.make_chain(state, state.share * seconds, half * seconds)
+        seconds = self._seconds(step.state.site_class)
+        return self.make_chain(
+            self._state(step, share), share * seconds, self.options.drafting_doubt * deviation * seconds
+        )
 
-    def _state(self, step: Attempt) -> WindowState:
-        """Return the state after a step, as it is forecast."""
-        saved = 0.0 if step.forecast is None else step.forecast.mean
-        share = min(step.state.share + saved, self.options.most_saved)
+    def _state(self, step: Attempt, share: float) -> WindowState:
+        """Return the state after a step."""
         return reached(step, share, share * self._seconds(step.state.site_class), LoggedChain())
 
     def _seconds(self, site_class: SiteClass) -> float:

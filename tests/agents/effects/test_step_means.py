@@ -51,14 +51,32 @@ def test_what_rules_save_is_learnt(table: WindowTable) -> None:
         assert found.mean == pytest.approx(saves(int(arrays["step_rule"][step])), abs=0.06)
         assert found.labels >= 10
         assert 0.0 < found.deviation < 0.5
+        # Whatever follows loses.
+        assert found.own is not None
+        assert found.own.mean == pytest.approx(found.mean, abs=1e-9)
+
+
+def test_what_a_step_leads_to_is_no_less_than_what_it_saves_itself(table: WindowTable) -> None:
+    told, arrays = stated_steps(table), table.arrays
+    timed = np.isfinite(told.gains)
+    assert (told.gains[timed] >= told.own[timed]).all()
+    goes_on = np.diff(arrays["step_start"])[arrays["step_next"]] > 0
+    assert (told.gains == told.own)[timed & ~goes_on].all()
+    assert (told.gains > told.own)[timed & goes_on].any()
+    means = learnt_means(table)
+    rules, names, shapes = chains_of(table)[int(arrays["step_next"][np.flatnonzero(told.gains > told.own + 0.05)[0]])]
+    found = means.forecast(rules, names, table.classes[max(shapes, 0)], 0.0)
+    assert found is not None
+    assert found.own is not None
+    assert found.mean > found.own.mean
 
 
 def test_estimates_count_as_much_as_they_tell(table: WindowTable) -> None:
     random = np.random.default_rng(0)
     arrays = {**table.arrays, "step_guess": random.uniform(-0.5, 0.5, table.steps).astype(np.float32)}
     told = learnt_means(planted(replace(table, arrays=arrays), guessed=0.5))
-    assert told.line[1] == pytest.approx(0.5, abs=0.05)
-    assert learnt_means(planted(replace(table, arrays=arrays))).line[1] == pytest.approx(0.0, abs=0.05)
+    assert told.best.line[1] == pytest.approx(0.5, abs=0.05)
+    assert learnt_means(planted(replace(table, arrays=arrays))).best.line[1] == pytest.approx(0.0, abs=0.05)
     assert told.on_line(9.0) == told.on_line(0.5)
 
 
@@ -115,6 +133,8 @@ def test_means_are_read_as_they_were_written(table: WindowTable, tmp_path: Path)
             assert one is not None
             assert other is not None
             assert other.mean == pytest.approx(one.mean, abs=1e-3)
+            assert one.own is not None
+            assert other.own == pytest.approx(one.own, abs=1e-3)
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"format":"rewritegym.step-means","version":99}'])
@@ -136,4 +156,4 @@ def test_the_means_that_ship_know_most_rules() -> None:
     assert len(known) > 100
     assert means.forecast(("NoSuchRule",), ("algebra",), "", 0.0) is None
     assert SHIPPED.stat().st_size < 1 << 20
-    assert json.loads(SHIPPED.read_text())["version"] == 1
+    assert json.loads(SHIPPED.read_text())["version"] == 2

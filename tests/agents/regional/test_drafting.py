@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.core.base import Budget, Search
-from agents.effects.step_means import Forecast
+from agents.effects.step_means import Forecast, Saving
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior
@@ -23,9 +23,11 @@ from tests.agents.toys import ExactMeter, chain_problem, costs_of_all, graph_cos
 
 @dataclass
 class Told:
-    """Forecasts steps by their chains of rules."""
+    """Forecasts steps by their chains of rules: what each saves, and leads to."""
 
     means: dict[tuple[str, ...], float]
+    leads: dict[tuple[str, ...], float] = field(default_factory=dict)
+    """What steps lead to that lead to more than they save."""
     deviation: float = 0.05
     labels: float = 9.0
     asked: list[tuple[str, ...]] = field(default_factory=list)
@@ -33,7 +35,10 @@ class Told:
     def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
         self.asked.append(tuple(rules))
         mean = self.means.get(tuple(rules))
-        return None if mean is None else Forecast(mean, self.deviation, self.labels)
+        if mean is None:
+            return None
+        leads = self.leads.get(tuple(rules), mean)
+        return Forecast(leads, self.deviation, self.labels, Saving(mean, self.deviation))
 
 
 CHAIN = ("ReluAsThresholded", "ThresholdedAsLeaky", "LeakyAsClip")
@@ -65,6 +70,17 @@ def test_chains_are_carried_on_as_long_as_the_next_step_is_surely_good(tmp_path:
         losing = {**GAINING, CHAIN[: length + 1]: -0.1}
         assert drafted(problem, Told(losing))[0] == [" > ".join(CHAIN[:length])]
     assert drafted(problem, Told(GAINING), depth=2)[0] == [" > ".join(CHAIN[:2])]
+
+
+def test_a_step_that_loses_is_taken_for_what_it_leads_to(tmp_path: Path) -> None:
+    """The first two steps lose, and the third gains more: what the chain saves as a whole decides."""
+    means = {CHAIN[:1]: -0.1, CHAIN[:2]: -0.1, CHAIN: 0.8}
+    leads = {CHAIN[:1]: 0.6, CHAIN[:2]: 0.7}
+    problem = chain_problem(tmp_path, 1)
+    assert drafted(problem, Told(means, leads))[0] == [" > ".join(CHAIN)]
+    assert drafted(problem, Told(means, leads), depth=2) == ([], 0)
+    assert drafted(problem, Told({**means, CHAIN: 0.2}, leads)) == ([], 0)
+    assert drafted(problem, Told(means, {})) == ([], 0)
 
 
 def test_what_is_not_sure_is_not_drafted(tmp_path: Path) -> None:
