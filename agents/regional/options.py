@@ -78,11 +78,11 @@ class RegionalOptions:
     """Applications of a rule in one step of a whole graph; a rule that leaves its own match behind would never end."""
 
     draft: bool = True
-    """Put the chains together that forecasts are sure of, and measure that graph before any window is timed."""
+    """Put the chains together that are forecast to save, and measure that graph before any window is timed."""
     drafting_share: float = 0.2
     """Part of the seconds that are left in which these chains are carried on by further steps."""
-    drafting_doubt: float = 1.0
-    """Standard deviations below its mean at which a forecast must still promise something."""
+    drafting_hope: float = 0.3
+    """Standard deviations above its mean that a forecast is hoped to reach in a draft."""
 
     proposed: int = 2
     """Chains that a policy proposes in a window, each from another first step."""
@@ -156,8 +156,6 @@ class RegionalOptions:
                 raise UserError(f"regional: {name} must lie between 0 and 1, got {getattr(self, name)}")
         if self.prior not in get_args(PriorName):
             raise UserError(f"regional: prior must be one of {', '.join(get_args(PriorName))}, got {self.prior!r}")
-        if self.drafting_doubt < 0.0:
-            raise UserError(f"regional: drafting_doubt must be 0 or more, got {self.drafting_doubt}")
         if not self.hopeful or min(self.hopeful) < 0.0:
             raise UserError(f"regional: hopeful must be numbers of 0 or more, got {self.hopeful}")
         for name in ("climb_beam", "compared_sites", "most_sites", "finalists", "proposed"):

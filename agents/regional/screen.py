@@ -104,10 +104,10 @@ class Screen:
         drafter = Drafter(self._lists, self.options, self._seconds_of, self._forecast_chain, worth)
         return drafter.chains(first, lambda: until() or self.search.seconds >= last)
 
-    def _forecast_chain(self, state: WindowState, seconds: float, half: float) -> RewriteChain | None:
+    def _forecast_chain(self, state: WindowState, seconds: float) -> RewriteChain | None:
         """Return a chain that is not timed, neither as a whole nor by its steps."""
         site_class = state.site_class
-        chain = self._chain(state, seconds, half, WindowPair(site_class.window, state.graph, len(site_class.sites), ""))
+        chain = self._chain(state, seconds, 0.0, WindowPair(site_class.window, state.graph, len(site_class.sites), ""))
         return None if chain is None else replace(chain, parts=())
 
     def _proposed(

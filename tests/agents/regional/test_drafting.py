@@ -6,15 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 from agents.core.base import Budget, Search
 from agents.effects.step_means import Forecast, Saving
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior
 from agents.regional.screen import Screen
-from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
@@ -79,14 +76,16 @@ def test_a_step_that_loses_is_taken_for_what_it_leads_to(tmp_path: Path) -> None
     problem = chain_problem(tmp_path, 1)
     assert drafted(problem, Told(means, leads))[0] == [" > ".join(CHAIN)]
     assert drafted(problem, Told(means, leads), depth=2) == ([], 0)
-    assert drafted(problem, Told({**means, CHAIN: 0.2}, leads)) == ([], 0)
+    assert drafted(problem, Told({**means, CHAIN: 0.1}, leads)) == ([], 0)
     assert drafted(problem, Told(means, {})) == ([], 0)
 
 
-def test_what_is_not_sure_is_not_drafted(tmp_path: Path) -> None:
-    problem = chain_problem(tmp_path, 1)
-    assert drafted(problem, Told(GAINING, deviation=0.3)) == ([], 0)
-    assert drafted(problem, Told(GAINING, deviation=0.3), drafting_doubt=0.0)[0] == [" > ".join(CHAIN)]
+def test_what_is_not_hoped_to_save_is_not_drafted(tmp_path: Path) -> None:
+    problem, losing = chain_problem(tmp_path, 1), dict.fromkeys(GAINING, -0.1)
+    assert drafted(problem, Told(losing)) == ([], 0)
+    assert drafted(problem, Told(losing, deviation=0.5))[0] == [" > ".join(CHAIN)]
+    assert drafted(problem, Told(losing, deviation=0.5), drafting_hope=0.0) == ([], 0)
+    assert drafted(problem, Told(GAINING), drafting_hope=-9.0) == ([], 0)
     assert drafted(problem, Told(GAINING, labels=1.0)) == ([], 0)
     assert drafted(problem, Told(GAINING), worth=0.9) == ([], 0)
     assert drafted(problem, Told({})) == ([], 0)
@@ -94,10 +93,12 @@ def test_what_is_not_sure_is_not_drafted(tmp_path: Path) -> None:
 
 
 def test_errors_of_forecasts_add_up_along_a_chain(tmp_path: Path) -> None:
-    """Of two steps of 0.10 give or take 0.08 each, 0.2 - 0.113 is sure: more than of the first alone. A third of 0.02
-    makes the chain less sure."""
-    told = Told({CHAIN[:1]: 0.1, CHAIN[:2]: 0.1, CHAIN: 0.02}, deviation=0.08)
-    assert drafted(chain_problem(tmp_path, 1), told)[0] == [" > ".join(CHAIN[:2])]
+    """Without hope, of two steps of 0.10 give or take 0.08 each, 0.2 - 0.113 is sure: more than of the first alone. A
+    third of 0.02 makes the chain less sure."""
+    told = Told({CHAIN[:1]: 0.1, CHAIN[:2]: 0.1, CHAIN: 0.02}, {CHAIN: 0.2}, deviation=0.08)
+    problem = chain_problem(tmp_path, 1)
+    assert drafted(problem, told, drafting_hope=-1.0)[0] == [" > ".join(CHAIN[:2])]
+    assert drafted(problem, told, drafting_hope=0.0)[0] == [" > ".join(CHAIN)]
 
 
 def test_without_time_steps_stay_alone(tmp_path: Path) -> None:
@@ -131,8 +132,3 @@ def test_a_draft_that_is_wrong_costs_one_measurement(tmp_path: Path) -> None:
     assert isinstance(other.meter, ExactMeter)
     assert graph_cost(result.graph) == costs_of_all(2)[0]
     assert len(measured) == len(set(other.meter.measured)) + 1
-
-
-def test_doubt_is_no_less_than_nothing() -> None:
-    with pytest.raises(UserError, match="drafting_doubt must be 0 or more"):
-        RegionalOptions(drafting_doubt=-1.0)
