@@ -21,9 +21,9 @@ next to nothing of its window."""
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Chooses chains by what other models say of their steps. Of first steps that overlap, the one that is hoped to lead
-    to most is carried on by steps that are hoped to lead to most. The part of that chain stays that is hoped to save most
-    by itself.
+    """Chooses chains by what other models say of their steps. Of first steps that overlap, the one that is hoped to
+    lead to most is carried on by steps that are hoped to lead to most. The part of that chain stays that is hoped to
+    save most by itself.
 
     Args:
         lists: lists the steps of states, with forecasts.
