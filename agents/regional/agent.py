@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -127,36 +128,40 @@ class RegionalAgent:
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         deadline = search.after(options.share)
-        drafts = options.draft and not tried
-        chains = screen.run(
-            found, lambda: search.seconds >= deadline,
-            (lambda drafted: self._measure_draft(search, start, drafted)) if drafts else None,
-        )  # fmt: skip
+        proved: list[RewriteChain] = []
+        drafted = partial(self._prove, search, start, proved) if options.draft and not tried else None
+        chains = screen.run(found, lambda: search.seconds >= deadline, drafted)
         tried |= screen.tried
         last = search.after(options.retiming_share)
-        chosen = choose(retime(search, careful, chains, lambda: search.seconds >= last, options))
-        if not chosen or search.exhausted:
-            return False
-        assembly = self._judged(search, start, chosen)
-        self._refine(search, careful, start, assembly)
-        self._tidy(search, start)
+        chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
+        # Where no window was timed, what was drafted is still the best that is known.
+        chosen = choose([*chains, *(chain for chain in proved if chain.cut.key not in screen.tried)])
+        if chosen and not search.exhausted:
+            assembly = self._judged(search, start, chosen)
+            self._refine(search, careful, start, assembly)
+            self._tidy(search, start)
         best = search.best
         if best is None:
             return False
         return search.worth(best.graph, best.latency) > search.worth(start.graph, start.latency) * (1.0 + options.gain)
 
-    def _measure_draft(self, search: Search, start: Visit, chains: list[RewriteChain]) -> None:
-        """Measure the assembly of chains that nothing was timed of. The search goes on from where it was."""
-        if search.can_measure:
-            _visit(
-                search,
-                self._accurate(search, start, within_limits(search, start.graph, start.actions, chains, self.options)),
-            )
+    def _prove(self, search: Search, start: Visit, proved: list[RewriteChain], drafted: list[RewriteChain]) -> None:
+        """Measure the assembly of drafted chains end to end; add them to those that are proved where it is faster."""
+        if not search.can_measure:
+            return
+        assembly = self._within_bounds(search, start, drafted)
+        visit = _visit(search, assembly)
+        if visit.latency.ok and visit.latency.speedup > start.latency.speedup:
+            proved += assembly.chains
+
+    def _within_bounds(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
+        """Return the assembly of chains, without those that the limits on size and errors leave no room for."""
+        assembly = within_limits(search, start.graph, start.actions, chosen, self.options)
+        return self._accurate(search, start, assembly)
 
     def _judged(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
         """Measure the assembly of chains end to end, and without those that may save nothing. Return the faster."""
-        assembly = within_limits(search, start.graph, start.actions, chosen, self.options)
-        assembly = self._accurate(search, start, assembly)
+        assembly = self._within_bounds(search, start, chosen)
         whole = _visit(search, assembly)
         certain = [chain for chain in assembly.chains if chain.is_certain]
         if whole.latency.ok and len(certain) < len(assembly.chains) and search.can_measure:

@@ -105,9 +105,10 @@ class Screen:
         return drafter.chains(first, lambda: until() or self.search.seconds >= last)
 
     def _forecast_chain(self, state: WindowState, seconds: float) -> RewriteChain | None:
-        """Return a chain that is not timed, neither as a whole nor by its steps."""
+        """Return a chain that is not timed, neither as a whole nor by its steps; its cut bears the key of its class."""
         site_class = state.site_class
-        chain = self._chain(state, seconds, 0.0, WindowPair(site_class.window, state.graph, len(site_class.sites), ""))
+        cut = WindowPair(site_class.window, state.graph, len(site_class.sites), site_class.key)
+        chain = self._chain(state, seconds, 0.0, cut)
         return None if chain is None else replace(chain, parts=())
 
     def _proposed(

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
 
 from agents.core.base import Budget, Search
 from agents.effects.step_means import Forecast, Saving
+from agents.regional.attempts import Attempt
+from agents.regional.chains import RewriteChain
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior
 from agents.regional.screen import Screen
+from graph_rewrite import Rewriter
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
-from tests.agents.toys import ExactMeter, chain_problem, costs_of_all, graph_cost
+from tests.agents.toys import RULES, ExactMeter, chain_problem, costs_of_all, graph_cost, problem_on
 
 
 @dataclass
@@ -120,7 +128,7 @@ def test_a_drafted_graph_is_the_first_one_measured(tmp_path: Path) -> None:
 
 def test_a_draft_that_is_wrong_costs_one_measurement(tmp_path: Path) -> None:
     problem = chain_problem(tmp_path, 2)
-    agent = agent_with(ExactTimer(), climb=False)
+    agent = agent_with(ExactTimer())
     agent.prior_for = lambda _: Told({CHAIN[:1]: 0.5})
     result = agent.optimize(problem, BUDGET)
     assert isinstance(problem.meter, ExactMeter)
@@ -132,3 +140,36 @@ def test_a_draft_that_is_wrong_costs_one_measurement(tmp_path: Path) -> None:
     assert isinstance(other.meter, ExactMeter)
     assert graph_cost(result.graph) == costs_of_all(2)[0]
     assert len(measured) == len(set(other.meter.measured)) + 1
+
+
+def test_what_was_drafted_stands_where_no_window_was_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two kinds of sites the draft is wrong about one, which is timed, and right about the other, for which no time
+    is left: the result has the best of both."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "small"), helper.make_node("Concat", ["a", "a"], ["b"], "two", axis=0),
+        helper.make_node("Relu", ["b"], ["y"], "large"),
+    ]  # fmt: skip
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (rows, 3)) for name, rows in (("x", 2), ("y", 4))]
+    graph = helper.make_graph(nodes, "two", values[:1], values[1:])
+    path = tmp_path / "two.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), str(path))
+    problem = problem_on(path, tmp_path, Rewriter(RULES, "site", deployment=False))
+
+    class OfLarge(Told):
+        def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+            if shapes.startswith("Relu 2"):
+                return Told.forecast(self, rules, families, shapes, guess)
+            return Forecast(0.5, 0.05, 9.0, Saving(0.5, 0.05)) if len(rules) == 1 else None
+
+    explore = Screen._explore
+
+    def of_small(screen: Screen, attempts: list[Attempt], *others: Any, **options: Any) -> list[RewriteChain]:
+        return explore(
+            screen, [one for one in attempts if one.state.site_class.sites[0].anchor == 0], *others, **options
+        )
+
+    monkeypatch.setattr(Screen, "_explore", of_small)
+    agent = agent_with(ExactTimer())
+    agent.prior_for = lambda _: OfLarge(GAINING)
+    result = agent.optimize(problem, BUDGET)
+    assert [node.op for node in result.graph.order()] == ["Clip", "Concat", "Clip"]
