@@ -80,11 +80,8 @@ class Screen:
             until: says that time is up.
             drafted: gets the chains that are forecast to save, before anything is timed, where there are any.
         """
-        first = [step for site_class in found for step in self._lists.first(site_class, until)]
-        if isinstance(self._prior, StepPrior) or not isinstance(self._prior, ChainPolicy):
-            told = [one for step in first for one in self._lists.predicted([step])]
-        else:  # it predicts as it proposes
-            told = first
+        first = self._first(found, until)
+        told = self._told(first)
         if drafted is not None and (chains := self._draft(told, until)):
             drafted(chains)
         if isinstance(self._prior, ChainPolicy):
@@ -97,8 +94,26 @@ class Screen:
         last = self.search.after(self.options.curiosity_share)
         return chains + self._explore(open_attempts, lambda: until() or self.search.seconds >= last, curious=True)
 
+    def draft(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[RewriteChain]:
+        """Return the chains that are forecast to save, and time nothing.
+
+        Args:
+            found: the classes of sites to look at.
+            until: says that time is up.
+        """
+        return self._draft(self._told(self._first(found, until)), until)
+
+    def _first(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[Attempt]:
+        return [step for site_class in found for step in self._lists.first(site_class, until)]
+
+    def _told(self, first: list[Attempt]) -> list[Attempt]:
+        """Return first steps with what the prior says of them; a policy alone predicts as it proposes."""
+        if isinstance(self._prior, ChainPolicy) and not isinstance(self._prior, StepPrior):
+            return first
+        return [one for step in first for one in self._lists.predicted([step])]
+
     def _draft(self, first: Sequence[Attempt], until: Callable[[], bool]) -> list[RewriteChain]:
-        """Return the chains that other models say will save, as far as the time for it goes."""
+        """Return the chains that first steps with forecasts lead to, as far as the time for it goes."""
         last = self.search.after(self.options.drafting_share)
         worth = self.options.worth * self.latency_s
         drafter = Drafter(self._lists, self.options, self._seconds_of, self._forecast_chain, worth)

@@ -1,0 +1,144 @@
+"""Measure drafts: graphs that a search by windows puts together by forecasts alone, before it times anything.
+
+    python -m benchmarks.learning.drafts
+    python -m benchmarks.learning.drafts --models resnet18 densenet121 --out drafts.json
+
+Each model is drafted by the means that ship, and by means of a table of windows without the model's family of
+architectures. Both graphs are then measured end to end against the original. Nothing chooses among drafts.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from agents.commands.common import stderr_console
+from agents.core.base import Budget, Search
+from agents.core.config import load_config, model_uri
+from agents.effects.learning_means import learnt_means
+from agents.effects.step_means import StepMeans
+from agents.regional.assembly import within_limits
+from agents.regional.gains import Effects
+from agents.regional.options import DEFAULTS
+from agents.regional.screen import Screen
+from benchmarks.learning.reports import tell_report
+from benchmarks.protocol.machine.description import commit, machine, versions
+from envs.window.table import SHIPPED, WindowTable
+from graph_rewrite import zoo
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.windows import Difference
+from graph_rewrite.latency.windows.window import WindowPair
+from graph_rewrite.system.commands import run_command
+from graph_rewrite.task.problem import Problem, open_problem
+from graph_rewrite.task.site_windows import site_classes
+
+KNOWN, LEFT_OUT = "all", "without its family"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Measure drafts of models."""
+
+    models: tuple[str, ...] = ()
+    """Models of the zoo; by default all, the further ones too."""
+    table: Path = SHIPPED
+    """The table of windows that means are learnt from."""
+    threads: int = 1
+    """Threads of an inference."""
+    out: Path | None = None
+    """File of the report, beside standard output."""
+
+
+class _Untimed:
+    """In place of what times windows: a draft needs none."""
+
+    def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+        raise AssertionError("a draft timed a window")
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A graph that was put together by forecasts."""
+
+    graph: Graph
+    chains: int
+    forecast: float
+    """Speed-up, end to end, by the forecasts."""
+    seconds: float
+    """Seconds that it took to list what is possible and to choose."""
+
+
+def family_of(table: WindowTable, model: str) -> str | None:
+    """Return the family that a table has of a model of the zoo; None where its architecture is not in the table."""
+    found = {window.family for window in table.windows if window.model.partition("?")[0] == f"zoo://{model}"}
+    return min(found, default=None)
+
+
+def means_for(table: WindowTable, model: str) -> Iterator[tuple[str, StepMeans]]:
+    """Yield means of a table with and without the family of a model; one of the two where the table lacks it."""
+    family = family_of(table, model)
+    if family is not None:
+        yield KNOWN, learnt_means(table)
+    yield LEFT_OUT, learnt_means(table, [n for n, window in enumerate(table.windows) if window.family != family])
+
+
+def draft(problem: Problem, latency_s: float, means: StepMeans) -> Draft:
+    """Draft a graph of a model that takes `latency_s`."""
+    graph, began = problem.model.graph, time.perf_counter()
+    search = Search(problem, Budget(seconds=float("inf")))
+    classes = site_classes(problem.rewriter, graph, DEFAULTS.margin, DEFAULTS.compared_sites)
+    screen = Screen(search, _Untimed(), Effects(), graph, latency_s, DEFAULTS, None, means)
+    chains = screen.draft(classes, lambda: False)
+    found = within_limits(search, graph, (), chains, DEFAULTS)
+    left = max(1.0 - sum(chain.saved for chain in found.chains) / latency_s, 0.05)
+    return Draft(found.graph, len(found.chains), 1.0 / left, time.perf_counter() - began)
+
+
+def rows(model: str, table: WindowTable, threads: int) -> Iterator[dict[str, Any]]:
+    """Draft and measure one model, with each of the means."""
+    config = load_config(model)
+    problem = open_problem(
+        model_uri(model, dict(config.model)), provider="cpu", threads=threads, rules=config.env.rules, cached=False
+    )
+    original = problem.measure(problem.model.graph)
+    for name, means in means_for(table, model):
+        made = draft(problem, original.ms / 1e3, means)
+        latency = problem.measure(made.graph, "full") if made.chains else original
+        low, high = latency.ci95 if made.chains else (1.0, 1.0)
+        yield {
+            "model": model, "means": name, "chains": made.chains, "forecast": round(made.forecast, 3),
+            "drafted_s": round(made.seconds, 2), "baseline_ms": latency.baseline_ms,
+            "speedup": round(latency.speedup, 4) if made.chains else 1.0,
+            "speedup_ci95": [round(low, 4), round(high, 4)], "failure": latency.message,
+        }  # fmt: skip
+
+
+def _run(arguments: Arguments) -> int:
+    table, console = WindowTable.load(arguments.table), stderr_console()
+    found: list[dict[str, Any]] = []
+    for model in arguments.models or (*zoo.names(), *zoo.further_names()):
+        for row in rows(model, table, arguments.threads):
+            console.print(f"{model}, means of {row['means']}: {row['speedup']:.3f} {row['failure']}")
+            found.append(row)
+    head = {"machine": machine(), "versions": versions(), "commit": commit(), "threads": arguments.threads}
+    tell_report({**head, "rows": found}, arguments.out)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.learning.drafts")
+    return run_command(lambda: _run(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""Drafts that are measured: the means they are made by, and what is forecast of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.effects.step_means import Forecast, Saving
+from benchmarks.learning import drafts
+from envs.window.table import SHIPPED, WindowTable
+from tests.agents.toys import chain_problem, costs_of_all, graph_cost
+
+
+class Told:
+    """Knows that Relu is best as Clip."""
+
+    def forecast(self, rules: Any, families: Any, shapes: str, guess: float) -> Forecast | None:
+        means = {"ReluAsThresholded": (0.5, -0.1), "ThresholdedAsLeaky": (0.6, -0.1), "LeakyAsClip": (0.7, 0.7)}
+        leads, own = means.get(rules[-1], (-0.5, -0.5))
+        return Forecast(leads, 0.01, 9.0, Saving(own, 0.01))
+
+
+def test_a_draft_is_made_by_forecasts_alone(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 2, "both")
+    made = drafts.draft(problem, 0.013, Told())  # type: ignore[arg-type]
+    assert graph_cost(made.graph) == costs_of_all(2)[0]
+    assert made.chains == 1
+    assert made.forecast > 1.5
+
+
+def test_means_leave_out_the_family_of_a_model() -> None:
+    table = WindowTable.load(SHIPPED)
+    assert drafts.family_of(table, "csrnet") == drafts.family_of(table, "vgg19") == "vgg"
+    assert drafts.family_of(table, "densenet121") is None
+    found = dict(drafts.means_for(table, "squeezenet"))
+    assert list(found) == [drafts.KNOWN, drafts.LEFT_OUT]
+    counts = [means.best.means.weight([""]) for means in found.values()]
+    assert counts[0] > counts[1]
+    # What the table knows nothing of is drafted by all of it.
+    ((name, means),) = drafts.means_for(table, "densenet121")
+    assert name == drafts.LEFT_OUT
+    assert means.best.means.weight([""]) == counts[0]
+
+
+def test_a_report_has_a_row_for_each_of_the_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = chain_problem(tmp_path, 1, "both")
+    monkeypatch.setattr(drafts, "open_problem", lambda *_, **__: problem)
+    monkeypatch.setattr(drafts, "means_for", lambda *_: iter([("all", Told()), ("nothing", Silent())]))
+    assert drafts.main(["--models", "bert-tiny", "--out", str(tmp_path / "new" / "drafts.json")]) == 0
+    report = json.loads((tmp_path / "new" / "drafts.json").read_text())
+    assert json.loads(capsys.readouterr().out) == report
+    drafted, kept = report["rows"]
+    assert drafted["means"] == "all"
+    assert drafted["speedup"] == pytest.approx(7.0 / 3.0, abs=1e-4)
+    assert (kept["chains"], kept["speedup"], kept["speedup_ci95"]) == (0, 1.0, [1.0, 1.0])
+
+
+class Silent:
+    """Knows nothing."""
+
+    def forecast(self, rules: Any, families: Any, shapes: str, guess: float) -> Forecast | None:
+        return None
