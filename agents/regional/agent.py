@@ -129,8 +129,8 @@ class RegionalAgent:
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         deadline = search.after(options.share)
         proved: list[RewriteChain] = []
-        drafted = partial(self._prove, search, start, proved) if options.draft and not tried else None
-        chains = screen.run(found, lambda: search.seconds >= deadline, drafted)
+        prove = partial(self._prove, search, start, proved) if options.draft and not tried else None
+        chains = screen.run(found, lambda: search.seconds >= deadline, prove)
         tried |= screen.tried
         last = search.after(options.retiming_share)
         chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
@@ -145,14 +145,17 @@ class RegionalAgent:
             return False
         return search.worth(best.graph, best.latency) > search.worth(start.graph, start.latency) * (1.0 + options.gain)
 
-    def _prove(self, search: Search, start: Visit, proved: list[RewriteChain], drafted: list[RewriteChain]) -> None:
-        """Measure the assembly of drafted chains end to end; add them to those that are proved where it is faster."""
-        if not search.can_measure:
-            return
-        assembly = self._within_bounds(search, start, drafted)
-        visit = _visit(search, assembly)
-        if visit.latency.ok and visit.latency.speedup > start.latency.speedup:
-            proved += assembly.chains
+    def _prove(
+        self, search: Search, start: Visit, proved: list[RewriteChain], drafted: list[RewriteChain]
+    ) -> list[RewriteChain]:
+        """Measure the assembly of drafted chains end to end; add them to those that are proved where it is faster.
+        Return these."""
+        if search.can_measure:
+            assembly = self._within_bounds(search, start, drafted)
+            visit = _visit(search, assembly)
+            if visit.latency.ok and visit.latency.speedup > start.latency.speedup:
+                proved += assembly.chains
+        return proved
 
     def _within_bounds(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
         """Return the assembly of chains, without those that the limits on size and errors leave no room for."""

@@ -71,19 +71,21 @@ class Screen:
         self,
         found: Iterable[SiteClass],
         until: Callable[[], bool],
-        drafted: Callable[[list[RewriteChain]], None] | None = None,
+        prove: Callable[[list[RewriteChain]], Iterable[RewriteChain]] | None = None,
     ) -> list[RewriteChain]:
         """Return the chains that gain, until nothing promises enough or `until` says that time is up.
 
         Args:
             found: the classes of sites to look at.
             until: says that time is up.
-            drafted: gets the chains that are forecast to save, before anything is timed, where there are any.
+            prove: gets the chains that are forecast to save, before anything is timed, where there are any, and returns
+                those that proved to do so: at their nodes only what promises more is timed.
         """
         first = self._first(found, until)
         told = self._told(first)
-        if drafted is not None and (chains := self._draft(told, until)):
-            drafted(chains)
+        if prove is not None and (drafted := self._draft(told, until)):
+            for chain in prove(drafted):
+                self._best.update((node, max(self._best.get(node, 0.0), chain.net)) for node in chain.nodes)
         if isinstance(self._prior, ChainPolicy):
             chains, open_attempts = self._proposed(first, self._prior, until)
         else:

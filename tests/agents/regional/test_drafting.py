@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,10 @@ def drafted(
     """Return the chains of a draft, and the windows that were timed before it."""
     timer, found, timed = ExactTimer(), list[str](), list[int]()
 
-    def note(chains: Sequence[object]) -> None:
+    def note(chains: list[RewriteChain]) -> list[RewriteChain]:
         found.extend(map(str, chains))
         timed.append(len(timer.asked))
+        return []
 
     graph, settings = problem.model.graph, RegionalOptions(margin=1, **options)  # type: ignore[arg-type]
     screen = Screen(Search(problem, BUDGET), timer, Effects(), graph, 0.007, settings, None, prior)
@@ -140,6 +141,21 @@ def test_a_draft_that_is_wrong_costs_one_measurement(tmp_path: Path) -> None:
     assert isinstance(other.meter, ExactMeter)
     assert graph_cost(result.graph) == costs_of_all(2)[0]
     assert len(measured) == len(set(other.meter.measured)) + 1
+
+
+def test_where_a_draft_proved_good_only_what_promises_more_is_timed(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 1)
+    told = Told({**GAINING, CHAIN[:1]: 0.5})
+    graph, settings = problem.model.graph, RegionalOptions(margin=1)
+    counts = []
+    for gain in (0.0, 1.0):
+        timer = ExactTimer()
+        screen = Screen(Search(problem, BUDGET), timer, Effects(), graph, 0.007, settings, None, told)
+        classes = site_classes(problem.rewriter, graph, margin=1)
+        screen.run(classes, lambda: False, lambda chains, gain=gain: [replace(one, saved=gain) for one in chains])
+        counts.append(len(timer.asked))
+    assert counts[0] > 0
+    assert counts[1] == 0
 
 
 def test_what_was_drafted_stands_where_no_window_was_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
