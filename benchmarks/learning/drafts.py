@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import tyro
@@ -122,6 +123,22 @@ def rows(model: str, table: WindowTable, threads: int) -> Iterator[dict[str, Any
         }  # fmt: skip
 
 
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return, for each of the means, how many models were drafted, on how many the draft is surely faster than the
+    original and surely slower, and the geometric mean of the speed-up that a search begins with: 1 where a draft is
+    slower."""
+    found = {}
+    for name in dict.fromkeys(row["means"] for row in rows):
+        mine = [row for row in rows if row["means"] == name]
+        found[name] = {
+            "models": len(mine),
+            "faster": sum(row["speedup_ci95"][0] > 1.0 for row in mine),
+            "slower": sum(row["speedup_ci95"][1] < 1.0 for row in mine),
+            "speedup": round(geometric_mean(max(1.0, row["speedup"]) for row in mine), 4),
+        }
+    return found
+
+
 def _run(arguments: Arguments) -> int:
     table, console = WindowTable.load(arguments.table), stderr_console()
     found: list[dict[str, Any]] = []
@@ -130,7 +147,7 @@ def _run(arguments: Arguments) -> int:
             console.print(f"{model}, means of {row['means']}: {row['speedup']:.3f} {row['failure']}")
             found.append(row)
     head = {"machine": machine(), "versions": versions(), "commit": commit(), "threads": arguments.threads}
-    tell_report({**head, "rows": found}, arguments.out)
+    tell_report({**head, "summary": summary(found), "rows": found}, arguments.out)
     return 0
 
 

@@ -54,6 +54,10 @@ def test_a_report_has_a_row_for_each_of_the_means(
     assert drafts.main(["--models", "bert-tiny", "--out", str(tmp_path / "new" / "drafts.json")]) == 0
     report = json.loads((tmp_path / "new" / "drafts.json").read_text())
     assert json.loads(capsys.readouterr().out) == report
+    assert report["summary"] == {
+        "all": {"models": 1, "faster": 1, "slower": 0, "speedup": 2.3333},
+        "nothing": {"models": 1, "faster": 0, "slower": 0, "speedup": 1.0},
+    }
     drafted, kept = report["rows"]
     assert drafted["means"] == "all"
     assert drafted["speedup"] == pytest.approx(7.0 / 3.0, abs=1e-4)
