@@ -37,8 +37,8 @@ class RegionalAgent:
 
     In rounds, while the model gains:
 
-    0. *Draft*, in the first round only: the chains that other models say will surely save are put together and measured
-       end to end, so that there is something to end with however little time there is.
+    0. *Draft*, in the first round and where a run of the model takes long for the time there is: the chains that other
+       models say will save are put together and measured end to end.
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
@@ -129,7 +129,7 @@ class RegionalAgent:
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         deadline = search.after(options.share)
         proved: list[RewriteChain] = []
-        prove = partial(self._prove, search, start, proved) if options.draft and not tried else None
+        prove = partial(self._prove, search, start, proved) if not tried and self._drafts(search, start) else None
         chains = screen.run(found, lambda: search.seconds >= deadline, prove)
         tried |= screen.tried
         last = search.after(options.retiming_share)
@@ -144,6 +144,11 @@ class RegionalAgent:
         if best is None:
             return False
         return search.worth(best.graph, best.latency) > search.worth(start.graph, start.latency) * (1.0 + options.gain)
+
+    def _drafts(self, search: Search, start: Visit) -> bool:
+        """Return whether the model is so slow for the time that is left that forecasts come before timings."""
+        left = search.after(1.0) - search.seconds
+        return left * 1e3 <= self.options.drafting_runs * start.latency.ms
 
     def _prove(
         self, search: Search, start: Visit, proved: list[RewriteChain], drafted: list[RewriteChain]

@@ -66,6 +66,8 @@ class Screen:
         self._seconds: dict[str, float] = {}
         self._best: dict[int, float] = {}
         """Seconds saved by the best chain known, by node of the whole graph."""
+        self._drafted: dict[int, float] = {}
+        """Seconds that drafted chains are forecast to save, likewise, as long as these stand in for known ones."""
 
     def run(
         self,
@@ -79,17 +81,20 @@ class Screen:
             found: the classes of sites to look at.
             until: says that time is up.
             prove: gets the chains that are forecast to save, before anything is timed, where there are any, and returns
-                those that proved to do so: at their nodes only what promises more is timed.
+                those that proved to do so: at their nodes what promises more is timed first.
         """
         first = self._first(found, until)
         told = self._told(first)
         if prove is not None and (drafted := self._draft(told, until)):
-            for chain in prove(drafted):
-                self._best.update((node, max(self._best.get(node, 0.0), chain.net)) for node in chain.nodes)
+            self._drafted = {node: chain.net for chain in prove(drafted) for node in chain.nodes}
         if isinstance(self._prior, ChainPolicy):
             chains, open_attempts = self._proposed(first, self._prior, until)
         else:
             chains, open_attempts = [], told
+        if self._drafted:
+            self._hopeful = self.options.hopeful[0]
+            chains += self._explore(open_attempts, until, curious=False)
+            self._drafted.clear()
         for hopeful in self.options.hopeful:
             self._hopeful = hopeful
             chains += self._explore(open_attempts, until, curious=False)
@@ -198,7 +203,9 @@ class Screen:
         elsewhere."""
         site_class = attempt.state.site_class
         share = attempt.move.promise(self.effects, self.options, self._hopeful, curious)
-        known = max((self._best.get(node, 0.0) for node in site_class.touched), default=0.0)
+        known = max(
+            (max(self._best.get(node, 0.0), self._drafted.get(node, 0.0)) for node in site_class.touched), default=0.0
+        )
         return len(site_class.sites) * self._seconds_of(site_class) * share - known
 
     def _children(self, attempt: Attempt, until: Callable[[], bool]) -> list[Attempt]:
