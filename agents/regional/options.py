@@ -77,7 +77,7 @@ class RegionalOptions:
     most_sites: int = 500
     """Applications of a rule in one step of a whole graph; a rule that leaves its own match behind would never end."""
 
-    drafting_runs: float = 200.0
+    drafting_runs: float = 50.0
     """Runs of the model that the seconds left have time for, at most, for a search to begin with a draft. With more,
     timing windows soon leads to more than forecasts do. With 0 none does."""
     drafting_share: float = 0.2
