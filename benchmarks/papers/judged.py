@@ -109,7 +109,7 @@ def show_breakdown(agents: Agents) -> Show:
 
 
 def _cell(results: Results | None, agent: str, model: str, cell: Cell) -> str:
-    runs = [] if results is None else [r for r in results.rows if (r.agent, r.model) == (agent, model)]
+    runs = [] if results is None else [row for row in _of_budget(results, agent) if row.model == model]
     if not runs:
         return NOT_RUN
     failed = [row for row in runs if not row.counts]
@@ -119,7 +119,13 @@ def _cell(results: Results | None, agent: str, model: str, cell: Cell) -> str:
 
 
 def _runs(results: Results, agent: str) -> list[Row]:
-    return [row for row in results.rows if row.agent == agent and row.counts]
+    return [row for row in _of_budget(results, agent) if row.counts]
+
+
+def _of_budget(results: Results, agent: str) -> list[Row]:
+    """Return the runs of an agent with the budget of the file's most runs: some agents may have others beside it."""
+    usual = statistics.multimode(row.budget_s for row in results.rows if row.kind == "agent")[:1]
+    return [row for row in results.rows if row.agent == agent and row.budget_s in usual]
 
 
 def _caption(results: Results | None) -> list[str]:

@@ -151,6 +151,13 @@ class TestTables:
         assert cells(text, "vit") == ["vit", "1 of 2 failed: no checkpoint", "-"]
         assert cells(text, "dalle") == ["dalle", "-", "-"]
 
+    def test_runs_with_a_budget_of_their_own_are_left_out(self, tmp_path: Path) -> None:
+        table = BY_NAME["xrlflow-figure-4"]
+        rows = [row("bert", agent, seed, 1.2, budget_s=60.0) for agent in ("ppo", "taso") for seed in (0, 1)]
+        rows += [row("bert", "ppo", seed, 1.0, budget_s=20.0) for seed in (0, 1, 2)]
+        write_results(tmp_path, table, rows)
+        assert cells(table.text(tmp_path), "bert")[1] == "1.200 (1.200 to 1.200)"
+
     def test_rules_and_seconds(self, tmp_path: Path) -> None:
         rules, seconds = BY_NAME["xrlflow-figure-5"], BY_NAME["xrlflow-figure-6"]
         rows = [row("bert", "ppo", 0, 1.1), row("bert", "ppo", 1, 1.2), row("bert", "taso", 0, 1.0, rewrites=[])]
