@@ -36,7 +36,7 @@ class ChainStep(NamedTuple):
     """Share of the window's time that the step saves by a count of operations and bytes."""
 
 
-class Saving(NamedTuple):
+class OwnSaving(NamedTuple):
     """A share of a window's time that may be saved."""
 
     mean: float
@@ -53,7 +53,7 @@ class Forecast:
     """Standard deviation of what it may save."""
     labels: float
     """Timings of the same rule that it rests on, by their weights."""
-    own: Saving | None = None
+    own: OwnSaving | None = None
     """What the step itself saves beyond the chain before it, whatever follows; None where that is not known."""
 
 
@@ -69,10 +69,10 @@ class MeansOnLine:
         """Return what the line says of an estimate."""
         return self.line[0] + self.line[1] * bounded(guess)
 
-    def expect(self, names: Sequence[str], guess: float) -> Saving:
+    def expect(self, names: Sequence[str], guess: float) -> OwnSaving:
         """Return what is expected of a step under some keys, from special to general."""
         mean, deviation = self.means.expect(names)
-        return Saving(mean + self.at(guess), deviation)
+        return OwnSaving(mean + self.at(guess), deviation)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, rounded."""

@@ -67,7 +67,7 @@ class _Untimed:
 
 
 @dataclass(frozen=True)
-class Draft:
+class DraftedGraph:
     """A graph that was put together by forecasts."""
 
     graph: Graph
@@ -92,7 +92,7 @@ def means_for(table: WindowTable, model: str) -> Iterator[tuple[str, StepMeans]]
     yield LEFT_OUT, learnt_means(table, [n for n, window in enumerate(table.windows) if window.family != family])
 
 
-def draft(problem: Problem, latency_s: float, means: StepMeans) -> Draft:
+def draft(problem: Problem, latency_s: float, means: StepMeans) -> DraftedGraph:
     """Draft a graph of a model that takes `latency_s`."""
     graph, began = problem.model.graph, time.perf_counter()
     search = Search(problem, Budget(seconds=float("inf")))
@@ -101,7 +101,7 @@ def draft(problem: Problem, latency_s: float, means: StepMeans) -> Draft:
     chains = screen.draft(classes, lambda: False)
     found = within_limits(search, graph, (), chains, DEFAULTS)
     left = max(1.0 - sum(chain.saved for chain in found.chains) / latency_s, 0.05)
-    return Draft(found.graph, len(found.chains), 1.0 / left, time.perf_counter() - began)
+    return DraftedGraph(found.graph, len(found.chains), 1.0 / left, time.perf_counter() - began)
 
 
 def rows(model: str, table: WindowTable, threads: int) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from agents.core.base import Budget, Search
-from agents.effects.step_means import Forecast, Saving
+from agents.effects.step_means import Forecast, OwnSaving
 from agents.regional.attempts import Attempt
 from agents.regional.chains import RewriteChain
 from agents.regional.gains import Effects
@@ -44,7 +44,7 @@ class Told:
         if mean is None:
             return None
         leads = self.leads.get(tuple(rules), mean)
-        return Forecast(leads, self.deviation, self.labels, Saving(mean, self.deviation))
+        return Forecast(leads, self.deviation, self.labels, OwnSaving(mean, self.deviation))
 
 
 CHAIN = ("ReluAsThresholded", "ThresholdedAsLeaky", "LeakyAsClip")
@@ -188,15 +188,15 @@ def test_models_that_run_often_in_the_time_left_are_not_drafted(tmp_path: Path) 
 
 
 def test_what_was_drafted_stands_where_no_window_was_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two kinds of sites the draft is wrong about one, which is timed, and right about the other, for which no time
-    is left: the result has the best of both."""
+    """Take the best of both: of two kinds of sites the draft is wrong about one, which is timed, and right about the
+    other, for which no time is left."""
     problem = two_kinds(tmp_path)
 
     class OfLarge(Told):
         def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
             if shapes.startswith("Relu 2"):
                 return Told.forecast(self, rules, families, shapes, guess)
-            return Forecast(0.5, 0.05, 9.0, Saving(0.5, 0.05)) if len(rules) == 1 else None
+            return Forecast(0.5, 0.05, 9.0, OwnSaving(0.5, 0.05)) if len(rules) == 1 else None
 
     explore = Screen._explore
 
