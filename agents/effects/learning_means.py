@@ -42,16 +42,16 @@ def stated_steps(table: WindowTable) -> StatedSteps:
     arrays = table.arrays
     states = table.step_states()
     believed = believed_shares(table)
-    gains, own = (
-        np.maximum(
-            np.where(arrays["step_failed"], -MOST_LOST, after[arrays["step_next"]] - believed[states]), -MOST_LOST
-        )
-        for after in (table.best_shares(believed), believed)
-    )
     timed = arrays["step_measured"] & table.measured_states()[states]
     variances = (arrays["step_half"].astype(np.float64) ** 2 + table.state_halves()[states] ** 2) / Z95**2
     guesses = np.clip(arrays["step_guess"].astype(np.float64), -MOST_GUESS, MOST_GUESS)
-    gains, own = (np.where(timed, found, np.nan) for found in (gains, own))
+
+    def gained(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what each step gains, where states save so much."""
+        beyond = np.where(arrays["step_failed"], -MOST_LOST, shares[arrays["step_next"]] - believed[states])
+        return np.where(timed, np.maximum(beyond, -MOST_LOST), np.nan)
+
+    gains, own = gained(table.best_shares(believed)), gained(believed)
     return StatedSteps(gains, own, SPREAD**2 / (SPREAD**2 + variances), guesses, states)
 
 

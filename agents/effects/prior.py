@@ -13,7 +13,7 @@ from agents.effects.model import EffectPredictor
 from agents.effects.plain import forecast_features
 from agents.effects.samples import StateSample, share_after
 from agents.effects.step_means import SHIPPED as SHIPPED_MEANS
-from agents.effects.step_means import ChainStep, Forecast, OwnSaving, StepMeans
+from agents.effects.step_means import ChainStep, Expectation, Forecast, StepMeans
 from envs.graph_rewrite.details import context_features, full_entries
 from envs.graph_rewrite.meta_graph import MetaGraphObserver, ObservationLimitError
 from envs.observation import ObservationLimits
@@ -81,7 +81,7 @@ def savings(
     after = share_after(share, means)
     saved, spread = after - max(share, -2.0), (1.0 - after) * deviations
     return [
-        Forecast(mean, deviation, known, OwnSaving(mean, deviation))
+        Forecast(mean, deviation, known, Expectation(mean, deviation))
         for mean, deviation, known in zip(saved.tolist(), spread.tolist(), labels, strict=True)
     ]
 

@@ -36,8 +36,8 @@ class ChainStep(NamedTuple):
     """Share of the window's time that the step saves by a count of operations and bytes."""
 
 
-class OwnSaving(NamedTuple):
-    """A share of a window's time that may be saved."""
+class Expectation(NamedTuple):
+    """A share of a window's time that is expected to be saved."""
 
     mean: float
     deviation: float
@@ -53,7 +53,7 @@ class Forecast:
     """Standard deviation of what it may save."""
     labels: float
     """Timings of the same rule that it rests on, by their weights."""
-    own: OwnSaving | None = None
+    own: Expectation | None = None
     """What the step itself saves beyond the chain before it, whatever follows; None where that is not known."""
 
 
@@ -69,10 +69,10 @@ class MeansOnLine:
         """Return what the line says of an estimate."""
         return self.line[0] + self.line[1] * bounded(guess)
 
-    def expect(self, names: Sequence[str], guess: float) -> OwnSaving:
+    def expect(self, names: Sequence[str], guess: float) -> Expectation:
         """Return what is expected of a step under some keys, from special to general."""
         mean, deviation = self.means.expect(names)
-        return OwnSaving(mean + self.at(guess), deviation)
+        return Expectation(mean + self.at(guess), deviation)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, rounded."""
@@ -99,11 +99,11 @@ class StepMeans:
 
     Args:
         best: of what a step leads to at best.
-        own: of what a step saves by itself.
+        own: of what a step saves by itself, learnt from the same steps.
     """
 
     best: MeansOnLine
-    own: MeansOnLine = field(default_factory=MeansOnLine)
+    own: MeansOnLine
 
     def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
         """Return what is expected of a step; None where its rule was never timed.
@@ -118,9 +118,7 @@ class StepMeans:
         labels = self.best.means.weight((names[1], names[3]))
         if labels < LEAST_LABELS:
             return None
-        is_known = self.own.means.weight((names[1], names[3])) >= LEAST_LABELS
-        own = self.own.expect(names, guess) if is_known else None
-        return Forecast(*self.best.expect(names, guess), labels, own)
+        return Forecast(*self.best.expect(names, guess), labels, self.own.expect(names, guess))
 
     def on_line(self, guess: float) -> float:
         """Return what the line says of what a step leads to, by an estimate."""

@@ -128,14 +128,12 @@ class RegionalAgent:
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         deadline = search.after(options.share)
-        proved: list[RewriteChain] = []
-        prove = partial(self._prove, search, start, proved) if not tried and self._drafts(search, start) else None
+        prove = partial(self._proved, search, start) if not tried and self._drafts(search, start) else None
         chains = screen.run(found, lambda: search.seconds >= deadline, prove)
         tried |= screen.tried
         last = search.after(options.retiming_share)
         chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
-        # Where no window was timed, what was drafted is still the best that is known.
-        chosen = choose([*chains, *(chain for chain in proved if chain.cut.key not in screen.tried)])
+        chosen = choose([*chains, *screen.standing])
         if chosen and not search.exhausted:
             assembly = self._judged(search, start, chosen)
             self._refine(search, careful, start, assembly)
@@ -147,20 +145,17 @@ class RegionalAgent:
 
     def _drafts(self, search: Search, start: Visit) -> bool:
         """Return whether the model is so slow for the time that is left that forecasts come before timings."""
-        left = search.after(1.0) - search.seconds
+        left = search.allowed - search.seconds
         return left * 1e3 <= self.options.drafting_runs * start.latency.ms
 
-    def _prove(
-        self, search: Search, start: Visit, proved: list[RewriteChain], drafted: list[RewriteChain]
-    ) -> list[RewriteChain]:
-        """Measure the assembly of drafted chains end to end; add them to those that are proved where it is faster.
-        Return these."""
-        if search.can_measure:
-            assembly = self._within_bounds(search, start, drafted)
-            visit = _visit(search, assembly)
-            if visit.latency.ok and visit.latency.speedup > start.latency.speedup:
-                proved += assembly.chains
-        return proved
+    def _proved(self, search: Search, start: Visit, drafted: list[RewriteChain]) -> Sequence[RewriteChain]:
+        """Measure the assembly of drafted chains end to end. Return its chains where it is faster, else none."""
+        if not search.can_measure:
+            return ()
+        assembly = self._within_bounds(search, start, drafted)
+        visit = _visit(search, assembly)
+        faster = visit.latency.ok and visit.latency.speedup > start.latency.speedup
+        return assembly.chains if faster else ()
 
     def _within_bounds(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
         """Return the assembly of chains, without those that the limits on size and errors leave no room for."""

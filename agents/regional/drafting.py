@@ -28,7 +28,7 @@ class Drafter:
     Args:
         lists: lists the steps of states, with forecasts.
         options: settings of the search.
-        seconds_of: tells how long the window of a class takes, in seconds.
+        seconds_of: tells how many seconds per inference all windows of a class take.
         make_chain: makes chains.
         worth: seconds per inference that a chain must be hoped to save.
     """
@@ -46,25 +46,18 @@ class Drafter:
             first: the first steps of all windows, with forecasts.
             until: says that time is up: chains that are not carried on by then stay as they are.
         """
-        known = [step for step in first if self._known(step) is not None]
-        leading = [(chain, step) for step in known if (chain := self._leading(step)) is not None]
+        known = [(step, forecast) for step in first if (forecast := self._known(step)) is not None]
+        leading = [(self._chain(step, self._hoped(told.mean, told.deviation)), step) for step, told in known]
         chosen = {id(chain) for chain in self._chosen(chain for chain, _ in leading)}
         found = [self._carried_on(step, until) for chain, step in leading if id(chain) in chosen]
-        found += [self._carried_on(step, lambda: True) for step in known]
-        return self._chosen(chain for chain in found if chain is not None)
+        return self._chosen([*found, *(self._carried_on(step, lambda: True) for step, _ in known)])
 
-    def _chosen(self, chains: Iterable[RewriteChain]) -> list[RewriteChain]:
-        return choose(chain for chain in chains if chain.lower_bound >= self.worth)
+    def _chosen(self, chains: Iterable[RewriteChain | None]) -> list[RewriteChain]:
+        return choose(chain for chain in chains if chain is not None and chain.lower_bound >= self.worth)
 
-    def _known(self, step: Attempt | None) -> Forecast | None:
+    def _known(self, step: Attempt) -> Forecast | None:
         """Return what is forecast of a step; None where that rests on too little."""
-        forecast = None if step is None else step.forecast
-        return None if forecast is None or forecast.labels < self.options.few else forecast
-
-    def _leading(self, step: Attempt) -> RewriteChain | None:
-        """Return a step as a chain that saves what it is hoped to lead to."""
-        forecast = self._known(step)
-        return None if forecast is None else self._chain(step, self._hoped(forecast.mean, forecast.deviation))
+        return None if step.forecast is None or step.forecast.labels < self.options.few else step.forecast
 
     def _carried_on(self, step: Attempt, until: Callable[[], bool]) -> RewriteChain | None:
         """Go on from a step by those that are hoped to lead to most. Return the part of that chain, from its beginning
@@ -102,12 +95,8 @@ class Drafter:
     def _chain(self, step: Attempt, share: float) -> RewriteChain | None:
         """Return the chain that ends with a step and saves a share of the window's time; None where that is next to
         nothing."""
-        return self.make_chain(self._state(step, share), share * self._seconds(step.state.site_class))
+        return self.make_chain(self._state(step, share), share * self.seconds_of(step.state.site_class))
 
     def _state(self, step: Attempt, share: float) -> WindowState:
         """Return the state after a step."""
-        return reached(step, share, share * self._seconds(step.state.site_class), LoggedChain())
-
-    def _seconds(self, site_class: SiteClass) -> float:
-        """Return the seconds per inference that all windows of a class take."""
-        return len(site_class.sites) * self.seconds_of(site_class)
+        return reached(step, share, share * self.seconds_of(step.state.site_class), LoggedChain())

@@ -27,7 +27,7 @@ class Proposer:
         lists: lists the steps of states.
         policy: chooses and predicts.
         options: settings of the search.
-        seconds_of: tells how long the window of a class takes, in seconds.
+        seconds_of: tells how many seconds per inference all windows of a class take.
         worth: seconds per inference that a window must be able to save to be looked at.
     """
 
@@ -65,8 +65,7 @@ class Proposer:
 
     def _weight(self, attempt: Attempt) -> float:
         """Return the seconds per inference that all windows like that of an attempt take."""
-        site_class = attempt.state.site_class
-        return len(site_class.sites) * self.seconds_of(site_class)
+        return self.seconds_of(attempt.state.site_class)
 
     def _opinion(self, same: Sequence[Attempt]) -> Opinion | None:
         window = same[0].state.graph  # the others' is the same, node by node

@@ -66,6 +66,7 @@ class Screen:
         self._seconds: dict[str, float] = {}
         self._best: dict[int, float] = {}
         """Seconds saved by the best chain known, by node of the whole graph."""
+        self._proved: list[RewriteChain] = []
         self._drafted: dict[int, float] = {}
         """Seconds that drafted chains are forecast to save, likewise, as long as these stand in for known ones."""
 
@@ -84,9 +85,11 @@ class Screen:
                 those that proved to do so: at their nodes what promises more is timed first.
         """
         first = self._first(found, until)
-        told = self._told(first)
+        # A policy predicts as it proposes; forecasts of steps that it does not propose follow then.
+        told = first if prove is None and isinstance(self._prior, ChainPolicy) else self._told(first)
         if prove is not None and (drafted := self._draft(told, until)):
-            self._drafted = {node: chain.net for chain in prove(drafted) for node in chain.nodes}
+            self._proved = list(prove(drafted))
+            self._drafted = {node: chain.net for chain in self._proved for node in chain.nodes}
         if isinstance(self._prior, ChainPolicy):
             chains, open_attempts = self._proposed(first, self._prior, until)
         else:
@@ -100,6 +103,12 @@ class Screen:
             chains += self._explore(open_attempts, until, curious=False)
         last = self.search.after(self.options.curiosity_share)
         return chains + self._explore(open_attempts, lambda: until() or self.search.seconds >= last, curious=True)
+
+    @property
+    def standing(self) -> list[RewriteChain]:
+        """The drafted chains that were proved and in whose windows nothing was timed since: they are still the best
+        that is known there."""
+        return [chain for chain in self._proved if chain.cut.key not in self.tried]
 
     def draft(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[RewriteChain]:
         """Return the chains that are forecast to save, and time nothing.
@@ -123,7 +132,7 @@ class Screen:
         """Return the chains that first steps with forecasts lead to, as far as the time for it goes."""
         last = self.search.after(self.options.drafting_share)
         worth = self.options.worth * self.latency_s
-        drafter = Drafter(self._lists, self.options, self._seconds_of, self._forecast_chain, worth)
+        drafter = Drafter(self._lists, self.options, self._seconds_of_all, self._forecast_chain, worth)
         return drafter.chains(first, lambda: until() or self.search.seconds >= last)
 
     def _forecast_chain(self, state: WindowState, seconds: float) -> RewriteChain | None:
@@ -139,7 +148,9 @@ class Screen:
         """Time the chains that a policy proposes, in the order of what they are predicted to save per second of search.
         Return those that gain, and the attempts that stay open."""
         last = self.search.after(self.options.proposing_share)
-        proposer = Proposer(self._lists, policy, self.options, self._seconds_of, self.options.worth * self.latency_s)
+        proposer = Proposer(
+            self._lists, policy, self.options, self._seconds_of_all, self.options.worth * self.latency_s
+        )
         proposals, open_attempts = proposer.propose(first, lambda: until() or self.search.seconds >= last)
         open_attempts = [self._opened(one) for one in open_attempts]
         chains: list[RewriteChain] = []
@@ -197,6 +208,10 @@ class Screen:
         """Return the seconds that a window takes, timed or estimated."""
         return self._seconds.get(site_class.key.partition(":")[2], self._scale * site_class.seconds)
 
+    def _seconds_of_all(self, site_class: SiteClass) -> float:
+        """Return the seconds per inference that all windows of a class take."""
+        return len(site_class.sites) * self._seconds_of(site_class)
+
     def _promise(self, attempt: Attempt, curious: bool) -> float:
         """Return the seconds that an attempt may save at all sites of its class, beyond what is known to be saved
         there. To the curious, a rule that was never tried may do so, whatever is predicted or its family did
@@ -204,9 +219,9 @@ class Screen:
         site_class = attempt.state.site_class
         share = attempt.move.promise(self.effects, self.options, self._hopeful, curious)
         known = max(
-            (max(self._best.get(node, 0.0), self._drafted.get(node, 0.0)) for node in site_class.touched), default=0.0
+            (saved.get(node, 0.0) for saved in (self._best, self._drafted) for node in site_class.touched), default=0.0
         )
-        return len(site_class.sites) * self._seconds_of(site_class) * share - known
+        return self._seconds_of_all(site_class) * share - known
 
     def _children(self, attempt: Attempt, until: Callable[[], bool]) -> list[Attempt]:
         """Return the steps that the last one made possible."""

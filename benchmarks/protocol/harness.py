@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from agents.reporting.runs import file_name, write_json
@@ -68,11 +67,11 @@ class Harness:
 
     def _model_rows(self, model: str) -> list[Row]:
         runs = list(self._plan.runs(model))
-        outcomes = carried_out(runs, self._folder, self._searched, self._tools.at_once)
+        outcomes = carried_out(runs, self._folder, partial(self._searched, {}), self._tools.at_once)
         if reasons := disturbed(runs, outcomes):
             for run, reason in reasons.items():
                 self._tools.say(f"{model}, {run.contestant}, is repeated: {reason}")
-            again = partial(self._searched, reasons=reasons)
+            again = partial(self._searched, reasons)
             outcomes = carried_out(runs, self._folder, again, self._tools.at_once, reasons)
         peers, missing = self._peers(model)
         contestants = [
@@ -96,9 +95,7 @@ class Harness:
     def _setting(self) -> Row:
         return {**settings_of(self._plan), "commit": self._tools.commit}
 
-    def _searched(
-        self, runs: Sequence[tuple[Run, Path]], reasons: Mapping[Run, str] = MappingProxyType({})
-    ) -> list[dict[str, Any]]:
+    def _searched(self, reasons: Mapping[Run, str], runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
         """Carry out runs of a model; their outcomes are kept with the commit, the interference before them, and the
         reasons why they are repeated."""
         tools, names = self._tools, ", ".join(run.contestant for run, _ in runs)

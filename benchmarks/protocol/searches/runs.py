@@ -124,15 +124,12 @@ def carried_out(
 def disturbed(runs: Sequence[Run], outcomes: Sequence[Mapping[str, Any]]) -> dict[Run, str]:
     """Return the runs of a model that something else disturbed, with the reason: they saw the original take `SLOWED`
     times as long as all of them did in the median. What they found does not matter. A run is repeated once at most."""
-    seen = {
-        run: ms for run, one in zip(runs, outcomes, strict=True) if (ms := one.get("search", {}).get("baseline_ms"))
-    }
-    usual = median(seen.values()) if seen else math.nan
-    repeated = {run for run, one in zip(runs, outcomes, strict=True) if one.get("repeated")}
+    pairs = [(run, one, one.get("search", {}).get("baseline_ms")) for run, one in zip(runs, outcomes, strict=True)]
+    usual = median([ms for _, _, ms in pairs if ms] or [math.inf])
     return {
         run: f"the original took {ms:.3g} ms in its first search, {usual:.3g} ms in the median of all"
-        for run, ms in seen.items()
-        if ms > SLOWED * usual and run not in repeated
+        for run, one, ms in pairs
+        if ms and ms > SLOWED * usual and not one.get("repeated")
     }
 
 

@@ -1,4 +1,4 @@
-"""The draft: what forecasts are sure of is put together and measured before any window is timed."""
+"""The draft: what is forecast to save is put together and measured before any window is timed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from agents.core.base import Budget, Search
-from agents.effects.step_means import Forecast, OwnSaving
+from agents.effects.step_means import Expectation, Forecast
 from agents.regional.attempts import Attempt
 from agents.regional.chains import RewriteChain
 from agents.regional.gains import Effects
@@ -44,7 +44,7 @@ class Told:
         if mean is None:
             return None
         leads = self.leads.get(tuple(rules), mean)
-        return Forecast(leads, self.deviation, self.labels, OwnSaving(mean, self.deviation))
+        return Forecast(leads, self.deviation, self.labels, Expectation(mean, self.deviation))
 
 
 CHAIN = ("ReluAsThresholded", "ThresholdedAsLeaky", "LeakyAsClip")
@@ -80,7 +80,7 @@ def two_kinds(folder: Path) -> Problem:
     return problem_on(path, folder, Rewriter(RULES, "site", deployment=False))
 
 
-def test_chains_are_carried_on_as_long_as_the_next_step_is_surely_good(tmp_path: Path) -> None:
+def test_chains_are_carried_on_as_long_as_the_next_step_is_hoped_to_save(tmp_path: Path) -> None:
     problem = chain_problem(tmp_path, 1)
     assert drafted(problem, Told(GAINING)) == ([" > ".join(CHAIN)], 0)
     for length in (1, 2):
@@ -196,7 +196,7 @@ def test_what_was_drafted_stands_where_no_window_was_timed(tmp_path: Path, monke
         def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
             if shapes.startswith("Relu 2"):
                 return Told.forecast(self, rules, families, shapes, guess)
-            return Forecast(0.5, 0.05, 9.0, OwnSaving(0.5, 0.05)) if len(rules) == 1 else None
+            return Forecast(0.5, 0.05, 9.0, Expectation(0.5, 0.05)) if len(rules) == 1 else None
 
     explore = Screen._explore
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.effects.step_means import Forecast, OwnSaving
+from agents.effects.step_means import Expectation, Forecast
 from benchmarks.learning import drafts
 from envs.window.table import SHIPPED, WindowTable
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
@@ -20,7 +20,7 @@ class Told:
     def forecast(self, rules: Any, families: Any, shapes: str, guess: float) -> Forecast | None:
         means = {"ReluAsThresholded": (0.5, -0.1), "ThresholdedAsLeaky": (0.6, -0.1), "LeakyAsClip": (0.7, 0.7)}
         leads, own = means.get(rules[-1], (-0.5, -0.5))
-        return Forecast(leads, 0.01, 9.0, OwnSaving(own, 0.01))
+        return Forecast(leads, 0.01, 9.0, Expectation(own, 0.01))
 
 
 def test_a_draft_is_made_by_forecasts_alone(tmp_path: Path) -> None:
