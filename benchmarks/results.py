@@ -58,7 +58,7 @@ class Arguments:
     aa: int = 0
     """Judgements of originals against themselves, which should find no difference."""
     at_once: int = 2
-    """Searches side by side at most, each on cores of its own."""
+    """Searches, and sessions of a judgement, side by side at most, each on cores of its own."""
     sessions: int = 6
     """Sessions of a judgement."""
     rounds: int = 8

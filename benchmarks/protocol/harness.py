@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from agents.reporting.runs import file_name, write_json
 from benchmarks.protocol import ort_runner
 from benchmarks.protocol.contestants import ORIGINAL, Contestant
-from benchmarks.protocol.judging.judgement import Judgement, MakeJudge, Wait, judged
+from benchmarks.protocol.judging.judgement import Judgement, MakeJudge, Quiet, Wait, judged
 from benchmarks.protocol.plan import Peers, TablePlan, chosen_peers, settings_of
 from benchmarks.protocol.preparing import prepared
 from benchmarks.protocol.searches.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out, disturbed
@@ -38,7 +39,9 @@ class Tools:
     setting: dict[str, Any]
     """What timings depend on beside protocol and contestants, such as the machine and its cores."""
     at_once: int = 1
-    """Searches side by side."""
+    """Searches side by side, and sessions of a judgement."""
+    quiet: Quiet = nullcontext
+    """Keeps the machine to a judgement."""
     say: Say = lambda text: None
 
 
@@ -131,7 +134,7 @@ class Harness:
         original = Contestant(ORIGINAL, ort_runner.MODULE, tools.locate(model), {"plain": True})
         return judged(
             folder, original, contestants, self._plan.protocol, tools.judging(model, folder), setting=tools.setting,
-            wait=tools.wait, what=what,
+            wait=tools.wait, what=what, at_once=tools.at_once, quiet=tools.quiet,
         )  # fmt: skip
 
     def _original_row(self, model: str, number: int) -> Row:

@@ -48,7 +48,7 @@ class TablePlan:
     aa: int = 0
     """Judgements of originals against themselves, over the models in turn."""
     at_once: int = 1
-    """Searches side by side, at most."""
+    """Searches, and sessions of a judgement, side by side, at most."""
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:

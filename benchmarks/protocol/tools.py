@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 
 from agents.core.config import uri_parameters
 from benchmarks.protocol.contestants import Contestant
@@ -40,21 +41,23 @@ def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS
     return Tools(
         locate=lambda model: located(model, plan.batch),
         search=lambda runs: side_by_side(runs, groups, module),
-        judging=lambda model, folder: judging(uri_of(model, plan.batch), folder, plan, cores),
+        judging=lambda model, folder: judging(uri_of(model, plan.batch), folder, plan, groups),
         wait=quiet.wait,
         peers=known_peers(),
         commit=commit(),
         setting={
-            "machine": machine_name(), "versions": versions(), "threads": plan.threads, "cores": list(cores),
-            "searches_at_once": len(groups),
+            "machine": machine_name(), "versions": versions(), "threads": plan.threads,
+            "cores": sorted(core for group in groups for core in group),
+            "at_once": len(groups),
         },
-        at_once=len(groups), say=say,
+        at_once=len(groups), quiet=MachineLock, say=say,
     )  # fmt: skip
 
 
 def core_groups(threads: int, at_once: int) -> list[tuple[int, ...]]:
-    """Return the cores of each of the searches that run side by side: at most `at_once`, and no more than there are
-    physical cores for their threads, but at least one. The last cores come first: a search by itself is on them."""
+    """Return the cores of each of the searches, or sessions of a judgement, that run side by side: at most `at_once`,
+    and no more than there are physical cores for their threads, but at least one. The last cores come first: what runs
+    by itself is on them."""
     count = max(1, min(at_once, physical_cores() // threads))
     every = cores_for(count * threads)
     return [every[first : first + threads] for first in range(0, count * threads, threads)][::-1]
@@ -87,18 +90,29 @@ def check_models(models: Sequence[str]) -> None:
             raise UserError(f"--models {model}: neither a file nor in the zoo, which has {', '.join(zoo.names())}")
 
 
-def judging(uri: str, folder: Path, plan: TablePlan, cores: Sequence[int]) -> MakeJudge:
-    """Return what makes the judge of a model; inputs, outputs and what processes print lie in `folder`."""
+def judging(uri: str, folder: Path, plan: TablePlan, lanes: Sequence[tuple[int, ...]]) -> MakeJudge:
+    """Return what makes the judge of a model; inputs, outputs and what processes print lie in `folder`. Sessions that
+    are played side by side have the cores of a lane and an equal share of the memory that is left."""
 
     def make(original: Contestant, contestants: Sequence[Contestant]) -> Judge:
         inputs, outputs = folder / "inputs", folder / "outputs"
         tolerance = write_inputs(uri, plan.protocol.inputs, plan.protocol.seed, inputs)
         outputs.mkdir(parents=True, exist_ok=True)
 
-        def seat(contestant: Contestant) -> ProcessSeat:
-            return ProcessSeat(contestant, inputs, plan.threads, cores, folder / "log.txt")
+        stopped = Event()
+
+        def seat(contestant: Contestant, lane: int) -> ProcessSeat:
+            return ProcessSeat(contestant, inputs, plan.threads, lanes[lane], folder / "log.txt", stopped)
 
         check = OutputCheck(outputs, tolerance)
-        return Judge(original, contestants, seat, check, plan.protocol, room=room, quiet=MachineLock)
+        return Judge(
+            original,
+            contestants,
+            seat,
+            check,
+            plan.protocol,
+            room=lambda size: room(size) // len(lanes),
+            stopped=stopped,
+        )
 
     return make

@@ -8,6 +8,8 @@ behind it goes evenly from the first to the last. Each group then plays rounds: 
 contestant has one turn, in shuffled order, of equally many runs on the same inputs, after one untimed run that brings
 its weights back into the caches, and back into memory where they left it: without that run, many contestants
 of BERT-base seemed to take twice as long as they do. Inputs rotate from run to run.
+
+Sessions may be played side by side, each in a lane of its own: the cores of a lane run its processes alone.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -103,10 +106,10 @@ class Judge:
 
     Args:
         original: the contestant that all others are compared with.
-        seating: gives a contestant its process.
+        seating: gives a contestant its process, on the cores of a lane.
         check: compares outputs; writes them into its folder.
         room: tells how many processes may be open at once.
-        quiet: entered around the opening and the rounds of each group, such as a lock of the machine.
+        stopped: set by `stop`; seats end what they wait for when it is.
     """
 
     def __init__(
@@ -118,17 +121,22 @@ class Judge:
         protocol: Protocol,
         *,
         room: Room = lambda size: sys.maxsize,
-        quiet: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        stopped: Event | None = None,
     ) -> None:
         self._original, self._contestants = original, sorted(contestants, key=lambda one: one.name)
         self._seating, self._check, self._protocol = seating, check, protocol
-        self._room, self._quiet = room, quiet
+        self._room, self._stopped = room, stopped or Event()
 
-    def session(self, number: int, excluded: Iterable[str] = ()) -> Session:
+    def stop(self) -> None:
+        """End the sessions under way in other threads."""
+        self._stopped.set()
+
+    def session(self, number: int, excluded: Iterable[str] = (), lane: int = 0) -> Session:
         """Play one session, without the contestants that failed before.
 
         Raises:
             MachineError: the original itself cannot be opened or run.
+            JudgeStopped: `stop` was called in another thread.
         """
         left_out = set(excluded)
         rng = np.random.default_rng([self._protocol.seed, number])
@@ -136,24 +144,25 @@ class Judge:
         pending = [pending[place] for place in rng.permutation(len(pending))]
         session = Session(number)
         while pending:
-            with self._quiet():
-                pending = self._group(session, pending, rng)
+            pending = self._group(session, pending, rng, lane)
             session.groups += 1
         return session
 
-    def _group(self, session: Session, pending: list[Contestant], rng: np.random.Generator) -> list[Contestant]:
+    def _group(
+        self, session: Session, pending: list[Contestant], rng: np.random.Generator, lane: int
+    ) -> list[Contestant]:
         """Open as many as fit beside the original, play their rounds, and return those that are left."""
         with ExitStack() as stack:
-            _, placeholder = self._opened_original(stack, self._path(session, self._original))
+            _, placeholder = self._opened_original(stack, lane, self._path(session, self._original))
             run_s, largest = float(placeholder["run_s"]), int(placeholder["bytes"])
             place = self._place(session, max(1, min(len(pending), self._room(largest) - 1)), rng)
             original: Seat | None = None
             seats: dict[str, Seat] = {}
             while pending and (not seats or self._room(largest) > (original is None)):
                 if original is None and len(seats) >= place:
-                    original, _ = self._opened_original(stack)
+                    original, _ = self._opened_original(stack, lane)
                 contestant, *pending = pending
-                seat = stack.enter_context(self._seating(contestant))
+                seat = stack.enter_context(self._seating(contestant, lane))
                 try:
                     found = seat.open(self._path(session, contestant))
                 except SeatError as error:
@@ -164,7 +173,7 @@ class Judge:
                     self._compare(session, contestant.name)
                 seats[contestant.name] = seat
             if original is None:
-                original, _ = self._opened_original(stack)
+                original, _ = self._opened_original(stack, lane)
             self._play(session, original, seats, run_s, rng)
         return pending
 
@@ -174,9 +183,9 @@ class Judge:
         order = np.random.default_rng([self._protocol.seed, sessions, session.groups]).permutation(sessions)
         return int((order[session.number % sessions] + rng.random()) / sessions * (size + 1))
 
-    def _opened_original(self, stack: ExitStack, outputs: Path | None = None) -> tuple[Seat, dict[str, Any]]:
+    def _opened_original(self, stack: ExitStack, lane: int, outputs: Path | None = None) -> tuple[Seat, dict[str, Any]]:
         try:
-            seat = stack.enter_context(self._seating(self._original))
+            seat = stack.enter_context(self._seating(self._original, lane))
             return seat, seat.open(outputs)
         except SeatError as error:
             raise MachineError(f"the original cannot be judged: {error}") from error

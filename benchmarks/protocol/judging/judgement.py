@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,6 +20,8 @@ from benchmarks.protocol.judging.judge import Judge, Protocol, Session, SessionT
 MakeJudge = Callable[[Contestant, Sequence[Contestant]], Judge]
 Wait = Callable[[str], dict[str, Any]]
 """Waits for a quiet machine, and returns the interference that is left."""
+Quiet = Callable[[], AbstractContextManager[Any]]
+"""Keeps the machine to itself, such as a lock."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ def judged(
     setting: dict[str, Any],
     wait: Wait,
     what: str,
+    at_once: int = 1,
+    quiet: Quiet = nullcontext,
 ) -> Judgement:
     """Play the sessions of a judgement that are not in its folder yet, each kept there as it ends.
 
@@ -84,6 +90,8 @@ def judged(
         folder: of the model; a judgement has a folder of its own in it.
         setting: what timings depend on beside the protocol, such as threads and cores.
         what: the judgement in words, for messages.
+        at_once: sessions that are played side by side, each in a lane of the judge.
+        quiet: entered around the sessions of each such group.
 
     Raises:
         MachineError: the original cannot be opened or run.
@@ -95,21 +103,33 @@ def judged(
     key = key_of(original, contestants, {**setting, **protocol.to_json()})
     place = folder / f"judgement-{key}"
     place.mkdir(parents=True, exist_ok=True)
-    judge: Judge | None = None
-    sessions: list[Session] = []
-    for number in range(protocol.sessions):
-        path = place / f"session-{number:02}.json"
-        session = _known(path)
-        if session is None:
-            excluded = {name for one in sessions for name in (*one.failures, *one.wrong)}
-            interference = wait(f"{what}, session {number + 1} of {protocol.sessions},")
-            judge = judge or make(original, contestants)
-            session = judge.session(number, excluded)
-            session.interference = interference
-            write_json(path, session.to_json())
-        sessions.append(session)
+    paths = [place / f"session-{number:02}.json" for number in range(protocol.sessions)]
+    known = {number: session for number, path in enumerate(paths) if (session := _known(path)) is not None}
+    missing = [number for number in range(protocol.sessions) if number not in known]
+    judge = make(original, contestants) if missing else None
+    for group in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
+        assert judge is not None
+        excluded = {name for one in known.values() for name in (*one.failures, *one.wrong)}
+        interference = wait(f"{what}, session {' and '.join(str(n + 1) for n in group)} of {protocol.sessions},")
+        with quiet():
+            for session in played(judge, group, excluded):
+                session.interference = interference
+                write_json(paths[session.number], session.to_json())
+                known[session.number] = session
+    sessions = [known[number] for number in sorted(known)]
     verdicts = {one.name: verdict_on(one.name, sessions) for one in contestants}
     return Judgement(key, tuple(sessions), verdicts)
+
+
+def played(judge: Judge, numbers: Sequence[int], excluded: Collection[str]) -> list[Session]:
+    """Play sessions side by side, each in a lane of its own. An interruption ends all of them."""
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        waiting = [pool.submit(judge.session, number, excluded, lane) for lane, number in enumerate(numbers)]
+        try:
+            return [future.result() for future in waiting]
+        except BaseException:
+            judge.stop()
+            raise
 
 
 def _known(path: Path) -> Session | None:

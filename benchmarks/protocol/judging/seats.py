@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -22,10 +23,16 @@ OPEN_S = 1200.0
 """Seconds for opening a contestant and running it on all inputs: compilers take minutes."""
 TURN_S = 300.0
 """Seconds for one turn."""
+POLL_S = 0.5
+"""Seconds after which a seat that waits looks whether the judge was stopped."""
 
 
 class SeatError(Exception):
     """A contestant that cannot be opened or run, ended its process, or hangs."""
+
+
+class JudgeStopped(Exception):
+    """The judge was stopped while a session was under way."""
 
 
 class Seat(Protocol):
@@ -48,8 +55,8 @@ class Seat(Protocol):
         ...
 
 
-Seating = Callable[[Contestant], AbstractContextManager[Seat]]
-"""Gives a contestant its seat, which is left with the context."""
+Seating = Callable[[Contestant, int], AbstractContextManager[Seat]]
+"""Gives a contestant its seat in a lane, which is left with the context."""
 
 
 class ProcessSeat:
@@ -58,16 +65,23 @@ class ProcessSeat:
     Args:
         feeds: folder of the inputs, as `contestant_process.write_feeds` writes it.
         log: file for what the process prints.
+        stopped: ends the waiting for an answer with JudgeStopped.
     """
 
     def __init__(
-        self, contestant: Contestant, feeds: Path, threads: int, cores: Sequence[int], log: Path | None = None
+        self,
+        contestant: Contestant,
+        feeds: Path,
+        threads: int,
+        cores: Sequence[int],
+        log: Path | None = None,
+        stopped: Event | None = None,
     ) -> None:
         self._command = [
             sys.executable, "-m", "benchmarks.protocol.judging.contestant_process", json.dumps(contestant.to_json()),
             str(feeds), str(threads),
         ]  # fmt: skip
-        self._threads, self._cores, self._log = threads, cores, log
+        self._threads, self._cores, self._log, self._stopped = threads, cores, log, stopped or Event()
         self._stack = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
@@ -119,8 +133,13 @@ class ProcessSeat:
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             while b"\n" not in self._buffer:
-                if not selector.select(max(0.0, until - time.monotonic())):
-                    raise SeatError("it does not answer in time")
+                if self._stopped.is_set():
+                    raise JudgeStopped
+                left = max(0.0, until - time.monotonic())
+                if not selector.select(min(left, POLL_S)):
+                    if left <= POLL_S:
+                        raise SeatError("it does not answer in time")
+                    continue
                 chunk = os.read(stream, 1 << 16)
                 if not chunk:
                     raise SeatError(self._end())

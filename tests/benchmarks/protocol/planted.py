@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -38,21 +39,25 @@ class Machine:
     seed: int = 0
     turns: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
     opened: list[str] = field(default_factory=list)
+    lanes: set[int] = field(default_factory=set)
     open_now: int = 0
     most_open: int = 0
     before_turn: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        self._rng = np.random.default_rng(self.seed)
+        self._rng, self._counting = np.random.default_rng(self.seed), Lock()
 
     @contextmanager
-    def seat(self, contestant: Contestant) -> Iterator[PlantedSeat]:
-        self.open_now += 1
-        self.most_open = max(self.most_open, self.open_now)
+    def seat(self, contestant: Contestant, lane: int) -> Iterator[PlantedSeat]:
+        with self._counting:
+            self.lanes.add(lane)
+            self.open_now += 1
+            self.most_open = max(self.most_open, self.open_now)
         try:
             yield PlantedSeat(self, contestant.name, float(self._rng.normal(0.0, self.instance)))
         finally:
-            self.open_now -= 1
+            with self._counting:
+                self.open_now -= 1
 
     def time(self, name: str, instance: float) -> float:
         slower = 1.0 + self.drift * len(self.turns)

@@ -2,9 +2,11 @@
 
 import io
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Timer
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from benchmarks.protocol.judging.contestant_process import (
     serve,
     write_feeds,
 )
-from benchmarks.protocol.judging.seats import ProcessSeat, SeatError
+from benchmarks.protocol.judging.seats import JudgeStopped, ProcessSeat, SeatError
 
 FEEDS = [{"x": np.full(3, place, np.float32)} for place in range(4)]
 
@@ -131,3 +133,14 @@ def test_a_process_that_crashes_or_hangs_is_told_of(
     slow = planted_module(tmp_path, "time.sleep(60)")
     with ProcessSeat(slow, feeds, 1, ()) as seat, pytest.raises(SeatError, match="does not answer in time"):
         seat.open(None)
+
+
+def test_a_seat_that_waits_ends_with_its_judge(tmp_path: Path, feeds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    stopped = Event()
+    with ProcessSeat(planted_module(tmp_path, "time.sleep(60)"), feeds, 1, (), stopped=stopped) as seat:
+        Timer(0.1, stopped.set).start()
+        began = time.monotonic()
+        with pytest.raises(JudgeStopped):
+            seat.open(None)
+    assert time.monotonic() - began < 30.0

@@ -1,6 +1,9 @@
 """Judgements that are kept session by session, and go on where they stopped."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -8,7 +11,8 @@ import pytest
 
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.judging.judge import Protocol
-from benchmarks.protocol.judging.judgement import Judgement, judged
+from benchmarks.protocol.judging.judgement import Judgement, Quiet, judged
+from graph_rewrite.errors import MachineError
 from tests.benchmarks.protocol.planted import GOOD, Machine, contestants, make_judge
 
 PROTOCOL = Protocol(sessions=4, rounds=2, inputs=2)
@@ -16,12 +20,54 @@ ORIGINAL = Contestant("original", "planted")
 
 
 def play(
-    folder: Path, machine: Machine, others: list[Contestant], protocol: Protocol = PROTOCOL, **setting: Any
+    folder: Path,
+    machine: Machine,
+    others: list[Contestant],
+    protocol: Protocol = PROTOCOL,
+    *,
+    at_once: int = 1,
+    quiet: Quiet = nullcontext,
+    stopped: Event | None = None,
+    **setting: Any,
 ) -> Judgement:
     return judged(
-        folder, ORIGINAL, others, protocol, make_judge(machine, folder / "outputs", protocol), setting=setting,
-        wait=lambda what: {"quiet": "3 of 4" not in what, "lost": 0.0}, what="m",
+        folder, ORIGINAL, others, protocol, make_judge(machine, folder / "outputs", protocol, stopped=stopped),
+        setting=setting, wait=lambda what: {"quiet": "3 of 4" not in what, "lost": 0.0}, what="m", at_once=at_once,
+        quiet=quiet,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("at_once", [2, 3])
+def test_sessions_side_by_side_say_what_sessions_one_by_one_say(tmp_path: Path, at_once: int) -> None:
+    alone, together = (Machine({"original": 1e-3, "a": 5e-4}) for _ in range(2))
+    first = play(tmp_path / "alone", alone, contestants("a"))
+    second = play(tmp_path / "together", together, contestants("a"), at_once=at_once)
+    assert [session.number for session in second.sessions] == [0, 1, 2, 3]
+    assert first.verdicts == second.verdicts
+    assert sorted(alone.turns) == sorted(together.turns)
+    assert (alone.lanes, together.lanes) == ({0}, set(range(at_once)))
+
+
+def test_the_machine_is_kept_to_each_group_of_sessions(tmp_path: Path) -> None:
+    machine, entered = Machine({"original": 1e-3, "a": 5e-4}), list[int]()
+
+    @contextmanager
+    def quiet() -> Iterator[None]:
+        entered.append(len(machine.turns))
+        yield
+
+    play(tmp_path, machine, contestants("a"), at_once=2, quiet=quiet)
+    assert entered == [0, 2 * 2 * PROTOCOL.rounds]
+
+
+def test_a_session_that_fails_stops_those_beside_it(tmp_path: Path) -> None:
+    machine = Machine({"original": 1e-3, "a": 5e-4}, broken={"original": "turn"})
+    stopped = Event()
+    with pytest.raises(MachineError, match="original cannot be judged"):
+        play(tmp_path, machine, contestants("a"), at_once=2, stopped=stopped)
+    assert stopped.is_set()
+    assert machine.open_now == 0
+    assert not list(tmp_path.rglob("session-*.json"))
 
 
 def test_a_judgement_that_is_there_is_not_repeated(tmp_path: Path) -> None:
