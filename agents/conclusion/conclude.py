@@ -113,7 +113,8 @@ def _limited(search: Search) -> AbstractContextManager[Limit]:
     budget = search.budget
     if budget.deadline is not None or budget.overtime_s is None:
         return ending_at(budget.deadline)
-    return ending_at(time.monotonic() + budget.overtime_s + search.lacking, waited_seconds)
+    unspent = budget.seconds - search.elapsed
+    return ending_at(time.monotonic() + budget.overtime_s + max(search.lacking, unspent), waited_seconds)
 
 
 def _objection(problem: Problem, checked: CheckedModel) -> str:
@@ -144,14 +145,14 @@ def _reason(search: Search, rejected: list[str]) -> str:
 
 
 def _measured(search: Search) -> list[tuple[Visit, Latency]]:
-    """Measure the finalists with full effort, as far as the time goes; of the others the screened latency counts.
-    Return them fastest first."""
+    """Measure the finalists with full effort, as far as the time goes; of the others the screened latency counts, and
+    of one alone where time is short. Return them fastest first."""
     finalists = _finalists(search)
     measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
     share = CHOOSING_SHARE if search.budget.provisional else MEASURING_SHARE
     seconds = share * seconds_left()
     is_limited = seconds < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
-    if is_limited and seconds < BLOCK_RUNS * search.original_s * len(finalists):
+    if is_limited and (len(finalists) == 1 or seconds < BLOCK_RUNS * search.original_s * len(finalists)):
         return _by_worth(search, measured.values())
     with suppress(OutOfTime), share_of_time(share):
         for left, visit in zip(range(len(finalists), 0, -1), finalists, strict=True):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from agents.conclusion.conclude import check_outputs, conclude
 from agents.core.base import Budget, OptimizationResult, Search, Visit
+from agents.core.records import supposed
 from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
+from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.experience import LoggedRound
 from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
@@ -21,14 +22,15 @@ from agents.regional.prior import Prior, prior_of
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
-from agents.searching.known_starts import Start, measure_starts
+from agents.searching.known_starts import Start, measure_starts, suppose_start
 from agents.searching.session_search import search_session
 from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
 from graph_rewrite.latency.windows import WindowMeter, WindowPair
+from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.task.problem import Problem
-from graph_rewrite.task.site_windows import site_classes
+from graph_rewrite.task.site_windows import SiteClass, site_classes
 
 
 class RegionalAgent:
@@ -37,8 +39,8 @@ class RegionalAgent:
 
     In rounds, while the model gains:
 
-    0. *Draft*, in the first round and where a run of the model takes long for the time there is: the chains that other
-       models say will save are put together and measured end to end.
+    0. *Draft*, before the first round and where a run of the model takes long for the time there is: the chains that
+       other models say will save are put together and measured end to end.
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
@@ -93,11 +95,14 @@ class RegionalAgent:
         made = self.prior_for
         self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
         try:
+            draft = NO_DRAFT if self.starts else self._draft(search, scan)
+            if draft.is_last:
+                return
             measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
             search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)
             effects, tried = Effects(), set[str]()
             for _ in range(options.rounds):
-                gained = not search.exhausted and self._round(search, scan, careful, effects, tried)
+                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, draft.chains)
                 if not gained and not self._sweep(search, effects):
                     break
         finally:
@@ -118,18 +123,45 @@ class RegionalAgent:
             cache=MeasurementCache() if self.options.cache else None,
         )  # fmt: skip
 
-    def _round(self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str]) -> bool:
-        """Screen, choose, judge and refine from the best graph so far. Return whether that gained."""
-        start, options = search.best, self.options
+    def _draft(self, search: Search, scan: Timer) -> MeasuredDraft:
+        """Measure a draft before anything else, where the model seems so slow for the time there is that forecasts come
+        before timings."""
+        graph, options = search.problem.model.graph, self.options
+        seconds = estimated_seconds(graph, graph.nodes)
+        if search.allowed - search.seconds > options.drafting_runs * seconds:
+            return NO_DRAFT
+        screen = Screen(search, scan, Effects(), graph, seconds, options, None, self._prior)
+        chains = screen.draft(self._classes(search, graph), lambda: False)
+        if not chains:
+            return NO_DRAFT
+        began = search.seconds
+        assembly = self._within_bounds(search, supposed(graph, 1e3 * seconds), chains)
+        visit = _visit(search, assembly)
+        if not visit.latency.ok:
+            return NO_DRAFT
+        suppose_start(search, visit.latency.baseline_ms)
+        scale = visit.latency.baseline_ms / 1e3 / seconds
+        proved = [chain.scaled(scale) for chain in assembly.chains] if visit.latency.speedup > 1.0 else []
+        return MeasuredDraft(proved, search.allowed - search.seconds < search.seconds - began)
+
+    def _classes(self, search: Search, graph: Graph) -> Iterator[SiteClass]:
+        return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
+
+    def _round(
+        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str],
+        drafted: Sequence[RewriteChain],
+    ) -> bool:  # fmt: skip
+        """Screen, choose, judge and refine from the best graph so far; in the first round from the original, where
+        drafted chains are known to save. Return whether that gained."""
+        options, drafted = self.options, () if tried else drafted
+        start = search.visits[search.problem.model.graph.hash] if drafted else search.best
         if start is None or not start.latency.ok:
             return False
-        classes = site_classes(search.problem.rewriter, start.graph, options.margin, options.compared_sites)
-        found = [site_class for site_class in classes if site_class.key not in tried]
+        found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         deadline = search.after(options.share)
-        prove = partial(self._proved, search, start) if not tried and self._drafts(search, start) else None
-        chains = screen.run(found, lambda: search.seconds >= deadline, prove)
+        chains = screen.run(found, lambda: search.seconds >= deadline, drafted)
         tried |= screen.tried
         last = search.after(options.retiming_share)
         chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
@@ -142,20 +174,6 @@ class RegionalAgent:
         if best is None:
             return False
         return search.worth(best.graph, best.latency) > search.worth(start.graph, start.latency) * (1.0 + options.gain)
-
-    def _drafts(self, search: Search, start: Visit) -> bool:
-        """Return whether the model is so slow for the time that is left that forecasts come before timings."""
-        left = search.allowed - search.seconds
-        return left * 1e3 <= self.options.drafting_runs * start.latency.ms
-
-    def _proved(self, search: Search, start: Visit, drafted: list[RewriteChain]) -> Sequence[RewriteChain]:
-        """Measure the assembly of drafted chains end to end. Return its chains where it is faster, else none."""
-        if not search.can_measure:
-            return ()
-        assembly = self._within_bounds(search, start, drafted)
-        visit = _visit(search, assembly)
-        faster = visit.latency.ok and visit.latency.speedup > start.latency.speedup
-        return assembly.chains if faster else ()
 
     def _within_bounds(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
         """Return the assembly of chains, without those that the limits on size and errors leave no room for."""

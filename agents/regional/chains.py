@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from agents.core.base import Search
@@ -68,6 +68,13 @@ class RewriteChain:
         """Return the part of `saved` that is due to a step, in seconds; None where steps were not timed one by one."""
         together = sum(self.parts)
         return self.parts[step] / together * self.saved if together > 0.0 else None
+
+    def scaled(self, factor: float) -> RewriteChain:
+        """Return the chain in a model that takes so many times as long as was thought."""
+        return replace(
+            self, saved=factor * self.saved, half=factor * self.half, price=factor * self.price,
+            parts=tuple(factor * part for part in self.parts),
+        )  # fmt: skip
 
     def __str__(self) -> str:
         return " > ".join(step.rule for step in self.steps)

@@ -20,6 +20,19 @@ next to nothing of its window."""
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredDraft:
+    """The outcome of a draft that was measured."""
+
+    chains: Sequence[RewriteChain]
+    """Its chains where it is faster than the original, else none."""
+    is_last: bool
+    """Whether no time is left to measure another graph."""
+
+
+NO_DRAFT = MeasuredDraft((), False)
+
+
+@dataclass(frozen=True, slots=True)
 class Drafter:
     """Chooses chains by what other models say of their steps. Of first steps that overlap, the one that is hoped to
     lead to most is carried on by steps that are hoped to lead to most. The part of that chain stays that is hoped to

@@ -74,26 +74,22 @@ class Screen:
         self,
         found: Iterable[SiteClass],
         until: Callable[[], bool],
-        prove: Callable[[list[RewriteChain]], Iterable[RewriteChain]] | None = None,
+        drafted: Sequence[RewriteChain] = (),
     ) -> list[RewriteChain]:
         """Return the chains that gain, until nothing promises enough or `until` says that time is up.
 
         Args:
             found: the classes of sites to look at.
             until: says that time is up.
-            prove: gets the chains that are forecast to save, before anything is timed, where there are any, and returns
-                those that proved to do so: at their nodes what promises more is timed first.
+            drafted: chains that are known to save together: at their nodes what promises more is timed first.
         """
         first = self._first(found, until)
-        # A policy predicts as it proposes; forecasts of steps that it does not propose follow then.
-        told = first if prove is None and isinstance(self._prior, ChainPolicy) else self._told(first)
-        if prove is not None and (drafted := self._draft(told, until)):
-            self._proved = list(prove(drafted))
-            self._drafted = {node: chain.net for chain in self._proved for node in chain.nodes}
-        if isinstance(self._prior, ChainPolicy):
+        self._proved = list(drafted)
+        self._drafted = {node: chain.net for chain in drafted for node in chain.nodes}
+        if isinstance(self._prior, ChainPolicy):  # forecasts of steps that it does not propose follow then
             chains, open_attempts = self._proposed(first, self._prior, until)
         else:
-            chains, open_attempts = [], told
+            chains, open_attempts = [], self._told(first)
         if self._drafted:
             self._hopeful = self.options.hopeful[0]
             chains += self._explore(open_attempts, until, curious=False)

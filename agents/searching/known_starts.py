@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from agents.core.base import Action, Search
+from agents.core.records import Improvement, supposed
 from graph_rewrite.ir.graph import Graph
 
 STARTS_SHARE = 0.1
@@ -29,6 +30,15 @@ class StartingAgent(Protocol):
     """An agent that can begin with known graphs beside the problem's own."""
 
     starts: Sequence[Start]
+
+
+def suppose_start(search: Search, ms: float) -> None:
+    """Take the problem's own graph to be as fast as the original, which takes so many milliseconds, from the beginning,
+    and do not measure it. What was measured before and is no faster is no improvement."""
+    start = supposed(search.problem.model.graph, ms)
+    search.visits.setdefault(start.graph.hash, start)
+    first = Improvement(0.0, 0, 0, 1.0, ms)
+    search.improvements[:] = [first, *(one for one in search.improvements if one.speedup > 1.0)]
 
 
 def measure_starts(

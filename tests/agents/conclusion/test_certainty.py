@@ -1,20 +1,23 @@
 """Small leads on a noisy machine: told from none, by the same statistics that the worker uses, on planted noise."""
 
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from agents.conclusion.confirmation import is_doubtful, pooled, surely_faster
-from agents.core.base import Budget, OptimizationResult, Search
+from agents.conclusion.conclude import _limited
+from agents.conclusion.confirmation import confirmed, is_doubtful, pooled, surely_faster
+from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
 from agents.core.records import Improvement
 from agents.core.registry import make_agent
 from graph_rewrite.delivery import ship
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
+from graph_rewrite.system.deadline import ending_at, seconds_left
 from tests.agents.conclusion.simulated_meter import SimulatedMeter, simulated_time
 from tests.agents.toys import chain_problem
 
@@ -131,6 +134,47 @@ def test_the_last_of_the_search_goes_to_telling_only_where_the_lead_is_small(tmp
         search.improvements.append(Improvement(0.0, 1, 1, speedup, 10.0))
         allowed.append(search.allowed)
     assert allowed == [50.0, 40.0, 50.0]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_was_not_chosen_among_several_counts_as_measured(tmp_path: Path, others: int) -> None:
+    """A graph that is alone was not chosen for its luck, so that its first measurement tells as much as the next."""
+    problem = chain_problem(tmp_path)
+    search = Search(problem, Budget(deadline=time.monotonic() + 1000.0))
+    first, anew = TestPooled.latency(1.03, 0.04), TestPooled.latency(1.05, 0.005)
+    problem.confirm = lambda graph, plan=None, look=0: anew  # type: ignore[method-assign, misc]
+    graphs = [candidate.apply() for candidate in problem.rewriter.candidates(problem.model.graph)[: 1 + others]]
+    action = Action("key", "Rule", "a rule", 1)
+    for graph in graphs:
+        search.visits[graph.hash] = Visit(graph, first, (action,))
+    with ending_at(time.monotonic() + 50.0):
+        assert confirmed(search, graphs[0]) == (anew if others else pooled(first, anew))
+
+
+def test_what_is_sure_and_no_choice_is_not_measured_again_where_time_is_short(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path)
+    search = Search(problem, Budget(deadline=time.monotonic() + 1000.0))
+    anew, took = TestPooled.latency(1.2, 0.01), {"screen": 30.0}
+    problem.confirm = lambda graph, plan=None, look=0: anew  # type: ignore[method-assign, misc]
+    problem.cost = lambda graph, effort="screen": took[effort]  # type: ignore[method-assign]
+    graph = problem.rewriter.candidates(problem.model.graph)[0].apply()
+    for half, seconds, expected in ((0.1, 30.0, "first"), (0.1, 20.0, "both"), (0.25, 30.0, "both")):
+        first, took["screen"] = TestPooled.latency(1.2, half), seconds
+        search.visits[graph.hash] = Visit(graph, first, (Action("key", "Rule", "a rule", 1),))
+        with ending_at(time.monotonic() + 30.0):  # 6 s of them are kept for the check
+            found = confirmed(search, graph)
+        assert found == (first if expected == "first" else pooled(first, anew))
+
+
+def test_a_conclusion_has_what_the_search_leaves_over(tmp_path: Path) -> None:
+    search = Search(chain_problem(tmp_path), Budget(seconds=42.0, conclusion_s=18.0, overtime_s=18.0))
+    left = []
+    for search.original_s, spent in ((0.1, 10.0), (10.0, 41.0), (0.1, 60.0)):
+        search.charge(spent, spent - search.elapsed, 0.0)
+        with _limited(search):
+            left.append(round(seconds_left()))
+    # A slow model's conclusion has 30 s in any case: its own, and those that it lacks.
+    assert left == [50, 30, 18]
 
 
 def test_a_slow_model_s_conclusion_has_more_of_the_budget(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior
 from agents.regional.screen import Screen
 from graph_rewrite import Rewriter
+from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
@@ -54,18 +55,12 @@ GAINING = {CHAIN[:1]: 0.2, CHAIN[:2]: 0.2, CHAIN: 0.2}
 def drafted(
     problem: Problem, prior: Prior | None, until: Callable[[], bool] = lambda: False, **options: float
 ) -> tuple[list[str], int]:
-    """Return the chains of a draft, and the windows that were timed before it."""
-    timer, found, timed = ExactTimer(), list[str](), list[int]()
-
-    def note(chains: list[RewriteChain]) -> list[RewriteChain]:
-        found.extend(map(str, chains))
-        timed.append(len(timer.asked))
-        return []
-
-    graph, settings = problem.model.graph, RegionalOptions(margin=1, **options)  # type: ignore[arg-type]
+    """Return the chains of a draft, and the windows that were timed for it."""
+    timer, graph = ExactTimer(), problem.model.graph
+    settings = RegionalOptions(margin=1, **options)  # type: ignore[arg-type]
     screen = Screen(Search(problem, BUDGET), timer, Effects(), graph, 0.007, settings, None, prior)
-    screen.run(site_classes(problem.rewriter, graph, margin=1), until, note)
-    return found, sum(timed)
+    chains = screen.draft(site_classes(problem.rewriter, graph, margin=1), until)
+    return [str(chain) for chain in chains], len(timer.asked)
 
 
 def two_kinds(folder: Path) -> Problem:
@@ -129,13 +124,15 @@ def test_without_time_steps_stay_alone(tmp_path: Path) -> None:
 
 
 def test_a_drafted_graph_is_the_first_one_measured(tmp_path: Path) -> None:
-    """With two measurements, of which the original takes one, it is the result."""
+    """With two measurements, of which the start takes one though it is not measured, it is the result."""
     problem = chain_problem(tmp_path, 3, "both")
     agent = agent_with(ExactTimer(), drafting_runs=math.inf)
     agent.prior_for = lambda _: Told(GAINING)
     result = agent.optimize(problem, Budget(2, 60.0))
     assert graph_cost(result.graph) == costs_of_all(3)[0]
     assert result.measurements == 2
+    assert isinstance(problem.meter, ExactMeter)
+    assert problem.model.graph.hash not in problem.meter.measured
     # What its steps save in windows was forecast, and not timed.
     assert all(action.window_s is None for action in result.actions)
 
@@ -153,7 +150,10 @@ def test_a_draft_that_is_wrong_costs_one_measurement(tmp_path: Path) -> None:
     assert plain.optimize(other, BUDGET).graph.hash == result.graph.hash
     assert isinstance(other.meter, ExactMeter)
     assert graph_cost(result.graph) == costs_of_all(2)[0]
-    assert len(measured) == len(set(other.meter.measured)) + 1
+    start = problem.model.graph.hash
+    assert other.meter.measured[0] == start
+    assert set(measured) - set(other.meter.measured) == {measured[0]}
+    assert set(other.meter.measured) - set(measured) == {start}
 
 
 @pytest.mark.parametrize("proved", [False, True])
@@ -165,26 +165,56 @@ def test_where_a_draft_proved_good_what_promises_more_is_timed_first(tmp_path: P
         Search(problem, BUDGET), timer, Effects(), graph, 0.011, RegionalOptions(margin=1), None, Told(GAINING)
     )
 
-    def prove(chains: list[RewriteChain]) -> list[RewriteChain]:
-        assert len(chains) == 2
-        return [chain for chain in chains if proved and 2 in chain.anchors]
-
-    screen.run(site_classes(problem.rewriter, graph, margin=1), lambda: False, prove)
+    classes = list(site_classes(problem.rewriter, graph, margin=1))
+    chains = screen.draft(classes, lambda: False)
+    assert len(chains) == 2
+    screen.run(classes, lambda: False, [chain for chain in chains if proved and 2 in chain.anchors])
     rewritten = [min(cut.before.nodes.keys() - cut.after.nodes.keys()) for cut in timer.asked]
     assert set(rewritten) == {0, 2}
     assert rewritten[0] == (0 if proved else 2)
 
 
 def test_models_that_run_often_in_the_time_left_are_not_drafted(tmp_path: Path) -> None:
-    """The toy takes 13 ms a run: 4,000 runs in a minute."""
-    for most, expected in ((3_000.0, False), (6_000.0, True)):
+    """The toy is estimated to run some hundred million times in a minute."""
+    problem = chain_problem(tmp_path, 2)
+    graph = problem.model.graph
+    runs = BUDGET.seconds / estimated_seconds(graph, graph.nodes)
+    for most, expected in ((0.9 * runs, False), (1.1 * runs, True)):
         problem = chain_problem(tmp_path, 2)
         agent = agent_with(ExactTimer(), drafting_runs=most)
         agent.prior_for = lambda _: Told({CHAIN[:1]: 0.5})
         agent.optimize(problem, BUDGET)
         assert isinstance(problem.meter, ExactMeter)
-        # With a draft the two first forms were written otherwise, which loses.
-        assert (problem.meter.measured[1] != problem.meter.measured[-1]) == expected
+        assert (problem.meter.measured[0] != graph.hash) == expected
+
+
+@pytest.mark.parametrize("forecast", [0.2, -0.1])
+def test_where_no_other_measurement_fits_the_search_ends_with_its_draft(tmp_path: Path, forecast: float) -> None:
+    """A measurement that took 40 s of 60 leaves no time for another. What is left goes to the conclusion."""
+    problem = chain_problem(tmp_path, 3, "both")
+    problem.cost = lambda graph, effort="screen": 40.0  # type: ignore[method-assign]
+    timer, searches = ExactTimer(), list[Search]()
+    agent = agent_with(timer, drafting_runs=math.inf)
+    agent.prior_for = lambda _: Told({**GAINING, CHAIN[:1]: forecast}, {CHAIN[:1]: 0.4})
+    result = agent.optimize(problem, BUDGET, progress=searches.append)
+    assert len(searches[-1].visits) == 2
+    assert not searches[-1].ended
+    assert not timer.asked
+    assert graph_cost(result.graph) == costs_of_all(3)[0]
+    first, second = result.improvements
+    assert (first.seconds, first.measurements, first.speedup) == (0.0, 0, 1.0)
+    assert second.speedup > 1.0
+
+
+def test_a_draft_that_cannot_be_run_leaves_the_search_as_it_is(tmp_path: Path) -> None:
+    problem = chain_problem(tmp_path, 2)
+    assert isinstance(problem.meter, ExactMeter)
+    problem.meter.failing = {"ThresholdedRelu": "crash"}
+    agent = agent_with(ExactTimer(), drafting_runs=math.inf)
+    agent.prior_for = lambda _: Told({CHAIN[:1]: 0.5})
+    result = agent.optimize(problem, BUDGET)
+    assert problem.meter.measured[1] == problem.model.graph.hash
+    assert graph_cost(result.graph) <= graph_cost(problem.model.graph)
 
 
 def test_what_was_drafted_stands_where_no_window_was_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
