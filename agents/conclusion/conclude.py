@@ -67,14 +67,15 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
 
     with _limited(search):
         measured = _measured(search)
+        told = {visit.graph.hash: latency for visit, latency in measured}
         promising, rejected = _promising(search, measured), []
         if search.budget.provisional and promising and asking_original(problem.model, promising[0].graph) is None:
             first = promising[0]
-            latency = next(latency for visit, latency in measured if visit is first)
+            latency = told[first.graph.hash]
             return result(first.graph, latency, first.actions, unmade_model(problem.model.path, problem.deployment), "")
         for visit in promising:
             try:
-                latency = confirmed(search, visit.graph)
+                latency = confirmed(search, visit.graph, told[visit.graph.hash])
                 if not surely_faster(latency):
                     rejected.append(f"the fastest was not confirmed by a second measurement, {_told(latency)}")
                     continue

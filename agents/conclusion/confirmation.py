@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from statistics import NormalDist
 
 from agents.core.base import Search, Visit
 from graph_rewrite.ir.graph import Graph
@@ -21,7 +22,7 @@ CHECK_SHARE, CHECK_S, CHECK_RUNS = 0.2, 3.0, 22.0
 """Part of the time left that saving and comparing the winner keeps; and the seconds, or runs of the original, that it
 keeps of a short time, but never more than half."""
 
-
+_NORMAL = NormalDist()
 AMPLE_S = 2.0 * JUDGE.budget_s
 """Seconds left with which a search without a deadline is confirmed as if there were no limit at all."""
 STEADY = replace(JUDGE, instances=12, min_instances=4, min_pairs=11)
@@ -39,29 +40,38 @@ def is_doubtful(latency: Latency) -> bool:
     return latency.ok and latency.speedup > 1.0 + MARGIN and not surely_faster(latency)
 
 
-def confirmed(search: Search, graph: Graph) -> Latency:
+def confirmed(search: Search, graph: Graph, known: Latency) -> Latency:
     """Measure a graph anew for the report.
 
     With a deadline, a doubtful graph is measured again as long as time is left, and all these measurements count
-    together. None of them is one by which the graph was chosen, so that luck in the choice is not in the report. Where
-    the search measured this one graph alone, there was no choice, and its measurement counts too; where that leaves no
-    doubt, and there is no time for another as long, it counts alone.
+    together. What the search measured counts too where a doubt is left, where it measured no other graph, and alone
+    where there is no time for another measurement: with an interval so wide that it holds for all graphs that were
+    measured at once, so that luck in the choice is not taken for a gain.
+
+    Args:
+        known: what the search measured of it.
 
     Raises:
-        OutOfTime: not even the first measurement came to its end.
+        OutOfTime: no measurement came to its end, and what the search measured leaves a doubt.
     """
     problem = search.problem
     left = seconds_left()
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
     kept = max(CHECK_SHARE * left, min(max(CHECK_S, CHECK_RUNS * search.original_s), 0.5 * left))
-    first = _unchosen(search, graph)
-    if first is not None and surely_faster(first) and left - kept < problem.cost(graph):
-        return first
+    others = sum(bool(visit.actions) for visit in search.visits.values()) - 1
+    chosen = simultaneous(known, 1 + others)
+    if surely_faster(chosen) and left - kept < problem.cost(graph):
+        return chosen
     with ending_at(time.monotonic() + left - kept):
-        latency = problem.confirm(graph, _plan())
-        if first is not None:
-            latency = pooled(first, latency)
+        try:
+            latency = problem.confirm(graph, _plan())
+        except OutOfTime:
+            if surely_faster(chosen):
+                return chosen
+            raise
+        if not others or is_doubtful(latency):
+            latency = pooled(chosen, latency)
         for look in range(1, MOST_LOOKS):
             if not is_doubtful(latency):
                 break
@@ -72,10 +82,15 @@ def confirmed(search: Search, graph: Graph) -> Latency:
     return latency
 
 
-def _unchosen(search: Search, graph: Graph) -> Latency | None:
-    """Return what the search measured of a graph, where it measured no other with rewrites."""
-    measured = [visit for visit in search.visits.values() if visit.actions]
-    return measured[0].latency if len(measured) == 1 and measured[0].graph.hash == graph.hash else None
+def simultaneous(latency: Latency, count: int) -> Latency:
+    """Return a latency with an interval that holds for `count` such measurements at once, and so for the one that was
+    chosen among them (Bonferroni's inequality; Dunn, "Multiple comparisons among means", Journal of the American
+    Statistical Association 56, 1961)."""
+    half = _half(latency)
+    if count <= 1 or not latency.ok or not half < math.inf:
+        return latency
+    half *= _NORMAL.inv_cdf(1.0 - 0.025 / count) / _NORMAL.inv_cdf(0.975)
+    return replace(latency, ci95=(latency.speedup * math.exp(-half), latency.speedup * math.exp(half)))
 
 
 def _plan() -> Plan:

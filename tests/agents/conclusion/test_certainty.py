@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from agents.conclusion.conclude import _limited
-from agents.conclusion.confirmation import confirmed, is_doubtful, pooled, surely_faster
+from agents.conclusion.confirmation import confirmed, is_doubtful, pooled, simultaneous, surely_faster
 from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
 from agents.core.records import Improvement
 from agents.core.registry import make_agent
 from graph_rewrite.delivery import ship
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import Latency
-from graph_rewrite.system.deadline import ending_at, seconds_left
+from graph_rewrite.latency import Latency, Plan
+from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from tests.agents.conclusion.simulated_meter import SimulatedMeter, simulated_time
 from tests.agents.toys import chain_problem
 
@@ -136,34 +136,77 @@ def test_the_last_of_the_search_goes_to_telling_only_where_the_lead_is_small(tmp
     assert allowed == [50.0, 40.0, 50.0]
 
 
-@pytest.mark.parametrize("others", [0, 1])
-def test_what_was_not_chosen_among_several_counts_as_measured(tmp_path: Path, others: int) -> None:
-    """A graph that is alone was not chosen for its luck, so that its first measurement tells as much as the next."""
-    problem = chain_problem(tmp_path)
-    search = Search(problem, Budget(deadline=time.monotonic() + 1000.0))
-    first, anew = TestPooled.latency(1.03, 0.04), TestPooled.latency(1.05, 0.005)
-    problem.confirm = lambda graph, plan=None, look=0: anew  # type: ignore[method-assign, misc]
-    graphs = [candidate.apply() for candidate in problem.rewriter.candidates(problem.model.graph)[: 1 + others]]
-    action = Action("key", "Rule", "a rule", 1)
-    for graph in graphs:
-        search.visits[graph.hash] = Visit(graph, first, (action,))
-    with ending_at(time.monotonic() + 50.0):
-        assert confirmed(search, graphs[0]) == (anew if others else pooled(first, anew))
+class TestConfirmed:
+    """What a search measured counts as far as luck in its choice allows."""
 
+    @pytest.fixture
+    def search(self, tmp_path: Path) -> Search:
+        return Search(chain_problem(tmp_path), Budget(deadline=time.monotonic() + 1000.0))
 
-def test_what_is_sure_and_no_choice_is_not_measured_again_where_time_is_short(tmp_path: Path) -> None:
-    problem = chain_problem(tmp_path)
-    search = Search(problem, Budget(deadline=time.monotonic() + 1000.0))
-    anew, took = TestPooled.latency(1.2, 0.01), {"screen": 30.0}
-    problem.confirm = lambda graph, plan=None, look=0: anew  # type: ignore[method-assign, misc]
-    problem.cost = lambda graph, effort="screen": took[effort]  # type: ignore[method-assign]
-    graph = problem.rewriter.candidates(problem.model.graph)[0].apply()
-    for half, seconds, expected in ((0.1, 30.0, "first"), (0.1, 20.0, "both"), (0.25, 30.0, "both")):
-        first, took["screen"] = TestPooled.latency(1.2, half), seconds
-        search.visits[graph.hash] = Visit(graph, first, (Action("key", "Rule", "a rule", 1),))
-        with ending_at(time.monotonic() + 30.0):  # 6 s of them are kept for the check
-            found = confirmed(search, graph)
-        assert found == (first if expected == "first" else pooled(first, anew))
+    @staticmethod
+    def visited(search: Search, first: Latency, count: int) -> Graph:
+        """Let a search have measured some graphs, all alike. Return one of them."""
+        candidates = search.problem.rewriter.candidates(search.problem.model.graph)[:count]
+        graphs = [candidate.apply() for candidate in candidates]
+        assert len(graphs) == count
+        for graph in graphs:
+            search.visits[graph.hash] = Visit(graph, first, (Action("key", "Rule", "a rule", 1),))
+        return graphs[0]
+
+    @staticmethod
+    def confirm(search: Search, graph: Graph, first: Latency, anew: Latency | None, took: float = 0.0) -> Latency:
+        """Confirm a graph in 30 s, of which 6 s are kept for the check. The search took `took` seconds to measure it;
+        no other measurement comes to its end where `anew` is None."""
+
+        def measured(graph: Graph, plan: Plan | None = None, look: int = 0) -> Latency:
+            if anew is None:
+                raise OutOfTime
+            return anew
+
+        search.problem.confirm = measured  # type: ignore[method-assign]
+        search.problem.cost = lambda graph, effort="screen": took  # type: ignore[method-assign]
+        with ending_at(time.monotonic() + 30.0):
+            return confirmed(search, graph, first)
+
+    def test_a_graph_that_is_alone_was_not_chosen_for_its_luck(self, search: Search) -> None:
+        first, anew = TestPooled.latency(1.03, 0.04), TestPooled.latency(1.05, 0.005)
+        graph = self.visited(search, first, 1)
+        assert self.confirm(search, graph, first, anew) == pooled(first, anew)
+
+    def test_one_of_several_counts_less_and_only_where_a_doubt_is_left(self, search: Search) -> None:
+        first, sure, doubtful = (TestPooled.latency(1.04, half) for half in (0.02, 0.01, 0.04))
+        graph = self.visited(search, first, 2)
+        assert self.confirm(search, graph, first, sure) == sure
+        found = self.confirm(search, graph, first, doubtful)
+        assert found == pooled(simultaneous(first, 2), doubtful)
+        assert found.lower_bound < pooled(first, doubtful).lower_bound
+
+    @pytest.mark.parametrize(("half", "took", "again"), [(0.1, 30.0, False), (0.1, 20.0, True), (0.25, 30.0, True)])
+    def test_what_is_sure_is_not_measured_again_without_the_time(
+        self, search: Search, half: float, took: float, again: bool
+    ) -> None:
+        first, anew = TestPooled.latency(1.2, half), TestPooled.latency(1.2, 0.01)
+        graph = self.visited(search, first, 1)
+        assert self.confirm(search, graph, first, anew, took) == (pooled(first, anew) if again else first)
+
+    def test_what_is_sure_stands_where_no_measurement_ends_in_time(self, search: Search) -> None:
+        first = TestPooled.latency(1.2, 0.1)
+        graph = self.visited(search, first, 2)
+        assert self.confirm(search, graph, first, None) == simultaneous(first, 2)
+        with pytest.raises(OutOfTime):
+            self.confirm(search, graph, TestPooled.latency(1.2, 0.17), None)  # sure by itself, not as one of two
+
+    def test_intervals_hold_for_all_graphs_at_once(self) -> None:
+        rng, count = np.random.default_rng(0), 8
+        held = 0
+        for _ in range(400):
+            found = [TestPooled.latency(math.exp(rng.normal(0.0, 0.02 / 1.96)), 0.02) for _ in range(count)]
+            luckiest = simultaneous(max(found, key=lambda latency: latency.speedup), count)
+            held += luckiest.lower_bound <= 1.0
+        assert held >= 0.95 * 400
+        assert simultaneous(found[0], 1) == found[0]
+        failed = Latency.failed("crash", "signal 11")
+        assert simultaneous(failed, 3) is failed
 
 
 def test_a_conclusion_has_what_the_search_leaves_over(tmp_path: Path) -> None:
