@@ -126,8 +126,10 @@ class RegionalAgent:
     def _draft(self, search: Search, scan: Timer) -> MeasuredDraft:
         """Measure a draft before anything else, where the model seems so slow for the time there is that forecasts come
         before timings."""
-        graph, options = search.problem.model.graph, self.options
-        seconds = estimated_seconds(graph, graph.nodes)
+        graph, options, deployment = search.problem.model.graph, self.options, search.problem.deployment
+        if not deployment.facts.is_cpu:  # what other models say was timed on CPUs
+            return NO_DRAFT
+        seconds = estimated_seconds(graph, graph.nodes) / deployment.threads
         if search.allowed - search.seconds > options.drafting_runs * seconds:
             return NO_DRAFT
         screen = Screen(search, scan, Effects(), graph, seconds, options, None, self._prior)

@@ -14,12 +14,12 @@ from benchmarks.figures.maps import draw_rules, draw_search_times, rule_sites
 from benchmarks.figures.page import page
 from benchmarks.figures.rows import Results, read_results
 from benchmarks.figures.style import drawn_from, save
-from benchmarks.figures.tables import summary
+from benchmarks.figures.tables import overview, summary
 from graph_rewrite.system.atomic_files import replace_file
 
 
 def write(path: Path) -> list[Path]:
-    """Write page, summary and plots beside a results file, each as a whole. Return the files.
+    """Write page, summary, overview and plots beside a results file, each as a whole. Return the files.
 
     Raises:
         UserError: the file is no results file.
@@ -52,7 +52,10 @@ def _texts(results: Results) -> dict[Path, str]:
     names = {name: _beside(path, f"-{name}.png").name for name in _plots(results)}
     headroom = _beside(path, "-headroom.json")
     whole = page(results, names, read_headroom(headroom), rests_of(headroom))
-    return {_beside(path, ".md"): whole, _beside(path, "-summary.md"): summary(results)}
+    texts = {_beside(path, ".md"): whole, _beside(path, "-summary.md"): summary(results)}
+    if (leader := results.leader()) is not None:
+        texts[_beside(path, "-overview.md")] = overview(results, leader)
+    return texts
 
 
 def _plots(results: Results) -> dict[str, Callable[[], Figure]]:

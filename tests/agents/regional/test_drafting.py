@@ -21,6 +21,7 @@ from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior
 from agents.regional.screen import Screen
 from graph_rewrite import Rewriter
+from graph_rewrite.latency import Deployment
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
@@ -174,18 +175,25 @@ def test_where_a_draft_proved_good_what_promises_more_is_timed_first(tmp_path: P
     assert rewritten[0] == (0 if proved else 2)
 
 
-def test_models_that_run_often_in_the_time_left_are_not_drafted(tmp_path: Path) -> None:
-    """The toy is estimated to run some hundred million times in a minute."""
+@pytest.mark.parametrize(
+    ("deployment", "factor", "expected"),
+    [
+        (Deployment(), 0.9, False), (Deployment(), 1.1, True), (Deployment(threads=2), 1.9, False),
+        (Deployment(threads=2), 2.1, True), (Deployment("cuda"), 1e9, False),
+    ],
+)  # fmt: skip
+def test_only_models_that_seem_slow_for_the_time_are_drafted(
+    tmp_path: Path, deployment: Deployment, factor: float, expected: bool
+) -> None:
+    """An estimate for a core decides, and only on CPUs, where the means were learnt."""
     problem = chain_problem(tmp_path, 2)
-    graph = problem.model.graph
+    problem.deployment, graph = deployment, problem.model.graph
     runs = BUDGET.seconds / estimated_seconds(graph, graph.nodes)
-    for most, expected in ((0.9 * runs, False), (1.1 * runs, True)):
-        problem = chain_problem(tmp_path, 2)
-        agent = agent_with(ExactTimer(), drafting_runs=most)
-        agent.prior_for = lambda _: Told({CHAIN[:1]: 0.5})
-        agent.optimize(problem, BUDGET)
-        assert isinstance(problem.meter, ExactMeter)
-        assert (problem.meter.measured[0] != graph.hash) == expected
+    agent = agent_with(ExactTimer(), drafting_runs=factor * runs)
+    agent.prior_for = lambda _: Told({CHAIN[:1]: 0.5})
+    agent.explore(Search(problem, BUDGET))
+    assert isinstance(problem.meter, ExactMeter)
+    assert (problem.meter.measured[0] != graph.hash) == expected
 
 
 @pytest.mark.parametrize("forecast", [0.2, -0.1])

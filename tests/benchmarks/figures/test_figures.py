@@ -14,7 +14,7 @@ from benchmarks.figures.maps import draw_rules, rule_sites
 from benchmarks.figures.page import checks, page
 from benchmarks.figures.rows import read_results
 from benchmarks.figures.style import drawn_from, save
-from benchmarks.figures.tables import ahead_table, behind_table, models_table, summary
+from benchmarks.figures.tables import ahead_table, behind_table, models_table, overview, summary
 from benchmarks.figures.writing import stale, write
 from graph_rewrite.errors import UserError
 from tests.benchmarks.figures.made_up import row, typical, write_results
@@ -54,6 +54,27 @@ def test_failed_and_unverified_runs_are_shown_and_count_as_the_original(tmp_path
     assert vgg[5] == "failed: onnxslim is not installed"
     assert mean[3].endswith(", 2 of 4 runs failed")
     assert mean[5] == "none"
+
+
+def test_the_overview_shows_what_gains_most_first_and_no_levels_of_the_runtime(tmp_path: Path) -> None:
+    rows = [
+        row("bert", "regional", 1.1), row("bert", "openvino", 1.2, None), row("bert", "ort-basic", 0.9, None),
+        row("vit", "regional", 1.5), row("vit", "openvino", 1.3, None), row("vit", "onnxsim", None, None),
+        row("vgg19", "regional", None, failure="out of memory"), row("vgg19", "openvino", 1.0, None),
+    ]  # fmt: skip
+    results = read_results(write_results(tmp_path / "cpu-t1.json", rows))
+    leader = results.leader()
+    assert leader is not None
+    table, _, under = overview(results, leader).partition("\n\n")
+    heading, *shown, mean = lines(table)
+    assert heading[2:] == [f"RewriteGym, {leader.budget_s:g} s", "openvino"]
+    assert [model for model, *_ in shown] == ["vit", "bert", "vgg19"]
+    assert shown[0][2].startswith("**1.50** (")
+    assert shown[1][2].startswith("1.10 (")
+    assert [cells[3] for cells in shown] == ["1.30", "**1.20**", "1.00"]
+    assert shown[2][2] == "failed: out of memory"
+    assert mean[0] == "geometric mean"
+    assert "95% intervals" in under
 
 
 def test_a_series_that_lacks_models_says_so(tmp_path: Path) -> None:
@@ -172,7 +193,8 @@ def test_plots_are_light_and_stale_with_other_results(tmp_path: Path) -> None:
     for plot in plots:
         assert len(np.unique(imread(plot)[..., :3].reshape(-1, 3), axis=0)) > 3, "something is drawn"
     write_results(path, [*typical(), row("vit", "regional", 1.1)])
-    assert set(stale(path)) == {*plots, tmp_path / "cpu-t1.md", tmp_path / "cpu-t1-summary.md"}
+    texts = {tmp_path / f"cpu-t1{end}.md" for end in ("", "-summary", "-overview")}
+    assert set(stale(path)) == {*plots, *texts}
 
 
 def test_the_largest_heat_map_is_light(tmp_path: Path) -> None:
