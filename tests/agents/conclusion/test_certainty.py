@@ -137,7 +137,7 @@ def test_the_last_of_the_search_goes_to_telling_only_where_the_lead_is_small(tmp
 
 
 class TestConfirmed:
-    """What a search measured counts as far as luck in its choice allows."""
+    """Measurements of a search count as far as luck in its choice allows."""
 
     @pytest.fixture
     def search(self, tmp_path: Path) -> Search:
