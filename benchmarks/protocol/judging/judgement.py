@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,14 +122,16 @@ def judged(
 
 
 def played(judge: Judge, numbers: Sequence[int], excluded: Collection[str]) -> list[Session]:
-    """Play sessions side by side, each in a lane of its own. An interruption ends all of them."""
+    """Play sessions side by side, each in a lane of its own. A failure of one, or an interruption, ends all of them."""
     with ThreadPoolExecutor(len(numbers)) as pool:
         waiting = [pool.submit(judge.session, number, excluded, lane) for lane, number in enumerate(numbers)]
         try:
-            return [future.result() for future in waiting]
+            for future in as_completed(waiting):
+                future.result()
         except BaseException:
             judge.stop()
             raise
+    return [future.result() for future in waiting]
 
 
 def _known(path: Path) -> Session | None:
