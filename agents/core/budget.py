@@ -27,9 +27,10 @@ class Budget:
     waiting for other processes counts, and what is known already costs nothing. None for no such moment. `telling_s`
     are the last of the search's seconds; where the lead is small they go to the conclusion, which tells a small lead
     from none by more measurements. `overtime_s` is a hard limit for budgets without a deadline: the search is broken
-    off when it has overrun its seconds by a fifth of that, and the conclusion when it has taken as long; waiting for
-    other processes does not count. With `provisional` the caller confirms and checks what the search finds: the
-    conclusion only chooses the most promising graph, and a result with rewrites has no file yet.
+    off when it has overrun its seconds by a fifth of that, and the conclusion when it has taken as long and what the
+    search left of its seconds; waiting for other processes does not count. With `provisional` the caller confirms and
+    checks what the search finds: the conclusion only chooses the most promising graph, and a result with rewrites has
+    no file yet.
 
     Raises:
         UserError: a limit that is negative.

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +26,8 @@ from agents.core.registry import make_agent
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.run import optimize_model
 from agents.ppo.checkpoint import load_checkpoint
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Effort, Latency
 from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at, seconds_left
 from graph_rewrite.system.signals import interrupting_on_term
 from tests.agents.toys import chain_problem
@@ -243,16 +246,22 @@ class TestOvertime:
     def test_a_conclusion_that_takes_longer_keeps_the_original(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """It has its overtime, and what the search left of its own seconds."""
         problem = chain_problem(tmp_path)
         left: list[float] = []
+        measure = problem.meter.measure
+
+        def doubtful(graph: Graph, effort: Effort = "screen") -> Latency:
+            return replace(measure(graph, effort), ci95=(0.9, 9.0))
 
         def confirm(*_: object, **__: object) -> None:
             left.append(seconds_left())
             raise OutOfTime("the time limit is reached")
 
+        monkeypatch.setattr(problem.meter, "measure", doubtful)
         monkeypatch.setattr(problem, "confirm", confirm)
-        result = make_agent("greedy:beam=2,lookahead=2").optimize(problem, Budget(overtime_s=100.0))
-        assert 0.0 < left[0] <= 100.0
+        result = make_agent("greedy:beam=2,lookahead=2").optimize(problem, Budget(seconds=60.0, overtime_s=100.0))
+        assert 100.0 < max(left) <= 160.0
         assert result.is_original
         assert "no time was left to confirm" in result.message
 
