@@ -113,7 +113,11 @@ class Screen:
             found: the classes of sites to look at.
             until: says that time is up.
         """
-        return self._draft(self._told(self._first(found, until)), until)
+        first = self._told(self._first(found, until))
+        last = self.search.after(self.options.drafting_share)
+        worth = self.options.worth * self.latency_s
+        drafter = Drafter(self._lists, self.options, self._seconds_of_all, self._forecast_chain, worth)
+        return drafter.chains(first, lambda: until() or self.search.seconds >= last)
 
     def _first(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[Attempt]:
         return [step for site_class in found for step in self._lists.first(site_class, until)]
@@ -123,13 +127,6 @@ class Screen:
         if isinstance(self._prior, ChainPolicy) and not isinstance(self._prior, StepPrior):
             return first
         return [one for step in first for one in self._lists.predicted([step])]
-
-    def _draft(self, first: Sequence[Attempt], until: Callable[[], bool]) -> list[RewriteChain]:
-        """Return the chains that first steps with forecasts lead to, as far as the time for it goes."""
-        last = self.search.after(self.options.drafting_share)
-        worth = self.options.worth * self.latency_s
-        drafter = Drafter(self._lists, self.options, self._seconds_of_all, self._forecast_chain, worth)
-        return drafter.chains(first, lambda: until() or self.search.seconds >= last)
 
     def _forecast_chain(self, state: WindowState, seconds: float) -> RewriteChain | None:
         """Return a chain that is not timed, neither as a whole nor by its steps; its cut bears the key of its class."""
