@@ -237,7 +237,7 @@ class OrtMeter:
         # Writing may fold weights, which loads the machine as well, and workspaces may be shared.
         with self._lock, self._written(baseline) as reference_path, self._written(candidate) as candidate_path:
             request = {
-                "kind": "itself" if baseline.key == candidate.key else "compare",
+                "kind": "compare",
                 "baseline": _plain(reference_path, baseline.deployment),
                 "candidate": _plain(candidate_path, candidate.deployment),
                 "plan": plan.to_json(),

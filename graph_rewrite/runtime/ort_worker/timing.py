@@ -56,12 +56,6 @@ def block_budget(plan: Plan, left_s: float, pair_s: float) -> float:
     return min(plan.budget_s / plan.instances, max(0.0, left_s - _SPARE_PAIRS * pair_s) / _OVERRUN)
 
 
-def least_samples(plan: Plan, seconds: float) -> int:
-    """Return the fewest samples of one model that a plan asks for, each of so many seconds: fewer where they overrun
-    the plan's budget by far."""
-    return min(_FEWEST, plan.min_pairs) if plan.min_pairs * seconds > _OVERRUN * plan.budget_s else plan.min_pairs
-
-
 def time_block(
     baseline: Run,
     candidate: Run,

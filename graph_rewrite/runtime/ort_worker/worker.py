@@ -7,10 +7,9 @@ and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`. `feeds`
 them; runs take the inputs that they give in turn, both sides of a comparison the same ones in the same order.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
-alone), `itself` (answers the same for a baseline that is its own candidate, and runs it once), `time` (one model, by
-such a clock too), `optimizers` (which of the runtime's optimisers change a model), `optimised` (writes what they make
-of it), `profile` (the time of every kernel), `probe_cuda`. Any may say `within_s`, the seconds after which nobody waits
-for the reply: a comparison then ends with the blocks that it has.
+alone), `time` (one model, by such a clock too), `optimizers` (which of the runtime's optimisers change a model),
+`optimised` (writes what they make of it), `profile` (the time of every kernel), `probe_cuda`. Any may say `within_s`,
+the seconds after which nobody waits for the reply: a comparison then ends with the blocks that it has.
 
 For tests of the faults, `REWRITEGYM_WORKER_FAULT` may hold `segfault:TEXT` or `hang:TEXT`: a candidate whose file name
 contains TEXT then does that when it is opened.
@@ -27,7 +26,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import BinaryIO
 
 import numpy as np
@@ -44,7 +42,7 @@ from .rotating.rotation import Accepts, Rotation
 from .rotating.runner import Runner
 from .runtimes.opening import runtime_of
 from .statistics import Block, is_enough
-from .timing import Clock, block_budget, least_samples, repeats_for, time_alone, time_block
+from .timing import Clock, block_budget, repeats_for, time_alone, time_block
 from .wire import Message, read_message, write_message
 
 FAULT_VARIABLE = "REWRITEGYM_WORKER_FAULT"
@@ -70,7 +68,6 @@ class Worker:
         self._handlers: dict[str, Callable[[Message], Message]] = {
             "hello": self._hello,
             "compare": self._compare,
-            "itself": self._itself,
             "time": self._time,
             "optimizers": self._optimizers,
             "optimised": self._optimised,
@@ -113,18 +110,6 @@ class Worker:
             if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + _SPARE / len(blocks)) > within_s:
                 break
         return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks]}
-
-    def _itself(self, request: Message) -> Message:
-        """Time the baseline alone. The answer is that of a comparison with itself."""
-        plan = Plan.from_json(request["plan"])
-        runner = self._open_baseline(request, keep=False, copy=0)
-        self._enter("baseline: run")
-        seconds = runner.warm_up(plan.warmup)
-        repeats = repeats_for(seconds)
-        plan = replace(plan, min_pairs=least_samples(plan, repeats * seconds))
-        self._enter("baseline: time", expect_s=plan.budget_s + plan.min_pairs * repeats * seconds)
-        samples = time_alone(runner.run, plan, repeats, _CLOCKS[request.get("clock", "wall")], runner.turn_to)
-        return {"blocks": [[samples, samples, repeats]]}
 
     def _open_pair(self, request: Message, plan: Plan, *, candidate_first: bool) -> tuple[Runner, Runner]:
         # In turn, so that neither side always gets the memory that the other left, nor the same copy of the inputs.

@@ -7,15 +7,7 @@ import pytest
 
 from graph_rewrite.runtime.ort_worker.plan import Plan
 from graph_rewrite.runtime.ort_worker.statistics import estimate
-from graph_rewrite.runtime.ort_worker.timing import (
-    LONG_S,
-    block_budget,
-    least_samples,
-    repeats_for,
-    time_alone,
-    time_block,
-    warm_up,
-)
+from graph_rewrite.runtime.ort_worker.timing import LONG_S, block_budget, repeats_for, time_alone, time_block, warm_up
 
 
 class Clock:
@@ -73,13 +65,6 @@ def test_alone() -> None:
     clock = Clock()
     plan = Plan(min_pairs=5, max_pairs=20, target_ci_width=0.05, budget_s=1.0)
     assert time_alone(clock.run("A", 0.25), plan, 1, clock) == [0.25] * 5
-
-
-def test_a_slow_model_alone_has_fewer_samples() -> None:
-    plan = Plan(min_pairs=5, budget_s=0.3)
-    assert least_samples(plan, 0.2) == 5
-    assert least_samples(plan, 0.25) == 3
-    assert least_samples(Plan(min_pairs=2, budget_s=0.3), 1.0) == 2
 
 
 def test_garbage_collection_waits() -> None:

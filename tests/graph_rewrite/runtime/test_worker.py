@@ -77,18 +77,6 @@ def test_starts_once_and_answers(client: WorkerClient, good: Path) -> None:
     assert client.starts == 1
 
 
-def test_a_baseline_that_is_its_own_candidate_runs_alone(client: WorkerClient, good: Path, tmp_path: Path) -> None:
-    request = compare(good, good) | {"kind": "itself"}
-    ((baseline, candidate, repeats),) = client.request(request)["blocks"]
-    assert baseline == candidate
-    assert 2 <= len(baseline) <= 3
-    assert repeats >= 1
-    assert min(baseline) > 0
-    reply = client.request(compare(tmp_path / "missing.onnx", good) | {"kind": "itself"})
-    assert reply["status"] == "error"
-    assert reply["phase"] == "baseline: open"
-
-
 def test_a_faulty_request_is_answered(client: WorkerClient) -> None:
     assert client.request({"kind": "nonsense"})["status"] == "error"
     assert client.request({})["status"] == "error"
