@@ -93,10 +93,10 @@ results: setup ## search with all agents, judge all results side by side and wri
 	  --batch $(or $(BATCH),1) $(ARGS)
 
 known-results: setup ## write known_results/, with which searches begin, from benchmarks/results
-	@$(PY) -m benchmarks.known_results $(ARGS)
+	@$(PY) -m benchmarks.recordings.known_results $(ARGS)
 
 replay: setup ## replay the recorded results of benchmarks/results, and say which are lost
-	@$(PY) -m benchmarks.replay $(ARGS)
+	@$(PY) -m benchmarks.recordings.replay $(ARGS)
 
 # The catalogue of rules is drawn once (a minute) and kept in build/docs until rules, certificates or results change.
 docs: $(DOCS_STAMP) ## build the documentation into build/site

@@ -1,19 +1,23 @@
-"""Programs that reproduce the figures in README and docs: `python -m benchmarks.NAME --help` tells the arguments.
+"""Programs that reproduce every figure in README and docs: `python -m benchmarks.NAME --help` explains one.
 
-| program | figures |
+| package | content |
 |---|---|
-| `end_to_end` | speed-ups of one agent on the zoo |
-| `report` | tables and plots out of runs and of `end_to_end` |
-| `figures` | tables and plots of results files |
-| `headroom` | distance of models, results and peers from the machine's limit |
+| `results`, with `protocol` and `peers` | the table: every agent and other tools on every model, judged side by side |
+| `time_limits` | `rewritegym optimize` as users run it |
+| `env_speed`, `soak` | speed of the environment, and growth of its process |
+| `figures` | tables and plots of results files, and figures that pages quote |
+| `headroom` | the distance of models, results and peers from the machine's limit |
 | `papers` | the tables of the papers beside ours |
-| `env_speed` | the environment's steps, without any latency measurement |
-| `window_meter` | agreement of the window meter with whole models, and false positives of all meters |
-| `families`, `blocked_layout`, `rule_lists` | gains of rules on layers, of the blocked layout, of lists of rules |
-| `egraph`, `egraph_construction`, `egraph_extraction` | growth and memory of e-graphs, construction, extraction |
-| `learning.algorithms` | scores of learning algorithms on the table of windows |
-| `collect_experience` | none: it collects what windows cost, from variants of the zoo and generated networks |
-| `discrepancy` | the sum of operators against the latency end to end |
+| `learning` | models and policies of windows, scored on architectures held out; the experience that they learn from |
+| `rules` | gains of rules: on single layers, as lists on whole models, in the blocked layout |
+| `latency` | what meters resolve, and the cost model against the clock |
+| `egraphs` | growth, construction and extraction of e-graphs |
+| `recordings` | recorded results: replayed, and written as known results |
 
-`transformer_layers` holds layers for `families`. Results lie in `benchmarks/results/`.
+Results lie in `benchmarks/results/`: tables below the machine's name, the others below their package's.
 """
+
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+"""The folder of all results files."""

@@ -20,6 +20,7 @@ from typing import Any
 from rich.console import Console
 
 from agents.commands.common import stderr_console
+from benchmarks import RESULTS
 from benchmarks.protocol.harness import Harness, Tools
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.machine.description import machine, machine_name, versions
@@ -31,8 +32,6 @@ from benchmarks.protocol.tools import check_models, tools_of
 from graph_rewrite import zoo
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
-
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True)

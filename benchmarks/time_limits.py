@@ -5,8 +5,8 @@
 Each run is a process of its own with an empty cache. It knows nothing of earlier results; with `--shipped` it begins
 with those that RewriteGym ships, as a user's first run does. `rewritegym check` then
 measures the file that it wrote against the original, in sessions of its own. The results file is written after every
-run; a run that it holds already is not repeated. It holds the recorded rewrites too: `benchmarks.known_results` writes
-the results that RewriteGym ships from them.
+run; a run that it holds already is not repeated. It holds the recorded rewrites too, which
+`benchmarks.recordings.known_results` takes.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from rich.table import Table
 
 from agents.commands.common import stderr_console
 from agents.reporting.runs import write_json
+from benchmarks import RESULTS
+from benchmarks.protocol.machine.description import machine_name
 from benchmarks.protocol.tools import located
 from graph_rewrite import zoo
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.system.commands import run_command
 
-RESULTS = Path(__file__).parent / "results"
 CHECK_S = 20.0
 """Seconds for measuring a result anew."""
 SLACK = (0.1, 5.0)
@@ -56,8 +57,8 @@ class Arguments:
     """Threads per inference."""
     shipped: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Begin with the results that RewriteGym ships."""
-    out: Path = RESULTS / "time-limits.json"
-    """The results file."""
+    out: Path = RESULTS / machine_name() / "time-limits.json"
+    """The results file; by default of this machine."""
     again: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Repeat the runs that the results file holds already."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False

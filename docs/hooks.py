@@ -65,14 +65,14 @@ COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     *(
         (f"python -m benchmarks.{name}", f"benchmarks.{name}", ())
         for name in (
-            "collect_experience",
-            "end_to_end",
+            "results",
+            "time_limits",
             "env_speed",
-            "replay",
-            "report",
-            "rule_lists",
             "soak",
-            "window_meter",
+            "recordings.replay",
+            "rules.rule_lists",
+            "latency.window_meter",
+            "learning.collect_experience",
         )
     ),
     *(

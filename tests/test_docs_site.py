@@ -66,8 +66,8 @@ def test_links_that_leave_docs_lead_to_files_of_the_site() -> None:
     relinked = hooks.relinked(page, "docs/concepts/windows.md")
     expected = page.replace("../../benchmarks", "../benchmarks")
     assert relinked == expected
-    page = "[a](../docs/concepts/graph.md) [b](results/bert.md)"
-    assert hooks.relinked(page, "benchmarks/zen4.md") == "[a](../concepts/graph.md) [b](results/bert.md)"
+    page = "[a](../docs/concepts/graph.md) [b](results/latency/discrepancy.md)"
+    assert hooks.relinked(page, "benchmarks/zen4.md") == "[a](../concepts/graph.md) [b](results/latency/discrepancy.md)"
 
 
 def test_files_that_pages_link_to_are_found() -> None:

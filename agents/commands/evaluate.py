@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from agents.commands.common import ModelArguments, stderr_console
+from agents.commands.plotting import can_plot
 from agents.commands.signals import SearchWatch, ending_search
 from agents.conclusion.recordings import environment
 from agents.core.base import Agent, Budget, Search
@@ -36,7 +37,6 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import threads_in_words
-from graph_rewrite.system.extras import MissingLibraryError, require
 from graph_rewrite.task.problem import Problem
 
 OVERTIME_S = 240.0
@@ -97,7 +97,7 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
     problem = arguments.open(config, cached=False)
     run = new_run(arguments.runs, arguments.model, "-".join(arguments.agents))
     write_config(run, config, {"model": uri, "agents": list(arguments.agents), "seed": arguments.seed})
-    plots = arguments.plots and _can_plot(console)
+    plots = arguments.plots and can_plot(console)
     entries: list[dict[str, Any]] = []
     summary: dict[str, Any] = {}
     with ending_search(console) as watch:
@@ -206,15 +206,6 @@ def _agent(spec: str, checkpoint: Path | None) -> Agent:
     from agents.ppo.checkpoint import load_checkpoint  # imports PyTorch
 
     return make_agent(spec, checkpoint=load_checkpoint(checkpoint))
-
-
-def _can_plot(console: Console) -> bool:
-    try:
-        require("A plot", "matplotlib")
-    except MissingLibraryError as error:
-        console.print(f"No plots: {error}", soft_wrap=True, markup=False)
-        return False
-    return True
 
 
 def _save_plots(summary: dict[str, Any], run: Path) -> None:

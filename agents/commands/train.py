@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from agents.commands.common import stderr_console
+from agents.commands.plotting import plot_training
 from agents.commands.signals import ending_search
 from agents.commands.train_arguments import TrainArguments, plain_arguments
 from agents.commands.train_windows import train_on_windows
@@ -80,7 +81,9 @@ def train(arguments: TrainArguments, console: Console) -> int:
     result = _optimise(arguments, config, checkpoint, problem, console)
     optimized = write_optimized(result, run / "optimized.onnx")
     entry = result_entry(result, problem, optimized)
-    write_json(run / "result.json", _summary(uri, problem, entry, progress))
+    summary = _summary(uri, problem, entry, progress)
+    write_json(run / "result.json", summary)
+    plot_training(summary["training"], run, console)
     console.print(
         results_table(f"{uri} on {problem.deployment.provider}, {threads_in_words(arguments.threads)}", [entry])
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from agents.commands.plotting import plot_training
 from agents.commands.train_arguments import TrainArguments, plain_arguments
 from agents.commands.training_run import run_training
 from agents.core.budget import check_seed
@@ -53,6 +54,7 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
     progress = run_training(trainer, _display(console, config), arguments, run, console)
     summary = _summary(trainer, progress)
     write_json(run / "result.json", summary)
+    plot_training(summary["training"], run, console)
     _tell(console, summary, run / "checkpoint")
     return 0
 

@@ -1,4 +1,4 @@
-"""Plots of a comparison, out of what `evaluate.py --json` prints: one PNG per question, saved in the run's folder."""
+"""Plots of comparisons and trainings, out of their `result.json`: one PNG per question, saved in the run's folder."""
 
 from __future__ import annotations
 
@@ -45,13 +45,41 @@ def save_plots(summary: Summary, folder: Path) -> list[Path]:
             continue
         if draw is draw_growth and not any(entry.get("growth") for entry in entries):
             continue
-        figure = draw(summary)
-        path = folder / name
-        partial = folder / f".{name}"
-        figure.savefig(partial, dpi=120, format="png")
-        partial.replace(path)
-        written.append(path)
+        written.append(_saved(draw(summary), folder / name))
     return written
+
+
+def save_learning_curve(training: Mapping[str, Any], folder: Path) -> Path | None:
+    """Save `learning-curve.png`: rewards, and the best speed-up where there is one, over timesteps.
+
+    Args:
+        training: `training` of a `result.json`.
+
+    Returns:
+        The file; None where no episode ended.
+    """
+    return _saved(draw_learning_curve(training), folder / "learning-curve.png") if training["curve"] else None
+
+
+def draw_learning_curve(training: Mapping[str, Any]) -> Figure:
+    """Draw the mean reward of the last episodes over timesteps, and beside it the best speed-up so far, where there is
+    one."""
+    steps, rewards, speedups = zip(*training["curve"], strict=True)
+    curves = [(rewards, "episode reward, mean of the last ones")]
+    if max(speedups) > 1.0:
+        curves.append((speedups, "best speed-up so far"))
+    figure = Figure(figsize=(4.5 * len(curves), 3.5), layout="constrained")
+    for axes, (values, label) in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves, strict=True):
+        axes.plot(steps, values, ".-" if len(steps) < 50 else "-")
+        axes.set(xlabel="timesteps", ylabel=label)
+    return figure
+
+
+def _saved(figure: Figure, path: Path) -> Path:
+    """Save a figure; the file is replaced as a whole."""
+    partial = path.with_name(f".{path.name}")
+    figure.savefig(partial, dpi=120, format="png")
+    return partial.replace(path)
 
 
 def draw_speedups(summary: Summary) -> Figure:

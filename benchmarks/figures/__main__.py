@@ -18,14 +18,14 @@ from typing import Annotated
 import tyro
 
 from agents.commands.common import stderr_console
+from benchmarks import RESULTS
 from benchmarks.figures.quotes import page_problems, updated
 from benchmarks.figures.quotes import pages as quoting_pages
 from benchmarks.figures.rows import shown_path
 from benchmarks.figures.writing import stale, write
+from benchmarks.protocol.table import table_files
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.commands import run_command
-
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,6 @@ class Arguments:
     """Results files; by default all of benchmarks/results, and the pages that quote them."""
     check: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write nothing, and name what is not as it would be made now."""
-
-
-def results_files() -> list[Path]:
-    """Return the results files of all machines in the repository."""
-    return sorted(path for path in RESULTS.glob("*/*.json") if not path.stem.endswith("-headroom"))
 
 
 def rewritten(page: Path) -> bool:
@@ -57,7 +52,7 @@ def main() -> int:
     arguments = tyro.cli(Arguments, prog="python -m benchmarks.figures")
 
     def command() -> int:
-        console, files = stderr_console(), arguments.files or tuple(results_files())
+        console, files = stderr_console(), arguments.files or tuple(table_files(RESULTS))
         pages = () if arguments.files else quoting_pages()
         if not arguments.check:
             made = [file for path in files for file in write(path)]

@@ -11,6 +11,7 @@ from benchmarks.figures.tables import ahead_table, behind_table, legend, markdow
 
 PLOTS = {
     "speedups": "Speed-up by model and agent, with 95% intervals",
+    "overview": "Speed-up of the default agent and of other tools, by model",
     "peers": "Speed-up by model and peer, beside the default agent",
     "profiles": "Share of models on which each series is at least x times as fast as the original",
     "over-time": "Best speed-up so far over seconds of search",
@@ -36,7 +37,11 @@ def page(
     if agents:
         parts += ["## Agents", models_table(results, agents), legend(results), *_images(plots, "speedups", "profiles")]
     if peers:
-        parts += ["## Peers", models_table(results, [leader, *peers] if leader else peers), *_images(plots, "peers")]
+        parts += [
+            "## Peers",
+            models_table(results, [leader, *peers] if leader else peers),
+            *_images(plots, "overview", "peers"),
+        ]
         if leader:
             behind = behind_table(results, leader, rests)
             parts += [ahead_table(results, leader)]

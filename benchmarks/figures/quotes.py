@@ -1,6 +1,6 @@
 """Figures that README and docs quote: each stands behind a comment that names the command that makes it.
 
-    <!-- made by: python -m benchmarks.env_speed --model bert; benchmarks/results/env_speed_zen4.json -->
+    <!-- made by: python -m benchmarks.env_speed --model bert; benchmarks/results/amd-epyc-25-17/env_speed.json -->
 
 covers what follows, up to the next such comment, the end of its section, or `<!-- end -->`. Behind the command stand
 the results files, if there are any. What a markdown file of results holds is copied word by word, and a decimal number

@@ -10,8 +10,6 @@ from benchmarks.figures.rows import Results, Row, Series
 NOT_RUN = "not run"
 LONGEST_REASON = 40
 """Characters of the reason for a failure that a cell of the summary has room for."""
-LEVELS = ("ort-none", "ort-basic", "ort-extended", "ort-all")
-"""ONNX Runtime at its levels of optimisation, the last of which every speed-up is relative to."""
 MOST_RULES = 6
 """Rules of a run that its row names: those with the most sites."""
 
@@ -25,26 +23,6 @@ def summary(results: Results) -> str:
     if peers:
         parts.append(models_table(results, [leader, *peers] if leader else peers))
     return "\n".join([*parts, *comparison(results), legend(results)])
-
-
-def overview(results: Results, leader: Series) -> str:
-    """Return a table for readers who choose a tool: the default agent beside other tools, most gained first."""
-    peers = [
-        series
-        for series in results.series("peer")
-        if series.agent not in LEVELS and results.without_result(series) is None
-    ]
-    table = [["model", "original", f"RewriteGym, {leader.budget_s or 0.0:g} s", *(peer.label for peer in peers)]]
-    ours = {model: of_model(results, leader, model) for model in results.models}
-    for model, own in sorted(ours.items(), key=lambda pair: 0.0 if pair[1] is None else -pair[1].value):
-        found = [of_model(results, peer, model) for peer in peers]
-        best = max((e.value for e in (own, *found) if e is not None), default=0.0)
-        cells = [_bold(e, best) if e is not None else "" for e in found]
-        shown = _cell(own, results.of(leader, model), best)
-        table.append([model, milliseconds(results.baseline_ms(model)), shown, *cells])
-    means = [across_models(results, series) for series in (leader, *peers)]
-    table.append(["geometric mean", "", *("" if mean is None else f"{mean.value:.2f}" for mean in means)])
-    return "\n".join([markdown(table), legend(results)])
 
 
 def comparison(results: Results) -> Iterator[str]:
@@ -80,7 +58,7 @@ def models_table(results: Results, columns: Sequence[Series]) -> str:
         found = [of_model(results, series, model) for series in columns]
         best = max((e.value for e in found if e is not None), default=0.0)
         cells = [
-            _cell(estimate, results.of(series, model), best) for estimate, series in zip(found, columns, strict=True)
+            cell(estimate, results.of(series, model), best) for estimate, series in zip(found, columns, strict=True)
         ]
         table.append([model, milliseconds(results.baseline_ms(model)), *cells])
     means = [across_models(results, series) for series in columns]
@@ -161,7 +139,12 @@ def markdown(table: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(estimate: SpeedupEstimate | None, rows: Sequence[Row], best: float) -> str:
+def cell(estimate: SpeedupEstimate | None, rows: Sequence[Row], best: float) -> str:
+    """Return what a cell says of the runs of a series on a model.
+
+    Args:
+        best: the largest speed-up of the row, which is bold.
+    """
     if not rows:
         return NOT_RUN
     if estimate is None:
@@ -169,10 +152,11 @@ def _cell(estimate: SpeedupEstimate | None, rows: Sequence[Row], best: float) ->
     if all(row.keeps_original for row in rows):
         return "the original"
     failed = f", {estimate.failed} of {estimate.runs} failed" if estimate.failed else ""
-    return f"{_bold(estimate, best)} ({estimate.low:.2f} to {estimate.high:.2f}){failed}"
+    return f"{bold(estimate, best)} ({estimate.low:.2f} to {estimate.high:.2f}){failed}"
 
 
-def _bold(estimate: SpeedupEstimate, best: float) -> str:
+def bold(estimate: SpeedupEstimate, best: float) -> str:
+    """Return a speed-up, bold where it is a gain and the best of its row."""
     value = f"{estimate.value:.2f}"
     return f"**{value}**" if value == f"{best:.2f}" and estimate.value > 1 else value
 

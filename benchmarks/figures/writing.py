@@ -11,10 +11,11 @@ from benchmarks.figures.bars import draw_speedups
 from benchmarks.figures.headroom_tables import read_headroom, rests_of
 from benchmarks.figures.lines import draw_over_time, draw_profiles, has_curves
 from benchmarks.figures.maps import draw_rules, draw_search_times, rule_sites
+from benchmarks.figures.overview import draw_overview, overview
 from benchmarks.figures.page import page
 from benchmarks.figures.rows import Results, read_results
 from benchmarks.figures.style import drawn_from, save
-from benchmarks.figures.tables import overview, summary
+from benchmarks.figures.tables import summary
 from graph_rewrite.system.atomic_files import replace_file
 
 
@@ -66,6 +67,8 @@ def _plots(results: Results) -> dict[str, Callable[[], Figure]]:
         found["speedups"] = lambda: draw_speedups(results, agents)
     if peers:
         found["peers"] = lambda: draw_speedups(results, [leader, *peers] if leader else peers)
+    if leader is not None and peers:
+        found["overview"] = lambda: draw_overview(results, leader)
     if agents or peers:
         found["profiles"] = lambda: draw_profiles(results)
     if has_curves(results):

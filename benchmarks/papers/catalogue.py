@@ -57,8 +57,8 @@ _HEAT_MAP = "`python -m benchmarks.figures` draws the heat map out of the same f
 TABLES: tuple[PaperTable, ...] = (
     PaperTable(
         "xrlflow-table-1", "xrlflow", "table 1", "The cost model against the clock", show_discrepancy,
-        ("python", "-m", "benchmarks.discrepancy", "--out", "benchmarks/results/discrepancy"),
-        "benchmarks/results/discrepancy.json",
+        ("python", "-m", "benchmarks.latency.discrepancy", "--out", "benchmarks/results/latency/discrepancy"),
+        "benchmarks/results/latency/discrepancy.json",
     ),
     PaperTable(
         "xrlflow-figure-4", "xrlflow", "figure 4", "Speed-ups of seven networks by reinforcement learning and by TASO",
@@ -92,8 +92,8 @@ TABLES: tuple[PaperTable, ...] = (
     ),
     PaperTable(
         "pact24-table-1", "pact24", "table 1", "Estimates of extraction methods", show_extraction,
-        ("python", "-m", "benchmarks.egraph_extraction", "--out", "benchmarks/results/extractors.json"),
-        "benchmarks/results/extractors.json",
+        ("python", "-m", "benchmarks.egraphs.extraction", "--out", "benchmarks/results/egraphs/extractors.json"),
+        "benchmarks/results/egraphs/extractors.json",
         "Both are relative to the integer program's, which is exact. Without names the command leaves out NASNet-A and"
         " the larger transformers.",
     ),

@@ -14,7 +14,7 @@ _FIXED_BELOW = 1e6
 
 def show_discrepancy(published: Published, path: Path | None) -> list[str]:
     """Show X-RLflow's table 1: sum of operators and latency, in milliseconds, and their difference in per cent of the
-    sum, as the paper has it. Ours come from `benchmarks.discrepancy`."""
+    sum, as the paper has it. Ours come from `benchmarks.latency.discrepancy`."""
     ours = _by_model(path)
     rows = []
     for row in published["table 1"]["rows"]:
@@ -31,7 +31,7 @@ def show_discrepancy(published: Published, path: Path | None) -> list[str]:
 
 def show_extraction(published: Published, path: Path | None) -> list[str]:
     """Show PACT'24's table 1: what extraction methods estimate for an e-graph that holds one graph, relative to the
-    integer program's. Ours come from `benchmarks.egraph_extraction`, which counts operators instead of milliseconds."""
+    integer program's. Ours come from `benchmarks.egraphs.extraction`, which counts operators and no milliseconds."""
     ours = _by_model(path)
     rows = []
     for row in published["table 1"]["rows"]:

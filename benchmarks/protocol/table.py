@@ -164,6 +164,11 @@ def read_rows(path: Path, machine: dict[str, Any]) -> list[Row]:
     return rows
 
 
+def table_files(folder: Path) -> list[Path]:
+    """Return the results files of `benchmarks.results` in the folders below one: those that name their protocol."""
+    return [path for path in sorted(folder.glob("*/*.json")) if "protocol" in json.loads(path.read_text())]
+
+
 def write_results(path: Path, head: dict[str, Any], rows: Sequence[Row]) -> list[Row]:
     """Write a results file, with the rows that it has already beside the new ones. Return all rows.
 

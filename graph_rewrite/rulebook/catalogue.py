@@ -164,23 +164,16 @@ def certificate_text(certificate: Certificate | None) -> str:
 
 @cache
 def where_used() -> Mapping[str, tuple[str, ...]]:
-    """Models by rule: those for which an agent's best graph, as recorded in benchmarks/results, has this rule among its
-    rewrites. Empty where the recorded results are not installed."""
-    models: dict[str, dict[str, None]] = {}
-    for file in sorted(RESULTS.rglob("*.json")):
-        recorded = json.loads(file.read_text("utf-8"))
-        for entry in recorded if isinstance(recorded, list) else [recorded]:
-            for result in [*entry.get("results", ()), *filter(_counts_as_result, entry.get("rows", ()))]:
-                # One model with several agents, or several models with one.
-                uri = str(entry.get("model") or result.get("model", ""))
-                name = uri.removeprefix("zoo://").partition("?")[0]
-                for rewrite in result.get("rewrites", ()):
-                    models.setdefault(rewrite["rule"], {})[name] = None
+    """Models by rule: those for which a result in benchmarks/results has this rule among its rewrites. Empty where the
+    results are not installed."""
+    models: dict[str, set[str]] = {}
+    for file in sorted(RESULTS.glob("*/*.json")):
+        for row in json.loads(file.read_text("utf-8")).get("rows", ()):
+            if row.get("verified") and not row.get("failure"):
+                name = row["model"].removeprefix("zoo://").partition("?")[0]
+                for rewrite in row["rewrites"]:
+                    models.setdefault(rewrite["rule"], set()).add(name)
     return {rule: tuple(sorted(names)) for rule, names in models.items()}
-
-
-def _counts_as_result(row: Mapping[str, object]) -> bool:
-    return bool(row.get("verified")) and not row.get("failure")
 
 
 def write(folder: Path) -> list[Path]:

@@ -17,7 +17,13 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.slow
 def test_memory_settles() -> None:
     """A small transformer, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.soak", "--model", "zoo://bert?layers=2&hidden=32&heads=2&vocab=100"]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.soak",
+        "--model",
+        "zoo://bert?layers=2&hidden=32&heads=2&vocab=100",
+    ]
     done = subprocess.run(
         [*command, "--steps", "1200", "--warm-up", "600", "--every", "600", "--json"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=600,

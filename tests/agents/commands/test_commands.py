@@ -55,6 +55,7 @@ def test_train_writes_a_checked_model_a_checkpoint_and_a_result(tower: Path, tmp
     folder = only_run(tmp_path / "runs")
     assert {p.name for p in folder.iterdir()} >= {
         "config.yaml", "checkpoint", "optimized.onnx", "optimized.onnx.deployment.json", "result.json", "tensorboard",
+        "learning-curve.png",
     }  # fmt: skip
     entry = json.loads((folder / "result.json").read_text())["results"][0]
     assert entry.keys() >= RESULT_KEYS

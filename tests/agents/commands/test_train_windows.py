@@ -49,6 +49,7 @@ def test_a_policy_is_trained_and_scored(tmp_path: Path) -> None:
     assert (result["training"]["epochs"], result["training"]["timesteps"]) == (1, 64)
     assert result["trained_on"] == f"{learnt} windows of 2 architectures in windows.npz"
     assert list((run / "tensorboard").iterdir())
+    assert (run / "learning-curve.png").exists()
 
 
 def test_an_interrupted_training_says_how_to_go_on(

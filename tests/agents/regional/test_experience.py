@@ -16,7 +16,7 @@ from agents.regional.experience import LoggedRound
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.screen import Screen
-from benchmarks.generated.catalogue import generate
+from benchmarks.learning.generated.catalogue import generate
 from graph_rewrite import Rewriter
 from graph_rewrite.experience import ExperienceLog, ExperienceStore, graph_of
 from graph_rewrite.latency import MeasurementError

@@ -116,7 +116,7 @@ def test_steps_of_which_nothing_is_predicted_go_by_constants(tmp_path: Path) -> 
 
 
 def test_the_model_that_ships_predicts_steps_of_windows(tmp_path: Path) -> None:
-    from benchmarks.generated.catalogue import generate
+    from benchmarks.learning.generated.catalogue import generate
 
     problem = problem_on(generate("encoder", 0, tmp_path / "e.onnx"), tmp_path, Rewriter(deployment=False))
     prior = prior_of("effects", Deployment())

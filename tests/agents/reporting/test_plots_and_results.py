@@ -13,7 +13,15 @@ from rich.console import Console
 from agents.core.base import Budget, Search
 from agents.core.registry import make_agent
 from agents.egraph.tensat import TensatAgent
-from agents.reporting.plots import best_so_far, by_agent, draw_growth, rule_use, save_plots
+from agents.reporting.plots import (
+    best_so_far,
+    by_agent,
+    draw_growth,
+    draw_learning_curve,
+    rule_use,
+    save_learning_curve,
+    save_plots,
+)
 from agents.reporting.progress import deployment_table, results_table, rewrites_table, rules_table, search_display
 from agents.reporting.runs import file_name, result_entry
 from agents.searching.cost_model import OperatorPrices
@@ -57,6 +65,19 @@ def test_plots_are_images_that_show_something(tmp_path: Path) -> None:
     first = (tmp_path / "speedups.png").read_bytes()
     save_plots(summary(entry("taso", 2.5, {})), tmp_path)
     assert (tmp_path / "speedups.png").read_bytes() != first
+
+
+def test_a_learning_curve_shows_speedups_where_there_are_any(tmp_path: Path) -> None:
+    on_a_model = {"curve": [[10, -1.0, 1.0], [20, 2.0, 1.1]]}
+    on_windows = {"curve": [[64, 0.01, 1.0]]}
+    labels = {
+        name: [axes.get_ylabel().partition(",")[0] for axes in draw_learning_curve(training).axes]
+        for name, training in (("model", on_a_model), ("windows", on_windows))
+    }
+    assert labels == {"model": ["episode reward", "best speed-up so far"], "windows": ["episode reward"]}
+    assert save_learning_curve(on_a_model, tmp_path) == tmp_path / "learning-curve.png"
+    assert [path.name for path in tmp_path.iterdir()] == ["learning-curve.png"]
+    assert save_learning_curve({"curve": []}, tmp_path) is None
 
 
 def test_tables_keep_every_number_whole_in_80_columns() -> None:

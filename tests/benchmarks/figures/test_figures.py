@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from benchmarks import RESULTS
 from benchmarks.figures import __main__ as command
 from benchmarks.figures.maps import draw_rules, rule_sites
+from benchmarks.figures.overview import overview
 from benchmarks.figures.page import checks, page
 from benchmarks.figures.rows import read_results
 from benchmarks.figures.style import drawn_from, save
-from benchmarks.figures.tables import ahead_table, behind_table, models_table, overview, summary
+from benchmarks.figures.tables import ahead_table, behind_table, models_table, summary
 from benchmarks.figures.writing import stale, write
+from benchmarks.protocol.table import table_files
 from graph_rewrite.errors import UserError
 from tests.benchmarks.figures.made_up import row, typical, write_results
 
@@ -67,7 +70,7 @@ def test_the_overview_shows_what_gains_most_first_and_no_levels_of_the_runtime(t
     assert leader is not None
     table, _, under = overview(results, leader).partition("\n\n")
     heading, *shown, mean = lines(table)
-    assert heading[2:] == [f"RewriteGym, {leader.budget_s:g} s", "openvino"]
+    assert heading[2:] == [f"RewriteGym, {leader.budget_s:g} s", "OpenVINO"]
     assert [model for model, *_ in shown] == ["vit", "bert", "vgg19"]
     assert shown[0][2].startswith("**1.50** (")
     assert shown[1][2].startswith("1.10 (")
@@ -187,7 +190,7 @@ def test_odd_files_are_drawn(name: str, tmp_path: Path) -> None:
 def test_plots_are_light_and_stale_with_other_results(tmp_path: Path) -> None:
     path = write_results(tmp_path / "cpu-t1.json", typical())
     plots = [file for file in write(path) if file.suffix == ".png"]
-    names = ("speedups", "peers", "profiles", "over-time", "rules", "search-time")
+    names = ("speedups", "overview", "peers", "profiles", "over-time", "rules", "search-time")
     assert sorted(plot.name for plot in plots) == sorted(f"cpu-t1-{name}.png" for name in names)
     assert all(0 < plot.stat().st_size <= LARGEST for plot in plots)
     for plot in plots:
@@ -233,4 +236,4 @@ def test_other_files_are_refused(content: str | None, tmp_path: Path) -> None:
 
 def test_the_results_of_the_repository_are_as_their_figures_show_them() -> None:
     """Else: python -m benchmarks.figures"""
-    assert [file for path in command.results_files() for file in stale(path)] == []
+    assert [file for path in table_files(RESULTS) for file in stale(path)] == []

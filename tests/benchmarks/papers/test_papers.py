@@ -13,8 +13,10 @@ import tyro
 
 from agents.core.config import uri_parameters
 from agents.core.registry import make_agent
-from benchmarks import discrepancy, egraph_extraction, results
+from benchmarks import results
+from benchmarks.egraphs import extraction
 from benchmarks.figures.quotes import is_command
+from benchmarks.latency import discrepancy
 from benchmarks.papers import __main__ as command
 from benchmarks.papers import pet_ablation
 from benchmarks.papers.catalogue import TABLES
@@ -25,8 +27,8 @@ from graph_rewrite.errors import MachineError, UserError
 PAGE = ROOT / "docs/reference/reproductions.md"
 ARGUMENTS = {
     "benchmarks.results": results.Arguments,
-    "benchmarks.discrepancy": discrepancy.Arguments,
-    "benchmarks.egraph_extraction": egraph_extraction.Arguments,
+    "benchmarks.latency.discrepancy": discrepancy.Arguments,
+    "benchmarks.egraphs.extraction": extraction.Arguments,
     "benchmarks.papers.pet_ablation": pet_ablation.Arguments,
 }
 """The command lines of the programs that tables name."""

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks import RESULTS
 from benchmarks.protocol.summary import slower
-from benchmarks.protocol.table import FIELDS, check_no_shared_measurement
-from benchmarks.results import RESULTS
+from benchmarks.protocol.table import FIELDS, check_no_shared_measurement, table_files
 
 
 def tables() -> dict[Path, list[dict[str, Any]]]:
-    """Rows by file: those of folders of machines."""
-    return {path: json.loads(path.read_text())["rows"] for path in sorted(RESULTS.glob("*/cpu-t*.json"))}
+    """Rows by file."""
+    return {path: json.loads(path.read_text())["rows"] for path in table_files(RESULTS)}
 
 
 def test_seeds_of_recorded_tables_share_no_measurement() -> None:

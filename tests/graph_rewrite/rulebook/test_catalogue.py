@@ -84,27 +84,21 @@ class TestFacts:
         assert text == "w, v: constant; s: constant of one element; b: optional; rest: any number of inputs"
 
     def test_where_a_rule_was_used_is_read_from_recorded_results(self) -> None:
-        recorded = json.loads((catalogue.RESULTS / "bert.json").read_text("utf-8"))
-        names = {rewrite["rule"] for entry in recorded for r in entry["results"] for rewrite in r["rewrites"]}
-        registered = names & {rule.name for rule in all_rules()}
-        assert registered
-        assert all("bert" in catalogue.where_used()[name] for name in registered)
-
-    def test_results_of_several_models_are_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        results = [{"model": name, "rewrites": [{"rule": "AddZero"}]} for name in ("zoo://vit?layers=2", "dalle")]
-        (tmp_path / "zoo.json").write_text(json.dumps({"setting": {}, "results": results}), "utf-8")
-        monkeypatch.setattr(catalogue, "RESULTS", tmp_path)
-        assert catalogue.where_used.__wrapped__() == {"AddZero": ("dalle", "vit")}
+        used = {name for name, models in catalogue.where_used().items() if "bert" in models}
+        assert "StrassenFeedForward" in used
+        assert used & {rule.name for rule in all_rules()}
 
     def test_rows_of_a_machine_count_unless_they_failed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = {"rewrites": [{"rule": "AddZero"}], "verified": True}
         rows = [
-            {"model": "vit", "rewrites": [{"rule": "AddZero"}], "verified": True, "failure": ""},
-            {"model": "bert", "rewrites": [{"rule": "AddZero"}], "verified": False, "failure": "outputs differ"},
+            {"model": "zoo://vit?layers=2", **found, "failure": ""},
+            {"model": "dalle", **found},
+            {"model": "bert", **found, "verified": False, "failure": "outputs differ"},
         ]
         (tmp_path / "machine").mkdir()
         (tmp_path / "machine" / "cpu-t1.json").write_text(json.dumps({"protocol": {}, "rows": rows}), "utf-8")
         monkeypatch.setattr(catalogue, "RESULTS", tmp_path)
-        assert catalogue.where_used.__wrapped__() == {"AddZero": ("vit",)}
+        assert catalogue.where_used.__wrapped__() == {"AddZero": ("dalle", "vit")}
 
     def test_without_recorded_results_nothing_was_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(catalogue, "RESULTS", tmp_path)

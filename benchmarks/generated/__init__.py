@@ -1,2 +1,0 @@
-"""Networks drawn at random from families of realistic blocks, as ONNX files: seeded, small, and of no use but to be
-optimised. `benchmarks.generated.catalogue` lists them."""
