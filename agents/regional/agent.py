@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,12 +49,12 @@ class RegionalAgent:
     4. *Refine*: each chain is taken out again, the most doubtful first, and stays out where that is faster end to
        end; then operators that cancel between neighbours are taken out.
 
-    Where a round gains nothing, single rules are tried at all their sites at once, with those that carry them on, where
-    something cancels between them (`sweep`), and another round follows where that gains. The session settings of the
-    best graph are then chosen (`search_session`). What is left of the budget goes into climbing by whole models
-    (`GreedyAgent`, with a beam and look-ahead), which finds what no window shows, and in the end into the deployment
-    choices. Windows are timed on the threads of the deployment; their times
-    are kept on disk by the windows' content.
+    Before the rounds, rules that others carry on are tried at all their sites at once (`sweep`), where something
+    cancels between them. Where a round gains nothing, so are all others, and another round follows where that gains.
+    The session settings of the best graph are then chosen (`search_session`). What is left of the budget goes into
+    climbing by whole models (`GreedyAgent`, with a beam and look-ahead), which finds what no window shows, and in the
+    end into the deployment choices. Windows are timed on the threads of the deployment; their times are kept on disk by
+    the windows' content.
 
     Args:
         options: settings of the search.
@@ -99,12 +100,17 @@ class RegionalAgent:
             if draft.is_last:
                 return
             measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
-            search_deployment(search, margin=options.deployment_margin, share=options.deployment_share)
+            deployed = search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
             effects, tried = Effects(), set[str]()
+            start = self._joined(search, deployed, effects)
+            drafted = draft.chains if start is deployed else ()
+            if drafted:  # they are known to save in the original
+                start = search.visits[problem.model.graph.hash]
             for _ in range(options.rounds):
-                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, draft.chains)
+                gained = self._round(search, scan, careful, effects, tried, start, drafted)
                 if not gained and not self._sweep(search, effects):
                     break
+                start, drafted = search.best, ()
         finally:
             scan.close()
             careful.close()
@@ -150,14 +156,13 @@ class RegionalAgent:
         return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
 
     def _round(
-        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str],
+        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str], start: Visit | None,
         drafted: Sequence[RewriteChain],
     ) -> bool:  # fmt: skip
-        """Screen, choose, judge and refine from the best graph so far; in the first round from the original, where
-        drafted chains are known to save. Return whether that gained."""
-        options, drafted = self.options, () if tried else drafted
-        start = search.visits[search.problem.model.graph.hash] if drafted else search.best
-        if start is None or not start.latency.ok:
+        """Screen, choose, judge and refine from a graph on, in which drafted chains are known to save. Return whether
+        that gained."""
+        options = self.options
+        if search.exhausted or start is None or not start.latency.ok:
             return False
         found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
@@ -209,6 +214,15 @@ class RegionalAgent:
                 break
             assembly = self._assemble(search, start, [chain for chain in assembly.chains if chain.error < worst])
         return assembly
+
+    def _joined(self, search: Search, start: Visit | None, effects: Effects) -> Visit | None:
+        """Try the rules that others carry on, each at all its sites: what they gain shows in no window. Return the
+        fastest graph, which is `start` where none gains."""
+        options = self.options
+        if start is None or not start.latency.ok:
+            return start
+        clear, last = replace(options, gain=options.beginning_margin), search.after(options.joining_share)
+        return sweep(search, start, effects, clear, lambda: search.seconds >= last, carried=True) or start
 
     def _sweep(self, search: Search, effects: Effects) -> bool:
         """Try rules that pay only at all their sites together, from the best graph on. Return whether that gained."""

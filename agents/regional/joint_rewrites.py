@@ -81,15 +81,26 @@ def _reads(candidate: Candidate, graph: Graph, since: int) -> bool:
 
 
 def sweep(
-    search: Search, start: Visit, effects: Effects, options: RegionalOptions, until: Callable[[], bool]
+    search: Search,
+    start: Visit,
+    effects: Effects,
+    options: RegionalOptions,
+    until: Callable[[], bool],
+    *,
+    carried: bool = False,
 ) -> Visit | None:
     """Try each rule at all its sites, then what carries it on, then what cancels; measure the result end to end where
     something did. Return the best of these graphs if it is faster than `start` by `options.gain`, else None.
 
     Rules that lose too much by themselves are left out, and those without several sites: windows saw all of these.
+
+    Args:
+        carried: try only the rules that others carry on.
     """
     best = start
     for rule in _rules(search, start.graph, effects, options.worst_alone):
+        if carried and not rule.carried_by:
+            continue
         if until() or not search.can_measure:
             break
         everywhere = frozenset(start.graph.nodes)

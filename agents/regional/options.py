@@ -57,10 +57,12 @@ class RegionalOptions:
     their families gained is not the last word."""
     deployment_share: float = 0.1
     """Part of the seconds for deployment choices before the first round."""
-    deployment_margin: float = 0.02
-    """Gain of a deployment choice for the search to begin with it: windows are timed under it ever after, and what
-    noise refused there is missing in all of them. The end of the search goes over the choices again, with a smaller
-    margin."""
+    joining_share: float = 0.2
+    """Part of the seconds that are left then for rules that others carry on, each at all its sites, likewise."""
+    beginning_margin: float = 0.02
+    """Gain of a deployment choice, or of such a rule, for the search to begin with it: windows are timed behind it ever
+    after, and what noise refused or brought in there is so in all of them. Later steps of the search go over both
+    again, with a smaller margin."""
 
     session_share: float = 0.2
     """Part of the seconds that the rounds leave for session settings; the climb goes on under them."""
@@ -150,7 +152,7 @@ class RegionalOptions:
             )
         shares = (
             "retiming_share", "refinement_share", "curiosity_share", "deployment_share", "session_share",
-            "proposing_share", "drafting_share", "likely",
+            "joining_share", "proposing_share", "drafting_share", "likely",
         )  # fmt: skip
         for name in shares:
             if not 0.0 <= getattr(self, name) <= 1.0:

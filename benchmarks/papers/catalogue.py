@@ -16,8 +16,10 @@ _SHAPES = (
     *(f"dalle?seq_len={length}" for length in (128, 384)),
     *(f"inception-v3?image_size={size}" for size in (225, 331)),
 )
-_POLICIES = "bert, squeezenet and resnext50 have policies of their own; on the others `ppo` acts with the universal"
-_POLICIES += " policy."
+_POLICIES = (
+    "bert has a policy of its own, on squeezenet `ppo` acted with one that ships no more; on the others it acts with the "
+    "universal policy."
+)
 _TASO = ("resnet50", "resnext50", "nasrnn", "nasnet-a", "bert")
 _TASO_AGENTS = {"as published": f"taso:{_AS_PUBLISHED}", "`taso`": "taso"}
 _EXTRACTIONS = {

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from onnx import helper
 
-from agents.core.base import Budget, Search
+from agents.core.base import Budget, Search, Visit
+from agents.regional.agent import RegionalAgent
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
 from agents.regional.options import RegionalOptions
@@ -18,7 +19,8 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
-from tests.agents.toys import problem_on
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
+from tests.agents.toys import ExactMeter, problem_on
 from tests.envs.fakes import _write
 
 MS = {"Relu": 5.0, "LeakyRelu": 2.0, "Transpose": 2.5, "Tanh": 1.0}
@@ -94,6 +96,8 @@ def test_a_rule_everywhere_gains_where_one_site_loses(problem: Problem) -> None:
     assert replay(problem, [action.key for action in found.actions]).hash == found.graph.hash
     # From there on nothing more.
     assert sweep(search, found, Effects(), RegionalOptions(), lambda: False) is None
+    # No other rule carries it on.
+    assert sweep(search, start, Effects(), RegionalOptions(), lambda: False, carried=True) is None
 
 
 def test_a_rule_that_lost_too_much_alone_is_not_tried(problem: Problem) -> None:
@@ -124,17 +128,22 @@ def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:
     assert none == ()
 
 
+def with_tanhs_between(folder: Path) -> Problem:
+    """Four Relus in a row, with a Tanh between each two."""
+    names = ["x", *"abcdef", "y"]
+    ops = ["Relu", "Tanh"] * 3 + ["Relu"]
+    nodes = [helper.make_node(op, [x], [y], f"node_{y}") for op, (x, y) in zip(ops, pairwise(names), strict=True)]
+    path = _write(folder / "between.onnx", nodes, [], (2, 3), "y")
+    rules = (ReluInOtherLayout(), TransposesCancel(), TransposeAfterTanh())
+    return problem_on(path, folder, Rewriter(rules, granularity="both", deployment=False), cost=cost)
+
+
 @pytest.mark.parametrize("carried_by", [(), ("TransposeAfterTanh",)])
 def test_what_carries_a_rule_on_is_tried_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried_by: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(ReluInOtherLayout, "carried_by", carried_by)
-    names = ["x", *"abcdef", "y"]
-    ops = ["Relu", "Tanh"] * 3 + ["Relu"]
-    nodes = [helper.make_node(op, [x], [y], f"node_{y}") for op, (x, y) in zip(ops, pairwise(names), strict=True)]
-    path = _write(tmp_path / "between.onnx", nodes, [], (2, 3), "y")
-    rules = (ReluInOtherLayout(), TransposesCancel(), TransposeAfterTanh())
-    problem = problem_on(path, tmp_path, Rewriter(rules, granularity="both", deployment=False), cost=cost)
+    problem = with_tanhs_between(tmp_path)
     search, effects = started(problem), Effects()
     effects.record([("ReluInOtherLayout",)], 0.0 if not carried_by else -0.9)
     assert search.best is not None
@@ -150,3 +159,27 @@ def test_what_carries_a_rule_on_is_tried_with_it(
         "Transpose",
     ]
     assert replay(problem, [action.key for action in found.actions]).hash == found.graph.hash
+
+
+@pytest.mark.parametrize(("margin", "gained"), [(0.1, True), (0.9, False)])
+def test_what_others_carry_on_is_measured_before_the_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, margin: float, gained: bool
+) -> None:
+    """Where it gains enough, the rounds begin there."""
+    monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh",))
+    problem, begun = with_tanhs_between(tmp_path), list[str]()
+
+    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
+        begun.extend(one.graph.hash for one in others if isinstance(one, Visit))
+        return False
+
+    monkeypatch.setattr(RegionalAgent, "_round", of_round)
+    agent_with(ExactTimer(), beginning_margin=margin).explore(Search(problem, BUDGET))
+    other = started(with_tanhs_between(tmp_path))
+    assert other.best is not None
+    joined = sweep(other, other.best, Effects(), RegionalOptions(), lambda: False, carried=True)
+    assert joined is not None
+    start = problem.model.graph.hash
+    assert isinstance(problem.meter, ExactMeter)
+    assert problem.meter.measured[:2] == [start, joined.graph.hash]
+    assert begun[0] == (joined.graph.hash if gained else start)
