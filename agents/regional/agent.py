@@ -100,17 +100,13 @@ class RegionalAgent:
             if draft.is_last:
                 return
             measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
-            deployed = search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
+            search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
             effects, tried = Effects(), set[str]()
-            start = self._joined(search, deployed, effects)
-            drafted = draft.chains if start is deployed else ()
-            if drafted:  # they are known to save in the original
-                start = search.visits[problem.model.graph.hash]
+            drafted = () if self._joined(search, effects) else draft.chains
             for _ in range(options.rounds):
-                gained = self._round(search, scan, careful, effects, tried, start, drafted)
+                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, drafted)
                 if not gained and not self._sweep(search, effects):
                     break
-                start, drafted = search.best, ()
         finally:
             scan.close()
             careful.close()
@@ -156,13 +152,14 @@ class RegionalAgent:
         return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
 
     def _round(
-        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str], start: Visit | None,
+        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str],
         drafted: Sequence[RewriteChain],
     ) -> bool:  # fmt: skip
-        """Screen, choose, judge and refine from a graph on, in which drafted chains are known to save. Return whether
-        that gained."""
-        options = self.options
-        if search.exhausted or start is None or not start.latency.ok:
+        """Screen, choose, judge and refine from the best graph so far; in the first round from the original, where
+        drafted chains are known to save. Return whether that gained."""
+        options, drafted = self.options, () if tried else drafted
+        start = search.visits[search.problem.model.graph.hash] if drafted else search.best
+        if start is None or not start.latency.ok:
             return False
         found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
@@ -215,14 +212,14 @@ class RegionalAgent:
             assembly = self._assemble(search, start, [chain for chain in assembly.chains if chain.error < worst])
         return assembly
 
-    def _joined(self, search: Search, start: Visit | None, effects: Effects) -> Visit | None:
-        """Try the rules that others carry on, each at all its sites: what they gain shows in no window. Return the
-        fastest graph, which is `start` where none gains."""
-        options = self.options
-        if start is None or not start.latency.ok:
-            return start
+    def _joined(self, search: Search, effects: Effects) -> bool:
+        """Try the rules that others carry on, each at all its sites: what they gain shows in no window. Return whether
+        one gained."""
+        best, options = search.best, self.options
+        if best is None or not best.latency.ok:
+            return False
         clear, last = replace(options, gain=options.beginning_margin), search.after(options.joining_share)
-        return sweep(search, start, effects, clear, lambda: search.seconds >= last, carried=True) or start
+        return sweep(search, best, effects, clear, lambda: search.seconds >= last, carried=True) is not None
 
     def _sweep(self, search: Search, effects: Effects) -> bool:
         """Try rules that pay only at all their sites together, from the best graph on. Return whether that gained."""

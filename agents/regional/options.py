@@ -60,9 +60,8 @@ class RegionalOptions:
     joining_share: float = 0.2
     """Part of the seconds that are left then for rules that others carry on, each at all its sites, likewise."""
     beginning_margin: float = 0.02
-    """Gain of a deployment choice, or of such a rule, for the search to begin with it: windows are timed behind it ever
-    after, and what noise refused or brought in there is so in all of them. Later steps of the search go over both
-    again, with a smaller margin."""
+    """Gain from which a deployment choice, or such a rule, is kept before the first round: what little noise says of
+    it then, windows behind it repeat. Later steps of the search go over both again, with a smaller margin."""
 
     session_share: float = 0.2
     """Part of the seconds that the rounds leave for session settings; the climb goes on under them."""

@@ -17,8 +17,8 @@ _SHAPES = (
     *(f"inception-v3?image_size={size}" for size in (225, 331)),
 )
 _POLICIES = (
-    "bert has a policy of its own, on squeezenet `ppo` acted with one that ships no more; on the others it acts with the "
-    "universal policy."
+    "bert has a policy of its own, on squeezenet `ppo` acted with one that ships no more; on the others it acts with "
+    "the universal policy."
 )
 _TASO = ("resnet50", "resnext50", "nasrnn", "nasnet-a", "bert")
 _TASO_AGENTS = {"as published": f"taso:{_AS_PUBLISHED}", "`taso`": "taso"}
