@@ -162,7 +162,7 @@ def test_what_carries_a_rule_on_is_tried_with_it(
 
 
 def test_what_others_carry_on_is_measured_before_the_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it gains, they begin there."""
+    """The rounds begin there where it gains."""
     monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh",))
     problem, begun = with_tanhs_between(tmp_path), list[str]()
 
