@@ -219,7 +219,7 @@ class RegionalAgent:
         if best is None or not best.latency.ok:
             return False
         clear, last = replace(options, gain=options.beginning_margin), search.after(options.joining_share)
-        return sweep(search, best, effects, clear, lambda: search.seconds >= last, carried=True) is not None
+        return sweep(search, best, effects, clear, lambda: search.seconds >= last, carried_only=True) is not None
 
     def _sweep(self, search: Search, effects: Effects) -> bool:
         """Try rules that pay only at all their sites together, from the best graph on. Return whether that gained."""

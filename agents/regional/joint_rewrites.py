@@ -87,7 +87,7 @@ def sweep(
     options: RegionalOptions,
     until: Callable[[], bool],
     *,
-    carried: bool = False,
+    carried_only: bool = False,
 ) -> Visit | None:
     """Try each rule at all its sites, then what carries it on, then what cancels; measure the result end to end where
     something did. Return the best of these graphs if it is faster than `start` by `options.gain`, else None.
@@ -95,11 +95,11 @@ def sweep(
     Rules that lose too much by themselves are left out, and those without several sites: windows saw all of these.
 
     Args:
-        carried: try only the rules that others carry on.
+        carried_only: try no rules but those that others carry on.
     """
     best = start
     for rule in _rules(search, start.graph, effects, options.worst_alone):
-        if carried and not rule.carried_by:
+        if carried_only and not rule.carried_by:
             continue
         if until() or not search.can_measure:
             break

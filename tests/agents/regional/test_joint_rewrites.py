@@ -97,7 +97,7 @@ def test_a_rule_everywhere_gains_where_one_site_loses(problem: Problem) -> None:
     # From there on nothing more.
     assert sweep(search, found, Effects(), RegionalOptions(), lambda: False) is None
     # No other rule carries it on.
-    assert sweep(search, start, Effects(), RegionalOptions(), lambda: False, carried=True) is None
+    assert sweep(search, start, Effects(), RegionalOptions(), lambda: False, carried_only=True) is None
 
 
 def test_a_rule_that_lost_too_much_alone_is_not_tried(problem: Problem) -> None:
@@ -175,7 +175,7 @@ def test_what_others_carry_on_is_measured_before_the_rounds(tmp_path: Path, monk
     agent_with(ExactTimer()).explore(Search(problem, BUDGET))
     other = started(with_tanhs_between(tmp_path))
     assert other.best is not None
-    joined = sweep(other, other.best, Effects(), RegionalOptions(), lambda: False, carried=True)
+    joined = sweep(other, other.best, Effects(), RegionalOptions(), lambda: False, carried_only=True)
     assert joined is not None
     assert begun == [joined.graph.hash]
     assert isinstance(problem.meter, ExactMeter)
