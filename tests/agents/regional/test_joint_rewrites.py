@@ -23,7 +23,7 @@ from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 from tests.agents.toys import ExactMeter, problem_on
 from tests.envs.fakes import _write
 
-MS = {"Relu": 5.0, "LeakyRelu": 2.0, "Transpose": 2.5, "Tanh": 1.0}
+MS = {"Relu": 5.0, "LeakyRelu": 2.0, "ThresholdedRelu": 1.0, "Transpose": 2.5, "Tanh": 1.0}
 
 
 class ReluInOtherLayout(Rule):
@@ -36,6 +36,18 @@ class ReluInOtherLayout(Rule):
 
     def target(self, op: Any, m: Any, x: Any) -> Any:
         return op.Transpose(op.LeakyRelu(op.Transpose(x, perm=(1, 0)), alpha=0.0), perm=(1, 0))
+
+
+class ReluAsThresholdedInOtherLayout(Rule):
+    """Relu(x) = Transpose(ThresholdedRelu(Transpose(x), alpha=0))"""
+
+    family = "toy_layout"
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Relu(x)
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Transpose(op.ThresholdedRelu(op.Transpose(x, perm=(1, 0)), alpha=0.0), perm=(1, 0))
 
 
 class TransposesCancel(Rule):
@@ -66,14 +78,18 @@ def cost(graph: Graph) -> float:
     return 1.0 + sum(MS[node.op] for node in graph.nodes.values())
 
 
-@pytest.fixture
-def problem(tmp_path: Path) -> Problem:
+def relus(folder: Path, *rules: Rule) -> Problem:
     """Four Relus in a row."""
     names = ["x", "a", "b", "c", "y"]
     nodes = [helper.make_node("Relu", [x], [y], f"relu_{y}") for x, y in pairwise(names)]
-    path = _write(tmp_path / "relus.onnx", nodes, [], (2, 3), "y")
-    rewriter = Rewriter((ReluInOtherLayout(), TransposesCancel()), granularity="both", deployment=False)
-    return problem_on(path, tmp_path, rewriter, cost=cost)
+    path = _write(folder / "relus.onnx", nodes, [], (2, 3), "y")
+    return problem_on(path, folder, Rewriter(rules, granularity="both", deployment=False), cost=cost)
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Problem:
+    """Four Relus in a row, and one rule for them."""
+    return relus(tmp_path, ReluInOtherLayout(), TransposesCancel())
 
 
 def started(problem: Problem, **budget: Any) -> Search:
@@ -98,6 +114,14 @@ def test_a_rule_everywhere_gains_where_one_site_loses(problem: Problem) -> None:
     assert sweep(search, found, Effects(), RegionalOptions(), lambda: False) is None
     # No other rule carries it on.
     assert sweep(search, start, Effects(), RegionalOptions(), lambda: False, carried_only=True) is None
+
+
+def test_of_several_rules_the_one_that_gains_most_is_taken(tmp_path: Path) -> None:
+    search = started(relus(tmp_path, ReluInOtherLayout(), ReluAsThresholdedInOtherLayout(), TransposesCancel()))
+    assert search.best is not None
+    found = sweep(search, search.best, Effects(), RegionalOptions(), lambda: False)
+    assert found is not None
+    assert [node.op for node in found.graph.order()] == ["Transpose", *["ThresholdedRelu"] * 4, "Transpose"]
 
 
 def test_a_rule_that_lost_too_much_alone_is_not_tried(problem: Problem) -> None:
