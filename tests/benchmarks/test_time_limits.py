@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchmarks.searches import time_limits
+from benchmarks import time_limits
 from benchmarks.time_limits import Arguments, is_slower, keeps_limit, known_rows, run, run_of, table_of
 from graph_rewrite.errors import MachineError, UserError
 

@@ -101,8 +101,8 @@ class _OfEmbedding(_Embedding):
     constant per column."""
 
     error_growth: ClassVar[float] = 7e-7
-    """Largest difference to the direct product measured in float32 (`benchmarks.rules.families`), relative to the
-    largest magnitude of the output."""
+    """Largest difference to the direct product measured in float32 (`benchmarks.families`), relative to the largest
+    magnitude of the output."""
 
     def refuse(self, m: Match, e: Ref, g: Ref, s: Ref | None, *layers: tuple[Ref, Ref]) -> Refusal | None:
         """Refuse linear layers (weight, bias) of e normalised that cannot be looked up."""

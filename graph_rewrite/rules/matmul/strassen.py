@@ -43,7 +43,7 @@ class _Strassen(Rule):
     family = "strassen"
     levels: ClassVar[int] = 1
     least_rows: ClassVar[int]
-    """Fewest rows: with fewer, sums, cuts and joins took what the products saved in `benchmarks.rules.families`."""
+    """Fewest rows: with fewer, sums, cuts and joins took what the products saved in `benchmarks.families`."""
     error_growth: ClassVar[float] = 2e-6
     """Largest error measured in float32 for 512 to 1024 channels, relative to the largest magnitude of the output; the
     direct product has 5e-7."""

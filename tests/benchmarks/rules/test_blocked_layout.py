@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.rules import blocked_layout
+from benchmarks.rules import blocked_layout, families
 from benchmarks.rules.blocked_layout import BlockedSpeedup, best_forms, rewritten, takes_best, write
 from graph_rewrite import Rewriter
 from graph_rewrite.onnx_files.assembly import model
@@ -34,7 +34,7 @@ def layer(channels: int, size: int):
 @pytest.fixture
 def forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = (("16 @ 8x8, 3x3", "Rows2", 1.2), ("16 @ 8x8, 3x3", "Rows4", 1.5), ("64 @ 8x8, 3x3", "Rows4", 1.05))
-    monkeypatch.setattr(blocked_layout, "FORMS", table(tmp_path / "families.json", *rows))
+    monkeypatch.setattr(families, "FILE", table(tmp_path / "families.json", *rows))
 
 
 def test_the_fastest_form_is_taken_where_it_gains(forms: None) -> None:
@@ -67,7 +67,7 @@ def test_both_results_compute_what_the_network_does(forms: None) -> None:
 
 def test_entries_of_other_models_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "blocked_layout.json"
-    monkeypatch.setattr(blocked_layout, "RESULTS", path)
+    monkeypatch.setattr(blocked_layout, "FILE", path)
     monkeypatch.setattr(blocked_layout, "device_name", lambda provider: "a machine")
     write([ENTRY])
     other = replace(ENTRY, model="n")

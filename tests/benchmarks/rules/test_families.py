@@ -66,10 +66,10 @@ def test_writing_replaces_the_rows_of_measured_families_only(tmp_path, monkeypat
     page = tmp_path / "families.md"
     page.write_text(f"# Families\n\n{families.MARK}\nold\n")
     monkeypatch.setattr(families, "PAGE", page)
-    monkeypatch.setattr(families, "RESULTS", tmp_path / "results" / "families.json")
+    monkeypatch.setattr(families, "FILE", tmp_path / "results" / "families.json")
     families.write([row("winograd", 1.5), row("dilation", 1.2)])
     families.write([row("winograd", 2.0)])
-    held = json.loads(families.RESULTS.read_text())["rows"]
+    held = json.loads(families.FILE.read_text())["rows"]
     assert [(entry["family"], entry["speedup"]) for entry in held] == [("dilation", 1.2), ("winograd", 2.0)]
     text = page.read_text()
     assert text.startswith("# Families")

@@ -1,0 +1,1 @@
+"""E-graphs: their growth, construction and extraction."""

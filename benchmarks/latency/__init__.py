@@ -1,0 +1,1 @@
+"""Measuring latency: what meters resolve, and the cost model against the clock."""

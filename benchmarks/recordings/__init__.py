@@ -1,0 +1,1 @@
+"""Recorded results: replayed, and written as known results."""
