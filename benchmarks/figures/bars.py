@@ -28,7 +28,7 @@ def draw_speedups(results: Results, columns: Sequence[Series]) -> Figure:
     """
     named = columns
     columns = [series for series in columns if results.without_result(series) is None] or columns
-    groups = [*_sorted(results, columns), MEAN]
+    groups = [*by_gain(results, columns), MEAN]
     rows = math.ceil(len(groups) * len(columns) / BARS_A_ROW) or 1
     a_row = math.ceil(len(groups) / rows)
     parts = [groups[k * a_row : (k + 1) * a_row] for k in range(rows)]
@@ -58,7 +58,9 @@ def _range(results: Results, groups: Sequence[str], columns: Sequence[Series]) -
     return low - 0.06 * (high - low), high + 0.06 * (high - low)
 
 
-def _sorted(results: Results, columns: Sequence[Series]) -> list[str]:
+def by_gain(results: Results, columns: Sequence[Series]) -> list[str]:
+    """Return the models, those first on which the first series that ran there gains most."""
+
     def gain(model: str) -> float:
         return next((e.value for s in columns if (e := of_model(results, s, model)) is not None), 0.0)
 

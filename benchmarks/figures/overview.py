@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from benchmarks.figures.bars import by_gain
 from benchmarks.figures.intervals import across_models, of_model
 from benchmarks.figures.rows import Results, Series, shown_model
 from benchmarks.figures.style import GREY, colour, new_figure, tidy
@@ -25,7 +26,7 @@ def overview(results: Results, leader: Series) -> str:
     """Return a Markdown table of the default agent and the peers that have results, most gained first."""
     peers = _peers(results)
     table = [["model", "original", _ours(leader), *map(_title, peers)]]
-    for model in _sorted(results, leader):
+    for model in by_gain(results, [leader]):
         own, found = of_model(results, leader, model), [of_model(results, peer, model) for peer in peers]
         best = max((e.value for e in (own, *found) if e is not None), default=0.0)
         cells = [bold(e, best) if e is not None else "" for e in found]
@@ -38,7 +39,7 @@ def overview(results: Results, leader: Series) -> str:
 
 def draw_overview(results: Results, leader: Series) -> Figure:
     """Draw a bar per model for the default agent, from 1, the original, with its 95% interval, and a mark per peer."""
-    peers, models = _peers(results), _sorted(results, leader)
+    peers, models = _peers(results), by_gain(results, [leader])
     figure = new_figure(8.0, 1.4 + 0.3 * len(models))
     axes = figure.subplots()
     for place, model in enumerate(models):
@@ -67,12 +68,6 @@ def _peers(results: Results) -> list[Series]:
         for series in results.series("peer")
         if series.agent not in LEVELS and results.without_result(series) is None
     ]
-
-
-def _sorted(results: Results, leader: Series) -> list[str]:
-    """Return the models, those first on which the default agent gains most."""
-    found = {model: of_model(results, leader, model) for model in results.models}
-    return sorted(found, key=lambda model: 0.0 if (own := found[model]) is None else -own.value)
 
 
 def _ours(leader: Series) -> str:

@@ -117,7 +117,7 @@ def known(folder: Path) -> Iterator[RecordedSearch]:
 def _search(
     model: str, kind: str, threads: int, recording: Recording, speedup: float, provider: str, device: str = ""
 ) -> RecordedSearch:
-    config = load_config(zoo_name(model))
+    config = load_config(model)
     uri = model if "://" in model else model_uri(model, dict(config.model))
     return RecordedSearch(uri, kind, threads, config.env.granularity, recording, speedup, provider, device)
 
