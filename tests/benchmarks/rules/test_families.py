@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import transformer_layers as T
 from benchmarks.rules import families
+from benchmarks.rules import transformer_layers as T
 from graph_rewrite.operators.evaluation import run_graph
 from tests.graph_rewrite.rules.checking import ops, random_feeds
 

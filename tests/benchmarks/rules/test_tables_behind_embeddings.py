@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import tables_behind_embeddings as tables
+from benchmarks.rules import tables_behind_embeddings as tables
 from benchmarks.rules.transformer_layers import embedded
 from graph_rewrite import Graph
 from graph_rewrite.errors import UserError
