@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.latency.window_meter import EFFECT, WITHIN_S, Pair, agreement, resolution
 from tests.envs.fakes import write_tower
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.repository import ROOT
 
 
 def pair(regional: float, whole: float, half: float = 1.0) -> Pair:
