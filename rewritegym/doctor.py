@@ -22,6 +22,7 @@ LABELS = {
     "cpu_flags": "CPU flags",
     "cpu": "CPU",
     "gpu": "GPU",
+    "memory_pages": "memory pages of models",
     "peak_gflops": "peak GFLOP/s, one thread",
     "noise.model_ms": "noise: model timed, ms",
     "noise.between_runs_percent": "noise between runs, %",

@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 
 from agents.commands.common import stderr_console
-from agents.conclusion.recordings import actions_file, environment
+from agents.conclusion.recordings import actions_file, measured_with
 from agents.optimization.comparison_options import ComparisonOptions
 from agents.reporting.progress import print_json
 from graph_rewrite.delivery.bundles.manifest import is_bundle, read_bundle
@@ -221,7 +221,7 @@ def _notes(graph: Graph, original: Path, recording: Recording | None, deployment
     if recording is not None and recording.model_hash not in ("", graph.hash):
         notes.append(f"{original} has changed since the result was made")
     known = {} if recording is None else recording.environment
-    for name, value in environment(deployment.provider).items():
+    for name, value in measured_with(deployment.provider).items():
         if known.get(name, value) != value:
             notes.append(f"found with {name} {known[name]}, here it is {value}")
     if deployment.threads > available_cores():
@@ -244,5 +244,5 @@ def _entry(
         "latency_ms": latency.ms if latency is not None and measured else None,
         "baseline_ms": latency.baseline_ms if latency is not None and measured else None,
         "deployment": deployment.to_json(),
-        **environment(deployment.provider),
+        **measured_with(deployment.provider),
     }

@@ -13,6 +13,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.device import device_name
 from graph_rewrite.replay import AppliedStep, Recording, UnrecordableError, record
 from graph_rewrite.runtime import runtime_of
+from graph_rewrite.system.huge_pages import pages_of_children
 from graph_rewrite.task.problem import Problem
 
 SUFFIX = ".actions.json"
@@ -42,7 +43,7 @@ def recording_of(problem: Problem, actions: Sequence[Action], graph: Graph, rule
     )  # fmt: skip
     return replace(
         made, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash,
-        environment=environment(problem.deployment.provider),
+        environment=measured_with(problem.deployment.provider),
     )  # fmt: skip
 
 
@@ -58,6 +59,11 @@ def recording_or_none(
 def environment(provider: str) -> dict[str, str]:
     """Return what a latency depends on beside the model and its deployment, by name."""
     return {"device": device_name(provider), **runtime_of(provider).version()}
+
+
+def measured_with(provider: str) -> dict[str, str]:
+    """Return `environment`, and whether models had huge pages, which a rewrite's gain seldom depends on."""
+    return {**environment(provider), "memory_pages": pages_of_children()}
 
 
 def write_recording(recording: Recording | None, output: Path) -> Path | None:

@@ -23,6 +23,7 @@ from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import MachineLock
 from graph_rewrite.system.cpu_count import check_threads, physical_cores
+from graph_rewrite.system.huge_pages import pages_of_children
 
 
 def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS) -> Tools:
@@ -48,7 +49,7 @@ def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS
         setting={
             "machine": machine_name(), "versions": versions(), "threads": plan.threads,
             "cores": sorted(core for group in groups for core in group),
-            "at_once": len(groups),
+            "at_once": len(groups), "memory_pages": pages_of_children(),
         },
         at_once=len(groups), quiet=MachineLock, say=say,
     )  # fmt: skip

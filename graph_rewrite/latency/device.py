@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from graph_rewrite.runtime import PROVIDERS
+from graph_rewrite.system.huge_pages import are_asked_for
 
 ISA_FLAGS = (
     "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16",
@@ -64,6 +65,11 @@ def device_name(provider: str) -> str:
     """Return the name of the hardware that `provider` runs on; the processor belongs to all."""
     cpu = f"{cpu_model()} [{' '.join(cpu_flags())}]"
     return cpu if PROVIDERS[provider].is_cpu else f"{gpu_model()} on {cpu}"
+
+
+def device_key(provider: str) -> dict[str, str]:
+    """Return what measurements on this machine are kept under: its hardware, and huge pages where it must be asked."""
+    return {"device": device_name(provider), **({"memory_pages": "huge"} if are_asked_for() else {})}
 
 
 def _first_line(command: list[str]) -> str:

@@ -18,6 +18,7 @@ from graph_rewrite.latency.models import noise_model
 from graph_rewrite.latency.peaks import ask, peak_gflops
 from graph_rewrite.latency.provider import resolve_provider
 from graph_rewrite.runtime import Block, Deployment, FeedSpec, Plan, WorkerClient, estimate, log_ratios
+from graph_rewrite.system.huge_pages import pages_of_children
 from graph_rewrite.system.scratch import scratch_folder
 
 _NOISE_PLAN = Plan(instances=6, min_instances=6, min_pairs=6, max_pairs=12, target_ci_width=0.0, budget_s=1.5)
@@ -46,6 +47,7 @@ def machine_report(*, lock_path: str | os.PathLike[str] | None = None) -> dict[s
         "cpu_flags": list(cpu_flags()),
         "cores": os.cpu_count(),
         "platform": platform.platform(),
+        "memory_pages": pages_of_children(),
         "versions": {"python": platform.python_version(), **_versions()},
         "peak_gflops": round(peak, 1),
         "noise": noise,

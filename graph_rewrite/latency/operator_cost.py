@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from graph_rewrite.latency.cache import MeasurementCache
-from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.device import device_key
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Measurable
 from graph_rewrite.latency.models import operator_model
@@ -173,7 +173,7 @@ class OperatorCostMeter:
             "kind": "operator",
             "operator": spec.key,
             "deployment": self.deployment.key,
-            "device": device_name(self.deployment.provider),
+            **device_key(self.deployment.provider),
             **runtime_of(self.deployment.provider).version(),
             "plan": self.plan.key,
             **({"inputs": PROTOCOL} if _indices(spec) else {}),

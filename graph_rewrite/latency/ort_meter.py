@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency.cache import MeasurementCache
-from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.device import device_key
 from graph_rewrite.latency.estimates import interval_width, latency_of
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.measured_inputs import FindRecipe, MeasuredInputs
@@ -213,7 +213,7 @@ class OrtMeter:
             "deployment": candidate.deployment.key,
             "baseline": baseline.graph.hash,
             "baseline_deployment": baseline.deployment.key,
-            "device": device_name(self.deployment.provider),
+            **device_key(self.deployment.provider),
             **runtime_of(self.deployment.provider).version(),
             "feeds": self._inputs.key,
             "effort": effort,

@@ -13,6 +13,7 @@ from typing import Any
 
 from graph_rewrite.runtime.ort_worker.following import PARENT
 from graph_rewrite.system.deadline import POLL_S, OutOfTime, check_time, current_end, is_shortened, seconds_left
+from graph_rewrite.system.huge_pages import with_huge_pages
 
 _HOME = Path(__file__).resolve().parent
 
@@ -25,9 +26,10 @@ def leaf_command(module: str, arguments: Sequence[str]) -> list[str]:
 
 def leaf_environment() -> dict[str, str]:
     """Return this process's environment, in which `ort_worker` is found as a top-level package: these very files. What
-    is started in it ends with this process."""
+    is started in it ends with this process, and asks for huge pages: with small ones, where weights happen to lie
+    decides how fast a model reads them."""
     paths = [str(_HOME), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid())}
+    return with_huge_pages({**os.environ, "PYTHONPATH": os.pathsep.join(paths), PARENT: str(os.getpid())})
 
 
 def start_leaf(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:

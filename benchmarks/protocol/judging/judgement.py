@@ -16,6 +16,7 @@ from agents.reporting.runs import write_json
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.judging.intervals import Interval, over_sessions, session_ratio
 from benchmarks.protocol.judging.judge import Judge, Protocol, Session, SessionTimes
+from graph_rewrite.system.huge_pages import pages_of_children
 
 MakeJudge = Callable[[Contestant, Sequence[Contestant]], Judge]
 Wait = Callable[[str], dict[str, Any]]
@@ -56,6 +57,7 @@ class Judgement:
         return {
             "judgement": self.key, "sessions_played": len(self.sessions),
             "groups": max((session.groups for session in self.sessions), default=0), "disturbed_sessions": disturbed,
+            "memory_pages": pages_of_children(),
         }  # fmt: skip
 
 

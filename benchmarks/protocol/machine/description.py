@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_rewrite.latency.device import cpu_flags, cpu_model
+from graph_rewrite.system.huge_pages import pages_of_children
 
 LIBRARIES = (
     "onnxruntime", "onnxruntime-gpu", "onnx", "onnx-ir", "numpy", "torch", "onnxsim", "onnxslim", "onnxscript",
@@ -29,7 +30,8 @@ def machine() -> dict[str, Any]:
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": cpu_model(), "cpu_flags": list(cpu_flags()), "cores": os.cpu_count(), "cores_allowed": allowed,
-        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "platform": platform.platform(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "memory_pages": pages_of_children(),
+        "platform": platform.platform(),
     }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from graph_rewrite.system.huge_pages import with_huge_pages
+
 _HOME = Path(__file__).resolve().parents[3]
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -17,9 +19,11 @@ _PATIENCE_S = 5.0
 
 
 def child_environment(threads: int) -> dict[str, str]:
-    """Return this process's environment for a child that imports the same code, with so many threads for libraries."""
+    """Return this process's environment for a child that imports the same code, with so many threads for libraries and
+    with huge pages where the system grants them."""
     paths = [str(_HOME), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+    variables = {"PYTHONPATH": os.pathsep.join(paths), **dict.fromkeys(_THREAD_VARIABLES, str(threads))}
+    return with_huge_pages({**os.environ, **variables})
 
 
 @contextmanager

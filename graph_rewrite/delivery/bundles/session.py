@@ -15,6 +15,7 @@ from graph_rewrite.delivery.bundles.manifest import Bundle, BundleModel
 from graph_rewrite.errors import UserError
 from graph_rewrite.runtime import Deployment, check_block, open_session
 from graph_rewrite.runtime.custom_ops import hint
+from graph_rewrite.system.huge_pages import new_memory_in_huge_pages
 
 
 class BundleSession:
@@ -93,13 +94,14 @@ class BundleSession:
 
 
 def open_with_hint(path: str | os.PathLike[str], deployment: Deployment) -> onnxruntime.InferenceSession:
-    """Open a session as `open_session` does.
+    """Open a session as `open_session` does, with its weights in huge pages, as they were when it was measured.
 
     Raises:
         UserError: the model has an operator that ONNX Runtime does not know with these libraries.
     """
     try:
-        return open_session(path, deployment)
+        with new_memory_in_huge_pages():
+            return open_session(path, deployment)
     except Fail as error:
         if how := hint(str(error)):
             raise UserError(f"{os.fspath(path)}: {error}{how}") from error

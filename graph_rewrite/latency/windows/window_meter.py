@@ -18,7 +18,7 @@ import onnx
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.cache import MeasurementCache
-from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.device import device_key
 from graph_rewrite.latency.lock import MachineLock, unblocked_time
 from graph_rewrite.latency.meter import ComparingMeter, MeasurementError
 from graph_rewrite.latency.windows.difference import Difference, WindowTiming, of_whole_models, timing_of, total
@@ -171,7 +171,7 @@ class WindowMeter:
             "before": pair.before.hash,
             "after": pair.after.hash,
             "deployment": deployment.key,
-            "device": device_name(deployment.provider),
+            **device_key(deployment.provider),
             **runtime_of(deployment.provider).version(),
             "inputs": PROTOCOL,
             "plan": [self.plan.key, self.budget_s, self.resolution_s, *([] if self.exchange else ["one order"])],

@@ -75,7 +75,8 @@ def test_a_recording_leads_to_the_same_checked_file(tower: Path, tmp_path: Path,
         graph = candidate.apply()
     recording = recording_or_none(problem, actions, graph)
     assert recording is not None
-    assert set(recording.environment) == {"device", "openvino" if provider == "openvino" else "onnxruntime"}
+    runtime = "openvino" if provider == "openvino" else "onnxruntime"
+    assert set(recording.environment) == {"device", runtime, "memory_pages"}
     again = open_problem(f"file:{tower}", provider=provider, deployment_choices=False)
     found = replay(Recording.from_json(json.loads(json.dumps(recording.to_json()))), again.model.graph, again.rewriter)
     assert found.complete
