@@ -40,6 +40,7 @@ from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import threads_in_words
+from graph_rewrite.system.huge_pages import TUNABLE, TUNABLES, are_asked_for
 from graph_rewrite.system.signals import answer_signals, interrupting_on_term
 from graph_rewrite.task.problem import Problem
 
@@ -170,7 +171,8 @@ def _tell_file(console: Console, entry: dict[str, Any]) -> None:
     console.print(f"written: {written}", **_AS_IT_IS)
     libraries = f", custom_ops={list(custom_ops)}" if custom_ops else ""
     call = f'rewritegym.session("{written}"{libraries})'
-    console.print(f"open it with {call}, or without RewriteGym:\n", **_AS_IT_IS)
+    pages = f" in a process with {TUNABLES}={TUNABLE}, as it was measured" if are_asked_for() else ""
+    console.print(f"open it with {call}, or without RewriteGym{pages}:\n", **_AS_IT_IS)
     if folder:
         code = bundle_code(read_bundle(folder), custom_ops)["python"]
     else:

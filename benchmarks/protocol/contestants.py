@@ -32,24 +32,29 @@ class Contestant:
 
     `name` tells the contestants of a judgement apart: `original`, `regional/0` (agent and seed), `openvino`. `module`
     is a Python module with `open_runner(contestant, threads) -> Runner`. `path` is the model's file, None where the
-    module finds it by the `options`, which are values that JSON holds.
+    module finds it by the `options`, which are values that JSON holds. `environment` has variables of its process that
+    differ from those of the others.
     """
 
     name: str
     module: str
     path: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for another process."""
         path = None if self.path is None else str(self.path)
-        return {"name": self.name, "module": self.module, "path": path, "options": dict(self.options)}
+        return {
+            "name": self.name, "module": self.module, "path": path, "options": dict(self.options),
+            "environment": dict(self.environment),
+        }  # fmt: skip
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Inverse of `to_json`."""
         path = None if values["path"] is None else Path(values["path"])
-        return cls(values["name"], values["module"], path, values["options"])
+        return cls(values["name"], values["module"], path, values["options"], values["environment"])
 
     def open(self, threads: int) -> Runner:
         """Open the model in this process, with `threads` threads per inference.

@@ -81,7 +81,8 @@ class ProcessSeat:
             sys.executable, "-m", "benchmarks.protocol.judging.contestant_process", json.dumps(contestant.to_json()),
             str(feeds), str(threads),
         ]  # fmt: skip
-        self._threads, self._cores, self._log, self._stopped = threads, cores, log, stopped or Event()
+        self._environment = {**child_environment(threads), **contestant.environment}
+        self._cores, self._log, self._stopped = cores, log, stopped or Event()
         self._stack = ExitStack()
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
@@ -91,7 +92,7 @@ class ProcessSeat:
         pipe = subprocess.PIPE
         with pinned(self._cores):
             self._process = subprocess.Popen(
-                self._command, stdin=pipe, stdout=pipe, stderr=errors, env=child_environment(self._threads),
+                self._command, stdin=pipe, stdout=pipe, stderr=errors, env=self._environment,
                 start_new_session=True, bufsize=0,  # nothing is left to be written to a process that has ended
             )  # fmt: skip
         self._stack.enter_context(ending_with_us(self._process))
