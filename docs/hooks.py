@@ -56,8 +56,8 @@ COMMANDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         for name in ("list", "show", "explain", "verify", "coverage", "import", "generate", "catalogue")
     ),
     *(
-        (f"rewritegym experience {name}", "graph_rewrite.experience.cli", (name,))
-        for name in ("stats", "export", "merge")
+        (f"rewritegym experience {name}", "agents.commands.experience", (name,))
+        for name in ("stats", "export", "merge", "learn")
     ),
     ("rewritegym zoo", "graph_rewrite.zoo.__main__", ()),
     ("rewritegym doctor", "rewritegym.doctor", ()),

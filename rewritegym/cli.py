@@ -20,7 +20,7 @@ COMMANDS = {
     "train": Command("agents.commands.train", "train an agent on a model and write the optimised model"),
     "evaluate": Command("agents.commands.evaluate", "optimise a model with a trained agent and compare agents"),
     "experience": Command(
-        "graph_rewrite.experience.cli", "count, export or merge what searches have learnt of windows and rewrites"
+        "agents.commands.experience", "count, export or merge what searches have found out, or learn from it"
     ),
     "rules": Command("graph_rewrite.rulebook.cli", "list rules, show one, or explain where they nearly apply"),
     "zoo": Command("graph_rewrite.zoo.__main__", "list the model architectures, or export one to ONNX"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from agents.effects.believed import believed_shares
 from agents.effects.samples import Z95
 from agents.effects.step_means import MOST_GUESS, Forecast, MeansOnLine, StepMeans, step_keys
 from envs.window.table import WindowTable
+from graph_rewrite.latency.device import processor_kind
 
 SPREAD = 0.05
 """Standard deviation of what alike steps save, as shares of their windows' time: a timing counts by how much more
@@ -69,6 +70,16 @@ def chains_of(table: WindowTable) -> list[tuple[tuple[str, ...], tuple[str, ...]
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Gains:
+    """What some steps gain: a list of their keys, and arrays of estimates, gains and weights."""
+
+    keys: list[list[str]]
+    guesses: NDArray[np.float64]
+    values: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
 class MeansLearner:
     """Learns means from parts of one table, and forecasts its steps by them.
 
@@ -85,23 +96,36 @@ class MeansLearner:
         ]
         self._keys = [step_keys(*chain) for chain in self._chains]
         self._windows = table.arrays["state_window"][told.states]
+        self._kinds = [window.device and processor_kind(window.device) for window in table.windows]
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of processor that are told of windows."""
+        return {kind for kind in self._kinds if kind}
 
     def learnt(self, windows: Collection[int] | None = None) -> StepMeans:
         """Return means of what the steps of some windows save; by default of all."""
+        return means_of([(self, windows)])
+
+    def timed(self, windows: Collection[int] | None, kind: str | None = None) -> NDArray[np.intp]:
+        """Return the numbers of the steps that were timed in some windows, by default in all.
+
+        Args:
+            kind: the kind of processor that they were timed on; by default any.
+        """
         known = np.isfinite(self._told.gains)
         if windows is not None:
             known &= np.isin(self._windows, list(windows))
-        numbers = np.flatnonzero(known)
-        return StepMeans(self._means(self._told.gains, numbers), self._means(self._told.own, numbers))
+        if kind is not None:
+            known &= np.isin(self._windows, [number for number, one in enumerate(self._kinds) if one == kind])
+        return np.flatnonzero(known)
 
-    def _means(self, gains: NDArray[np.float64], numbers: NDArray[np.intp]) -> MeansOnLine:
-        """Return means of what steps of some numbers gain."""
+    def gains(self, numbers: NDArray[np.intp], *, own: bool) -> _Gains:
+        """Return what steps of some numbers gain: by themselves (`own`), or at best with what they lead to."""
         told = self._told
-        found = MeansOnLine(line=_line(told.guesses[numbers], gains[numbers], told.weights[numbers]))
-        for step in numbers.tolist():
-            beyond = float(gains[step]) - found.at(float(told.guesses[step]))
-            found.means.add(self._keys[step], beyond, float(told.weights[step]))
-        return found
+        values = told.own if own else told.gains
+        keys = [self._keys[step] for step in numbers.tolist()]
+        return _Gains(keys, told.guesses[numbers], values[numbers], told.weights[numbers])
 
     def forecast(self, means: StepMeans, step: int) -> Forecast | None:
         """Return what means forecast of a step of the table; None where its rule was never timed."""
@@ -112,9 +136,57 @@ class MeansLearner:
         return means.on_line(float(self._told.guesses[step]))
 
 
+Part = tuple[MeansLearner, Collection[int] | None]
+"""A table, and the windows of it that count; None for all."""
+
+
 def learnt_means(table: WindowTable, windows: Collection[int] | None = None) -> StepMeans:
     """Return means of what the steps of some windows save; by default of all."""
     return MeansLearner(table).learnt(windows)
+
+
+def means_of(parts: Sequence[Part]) -> StepMeans:
+    """Return means of what the steps of parts of tables save, whatever they were timed on."""
+    chosen = [(learner, learner.timed(windows)) for learner, windows in parts]
+
+    def of(*, own: bool) -> MeansOnLine:
+        return _fitted([learner.gains(numbers, own=own) for learner, numbers in chosen])
+
+    return StepMeans(of(own=False), of(own=True))
+
+
+def means_by_kind(parts: Sequence[Part], means: StepMeans) -> dict[str, StepMeans]:
+    """Return what steps save on each kind of processor beyond what means say of them, learnt from parts of tables."""
+    kinds = sorted({kind for learner, _ in parts for kind in learner.kinds})
+    return {kind: means_beyond(parts, means, kind) for kind in kinds}
+
+
+def means_beyond(parts: Sequence[Part], means: StepMeans, kind: str) -> StepMeans:
+    """Return what steps save on a kind of processor beyond what means say of them, learnt from parts of tables."""
+    chosen = [(learner, learner.timed(windows, kind)) for learner, windows in parts]
+
+    def of(*, own: bool) -> MeansOnLine:
+        return _fitted([_beyond(learner.gains(numbers, own=own), means, own=own) for learner, numbers in chosen])
+
+    return StepMeans(of(own=False), of(own=True))
+
+
+def _beyond(gains: _Gains, means: StepMeans, *, own: bool) -> _Gains:
+    told = zip(gains.keys, gains.guesses.tolist(), strict=True)
+    expected = [means.expect(keys, guess)[1 if own else 0].mean for keys, guess in told]
+    return replace(gains, values=gains.values - np.array(expected))
+
+
+def _fitted(gains: Sequence[_Gains]) -> MeansOnLine:
+    """Return a line through gains, and means of what lies beyond it."""
+    guesses, values, weights = (
+        np.concatenate([getattr(one, name) for one in gains]) for name in ("guesses", "values", "weights")
+    )
+    found = MeansOnLine(line=_line(guesses, values, weights))
+    keys = [each for one in gains for each in one.keys]
+    for names, guess, value, weight in zip(keys, guesses.tolist(), values.tolist(), weights.tolist(), strict=True):
+        found.means.add(names, value - found.at(guess), weight)
+    return found
 
 
 def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.effects.model import EffectPredictor
+from agents.effects.own_means import means_here
 from agents.effects.plain import forecast_features
 from agents.effects.samples import StateSample, share_after
-from agents.effects.step_means import SHIPPED as SHIPPED_MEANS
 from agents.effects.step_means import ChainStep, Expectation, Forecast, StepMeans
 from envs.graph_rewrite.details import context_features, full_entries
 from envs.graph_rewrite.meta_graph import MetaGraphObserver, ObservationLimitError
@@ -106,7 +106,7 @@ class LearntPrior:
         Raises:
             UserError: they are missing, or of other features.
         """
-        return cls(EffectPredictor.load(SHIPPED), deployment, StepMeans.load(SHIPPED_MEANS))
+        return cls(EffectPredictor.load(SHIPPED), deployment, means_here())
 
     def forecasts(
         self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int

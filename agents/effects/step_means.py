@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from graph_rewrite.errors import UserError
@@ -15,7 +16,7 @@ from graph_rewrite.system.atomic_files import replace_file
 
 SHIPPED = Path(__file__).with_name("step-means.json")
 """The means that ship; `python -m benchmarks.learning.step_means` makes them."""
-FORMAT, VERSION = "rewritegym.step-means", 2
+FORMAT, VERSION = "rewritegym.step-means", 3
 MOST_GUESS = 0.5
 """Share of a window's time beyond which an estimate counts as this: it knows nothing of layouts."""
 LEAST_LABELS = 1.0
@@ -42,6 +43,10 @@ class Expectation(NamedTuple):
     mean: float
     deviation: float
     """Its standard deviation."""
+
+    def with_more(self, more: Expectation, *, known: bool) -> Expectation:
+        """Return this with what is expected beyond it; where that is `known` of the very rule, its deviation holds."""
+        return Expectation(self.mean + more.mean, more.deviation if known else self.deviation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +105,12 @@ class StepMeans:
     Args:
         best: of what a step leads to at best.
         own: of what a step saves by itself, learnt from the same steps.
+        here: of what steps save on one kind of processor, or on one machine, beyond what these means say.
     """
 
     best: MeansOnLine
     own: MeansOnLine
+    here: StepMeans | None = None
 
     def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
         """Return what is expected of a step; None where its rule was never timed.
@@ -115,42 +122,84 @@ class StepMeans:
             guess: share of the window's time that the step saves by a count of operations and bytes.
         """
         names = step_keys(rules, families, shapes)
-        labels = self.best.means.weight((names[1], names[3]))
+        labels = self.labels(names)
         if labels < LEAST_LABELS:
             return None
-        return Forecast(*self.best.expect(names, guess), labels, self.own.expect(names, guess))
+        best, own = self.expect(names, guess)
+        return Forecast(*best, labels, own)
+
+    def labels(self, names: Sequence[str]) -> float:
+        """Return the timings that are known of a step's chain or rule, at most, by their weights."""
+        labels = self.best.means.weight((names[1], names[3]))
+        return labels if self.here is None else max(labels, self.here.labels(names))
+
+    def expect(self, names: Sequence[str], guess: float) -> tuple[Expectation, Expectation]:
+        """Return what is expected of what a step leads to at best, and of what it saves by itself.
+
+        Args:
+            names: the keys of the step, from special to general.
+        """
+        best, own = self.best.expect(names, guess), self.own.expect(names, guess)
+        if self.here is None:
+            return best, own
+        known = self.here.labels(names) >= LEAST_LABELS
+        more_at_best, more = self.here.expect(names, guess)
+        return best.with_more(more_at_best, known=known), own.with_more(more, known=known)
 
     def on_line(self, guess: float) -> float:
         """Return what the line says of what a step leads to, by an estimate."""
-        return self.best.at(guess)
+        return self.best.at(guess) + (0.0 if self.here is None else self.here.on_line(guess))
 
-    def save(self, path: Path) -> None:
-        """Write the means as JSON, the same bytes for the same means.
+    def extended(self, more: StepMeans) -> StepMeans:
+        """Return these means with what is known beyond all that they know."""
+        return replace(self, here=more if self.here is None else self.here.extended(more))
 
-        Raises:
-            OSError: the file cannot be written.
-        """
-        whole = {"format": FORMAT, "version": VERSION, "best": self.best.to_json(), "own": self.own.to_json()}
-        replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, without those of a kind of processor."""
+        return {"best": self.best.to_json(), "own": self.own.to_json()}
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read means.
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Inverse of `to_json`, but for the rounding.
 
         Raises:
-            UserError: there are none, or they are of another format or a later version.
+            KeyError, TypeError, ValueError: these are no such values.
         """
-        try:
-            values = json.loads(path.read_text("utf-8"))
-            if values["format"] != FORMAT or values["version"] != VERSION:
-                raise UserError(f"{path}: these means are of another format: update RewriteGym, or learn them anew")
-            return cls(MeansOnLine.from_json(values["best"]), MeansOnLine.from_json(values["own"]))
-        except OSError as error:
-            raise UserError(f"{path}: no means of steps can be read there: {error.strerror}") from error
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"{path}: this holds no means of steps: {error!r}") from error
+        return cls(MeansOnLine.from_json(values["best"]), MeansOnLine.from_json(values["own"]))
+
+
+def save_means(path: Path, means: StepMeans, by_kind: Mapping[str, StepMeans] = MappingProxyType({})) -> None:
+    """Write means as JSON, the same bytes for the same means.
+
+    Args:
+        by_kind: what steps save beyond them, by the kind of processor (`graph_rewrite.latency.device.processor_kind`).
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    kinds = {kind: more.to_json() for kind, more in sorted(by_kind.items())}
+    whole = {"format": FORMAT, "version": VERSION, **means.to_json(), "kinds": kinds}
+    replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
+
+
+def load_means(path: Path, kind: str = "") -> StepMeans:
+    """Read means, with what is known of a kind of processor.
+
+    Raises:
+        UserError: there are none, or they are of another format or a later version.
+    """
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        if values["format"] != FORMAT or values["version"] != VERSION:
+            raise UserError(f"{path}: these means are of another format: update RewriteGym, or learn them anew")
+        means, more = StepMeans.from_json(values), values["kinds"].get(kind)
+        return means if more is None else means.extended(StepMeans.from_json(more))
+    except OSError as error:
+        raise UserError(f"{path}: no means of steps can be read there: {error.strerror}") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: this holds no means of steps: {error!r}") from error
 
 
 def bounded(guess: float) -> float:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from agents.effects.step_means import SHIPPED, ChainStep, Forecast, StepMeans
+from agents.effects.own_means import means_here
+from agents.effects.step_means import ChainStep, Forecast
 from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
@@ -103,7 +104,7 @@ class ProposingPrior:
 def proposing(policy: ChainPolicy) -> Prior:
     """Return a policy in front of the means that ship; the policy alone, with a warning, where these are missing."""
     try:
-        return ProposingPrior(policy, StepMeans.load(SHIPPED))
+        return ProposingPrior(policy, means_here())
     except UserError as error:
         warnings.warn(f"regional: the policy alone predicts, since {error}", RuntimeWarning, stacklevel=2)
         return policy
@@ -116,7 +117,7 @@ def prior_of(name: PriorName, deployment: Deployment) -> Prior | None:
         return None
     try:
         if name == "means":
-            return StepMeans.load(SHIPPED)
+            return means_here()
         # Here, since PyTorch takes seconds and need not be installed.
         if name == "universal":
             from agents.universal.prior import UniversalPrior

@@ -72,6 +72,8 @@ class WindowRecord:
     """Chains that were timed in it."""
     exhaustive: bool
     """Every step that its first steps made possible was timed; told only of windows with many chains."""
+    device: str = ""
+    """The machine that it was timed on (`graph_rewrite.latency.device.device_name`); empty where that is not known."""
 
 
 @dataclass(frozen=True)

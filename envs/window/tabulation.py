@@ -172,7 +172,7 @@ class _WindowBuilder:
         seconds = label.window_s if label.ok else 0.0
         record = WindowRecord(
             label.family, str(label.model["uri"]), str(label.window["fingerprint"]), seconds,
-            round(self._window.weight, 6), len(self._window.chains), self._exhaustive,
+            round(self._window.weight, 6), len(self._window.chains), self._exhaustive, str(label.context["device"]),
         )  # fmt: skip
         try:
             observation, kept = self._observed(traced.graph, first)

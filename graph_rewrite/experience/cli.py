@@ -1,10 +1,10 @@
-"""``rewritegym experience``: counts of the store of experience, exports of it, and merging."""
+"""Subcommands of ``rewritegym experience``: counts of the store of experience, exports of it, and merging."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,8 +17,6 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.experience.exchange import export, merge
 from graph_rewrite.experience.statistics import Statistics, statistics_of
 from graph_rewrite.experience.store import EXPERIENCE, ExperienceStore, default_store_path
-from graph_rewrite.system.command_line import parse
-from graph_rewrite.system.commands import run_command
 
 SHOWN = 12
 """Rows of a table that are shown; --json has all."""
@@ -60,20 +58,19 @@ class MergeArguments:
     """Print one JSON object."""
 
 
-Command = (
+Subcommand = (
     Annotated[StatsArguments, tyro.conf.subcommand("stats")]
     | Annotated[ExportArguments, tyro.conf.subcommand("export")]
     | Annotated[MergeArguments, tyro.conf.subcommand("merge")]
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code."""
-    command: Any = parse(Command, argv, "rewritegym experience")
-    return run_command(lambda: _HANDLERS[type(command)](command))
+def store_of(given: Path | None) -> Path:
+    """Return a file of labels; by default the store that searches append to.
 
-
-def _store(given: Path | None) -> Path:
+    Raises:
+        UserError: searches append to none.
+    """
     path = given or default_store_path()
     if path is None:
         raise UserError(f"{EXPERIENCE} is off: name the file")
@@ -81,7 +78,7 @@ def _store(given: Path | None) -> Path:
 
 
 def _stats(arguments: StatsArguments) -> int:
-    path = _store(arguments.file)
+    path = store_of(arguments.file)
     if arguments.file is None and not path.exists():
         raise UserError(f"{path}: there is no store of experience yet; a search of the agent regional begins one")
     found = statistics_of(path)
@@ -96,7 +93,7 @@ def _export(arguments: ExportArguments) -> int:
     target = arguments.target
     if target.exists() and not arguments.overwrite:
         raise UserError(f"{target} exists: name another file, or replace it with --overwrite")
-    rows = export(_store(arguments.store), target)
+    rows = export(store_of(arguments.store), target)
     size = target.stat().st_size
     if arguments.json:
         print(json.dumps({"file": str(target), "bytes": size, "labels": len(rows.labels), "left_out": rows.left_out}))
@@ -109,7 +106,7 @@ def _export(arguments: ExportArguments) -> int:
 def _merge(arguments: MergeArguments) -> int:
     if not arguments.sources:
         raise UserError("name the stores or exports to merge")
-    store = ExperienceStore(_store(arguments.store))
+    store = ExperienceStore(store_of(arguments.store))
     try:
         new = merge(arguments.sources, store)
     finally:
@@ -154,5 +151,5 @@ def _tell_left_out(rows: int) -> None:
         print(f"{rows} rows are damaged or incomplete and were left out", file=sys.stderr)
 
 
-_HANDLERS: dict[type, Callable[[Any], int]] = {StatsArguments: _stats, ExportArguments: _export, MergeArguments: _merge}
+HANDLERS: dict[type, Callable[[Any], int]] = {StatsArguments: _stats, ExportArguments: _export, MergeArguments: _merge}
 """The function that carries out each subcommand."""

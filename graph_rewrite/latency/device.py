@@ -72,6 +72,19 @@ def device_key(provider: str) -> dict[str, str]:
     return {"device": device_name(provider), **({"memory_pages": "huge"} if are_asked_for() else {})}
 
 
+def processor_kind(device: str = "") -> str:
+    """Return the part of a device's name by which rewrites pay alike: vendor or family, and instruction sets, without
+    model and stepping.
+
+    Args:
+        device: as `device_name` returns it; by default that of this machine's processor.
+    """
+    name, _, flags = (device or device_name("cpu")).rpartition(" on ")[2].partition(" [")
+    parts = [part.strip() for part in name.split(",")]
+    family = [part for part in parts if part.startswith(("cpu family", "CPU part"))] or parts[:1]
+    return f"{', '.join(family)} [{flags}"
+
+
 def _first_line(command: list[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)

@@ -9,32 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.effects.learning_means import MOST_LOST, chains_of, learnt_means, stated_steps
-from agents.effects.step_means import SHIPPED, StepMeans
+from agents.effects.learning_means import (
+    MOST_LOST,
+    MeansLearner,
+    chains_of,
+    learnt_means,
+    means_by_kind,
+    means_of,
+    stated_steps,
+)
+from agents.effects.step_means import SHIPPED, load_means, save_means
 from envs.window import WindowTable
 from graph_rewrite.errors import UserError
+from graph_rewrite.latency.device import processor_kind
 from graph_rewrite.rules.registry import families
-
-
-def planted(table: WindowTable, guessed: float = 0.0) -> WindowTable:
-    """The same windows, in which a first step saves what its rule says, and a part of its estimate on top. What
-    follows it loses."""
-    arrays = {name: array.copy() for name, array in table.arrays.items()}
-    arrays["step_failed"][:] = False
-    arrays["step_measured"][:] = True
-    arrays["step_half"][:] = 0.01
-    for state in range(table.states):
-        for step in range(arrays["step_start"][state], arrays["step_start"][state + 1]):
-            first = arrays["state_depth"][state] == 0
-            gain = saves(int(arrays["step_rule"][step])) if first else -0.1
-            gain += guessed * np.clip(arrays["step_guess"][step], -0.5, 0.5)
-            share = arrays["state_share"][state] + gain
-            arrays["step_share"][step] = arrays["state_share"][arrays["step_next"][step]] = share
-    return replace(table, arrays=arrays)
-
-
-def saves(rule: int) -> float:
-    return 0.2 if rule % 2 else -0.1
+from tests.agents.effects.planted_savings import on_device, planted, saves
 
 
 def test_what_rules_save_is_learnt(table: WindowTable) -> None:
@@ -123,9 +112,9 @@ def test_windows_that_are_left_out_teach_nothing(table: WindowTable) -> None:
 
 def test_means_are_read_as_they_were_written(table: WindowTable, tmp_path: Path) -> None:
     means = learnt_means(table)
-    means.save(tmp_path / "one.json")
-    again = StepMeans.load(tmp_path / "one.json")
-    again.save(tmp_path / "two.json")
+    save_means(tmp_path / "one.json", means)
+    again = load_means(tmp_path / "one.json")
+    save_means(tmp_path / "two.json", again)
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
     for rules, names, shapes in chains_of(table)[1:200:7]:
         if rules:
@@ -137,16 +126,59 @@ def test_means_are_read_as_they_were_written(table: WindowTable, tmp_path: Path)
             assert other.own == pytest.approx(one.own, abs=1e-3)
 
 
+A, B = "One, cpu family 6, model 1, stepping 2 [avx2]", "One, cpu family 6, model 1, stepping 2 [avx2 avx512f]"
+
+
+def test_what_a_kind_of_processor_saves_is_learnt_from_it(table: WindowTable, tmp_path: Path) -> None:
+    parts = [(MeansLearner(on_device(table, device, gain)), None) for device, gain in ((A, 0.1), (B, -0.1))]
+    means = means_of(parts)
+    kinds = means_by_kind(parts, means)
+    assert sorted(kinds) == sorted(map(processor_kind, (A, B)))
+    save_means(tmp_path / "m.json", means, kinds)
+    chains, often = chains_of(table), int(np.bincount(table.arrays["step_rule"]).argmax())
+    rules, names, shapes = next(chain for chain in chains if chain[0] == (table.rules[often],))
+    asked = rules, names, table.classes[shapes], 0.0
+    found = {}
+    for kind in ("", *kinds, "no such kind"):
+        forecast = load_means(tmp_path / "m.json", kind).forecast(*asked)
+        assert forecast is not None
+        assert forecast.own is not None
+        found[kind] = forecast.own.mean
+    assert found["no such kind"] == found[""]
+    assert found[processor_kind(A)] == pytest.approx(found[""] + 0.1, abs=0.02)
+    assert found[processor_kind(B)] == pytest.approx(found[""] - 0.1, abs=0.02)
+
+
+def test_windows_of_unknown_machines_teach_the_means_of_all_alone(table: WindowTable) -> None:
+    parts = [(MeansLearner(on_device(table, "", 0.0)), None), (MeansLearner(on_device(table, A, 0.0)), [])]
+    means = means_of(parts)
+    rule = table.rules[int(np.bincount(table.arrays["step_rule"]).argmax())]
+    assert means.forecast((rule,), ("algebra",), "", 0.0) is not None
+    (none,) = means_by_kind(parts, means).values()
+    assert none.labels(["", rule, "", f"... > {rule}"]) == 0.0
+
+
+@pytest.mark.parametrize(("device", "kind"), [
+    ("AMD EPYC, cpu family 25, model 17, stepping 1 [avx2 fma]", "cpu family 25 [avx2 fma]"),
+    ("Intel(R) Xeon(R) 8480+, cpu family 6, model 143, stepping 8 [avx2]", "cpu family 6 [avx2]"),
+    ("H100, 550.1 on AMD EPYC, cpu family 26, model 2, stepping 1 [fma]", "cpu family 26 [fma]"),
+    ("CPU implementer 0x41, CPU part 0xd4f [asimd]", "CPU part 0xd4f [asimd]"),
+    ("Apple M3 []", "Apple M3 []"),
+])  # fmt: skip
+def test_a_kind_of_processor_has_no_model_and_stepping(device: str, kind: str) -> None:
+    assert processor_kind(device) == kind
+
+
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"format":"rewritegym.step-means","version":99}'])
 def test_what_holds_no_means_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "m.json").write_text(text)
     with pytest.raises(UserError, match="means"):
-        StepMeans.load(tmp_path / "m.json")
+        load_means(tmp_path / "m.json")
 
 
 def test_the_means_that_ship_know_most_rules() -> None:
-    means = StepMeans.load(SHIPPED)
+    means = load_means(SHIPPED)
     known = [
         rule.name
         for family, rules in families().items()
@@ -156,4 +188,4 @@ def test_the_means_that_ship_know_most_rules() -> None:
     assert len(known) > 100
     assert means.forecast(("NoSuchRule",), ("algebra",), "", 0.0) is None
     assert SHIPPED.stat().st_size < 1 << 20
-    assert json.loads(SHIPPED.read_text())["version"] == 2
+    assert json.loads(SHIPPED.read_text())["version"] == 3

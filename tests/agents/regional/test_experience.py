@@ -3,66 +3,24 @@
 from __future__ import annotations
 
 import json
-import random
 import warnings
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from agents.core.base import Budget, Search
 from agents.regional.agent import RegionalAgent
-from agents.regional.experience import LoggedRound
-from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.screen import Screen
-from benchmarks.learning.generated.catalogue import generate
-from graph_rewrite import Rewriter
 from graph_rewrite.experience import ExperienceLog, ExperienceStore, graph_of
-from graph_rewrite.latency import MeasurementError
-from graph_rewrite.latency.windows import Difference
-from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.replay import RecordedStep, Recording, fingerprint, replay
-from graph_rewrite.task.site_windows import site_classes
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
-from tests.agents.toys import chain_problem, problem_on
-
-
-@dataclass
-class DrawnTimer(ExactTimer):
-    """Windows take 1 ms; what they save is drawn by their content. Every seventh cannot be run."""
-
-    known: dict[str, Difference] = field(default_factory=dict)
-
-    def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
-        self.asked.append(cut)
-        drawn = random.Random(cut.key)
-        if drawn.random() < 1 / 7:
-            raise MeasurementError("it cannot be run")
-        saved = cut.count * 1e-3 * drawn.uniform(-0.5, 0.5)
-        return Difference(saved, (saved - 1e-5, saved + 1e-5), cut.count, 1, 4, 1e-3, 0.2)
-
-
-def _logged(store: ExperienceStore, family: str, folder: Path) -> tuple[ExperienceLog, DrawnTimer, Rewriter]:
-    """Screen all windows of a generated network."""
-    rewriter, timer, log = Rewriter(), DrawnTimer(), ExperienceLog(store)
-    path = generate(family, 0, folder / f"{family}.onnx")
-    problem = problem_on(path, folder, rewriter)
-    search = Search(problem, Budget(measurements=1000, seconds=1e6))
-    search.measure(problem.model.graph, ())
-    assert search.best is not None
-    options, graph = RegionalOptions(worth=0.0, depth=2), problem.model.graph
-    round_ = LoggedRound(log, search, search.best)
-    screen = Screen(search, timer, Effects(), graph, 0.05, options, round_)
-    screen.run(site_classes(rewriter, graph), lambda: len(timer.asked) > 40)
-    log.close()
-    return log, timer, rewriter
+from tests.agents.regional.logged import logged_search
+from tests.agents.toys import chain_problem
 
 
 @pytest.mark.parametrize("family", ["residual", "encoder"])
 def test_what_is_logged_can_be_done_again(family: str, tmp_path: Path) -> None:
     store = ExperienceStore(tmp_path / "x.sqlite3")
-    log, timer, rewriter = _logged(store, family, tmp_path)
+    log, timer, rewriter = logged_search(store, family, tmp_path)
     labels = list(store.labels())
     assert log.labels == len(timer.asked)
     assert 20 < len(labels) <= log.labels
@@ -81,7 +39,7 @@ def test_what_is_logged_can_be_done_again(family: str, tmp_path: Path) -> None:
 
 def test_a_label_says_all_of_its_circumstances(tmp_path: Path) -> None:
     store = ExperienceStore(tmp_path / "x.sqlite3")
-    _logged(store, "encoder", tmp_path)
+    logged_search(store, "encoder", tmp_path)
     label = next(label for label in store.labels() if label.ok)
     assert label.body["sites"] >= 1
     assert label.body["low_s"] < label.body["saved_s"] < label.body["high_s"]

@@ -8,13 +8,6 @@ from benchmarks import RESULTS
 from benchmarks.protocol.summary import slower
 from benchmarks.protocol.table import FIELDS, check_no_shared_measurement, own_key, table_files
 
-OPEN = {("cpu-t1.json", "nasrnn", "greedy", "agent", 0, 60.0)}
-"""Results that are surely slower than their originals, file and key: each is a defect that is not mended yet.
-
-NASRNN reads 84 MB of weights a run. Searches time it in turn with another model, each run on the other's caches, and
-say up to 1.44; the judgement, in which runs follow their own kind as in production, says 1.12 at most.
-"""
-
 
 def tables() -> dict[Path, list[dict[str, Any]]]:
     """Rows by file."""
@@ -30,4 +23,4 @@ def test_recorded_results_are_not_slower_than_their_originals() -> None:
     for path, rows in tables().items():
         assert all(set(FIELDS) <= set(row) for row in rows), path
     found = {(path.name, *own_key(row)) for path, rows in tables().items() for row in slower(rows)}
-    assert found == OPEN, "mend what is new; remove from OPEN what is mended"
+    assert found == set(), "each is a defect: mend it"

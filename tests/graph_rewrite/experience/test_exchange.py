@@ -1,6 +1,5 @@
 """Exports: the same bytes for the same rows; merging: the same store whatever comes first, and again."""
 
-import json
 import lzma
 from pathlib import Path
 
@@ -10,13 +9,12 @@ from hypothesis import strategies as st
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience import ExperienceStore
-from graph_rewrite.experience.cli import main
 from graph_rewrite.experience.exchange import export, exported, labels_of, merge, needed, rows_of
 from graph_rewrite.experience.statistics import statistics_of
 from tests.graph_rewrite.experience.rows import made_up
 
 
-def _store(path: Path, numbers: list[int], **row: int) -> ExperienceStore:
+def store_with(path: Path, numbers: list[int], **row: int) -> ExperienceStore:
     store = ExperienceStore(path)
     for number in numbers:
         label, parts = made_up(number, rules=("A", "B")[: 1 + number % 2], family="fg"[number % 2], **row)  # type: ignore[arg-type]
@@ -26,8 +24,8 @@ def _store(path: Path, numbers: list[int], **row: int) -> ExperienceStore:
 
 
 def test_an_export_holds_all_and_is_the_same_whatever_the_order(tmp_path: Path) -> None:
-    one = _store(tmp_path / "1.sqlite3", [0, 1, 2, 3])
-    other = _store(tmp_path / "2.sqlite3", [3, 1, 0, 2])
+    one = store_with(tmp_path / "1.sqlite3", [0, 1, 2, 3])
+    other = store_with(tmp_path / "2.sqlite3", [3, 1, 0, 2])
     export(one.path, tmp_path / "1.xz")
     export(other.path, tmp_path / "2.xz")
     assert (tmp_path / "1.xz").read_bytes() == (tmp_path / "2.xz").read_bytes()
@@ -62,7 +60,7 @@ def test_merging_is_idempotent_and_knows_no_order(tmp_path: Path, parts: list[li
 
 
 def test_a_label_without_a_part_is_left_out_and_counted(tmp_path: Path) -> None:
-    store = _store(tmp_path / "x.sqlite3", [0, 1])
+    store = store_with(tmp_path / "x.sqlite3", [0, 1])
     label, parts = made_up(2)
     store.append([label], parts[1:3])  # as a crash between two tables would leave it, were they not one transaction
     lost, shared = made_up(3)
@@ -75,7 +73,7 @@ def test_a_label_without_a_part_is_left_out_and_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", [10, 200, -40])
 def test_a_damaged_export_is_refused_and_nothing_is_merged(tmp_path: Path, where: int) -> None:
-    export(_store(tmp_path / "x.sqlite3", [0, 1]).path, tmp_path / "x.xz")
+    export(store_with(tmp_path / "x.sqlite3", [0, 1]).path, tmp_path / "x.xz")
     content = bytearray((tmp_path / "x.xz").read_bytes())
     content[where] ^= 0xFF
     (tmp_path / "x.xz").write_bytes(content)
@@ -105,7 +103,7 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path, text: str, message: st
 
 
 def test_statistics_count(tmp_path: Path) -> None:
-    found = statistics_of(_store(tmp_path / "x.sqlite3", list(range(5))).path)
+    found = statistics_of(store_with(tmp_path / "x.sqlite3", list(range(5))).path)
     assert (found.labels, found.failed, found.surely_faster, found.surely_slower) == (5, 0, 5, 0)
     assert found.families == {"f": 3, "g": 2}
     assert found.rules == {"A": 3, "B": 2}
@@ -113,25 +111,3 @@ def test_statistics_count(tmp_path: Path) -> None:
     assert found.efforts == {"scan": 5}
     assert found.cost_s == pytest.approx(1.5)
     assert found.half_of_model == pytest.approx(0.01)
-
-
-def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    store, file = tmp_path / "x.sqlite3", tmp_path / "x.xz"
-    monkeypatch.setenv("REWRITEGYM_EXPERIENCE", str(store))
-    assert main(["stats"]) == 2
-    assert "there is no store of experience yet" in capsys.readouterr().err
-    _store(store, [0, 1, 2])
-    assert main(["stats", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["labels"] == 3
-    assert main(["stats"]) == 0
-    assert "3 labels of 1 windows" in capsys.readouterr().out
-    assert main(["export", str(file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["labels"] == 3
-    assert main(["export", str(file)]) == 2
-    assert "--overwrite" in capsys.readouterr().err
-    other = ["merge", str(file), "--store", str(tmp_path / "y.sqlite3"), "--json"]
-    assert [main(other), main(other)] == [0, 0]
-    assert [json.loads(line)["new_labels"] for line in capsys.readouterr().out.splitlines()] == [3, 0]
-    monkeypatch.setenv("REWRITEGYM_EXPERIENCE", "off")
-    assert main(["stats"]) == 2
-    assert "name the file" in capsys.readouterr().err

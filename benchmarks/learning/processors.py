@@ -1,0 +1,235 @@
+"""Score means of what steps save on a processor that they do not know, and with some minutes of its own timings.
+
+    python -m benchmarks.learning.processors
+
+takes two tables of windows: one of another processor, and one of the processor in question. Each architecture is left
+out in turn, in both tables. The forecasts of its steps on that processor are compared with what was timed: by means of
+the other processor's timings alone, with some minutes of the processor's own on top, drawn at random, and with all.
+It measures nothing itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+
+from agents.effects.learning_means import MeansLearner, Part, means_by_kind, means_of
+from agents.effects.step_means import StepMeans
+from agents.reporting.runs import write_json
+from benchmarks import RESULTS
+from benchmarks.learning.step_means import FURTHER
+from envs.window.table import SHIPPED, WindowTable
+from graph_rewrite.experience.validation import spearman
+from graph_rewrite.latency.device import processor_kind
+from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.system.commands import run_command
+
+LEAST_GAIN = 0.02
+"""Share of its window's time that the best first step must save at least for a window to be asked for it."""
+LEAST_STEPS = 5
+"""First steps that such a window must have."""
+FIRST = 3
+"""The best first step should be among so many."""
+HEADINGS = ("timings of the processor", "error, itself", "error, at best", "rank", "best first step in the first 3")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Score means across processors."""
+
+    other: Path = SHIPPED
+    """A table of windows of another processor."""
+    own: Path = FURTHER[0]
+    """A table of windows of the processor in question."""
+    minutes: tuple[float, ...] = (1.0, 3.0, 10.0)
+    """Minutes of the processor's own timings."""
+    seeds: int = 3
+    """Draws of the windows that make up so many minutes."""
+    out: Path = RESULTS / "learning" / "processors.json"
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print one JSON object instead of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How well forecasts fit, over all steps of all architectures left out."""
+
+    timings: str
+    """What the means were told of the processor."""
+    own_error: float
+    """Root mean square error of what steps save by themselves, in shares of the window's time."""
+    best_error: float
+    """The same of what they lead to at best."""
+    rank: float
+    """Rank correlation of forecast and gain in an architecture, mean over architectures by their steps."""
+    first: float
+    """Share of windows whose best first step is among the three that are forecast to gain most."""
+
+    def cells(self) -> list[str]:
+        """Return the row of the table."""
+        return [
+            self.timings,
+            f"{self.own_error:.4f}",
+            f"{self.best_error:.4f}",
+            f"{self.rank:.3f}",
+            f"{self.first:.0%}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """Forecasts and gains of the steps of an architecture."""
+
+    own: NDArray[np.float64]
+    """Rows of forecast and gain of the steps themselves."""
+    best: NDArray[np.float64]
+    """The same of what they lead to."""
+    hits: list[bool]
+
+
+class Processors:
+    """Forecasts steps of one table by means of it and of another.
+
+    Args:
+        other: of another processor.
+        own: of the processor in question.
+    """
+
+    def __init__(self, other: WindowTable, own: WindowTable) -> None:
+        self._other_families = [window.family for window in other.windows]
+        self._own_families = [window.family for window in own.windows]
+        self._other, self._own = MeansLearner(other), MeansLearner(own)
+        arrays = own.arrays
+        self._seconds = np.bincount(
+            arrays["state_window"][own.step_states()], arrays["step_cost"].astype(np.float64), len(own.windows)
+        )
+        self._roots = arrays["window_root"]
+        self._start = arrays["step_start"]
+        (kind,) = {processor_kind(window.device) for window in own.windows}
+        self._kind = kind
+
+    def families(self) -> list[str]:
+        """Return the architectures of the processor's own table."""
+        return sorted(set(self._own_families))
+
+    def drawn(self, family: str, minutes: float, seed: int) -> list[int]:
+        """Return windows of other architectures, drawn until their timings took so many minutes; all for infinity."""
+        windows = [number for number, one in enumerate(self._own_families) if one != family]
+        order = np.random.default_rng(seed).permutation(windows).tolist()
+        before = np.cumsum([0.0, *(self._seconds[number] for number in order)])[:-1]
+        return [number for number, spent in zip(order, before.tolist(), strict=True) if spent < 60.0 * minutes]
+
+    def means(self, family: str, windows: Sequence[int], *, alone: bool = False) -> StepMeans:
+        """Return means that know nothing of an architecture.
+
+        Args:
+            windows: of the processor's own, that count too.
+            alone: whether they count alone.
+        """
+        others = [number for number, one in enumerate(self._other_families) if one != family]
+        parts: list[Part] = [(self._other, [] if alone else others), (self._own, windows)]
+        general = means_of(parts)
+        if alone or not windows:
+            return general
+        return StepMeans(general.best, general.own, means_by_kind(parts, general)[self._kind])
+
+    def fold(self, family: str, means: StepMeans) -> _Fold:
+        """Return how means forecast the steps of an architecture."""
+        inside = [number for number, one in enumerate(self._own_families) if one == family]
+        numbers = self._own.timed(inside)
+        rows = {
+            own: np.column_stack([
+                [self._forecast(means, step, own=own) for step in numbers.tolist()],
+                self._own.gains(numbers, own=own).values,
+            ])
+            for own in (True, False)
+        }  # fmt: skip
+        gain = dict(zip(numbers.tolist(), rows[False].tolist(), strict=True))
+        return _Fold(
+            rows[True], rows[False], [hit for number in inside if (hit := self._hit(number, gain)) is not None]
+        )
+
+    def _forecast(self, means: StepMeans, step: int, *, own: bool) -> float:
+        found = self._own.forecast(means, step)
+        if found is None or found.own is None:
+            return self._own.on_line(means, step)
+        return found.own.mean if own else found.mean
+
+    def _hit(self, window: int, gain: dict[int, list[float]]) -> bool | None:
+        """Return whether a window's best first step is forecast among the first; None where it has too few steps, or
+        none that gains."""
+        root = int(self._roots[window])
+        steps = [gain[step] for step in range(int(self._start[root]), int(self._start[root + 1])) if step in gain]
+        if len(steps) < LEAST_STEPS or max(after for _, after in steps) < LEAST_GAIN:
+            return None
+        best = max(steps, key=lambda one: one[1])
+        return sum(forecast > best[0] for forecast, _ in steps) < FIRST
+
+
+def score(timings: str, folds: Sequence[_Fold]) -> Score:
+    """Return the score of all folds together."""
+    own, best = (np.concatenate([getattr(one, name) for one in folds]) for name in ("own", "best"))
+    ranked = [one for one in folds if len(one.best) > 2]
+    ranks = np.array([spearman(*one.best.T) for one in ranked])
+    sizes = np.array([len(one.best) for one in ranked], dtype=np.float64)
+    known = np.isfinite(ranks)
+    return Score(
+        timings, _error(own), _error(best), float(np.average(ranks[known], weights=sizes[known])),
+        fmean(hit for one in folds for hit in one.hits),
+    )  # fmt: skip
+
+
+def _error(rows: NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean((rows[:, 0] - rows[:, 1]) ** 2)))
+
+
+def scores(arguments: Arguments) -> Iterator[Score]:
+    """Yield the scores, from no timings of the processor to all of them, and of these alone."""
+    both = Processors(WindowTable.load(arguments.other), WindowTable.load(arguments.own))
+    families = both.families()
+    yield score("none", [both.fold(family, both.means(family, [])) for family in families])
+    for minutes in arguments.minutes:
+        folds = [
+            both.fold(family, both.means(family, both.drawn(family, minutes, seed)))
+            for seed in range(arguments.seeds)
+            for family in families
+        ]
+        yield score(f"{minutes:g} min", folds)
+    every = {family: both.drawn(family, float("inf"), 0) for family in families}
+    yield score("all", [both.fold(family, both.means(family, every[family])) for family in families])
+    alone = [both.fold(family, both.means(family, every[family], alone=True)) for family in families]
+    yield score("all, without the other processor's", alone)
+
+
+def table(rows: Sequence[Score]) -> str:
+    """Return the scores as Markdown."""
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *(row.cells() for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _run(arguments: Arguments) -> int:
+    rows = list(scores(arguments))
+    found = {"other": arguments.other.name, "own": arguments.own.name, "rows": [asdict(row) for row in rows]}
+    write_json(arguments.out, found)
+    replace_file(arguments.out.with_suffix(".md"), table(rows) + "\n")
+    print(json.dumps(found, indent=2) if arguments.json else table(rows))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.learning.processors")
+    return run_command(lambda: _run(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""`rewritegym experience`: what searches have found out is counted, exported, merged and learnt from."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from agents.commands.experience import main
+from agents.effects.own_means import means_here, own_means_path
+from agents.effects.step_means import SHIPPED, load_means
+from graph_rewrite.experience import ExperienceStore
+from graph_rewrite.experience.means import shape_class
+from graph_rewrite.experience.records import Label
+from tests.agents.regional.logged import logged_search
+from tests.graph_rewrite.experience.test_exchange import store_with
+
+
+def test_stores_are_counted_exported_and_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, file = tmp_path / "x.sqlite3", tmp_path / "x.xz"
+    monkeypatch.setenv("REWRITEGYM_EXPERIENCE", str(store))
+    assert main(["stats"]) == 2
+    assert "there is no store of experience yet" in capsys.readouterr().err
+    store_with(store, [0, 1, 2])
+    assert main(["stats", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == 3
+    assert main(["stats"]) == 0
+    assert "3 labels of 1 windows" in capsys.readouterr().out
+    assert main(["export", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == 3
+    assert main(["export", str(file)]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    other = ["merge", str(file), "--store", str(tmp_path / "y.sqlite3"), "--json"]
+    assert [main(other), main(other)] == [0, 0]
+    assert [json.loads(line)["new_labels"] for line in capsys.readouterr().out.splitlines()] == [3, 0]
+    monkeypatch.setenv("REWRITEGYM_EXPERIENCE", "off")
+    assert main(["stats"]) == 2
+    assert "name the file" in capsys.readouterr().err
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperienceStore:
+    """The store of a search on this machine, in an empty folder of caches."""
+    monkeypatch.setenv("REWRITEGYM_CACHE", str(tmp_path / "cache"))
+    store = ExperienceStore(tmp_path / "x.sqlite3")
+    logged_search(store, "residual", tmp_path)
+    store.close()
+    return store
+
+
+def first_step(store: ExperienceStore) -> Label:
+    """The label of the first step that gains or loses most."""
+    return max(
+        (one for one in store.labels() if one.ok and len(one.steps) == 1), key=lambda one: abs(one.body["saved_s"])
+    )
+
+
+def own_mean(label: Label) -> float:
+    found = means_here().forecast(label.rules, [step["family"] for step in label.steps], shape_class(label), 0.0)
+    assert found is not None
+    assert found.own is not None
+    return found.own.mean
+
+
+def test_what_a_search_found_out_is_used_by_the_next(
+    searched: ExperienceStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    label = first_step(searched)
+    before, saved = own_mean(label), label.share_of_window
+    assert main(["learn", str(searched.path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["file"] == str(own_means_path())
+    assert told["labels"] >= told["rewrites"] > 10
+    assert abs(own_mean(label) - saved) < abs(before - saved)
+    assert main(["learn", str(searched.path)]) == 0
+    assert f"{told['rewrites']} rewrites in {told['windows']} windows" in capsys.readouterr().out
+    own_means_path().unlink()
+    assert own_mean(label) == before
+
+
+def test_means_of_other_machines_and_versions_are_not_used(
+    searched: ExperienceStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    label = first_step(searched)
+    before = own_mean(label)
+    assert main(["learn", str(searched.path), "--json"]) == 0
+    path, after = own_means_path(), own_mean(label)
+    values = json.loads(path.read_text())
+    assert after != before
+    path.write_text(json.dumps({**values, "kind": "another processor"}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert own_mean(label) == before
+    for wrong in ({**values, "beyond": "0"}, {**values, "version": 99}, {**values, "best": 1}, []):
+        path.write_text(json.dumps(wrong))
+        with pytest.warns(RuntimeWarning, match="rewritegym experience learn"):
+            assert own_mean(label) == before
+    assert means_here(SHIPPED, tmp_path / "none").here == load_means(SHIPPED).here
+
+
+def test_there_must_be_something_to_learn_from(
+    searched: ExperienceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["learn", str(tmp_path / "nowhere.sqlite3")]) == 2
+    assert "there is no such store" in capsys.readouterr().err
+    store_with(tmp_path / "other.sqlite3", [0, 1])
+    assert main(["learn", str(tmp_path / "other.sqlite3")]) == 2
+    assert "no label of this kind of processor" in capsys.readouterr().err
+    assert not own_means_path().exists()
