@@ -173,7 +173,7 @@ def extra_env_mb(model: str, rules: str, rng: np.random.Generator, count: int = 
 
 def depth_ratio(model: str, rules: str, seed: int) -> float | None:
     """Time apply + enumerate of site actions on a deep model over the same on a shallow one."""
-    name = model.removeprefix("zoo://").partition("?")[0]
+    name = zoo.name_in(model)
     if name not in zoo.names() or "layers" not in zoo.defaults(name):
         return None
     known = {key: value for key, value in NARROW.items() if key in zoo.defaults(name)}

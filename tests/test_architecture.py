@@ -23,6 +23,12 @@ LARGEST_PACKAGE = 20
 # Imports of our own modules inside functions, with the reason: importer, imported, reason. Either name stands for all
 # modules below it as well.
 LAZY_IMPORTS = (
+    (
+        "agents.commands.experience",
+        "agents.effects.learning_means",
+        "needs Gymnasium, which counting and merging do not",
+    ),
+    ("agents.commands.experience", "envs.window.tabulation", "needs Gymnasium, which counting and merging do not"),
     ("agents.regional.prior", "agents.effects", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.regional.prior", "agents.universal", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.ppo", "PyTorch takes seconds to import, and need not be installed"),

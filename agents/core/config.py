@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import yaml
 
 from agents.core.paths import configs
+from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.enumerator import Granularity
 
@@ -156,7 +157,7 @@ def load_config(model: str = "", path: str | Path | None = None, settings: Itera
     """
     merged: dict[str, Any] = {}
     folder = configs()
-    name = model.removeprefix("zoo://").split("?")[0]
+    name = zoo.name_in(model)
     sources = [folder / "default.yaml", folder / f"{name}.yaml"]
     if path is not None:
         sources.append(_existing(Path(path), folder))
@@ -266,6 +267,6 @@ def model_uri(model: str, parameters: Mapping[str, int]) -> str:
     """
     if model.endswith(".onnx") or model.startswith("file:"):
         return model
-    base = model.removeprefix("zoo://").partition("?")[0]
+    base = zoo.name_in(model)
     known = {**uri_parameters(model), **{key: str(value) for key, value in parameters.items()}}
     return f"zoo://{base}" + ("?" + "&".join(f"{k}={v}" for k, v in sorted(known.items())) if known else "")

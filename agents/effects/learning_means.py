@@ -72,7 +72,7 @@ def chains_of(table: WindowTable) -> list[tuple[tuple[str, ...], tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Gains:
-    """What some steps gain: a list of their keys, and arrays of estimates, gains and weights."""
+    """Gains of some steps: a list of their keys, and arrays of estimates, gains and weights."""
 
     keys: list[list[str]]
     guesses: NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""What steps save on this machine beyond the means that ship, learnt from its own searches."""
+"""Means of what steps save on this machine beyond those that ship, learnt from its own searches."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from envs import GraphRewriteEnv
 from envs.feature_sets import feature_widths
 from envs.observation import ObservationLimits
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
+from graph_rewrite import zoo
 from graph_rewrite.task.problem import Problem
 
 LONGEST = EnvConfig().horizon
@@ -78,7 +79,7 @@ def shipped_checkpoint(uri: str) -> Path:
     Raises:
         CheckpointError: there is none for this model.
     """
-    name = uri.removeprefix("zoo://").split("?")[0]
+    name = zoo.name_in(uri)
     folder = checkpoints() / name
     if ":" in name or not folder.is_dir():
         shipped = sorted(path.name for path in checkpoints().iterdir() if path.is_dir())

@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.conclusion.recordings import environment
 from agents.core.base import Search, Visit
-from graph_rewrite.errors import UserError
+from graph_rewrite import zoo
 from graph_rewrite.experience.describing import Positions, WindowTrace, model_part
 from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.experience.records import LabelRow, SharedPart, canonical
@@ -21,7 +21,6 @@ from graph_rewrite.replay.addresses import Insertion
 from graph_rewrite.replay.recorder import checkout_commit, installed_version
 from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.task.site_windows import SiteClass
-from graph_rewrite.zoo.registry import architecture
 
 Note = Callable[[Difference | None], None]
 """Told what a chain saves; None where it could not be timed."""
@@ -124,7 +123,7 @@ class LoggedRound:
     def model(self) -> SharedPart:
         """The description of the model."""
         model = self._search.problem.model
-        family = _zoo_family(model.uri)
+        family = zoo.family_of(model.uri)
         metadata = {entry.key: entry.value for entry in model.original.header.metadata_props}
         return model_part(model.graph, model.uri if family else "", family, metadata)
 
@@ -147,11 +146,3 @@ class LoggedRound:
         with self.log.timing():
             window = LoggedWindow(self, site_class)
             return LoggedChain(window, window.trace)
-
-
-def _zoo_family(uri: str) -> str:
-    """Return the architecture that a model of the zoo belongs to, by the module of its network; empty for others."""
-    try:
-        return architecture(uri.removeprefix("zoo://").partition("?")[0]).module
-    except UserError:
-        return ""

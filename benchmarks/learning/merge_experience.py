@@ -21,6 +21,7 @@ from typing import Any
 import tyro
 
 from agents.core.paths import known_results
+from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.exchange import StoredRows, exported, needed, rows_of
 from graph_rewrite.experience.records import Label, LabelRow, SharedPart, canonical, complete
@@ -28,7 +29,6 @@ from graph_rewrite.replay.fingerprint import fingerprint
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.models import open_model
-from graph_rewrite.zoo.registry import architecture
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,6 @@ class Arguments:
     """A model of the zoo that a source searched as a file; may be repeated."""
 
 
-def zoo_family(uri: str) -> str:
-    """Return the architecture of a model of the zoo; empty for what is none."""
-    try:
-        return architecture(uri.removeprefix("zoo://").partition("?")[0]).module
-    except UserError:
-        return ""
-
-
 def names_in(rows: StoredRows) -> dict[str, tuple[str, str]]:
     """Return URI and family of the named models of some rows, by their fingerprints."""
     bodies = [json.loads(part.text) for part in rows.parts if part.kind == "model"]
@@ -62,7 +54,7 @@ def names_of_known_results(folder: Path) -> dict[str, tuple[str, str]]:
     found = {}
     for path in sorted(folder.glob("*.json")):
         recorded = json.loads(path.read_text("utf-8"))["actions"]
-        if family := zoo_family(recorded["model"]):
+        if family := zoo.family_of(recorded["model"]):
             found[recorded["fingerprint"]] = (recorded["model"], family)
     return found
 
@@ -134,7 +126,7 @@ def _run(arguments: Arguments) -> int:
         raise UserError("name the stores or exports to merge")
     names = names_of_known_results(known_results())
     for uri in arguments.model:
-        names[fingerprint(open_model(uri).graph)] = (uri, zoo_family(uri))
+        names[fingerprint(open_model(uri).graph)] = (uri, zoo.family_of(uri))
     sources = [rows_of(path) for path in arguments.sources]
     rows = merged(sources, names)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

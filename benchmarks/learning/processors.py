@@ -60,8 +60,8 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """How well forecasts fit, over all steps of all architectures left out."""
+class ForecastScore:
+    """The fit of forecasts, over all steps of all architectures left out."""
 
     timings: str
     """What the means were told of the processor."""
@@ -175,14 +175,14 @@ class Processors:
         return sum(forecast > best[0] for forecast, _ in steps) < FIRST
 
 
-def score(timings: str, folds: Sequence[_Fold]) -> Score:
+def score(timings: str, folds: Sequence[_Fold]) -> ForecastScore:
     """Return the score of all folds together."""
     own, best = (np.concatenate([getattr(one, name) for one in folds]) for name in ("own", "best"))
     ranked = [one for one in folds if len(one.best) > 2]
     ranks = np.array([spearman(*one.best.T) for one in ranked])
     sizes = np.array([len(one.best) for one in ranked], dtype=np.float64)
     known = np.isfinite(ranks)
-    return Score(
+    return ForecastScore(
         timings, _error(own), _error(best), float(np.average(ranks[known], weights=sizes[known])),
         fmean(hit for one in folds for hit in one.hits),
     )  # fmt: skip
@@ -192,7 +192,7 @@ def _error(rows: NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean((rows[:, 0] - rows[:, 1]) ** 2)))
 
 
-def scores(arguments: Arguments) -> Iterator[Score]:
+def scores(arguments: Arguments) -> Iterator[ForecastScore]:
     """Yield the scores, from no timings of the processor to all of them, and of these alone."""
     both = Processors(WindowTable.load(arguments.other), WindowTable.load(arguments.own))
     families = both.families()
@@ -210,7 +210,7 @@ def scores(arguments: Arguments) -> Iterator[Score]:
     yield score("all, without the other processor's", alone)
 
 
-def table(rows: Sequence[Score]) -> str:
+def table(rows: Sequence[ForecastScore]) -> str:
     """Return the scores as Markdown."""
     lines = [HEADINGS, ("---",) * len(HEADINGS), *(row.cells() for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -32,6 +32,7 @@ from benchmarks.protocol.searches.runs import Run
 from benchmarks.protocol.table import Row, counts, write_results
 from benchmarks.protocol.tools import check_models, tools_of
 from benchmarks.results import make_figures
+from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.commands import run_command
 
@@ -214,7 +215,7 @@ def shown_name(model: str) -> str:
     parameters = uri_parameters(model)
     batch = parameters.pop("batch", None)
     others = "".join(f", {key} {value}" for key, value in parameters.items())
-    name = model.removeprefix("zoo://").partition("?")[0]
+    name = zoo.name_in(model)
     return name + others + (f", batch {batch}" if batch is not None else "")
 
 

@@ -72,7 +72,7 @@ def located(model: str, batch: int) -> Path:
     """
     uri = uri_of(model, batch)
     if uri.startswith("zoo://"):
-        return zoo.export(uri.removeprefix("zoo://").partition("?")[0], **uri_parameters(uri))
+        return zoo.export(zoo.name_in(uri), **uri_parameters(uri))
     path = Path(uri.removeprefix("file:"))
     if not path.is_file():
         raise UserError(f"{path}: no such model")
@@ -86,7 +86,7 @@ def check_models(models: Sequence[str]) -> None:
         UserError: a name that is neither in the zoo nor a file.
     """
     for model in models:
-        name = model.removeprefix("zoo://").partition("?")[0]
+        name = zoo.name_in(model)
         if name not in zoo.names() and not Path(model.removeprefix("file:")).is_file():
             raise UserError(f"--models {model}: neither a file nor in the zoo, which has {', '.join(zoo.names())}")
 

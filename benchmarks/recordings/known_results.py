@@ -29,6 +29,7 @@ from agents.core.config import load_config, model_uri
 from benchmarks import RESULTS
 from benchmarks.protocol.table import table_files
 from benchmarks.recordings.replay import results_of
+from graph_rewrite import zoo
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.replay import Recording, record, replay
 from graph_rewrite.replay.memory import ResultMemory
@@ -72,12 +73,7 @@ class RecordedSearch:
     @property
     def name(self) -> str:
         """The model's name in the zoo."""
-        return zoo_name(self.uri)
-
-
-def zoo_name(uri: str) -> str:
-    """Return the name in the zoo of a model's URI."""
-    return uri.removeprefix("zoo://").partition("?")[0]
+        return zoo.name_in(self.uri)
 
 
 def recorded(folder: Path) -> Iterator[RecordedSearch]:
@@ -151,7 +147,7 @@ def remembered(one: RecordedSearch) -> RememberedResult | None:
 
 def _is_of(path: Path, models: Sequence[str]) -> bool:
     """Return whether a known result is of one of some models; without models all are."""
-    return not models or zoo_name(json.loads(path.read_text())["context"]["model"]) in models
+    return not models or zoo.name_in(json.loads(path.read_text())["context"]["model"]) in models
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from graph_rewrite import zoo
 from graph_rewrite.mutate.mutant_rules import MutantRule
 from graph_rewrite.mutate.mutant_rules.rule import ORIGIN
 from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
@@ -170,7 +171,7 @@ def where_used() -> Mapping[str, tuple[str, ...]]:
     for file in sorted(RESULTS.glob("*/*.json")):
         for row in json.loads(file.read_text("utf-8")).get("rows", ()):
             if row.get("verified") and not row.get("failure"):
-                name = row["model"].removeprefix("zoo://").partition("?")[0]
+                name = zoo.name_in(row["model"])
                 for rewrite in row["rewrites"]:
                     models.setdefault(rewrite["rule"], set()).add(name)
     return {rule: tuple(sorted(names)) for rule, names in models.items()}

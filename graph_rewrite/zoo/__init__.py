@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from graph_rewrite.system.extras import require
 from graph_rewrite.zoo.configs.common import Inputs, ModelConfig
 from graph_rewrite.zoo.disk_cache import cached_folder, read_manifest
-from graph_rewrite.zoo.registry import ARCHITECTURES, FURTHER, Architecture, architecture, configure
+from graph_rewrite.zoo.registry import ARCHITECTURES, FURTHER, Architecture, architecture, configure, family_of, name_in
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,7 +39,9 @@ __all__ = [
     "defaults",
     "example_inputs",
     "export",
+    "family_of",
     "further_names",
+    "name_in",
     "names",
     "origin",
     "parameter_count",

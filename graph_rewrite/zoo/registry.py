@@ -41,6 +41,9 @@ class Architecture:
         return network
 
 
+SCHEME = "zoo://"
+"""What the URIs of the zoo's models begin with, as in ``zoo://bert?layers=2``."""
+
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": Architecture(BertConfig(), "bert:Bert"),
     "bert-tiny": Architecture(BertConfig(layers=2, hidden=128, heads=2), "bert:Bert"),
@@ -123,3 +126,16 @@ def _integer(param: str, value: object) -> int:
 def _suggestion(word: str, known: Mapping[str, object]) -> str:
     close = difflib.get_close_matches(word, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def name_in(uri: str) -> str:
+    """Return the name in a URI of the zoo, which may lack the scheme: ``bert`` of ``zoo://bert?layers=2``."""
+    return uri.removeprefix(SCHEME).partition("?")[0]
+
+
+def family_of(uri: str) -> str:
+    """Return the architecture of a model of the zoo, which may have several names; empty for what is none."""
+    try:
+        return architecture(name_in(uri)).module
+    except UserError:
+        return ""

