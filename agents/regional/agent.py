@@ -28,7 +28,7 @@ from agents.searching.session_search import search_session
 from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
-from graph_rewrite.latency.windows import WindowMeter, WindowPair
+from graph_rewrite.latency.windows import WindowMeter, WindowPair, traffic_of
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import SiteClass, site_classes
@@ -121,7 +121,8 @@ class RegionalAgent:
             return self.timer(problem)
         return WindowMeter(
             problem.deployment, workspace=problem.workspace, plan=plan, budget_s=0.0,
-            exchange=plan is not self.options.scan, timeout_s=self.options.timeout_s,
+            exchange=plan is not self.options.scan, traffic=traffic_of(problem.model.graph),
+            timeout_s=self.options.timeout_s,
             cache=MeasurementCache() if self.options.cache else None,
         )  # fmt: skip
 

@@ -16,7 +16,7 @@ from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import BaselineError, MeasurementCache, MeasurementError, OperatorSpec
 from graph_rewrite.latency.device import device_name
-from graph_rewrite.latency.windows import Difference, WindowMeter
+from graph_rewrite.latency.windows import Difference, WindowMeter, traffic_of
 from graph_rewrite.latency.windows.window_meter import clock_of
 from graph_rewrite.mutate.mutant_rules import MutantRule
 from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
@@ -84,7 +84,10 @@ def measured_meters(problem: Problem, window_s: float = WINDOW_S) -> Iterator[Mu
         window_s: seconds for timing a window.
     """
     deployment = problem.deployment
-    with WindowMeter(deployment, workspace=problem.workspace, budget_s=window_s, cache=MeasurementCache()) as timer:
+    with WindowMeter(
+        deployment, workspace=problem.workspace, budget_s=window_s, traffic=traffic_of(problem.model.graph),
+        cache=MeasurementCache(),
+    ) as timer:  # fmt: skip
         yield MutantMeters(operator_prices(problem, clock_of(deployment)).price, timer)
 
 

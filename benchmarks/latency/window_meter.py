@@ -25,7 +25,14 @@ from rich.console import Console
 from rich.table import Table
 
 from graph_rewrite.latency import OPTIMIZERS, Deployment, Effort
-from graph_rewrite.latency.windows import Difference, NotSeparable, WindowMeter, WindowPair, changed_windows
+from graph_rewrite.latency.windows import (
+    Difference,
+    NotSeparable,
+    WindowMeter,
+    WindowPair,
+    changed_windows,
+    traffic_of,
+)
 from graph_rewrite.rules import rule_set
 from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.task.meters import ort_meter
@@ -208,7 +215,8 @@ def measure(arguments: Arguments) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="rewritegym-windows-") as folder:
         with WindowMeter(workspace=folder) as meter:
             whole_s = meter.time(WindowPair(model.graph, model.graph, 1, "whole"), arguments.whole_s).window_seconds
-        with WindowMeter(workspace=folder, resolution_s=arguments.resolution * whole_s) as meter:
+        precise, traffic = arguments.resolution * whole_s, traffic_of(model.graph)
+        with WindowMeter(workspace=folder, resolution_s=precise, traffic=traffic) as meter:
             pairs = validate(model, meter, arguments, rng)
             false = [windows_against_themselves(model, meter, whole_s, arguments.repeats, rng)]
         efforts: tuple[Effort, ...] = ("screen", "full") if arguments.whole_repeats else ()

@@ -17,7 +17,7 @@ from envs.problems import ProblemOptions, ProblemSource
 from envs.reward import RewardContext, RewardFunction
 from envs.window.problems import WindowTimer, window_problems
 from graph_rewrite.latency import MeasurementCache
-from graph_rewrite.latency.windows import WindowMeter
+from graph_rewrite.latency.windows import WindowMeter, traffic_of
 from graph_rewrite.latency.windows.window import MARGIN
 from graph_rewrite.runtime import Plan
 from graph_rewrite.task.problem import Problem
@@ -137,5 +137,5 @@ class WindowRewriteEnv(EpisodeEnv):
 def _meter(problem: Problem) -> WindowMeter:
     return WindowMeter(
         problem.deployment, workspace=problem.workspace, plan=PLAN, budget_s=0.0, exchange=False,
-        cache=MeasurementCache(),
+        traffic=traffic_of(problem.model.graph), cache=MeasurementCache(),
     )  # fmt: skip

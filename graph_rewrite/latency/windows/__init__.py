@@ -2,6 +2,7 @@
 
 from graph_rewrite.latency.windows.difference import Difference
 from graph_rewrite.latency.windows.extraction import NotSeparable
+from graph_rewrite.latency.windows.traffic import traffic_of
 from graph_rewrite.latency.windows.window import (
     ChangedNodes,
     WindowPair,
@@ -20,5 +21,6 @@ __all__ = [
     "WindowPair",
     "changed_windows",
     "changes_by_kind",
+    "traffic_of",
     "window_around",
 ]

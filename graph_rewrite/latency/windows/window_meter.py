@@ -63,9 +63,10 @@ class WindowMeter:
     Of k alike sites one is timed and counts k times, with k times its interval; kinds of windows add up. The same kind
     of window with other weights is answered from memory, the same window with the same weights from `cache`.
 
-    The meter cannot see caches that the rest of the model fills, memory bandwidth that weights of other layers take,
-    and optimisations of ONNX Runtime that reach farther than the margin, such as the blocked layout of a whole network.
-    Use it to screen and to rank; results are validated end to end.
+    Before each run as much memory is read as the rest of the model passes through the caches (`traffic`), and then the
+    window's inputs: so weights come from where they come from in the whole model. The meter cannot see optimisations of
+    ONNX Runtime that reach farther than the margin, such as the blocked layout of a whole network. Use it to screen and
+    to rank; results are validated end to end.
 
     With one thread on the CPU, times are those of the thread itself, so that other load on the machine counts only by
     what it takes from caches; else they are wall-clock.
@@ -79,6 +80,8 @@ class WindowMeter:
             0.1% of the model's latency; by default 0.2% of each window's time.
         budget_s: seconds for all windows of a difference together: no further batch is begun that would take longer.
         exchange: time each batch in both orders. Without it a batch takes half the time and may be wrong by a percent.
+        traffic: bytes that are read between two runs (`traffic_of` the whole model). With 0 a window finds its weights
+            in the caches, if they hold them, which flatters rewrites that enlarge weights and intermediate results.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class WindowMeter:
         resolution_s: float | None = None,
         budget_s: float = BUDGET_S,
         exchange: bool = True,
+        traffic: int = 0,
         plan: Plan = BATCH,
         cache: MeasurementCache | None = None,
         timeout_s: float = 30.0,
@@ -102,7 +106,7 @@ class WindowMeter:
         self.deployment = deployment if deployment is not None else Deployment()
         self.workspace = Path(workspace)
         self.margin, self.resolution_s, self.budget_s, self.plan = margin, resolution_s, budget_s, plan
-        self.exchange = exchange
+        self.exchange, self.traffic = exchange, traffic
         self._whole = whole
         self._cache = cache
         self._worker = WorkerClient(timeout_s=timeout_s, memory_limit_mb=memory_limit_mb)
@@ -175,6 +179,7 @@ class WindowMeter:
             **runtime_of(deployment.provider).version(),
             "inputs": PROTOCOL,
             "plan": [self.plan.key, self.budget_s, self.resolution_s, *([] if self.exchange else ["one order"])],
+            "traffic": self.traffic,
         }
 
     def _measure(
@@ -232,6 +237,7 @@ class WindowMeter:
             "feeds": feeds.to_json(),
             "plan": plan.to_json(),
             "clock": clock_of(deployment),
+            "traffic_bytes": self.traffic if deployment.facts.is_cpu else 0,
         }
         try:
             reply = self._worker.request(request)

@@ -10,6 +10,7 @@ from time import perf_counter
 
 from .plan import Plan
 from .statistics import Block, block_is_precise, median_standard_error
+from .traffic import Between
 
 Run = Callable[[], None]
 Clock = Callable[[], float]
@@ -64,11 +65,13 @@ def time_block(
     budget_s: float,
     clock: Clock = perf_counter,
     turn_to: TurnTo | None = None,
+    between: Between | None = None,
 ) -> Block:
     """Time two models in turn, A B B A A B ..., until the plan says that the block is precise or the budget ends.
 
     The order alternates so that neither side always runs behind the other, on caches the other has filled. Both run
-    with the same inputs in the same order: `turn_to` is called before each pair, untimed.
+    with the same inputs in the same order: `turn_to` is called before each pair, untimed, and `between` before each
+    run.
     """
     times: tuple[list[float], list[float]] = ([], [])
     started = clock()
@@ -77,7 +80,7 @@ def time_block(
             if turn_to is not None:
                 turn_to(len(times[0]) * repeats)
             for side in (0, 1) if len(times[0]) % 2 == 0 else (1, 0):
-                times[side].append(_time(baseline if side == 0 else candidate, repeats, clock))
+                times[side].append(_time(baseline if side == 0 else candidate, repeats, clock, between))
             elapsed = clock() - started
             hopeless = times[1][0] > _HOPELESS * times[0][0]
             enough = hopeless or len(times[0]) >= min(_FEWEST, plan.min_pairs)
@@ -112,11 +115,20 @@ def time_alone(
     return samples
 
 
-def _time(run: Run, repeats: int, clock: Clock) -> float:
+def _time(run: Run, repeats: int, clock: Clock, between: Between | None = None) -> float:
+    if between is not None:
+        return sum(_time_behind(between, run, clock) for _ in range(repeats)) / repeats
     started = clock()
     for _ in range(repeats):
         run()
     return (clock() - started) / repeats
+
+
+def _time_behind(between: Between, run: Run, clock: Clock) -> float:
+    between()
+    started = clock()
+    run()
+    return clock() - started
 
 
 @contextmanager

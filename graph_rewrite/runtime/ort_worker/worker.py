@@ -7,9 +7,10 @@ and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`. `feeds`
 them; runs take the inputs that they give in turn, both sides of a comparison the same ones in the same order.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
-alone), `time` (one model, by such a clock too), `optimizers` (which of the runtime's optimisers change a model),
-`optimised` (writes what they make of it), `profile` (the time of every kernel), `probe_cuda`. Any may say `within_s`,
-the seconds after which nobody waits for the reply: a comparison then ends with the blocks that it has.
+alone; `traffic_bytes` of memory are read between two runs), `time` (one model, by such a clock too), `optimizers`
+(which of the runtime's optimisers change a model), `optimised` (writes what they make of it), `profile` (the time of
+every kernel), `probe_cuda`. Any may say `within_s`, the seconds after which nobody waits for the reply: a comparison
+then ends with the blocks that it has.
 
 For tests of the faults, `REWRITEGYM_WORKER_FAULT` may hold `segfault:TEXT` or `hang:TEXT`: a candidate whose file name
 contains TEXT then does that when it is opened.
@@ -43,6 +44,7 @@ from .rotating.runner import Runner
 from .runtimes.opening import runtime_of
 from .statistics import Block, is_enough
 from .timing import Clock, block_budget, repeats_for, time_alone, time_block
+from .traffic import Traffic
 from .wire import Message, read_message, write_message
 
 FAULT_VARIABLE = "REWRITEGYM_WORKER_FAULT"
@@ -65,6 +67,7 @@ class Worker:
         self._phase = ""
         self._kept: tuple[object, Runner] | None = None
         self._rotations = RotationPair()
+        self._traffic = Traffic()
         self._handlers: dict[str, Callable[[Message], Message]] = {
             "hello": self._hello,
             "compare": self._compare,
@@ -104,7 +107,8 @@ class Worker:
             del alive[:-1]
             first = sum(len(block.baseline) * block.repeats for block in blocks)
             clock = _CLOCKS[request.get("clock", "wall")]
-            blocks.append(self._time_block(*alive[0], plan, clock, started + within_s, first))
+            traffic = int(request.get("traffic_bytes", 0))
+            blocks.append(self._time_block(*alive[0], plan, clock, started + within_s, first, traffic))
             elapsed = time.perf_counter() - started
             # A further block that would be cut off would take all the others with it.
             if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + _SPARE / len(blocks)) > within_s:
@@ -143,16 +147,20 @@ class Worker:
         return Runner(side["path"], Deployment.from_request(side["deployment"]), lambda *_: self._rotations.last(copy))
 
     def _time_block(
-        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, ends: float, first: int
+        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, ends: float, first: int, traffic: int
     ) -> Block:
         """Time one block, from the inputs of number `first` on, for a measurement that ends at a moment of
-        `time.perf_counter`."""
+        `time.perf_counter`; `traffic` bytes are read between two runs."""
         self._enter("baseline: run")
         baseline_s = baseline.warm_up(plan.warmup, clock, first)
         self._enter("candidate: run", expect_s=plan.warmup * baseline_s)
         candidate_s = candidate.warm_up(plan.warmup, clock, first)
-        repeats = repeats_for(min(baseline_s, candidate_s))
-        pair_s = repeats * (baseline_s + candidate_s)
+        between = self._traffic.between(
+            traffic, [value for value in baseline.feeds.values() if isinstance(value, np.ndarray)]
+        )
+        # What is read between runs would take the most of several short ones.
+        repeats = 1 if between is not None else repeats_for(min(baseline_s, candidate_s))
+        pair_s = repeats * (baseline_s + candidate_s) + (0.0 if between is None else 2.0 * _seconds_of(between))
         budget_s = block_budget(plan, ends - time.perf_counter(), pair_s)
         self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * pair_s)
 
@@ -160,7 +168,7 @@ class Worker:
             baseline.turn_to(first + number)
             candidate.turn_to(first + number)
 
-        return time_block(baseline.run, candidate.run, plan, repeats, budget_s, clock, turn_to)
+        return time_block(baseline.run, candidate.run, plan, repeats, budget_s, clock, turn_to, between)
 
     def _time(self, request: Message) -> Message:
         plan = Plan.from_json(request["plan"])
@@ -206,6 +214,12 @@ class Worker:
         if not np.allclose(product, left @ right, rtol=0.05, atol=0.1):
             raise RuntimeError("the CUDA device multiplied two small matrices wrongly")
         return {}
+
+
+def _seconds_of(run: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
 
 
 def _status_of(error: Exception) -> str:

@@ -46,6 +46,15 @@ def test_repeats_make_one_sample() -> None:
     assert block.repeats == 3
 
 
+def test_what_lies_between_runs_is_not_timed() -> None:
+    clock = Clock()
+    plan = Plan(min_pairs=2, max_pairs=2, target_ci_width=0.0)
+    runs = clock.run("A", 0.5), clock.run("B", 0.25)
+    block = time_block(*runs, plan, 2, 100.0, clock, between=clock.run("-", 7.0))
+    assert clock.log == "-A-A-B-B-B-B-A-A"
+    assert (block.baseline, block.candidate) == ((0.5, 0.5), (0.25, 0.25))
+
+
 def test_ends_when_precise_and_on_the_budget() -> None:
     clock = Clock()
     plan = Plan(min_pairs=5, max_pairs=40, target_ci_width=0.07)
