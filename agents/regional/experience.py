@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from agents.conclusion.recordings import environment
+from agents.conclusion.recordings import measured_with
 from agents.core.base import Search, Visit
 from graph_rewrite import zoo
 from graph_rewrite.experience.describing import Positions, WindowTrace, model_part
@@ -134,8 +134,8 @@ class LoggedRound:
         return SharedPart.of(
             "context",
             {
-                **environment(deployment.provider), "rewritegym": installed_version(), "commit": checkout_commit(),
-                "deployment": deployment.to_json(), "clock": clock_of(deployment),
+                **measured_with(deployment.provider), "rewritegym": installed_version(), "commit": checkout_commit(),
+                "deployment": deployment.to_json(), "clock": clock_of(deployment), "caches": "model",
             },
         )  # fmt: skip
 
