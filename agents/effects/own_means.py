@@ -23,38 +23,35 @@ def own_means_path() -> Path:
     return default_cache_path().with_name("own-means.json")
 
 
-def save_own(path: Path, more: StepMeans, kind: str, shipped: Path = SHIPPED) -> None:
+def save_own(path: Path, more: StepMeans, kind: str) -> None:
     """Write what steps save on a kind of processor beyond the means that ship.
 
     Raises:
         OSError: the file cannot be written.
     """
-    whole = {"format": FORMAT, "version": VERSION, "kind": kind, "beyond": _digest(shipped), **more.to_json()}
+    whole = {"format": FORMAT, "version": VERSION, "kind": kind, "beyond": _digest(SHIPPED), **more.to_json()}
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, json.dumps(whole, separators=(",", ":")) + "\n")
 
 
-def means_here(shipped: Path = SHIPPED, own: Path | None = None) -> StepMeans:
+def means_here() -> StepMeans:
     """Return the means that ship, with what is known of this kind of processor, and of this machine by its own
     searches. A file of own means that cannot be used is left aside, with a warning.
-
-    Args:
-        own: the file of own means; by default `own_means_path()`.
 
     Raises:
         UserError: the means that ship are missing, or of another format.
     """
-    kind, path = processor_kind(), own_means_path() if own is None else own
-    means = load_means(shipped, kind)
+    kind = processor_kind()
+    means = load_means(SHIPPED, kind)
     try:
-        more = _own(path, kind, shipped)
+        more = _own(own_means_path(), kind)
     except UserError as error:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
         more = None
     return means if more is None else means.extended(more)
 
 
-def _own(path: Path, kind: str, shipped: Path) -> StepMeans | None:
+def _own(path: Path, kind: str) -> StepMeans | None:
     """Return what a file of own means says; None where there is none, or it is of another kind of processor.
 
     Raises:
@@ -62,7 +59,7 @@ def _own(path: Path, kind: str, shipped: Path) -> StepMeans | None:
     """
     try:
         values = json.loads(path.read_text("utf-8"))
-        if (values["format"], values["version"]) != (FORMAT, VERSION) or values["beyond"] != _digest(shipped):
+        if (values["format"], values["version"]) != (FORMAT, VERSION) or values["beyond"] != _digest(SHIPPED):
             raise UserError(
                 f"{path}: these means go with another version of RewriteGym: learn them anew with {LEARN!r}"
             )

@@ -121,7 +121,7 @@ def test_rewrites_in_windows_are_charged(tmp_path: Path) -> None:
 def test_it_says_what_its_prior_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     problem, budget = chain_problem(tmp_path, 1), Budget(5, 60.0)
     assert BY_MEANS in make_agent("mcts:prior=means").optimize(problem, budget).message
-    monkeypatch.setattr("agents.regional.prior.SHIPPED", tmp_path / "none.json")
+    monkeypatch.setattr("agents.effects.own_means.SHIPPED", tmp_path / "none.json")
     with pytest.warns(RuntimeWarning, match="nothing is predicted"):
         result = make_agent("mcts:prior=means").optimize(problem, budget)
     assert "uniform prior" in result.message

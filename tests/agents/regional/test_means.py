@@ -110,7 +110,7 @@ def test_the_means_that_ship_are_an_option(tmp_path: Path, monkeypatch: pytest.M
     prior = prior_of("means", Deployment())
     assert isinstance(prior, StepMeans)
     assert isinstance(prior, StepPrior)
-    monkeypatch.setattr("agents.regional.prior.SHIPPED", tmp_path / "none.json")
+    monkeypatch.setattr("agents.effects.own_means.SHIPPED", tmp_path / "none.json")
     with pytest.warns(RuntimeWarning, match="constants are used"):
         assert prior_of("means", Deployment()) is None
 

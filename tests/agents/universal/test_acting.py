@@ -235,7 +235,7 @@ def test_the_policy_is_a_prior_of_the_search_by_windows(
     assert isinstance(prior, ProposingPrior)
     assert isinstance(prior.policy, UniversalPrior)
     assert prior.means == prior_of("means", Deployment())
-    monkeypatch.setattr("agents.regional.prior.SHIPPED", tmp_path / "none.json")
+    monkeypatch.setattr("agents.effects.own_means.SHIPPED", tmp_path / "none.json")
     with pytest.warns(RuntimeWarning, match="the policy alone predicts"):
         assert isinstance(prior_of("universal", Deployment()), UniversalPrior)
 
