@@ -147,12 +147,7 @@ def learnt_means(table: WindowTable, windows: Collection[int] | None = None) -> 
 
 def means_of(parts: Sequence[Part]) -> StepMeans:
     """Return means of what the steps of parts of tables save, whatever they were timed on."""
-    chosen = [(learner, learner.timed(windows)) for learner, windows in parts]
-
-    def of(*, own: bool) -> MeansOnLine:
-        return _fitted([learner.gains(numbers, own=own) for learner, numbers in chosen])
-
-    return StepMeans(of(own=False), of(own=True))
+    return _means([(learner, learner.timed(windows)) for learner, windows in parts])
 
 
 def means_by_kind(parts: Sequence[Part], means: StepMeans) -> dict[str, StepMeans]:
@@ -163,10 +158,15 @@ def means_by_kind(parts: Sequence[Part], means: StepMeans) -> dict[str, StepMean
 
 def means_beyond(parts: Sequence[Part], means: StepMeans, kind: str) -> StepMeans:
     """Return what steps save on a kind of processor beyond what means say of them, learnt from parts of tables."""
-    chosen = [(learner, learner.timed(windows, kind)) for learner, windows in parts]
+    return _means([(learner, learner.timed(windows, kind)) for learner, windows in parts], means)
+
+
+def _means(chosen: Sequence[tuple[MeansLearner, NDArray[np.intp]]], base: StepMeans | None = None) -> StepMeans:
+    """Return means of what steps of some numbers save, of each table; with a base, beyond what that says of them."""
 
     def of(*, own: bool) -> MeansOnLine:
-        return _fitted([_beyond(learner.gains(numbers, own=own), means, own=own) for learner, numbers in chosen])
+        gains = [learner.gains(numbers, own=own) for learner, numbers in chosen]
+        return _fitted(gains if base is None else [_beyond(one, base, own=own) for one in gains])
 
     return StepMeans(of(own=False), of(own=True))
 

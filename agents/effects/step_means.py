@@ -93,7 +93,7 @@ class MeansOnLine:
             KeyError, TypeError, ValueError: these are no such values.
         """
         at_zero, slope = values["line"]
-        return cls(MeanEffects.from_json(json.dumps(values["means"])), (float(at_zero), float(slope)))
+        return cls(MeanEffects.from_values(values["means"]), (float(at_zero), float(slope)))
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from agents.conclusion.conclude import saved_and_checked
 from agents.core.config import load_config, model_uri
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
+from benchmarks.figures.tables import markdown
 from benchmarks.protocol import ort_runner
 from benchmarks.protocol.contestants import ORIGINAL, Contestant
 from benchmarks.protocol.harness import Say
@@ -151,8 +152,7 @@ def _plain(interval: Interval) -> tuple[float, float, float]:
 
 def table(rows: Sequence[PagesRow]) -> str:
     """Return the rows as Markdown."""
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *(row.cells() for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown([HEADINGS, *(row.cells() for row in rows)]).removesuffix("\n")
 
 
 def run(arguments: Arguments, say: Say) -> Iterator[PagesRow]:

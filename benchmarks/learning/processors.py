@@ -22,10 +22,11 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.effects.learning_means import MeansLearner, Part, means_by_kind, means_of
+from agents.effects.learning_means import MeansLearner, Part, means_beyond, means_of
 from agents.effects.step_means import StepMeans
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
+from benchmarks.figures.tables import markdown
 from benchmarks.learning.step_means import FURTHER
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.experience.validation import spearman
@@ -140,7 +141,7 @@ class Processors:
         general = means_of(parts)
         if alone or not windows:
             return general
-        return StepMeans(general.best, general.own, means_by_kind(parts, general)[self._kind])
+        return general.extended(means_beyond(parts, general, self._kind))
 
     def fold(self, family: str, means: StepMeans) -> _Fold:
         """Return how means forecast the steps of an architecture."""
@@ -212,8 +213,7 @@ def scores(arguments: Arguments) -> Iterator[ForecastScore]:
 
 def table(rows: Sequence[ForecastScore]) -> str:
     """Return the scores as Markdown."""
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *(row.cells() for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown([HEADINGS, *(row.cells() for row in rows)]).removesuffix("\n")
 
 
 def _run(arguments: Arguments) -> int:

@@ -153,6 +153,18 @@ class MeanEffects:
         """
         try:
             values = json.loads(text)
+        except ValueError as error:
+            raise UserError(f"this holds no means of effects: {error!r}") from error
+        return cls.from_values(values)
+
+    @classmethod
+    def from_values(cls, values: Any) -> Self:
+        """Inverse of `to_json`.
+
+        Raises:
+            UserError: these are no means, or those of a later version.
+        """
+        try:
             if values["format"] != _FORMAT or values["version"] > _VERSION:
                 raise UserError("these means are of another format: update RewriteGym, or learn them anew")
             sums = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
+from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.work import estimate_flops, touched
 
 FLOPS = 6e10
@@ -19,9 +20,15 @@ def estimated_seconds(graph: Graph, nodes: Iterable[int]) -> float:
     return sum(_seconds(graph, graph.nodes[n]) for n in nodes)
 
 
-def _seconds(graph: Graph, node: Node) -> float:
+def operand_types(graph: Graph, node: Node) -> tuple[list[TensorType | None], list[TensorType | None]]:
+    """Return the types of a node's operands and of its results, None where one is left out or not known."""
     inputs, outputs = (
         [None if v is None else graph.types.get(v) for v in side] for side in (node.inputs, node.outputs)
     )
+    return inputs, outputs
+
+
+def _seconds(graph: Graph, node: Node) -> float:
+    inputs, outputs = operand_types(graph, node)
     traffic = 4.0 * sum(type.size for type in touched(node, inputs, outputs)) / BYTES
     return traffic + estimate_flops(node, inputs, outputs) / FLOPS

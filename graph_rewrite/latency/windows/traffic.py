@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.windows.roofline import operand_types
 from graph_rewrite.operators.work import tensor_bytes, touched
 
 MOST_TRAFFIC = 64 << 20
@@ -14,11 +15,7 @@ def traffic_of(graph: Graph) -> int:
     rows are picked from, these count."""
     found = 0
     for node in graph.nodes.values():
-        inputs, outputs = (
-            [None if value is None else graph.types.get(value) for value in side]
-            for side in (node.inputs, node.outputs)
-        )
-        found += sum(map(tensor_bytes, touched(node, inputs, outputs)))
+        found += sum(map(tensor_bytes, touched(node, *operand_types(graph, node))))
         if found >= MOST_TRAFFIC:
             return MOST_TRAFFIC
     return found

@@ -43,7 +43,7 @@ from .rotating.rotation import Accepts, Rotation
 from .rotating.runner import Runner
 from .runtimes.opening import runtime_of
 from .statistics import Block, is_enough
-from .timing import Clock, block_budget, repeats_for, time_alone, time_block
+from .timing import Clock, block_budget, repeats_for, time_alone, time_block, warm_up
 from .traffic import Traffic
 from .wire import Message, read_message, write_message
 
@@ -96,7 +96,7 @@ class Worker:
 
     def _compare(self, request: Message) -> Message:
         plan = Plan.from_json(request["plan"])
-        within_s = float(request.get("within_s", math.inf))
+        within_s, traffic = float(request.get("within_s", math.inf)), int(request.get("traffic_bytes", 0))
         started = time.perf_counter()
         blocks: list[Block] = []
         alive: list[tuple[Runner, Runner]] = []
@@ -107,7 +107,6 @@ class Worker:
             del alive[:-1]
             first = sum(len(block.baseline) * block.repeats for block in blocks)
             clock = _CLOCKS[request.get("clock", "wall")]
-            traffic = int(request.get("traffic_bytes", 0))
             blocks.append(self._time_block(*alive[0], plan, clock, started + within_s, first, traffic))
             elapsed = time.perf_counter() - started
             # A further block that would be cut off would take all the others with it.
@@ -160,7 +159,7 @@ class Worker:
         )
         # What is read between runs would take the most of several short ones.
         repeats = 1 if between is not None else repeats_for(min(baseline_s, candidate_s))
-        pair_s = repeats * (baseline_s + candidate_s) + (0.0 if between is None else 2.0 * _seconds_of(between))
+        pair_s = repeats * (baseline_s + candidate_s) + (0.0 if between is None else 2.0 * warm_up(between, 1))
         budget_s = block_budget(plan, ends - time.perf_counter(), pair_s)
         self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * pair_s)
 
@@ -214,12 +213,6 @@ class Worker:
         if not np.allclose(product, left @ right, rtol=0.05, atol=0.1):
             raise RuntimeError("the CUDA device multiplied two small matrices wrongly")
         return {}
-
-
-def _seconds_of(run: Callable[[], None]) -> float:
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
 
 
 def _status_of(error: Exception) -> str:
