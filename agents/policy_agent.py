@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agents.core.base import Budget, OptimizationResult, Search
@@ -14,6 +14,7 @@ from agents.ppo.checkpoint import Checkpoint, CheckpointError, check_vocabulary,
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import proposing
+from agents.searching.known_starts import Start
 from agents.universal.prior import NAME, UniversalPrior
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.errors import UserError
@@ -39,6 +40,8 @@ class PolicyAgent:
         given = checkpoint or None
         self.checkpoint = load_checkpoint(given) if isinstance(given, str | Path) else given
         self.options = options
+        self.starts: Sequence[Start] = ()
+        """Graphs that a search with a policy of windows begins with, beside the problem's own."""
         if _by_windows(self.checkpoint) and options != DEFAULTS:
             raise UserError(
                 f"agent ppo: {', '.join(_changed(options))} is for policies of whole models, and "
@@ -60,6 +63,7 @@ class PolicyAgent:
             rollouts.name = self.name
             return rollouts.optimize(problem, budget, seed=seed, progress=progress)
         search = RegionalAgent(RegionalOptions(prior="universal"))
+        search.starts = self.starts
         search.name, search.prior_for = self.name, lambda one: proposing(UniversalPrior(checkpoint, one.deployment))
         result = search.optimize(problem, budget, seed=seed, progress=progress)
         said = f"chains proposed by {checkpoint.path}, trained on {checkpoint.description.trained_on}"

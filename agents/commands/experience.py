@@ -11,11 +11,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from agents.effects.own_means import own_means_path, save_own
+from agents.effects.own_means import labels_here, own_means_path, save_own
 from agents.effects.step_means import SHIPPED, load_means
-from graph_rewrite.errors import UserError
 from graph_rewrite.experience.cli import HANDLERS, Subcommand, store_of
-from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.latency.device import processor_kind
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rules.rewriter import Rewriter
@@ -55,12 +53,8 @@ def learn(arguments: LearnArguments) -> int:
     from agents.effects.learning_means import MeansLearner, means_beyond
     from envs.window.tabulation import tabulate
 
-    source, kind, target = store_of(arguments.file), processor_kind(), own_means_path()
-    if not source.exists():
-        raise UserError(f"{source}: there is no such store; a search of the agent regional begins one")
-    labels = [label for label in labels_of(source) if processor_kind(str(label.context["device"])) == kind]
-    if not labels:
-        raise UserError(f"{source}: no label of this kind of processor ({kind})")
+    kind, target = processor_kind(), own_means_path()
+    labels = labels_here(store_of(arguments.file))
     made = tabulate(labels, Rewriter(deployment=False, faults=RuleFaults()), progress=_told)
     learner = MeansLearner(made.table)
     save_own(target, means_beyond([(learner, None)], load_means(SHIPPED, kind), kind), kind)

@@ -16,8 +16,11 @@ from agents.core.config import Config, load_config
 
 @dataclass(frozen=True, slots=True)
 class TrainArguments(ModelArguments):
-    """Train a PPO agent on a model and optimise the model with it, or with --windows one for all models."""
+    """Fine-tune the universal policy on a model and optimise the model with it, or train one for all models."""
 
+    whole_graph: bool = False
+    """Train a policy of the model's own, in episodes of rewrites of the whole graph, as X-RLflow does. So do --n-envs,
+    --total-timesteps, --episodes and --eval-freq, and --config paper."""
     n_envs: int | None = None
     """Environments that collect experience side by side; their measurements take turns."""
     total_timesteps: int | None = None
@@ -27,7 +30,7 @@ class TrainArguments(ModelArguments):
     device: str = "cpu"
     """PyTorch device of the policy: cpu or cuda."""
     resume: Path | None = None
-    """A run folder or checkpoint folder to go on from."""
+    """A run folder or checkpoint folder to go on from. A policy of windows may be of another model."""
     tensorboard_log: Path | None = None
     """Folder for TensorBoard files; by default inside the run's folder."""
     eval_freq: int | None = None
@@ -41,6 +44,27 @@ class TrainArguments(ModelArguments):
     one that ships."""
     without: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """With --windows: an architecture whose windows are left out; may be repeated."""
+    from_experience: bool = False
+    """With --windows: go on with the universal policy, or that of --resume, on what searches on this machine have
+    timed, of any model."""
+    experience: Path | None = None
+    """With --from-experience: a store or an export; by default the store that searches append to."""
+
+    def on_whole_graph(self, resumed: bool) -> bool:
+        """Return whether a training on a model is to be one of whole graphs.
+
+        Args:
+            resumed: the policy that is gone on with was trained so.
+        """
+        given = (self.n_envs, self.total_timesteps, self.episodes, self.eval_freq)
+        asked = self.whole_graph or any(value is not None for value in given)
+        return resumed or asked or self.configure().training.whole_graph
+
+    def learning_config(self) -> Config:
+        """Return the configuration of learning on windows, for as long as a training on the model takes."""
+        config = load_config("windows", self.config, self.set)
+        seconds = self.load().training.seconds
+        return dataclasses.replace(config, training=dataclasses.replace(config.training, seconds=seconds))
 
     def configure(self) -> Config:
         """The configuration with this command line's settings on top."""
@@ -52,6 +76,9 @@ class TrainArguments(ModelArguments):
             training = dataclasses.replace(training, total_timesteps=self.episodes * _episode_steps(config))
         if self.total_timesteps is not None:
             training = dataclasses.replace(training, total_timesteps=self.total_timesteps)
+            if self.from_experience:
+                tuning = dataclasses.replace(config.fine_tuning, timesteps=self.total_timesteps)
+                config = dataclasses.replace(config, fine_tuning=tuning)
         if self.eval_freq is not None:
             training = dataclasses.replace(training, eval_freq=self.eval_freq)
         return dataclasses.replace(config, training=training)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,19 +10,18 @@ from rich.console import Console
 
 from agents.commands.plotting import plot_training
 from agents.commands.train_arguments import TrainArguments, plain_arguments
-from agents.commands.training_run import run_training
+from agents.commands.training_run import run_training, status_line
 from agents.core.budget import check_seed
 from agents.core.config import Config
 from agents.ppo.progress import TrainingProgress
 from agents.reporting.runs import new_run, write_config, write_json
 from graph_rewrite.errors import UserError
+from graph_rewrite.experience.cli import store_of
 
 if TYPE_CHECKING:
     # At run time they are imported where they are used: they import PyTorch, which takes seconds and need not be there.
+    from agents.ppo.checkpoint import Checkpoint
     from agents.universal.trainer import WindowTrainer
-
-EVERY = 30.0
-"""Seconds between lines of progress where the console is no terminal."""
 
 
 def train_on_windows(arguments: TrainArguments, console: Console) -> int:
@@ -32,26 +29,28 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
     folder.
 
     Raises:
-        UserError: no such table or architecture, nothing left to learn from, or a checkpoint of another kind.
+        UserError: no such table, store or architecture, nothing left to learn from, or a checkpoint of another kind.
     """
     import torch
 
     from agents.ppo.checkpoint import load_checkpoint
-    from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 
     if arguments.episodes is not None or arguments.eval_freq is not None:
         raise UserError("--episodes and --eval-freq are for training on a model: with --windows name --total-timesteps")
-    config, seed = arguments.configure(), check_seed(arguments.seed)
+    if arguments.experience is not None and not arguments.from_experience:
+        raise UserError("--experience names what to learn from: add --from-experience")
+    if arguments.from_experience and (arguments.table is not None or arguments.without):
+        raise UserError("--from-experience learns from all that was timed: leave out --table and --without")
+    config = arguments.configure()
+    check_seed(arguments.seed)
     torch.set_num_threads(1)
     resume = None if arguments.resume is None else load_checkpoint(arguments.resume)
-    options = WindowTrainingOptions.load(arguments.table, arguments.without, seed, arguments.device)
-    run = new_run(arguments.runs, "windows", "ppo")
-    write_config(run, config, plain_arguments(arguments))
-    options = replace(options, tensorboard_log=arguments.tensorboard_log or run / "tensorboard")
-    trainer = WindowTrainer(options, config, run / "checkpoint", resume)
+    make = _on_experience if arguments.from_experience else _on_table
+    run, trainer = make(arguments, config, resume, console)
     console.print(f"run folder {run}", soft_wrap=True, markup=False)
     console.print(f"training on {trainer.trained_on}")
-    progress = run_training(trainer, _display(console, config), arguments, run, console)
+    display = status_line(console, lambda progress: _status(progress, trainer.config))
+    progress = run_training(trainer, display, arguments, run, console)
     summary = _summary(trainer, progress)
     write_json(run / "result.json", summary)
     plot_training(summary["training"], run, console)
@@ -59,25 +58,57 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
     return 0
 
 
-@contextmanager
-def _display(console: Console, config: Config) -> Iterator[Any]:
-    """Show how a training stands, in a file one line every `EVERY` seconds; yields the callback that updates it."""
-    told = -EVERY
-    with console.status("training") as status:
+def _new_run(arguments: TrainArguments, config: Config) -> tuple[Path, Path]:
+    """Make the run's folder; return it, and the one of TensorBoard's files."""
+    run = new_run(arguments.runs, "windows", "ppo")
+    write_config(run, config, plain_arguments(arguments))
+    return run, arguments.tensorboard_log or run / "tensorboard"
 
-        def update(progress: TrainingProgress) -> None:
-            nonlocal told
-            line = (
-                f"epoch {progress.epochs}/{config.pretraining.epochs} of imitation, "
-                f"step {progress.timesteps}/{config.training.total_timesteps} of PPO, "
-                f"a chain saves {progress.mean_reward:+.2%} of its window's time"
-            )
-            status.update(line)
-            if not console.is_terminal and progress.seconds - told >= EVERY:
-                told = progress.seconds
-                console.print(f"  {progress.seconds:4.0f} s  {line}", soft_wrap=True, markup=False)
 
-        yield update
+def _on_table(
+    arguments: TrainArguments, config: Config, resume: Checkpoint | None, console: Console
+) -> tuple[Path, WindowTrainer]:
+    """Return the run's folder, and a training on a table that goes on with a policy, if one is given."""
+    from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
+
+    options = WindowTrainingOptions.load(arguments.table, arguments.without, arguments.seed, arguments.device)
+    run, log = _new_run(arguments, config)
+    return run, WindowTrainer(replace(options, tensorboard_log=log), config, run / "checkpoint", resume)
+
+
+def _on_experience(
+    arguments: TrainArguments, config: Config, taught: Checkpoint | None, console: Console
+) -> tuple[Path, WindowTrainer]:
+    """Return the run's folder, and a training that goes on with a policy on what was timed on this kind of processor.
+
+    Raises:
+        UserError: there is no such store, or nothing in it can be learnt from.
+    """
+    from agents.effects.own_means import labels_here
+    from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson, table_of
+    from agents.universal.prior import shipped_policy
+    from envs.window import WindowTable
+    from envs.window.table import SHIPPED
+
+    source, taught, seed = store_of(arguments.experience), taught or shipped_policy(), arguments.seed
+    labels = labels_here(source)
+    console.print(f"{len(labels)} labels in {source}", soft_wrap=True, markup=False)
+    table = table_of(labels)
+    settings = fine_tuning_config(config, taught.description, config.training.seconds)
+    rehearsed = Rehearsal(WindowTable.load(SHIPPED), config.fine_tuning.rehearsed, seed)
+    run, log = _new_run(arguments, settings)
+    return run, lesson(
+        table, source.name, settings, run / "checkpoint", taught, rehearsed.decisions(settings.env.horizon), seed,
+        arguments.device, log,
+    )  # fmt: skip
+
+
+def _status(progress: TrainingProgress, config: Config) -> str:
+    return (
+        f"epoch {progress.epochs}/{config.pretraining.epochs} of imitation, "
+        f"step {progress.timesteps}/{config.training.total_timesteps} of PPO, "
+        f"a chain saves {progress.mean_reward:+.2%} of its window's time"
+    )
 
 
 def _summary(trainer: WindowTrainer, progress: TrainingProgress) -> dict[str, Any]:

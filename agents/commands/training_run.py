@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,30 @@ from rich.console import Console
 from agents.commands.signals import interrupting_between_steps
 from agents.commands.train_arguments import TrainArguments, resume_command
 from agents.ppo.progress import TrainingProgress
+
+EVERY = 30.0
+"""Seconds between lines of progress where the console is no terminal."""
+
+
+@contextmanager
+def status_line(console: Console, told: Callable[[TrainingProgress], str]) -> Iterator[Any]:
+    """Show how a training stands, in a file one line every `EVERY` seconds; yields the callback that updates it.
+
+    Args:
+        told: puts the progress into words.
+    """
+    shown = -EVERY
+    with console.status("training") as status:
+
+        def update(progress: TrainingProgress) -> None:
+            nonlocal shown
+            line = told(progress)
+            status.update(line)
+            if not console.is_terminal and progress.seconds - shown >= EVERY:
+                shown = progress.seconds
+                console.print(f"  {progress.seconds:4.0f} s  {line}", soft_wrap=True, markup=False)
+
+        yield update
 
 
 class RunsTraining(Protocol):

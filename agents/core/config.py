@@ -80,7 +80,10 @@ class TrainingConfig:
     """The length of training, and the model for it."""
 
     model: Mapping[str, int] = field(default_factory=dict)
-    """Parameters of the zoo model changed for training only: few layers, deploy on many."""
+    """Parameters of the zoo model changed for training on the whole graph only: few layers, deploy on many."""
+    whole_graph: bool = False
+    """Train a policy in episodes of rewrites of the whole graph, as X-RLflow does, in place of fine-tuning the
+    universal policy."""
     total_timesteps: int = 3000
     seconds: float = 480.0
     """Wall-clock limit of training; whichever limit comes first ends it."""
@@ -118,6 +121,23 @@ class PretrainingConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class FineTuningConfig:
+    """Learning from what was timed on this machine (`train.py --model`, `train.py --windows --from-experience`): what a
+    policy that was trained before still learns."""
+
+    search_seconds: float = 60.0
+    """Seconds of the search by windows with which each round begins."""
+    epochs: int = 4
+    """Passes over the states of the table in each round."""
+    learning_rate: float = 3e-4
+    """Of imitation, falling to a tenth of this from the first pass to the last, and of PPO."""
+    timesteps: int = 512
+    """Steps of PPO on the table in each round."""
+    rehearsed: int = 200
+    """Windows of the table that ships whose decisions are repeated in every pass."""
+
+
+@dataclass(frozen=True, slots=True)
 class SearchConfig:
     """The budget of one optimisation, the same for every agent."""
 
@@ -137,6 +157,7 @@ class Config:
     ppo: PPOConfig = field(default_factory=PPOConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     pretraining: PretrainingConfig = field(default_factory=PretrainingConfig)
+    fine_tuning: FineTuningConfig = field(default_factory=FineTuningConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 
     def to_dict(self) -> dict[str, Any]:

@@ -161,6 +161,13 @@ def means_beyond(parts: Sequence[Part], means: StepMeans, kind: str) -> StepMean
     return _means([(learner, learner.timed(windows, kind)) for learner, windows in parts], means)
 
 
+def means_on(parts: Sequence[Part], kind: str) -> StepMeans:
+    """Return means of what the steps of parts of tables save on a kind of processor: those of all, and what it saves
+    beyond them."""
+    means = means_of(parts)
+    return means.extended(means_beyond(parts, means, kind))
+
+
 def _means(chosen: Sequence[tuple[MeansLearner, NDArray[np.intp]]], base: StepMeans | None = None) -> StepMeans:
     """Return means of what steps of some numbers save, of each table; with a base, beyond what that says of them."""
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from agents.effects.step_means import SHIPPED, StepMeans, load_means
 from graph_rewrite.errors import UserError
+from graph_rewrite.experience.exchange import labels_of
+from graph_rewrite.experience.records import Label
 from graph_rewrite.latency.cache import default_cache_path
 from graph_rewrite.latency.device import processor_kind
 from graph_rewrite.system.atomic_files import replace_file
@@ -49,6 +51,21 @@ def means_here() -> StepMeans:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
         more = None
     return means if more is None else means.extended(more)
+
+
+def labels_here(source: Path) -> list[Label]:
+    """Return the labels of a store or an export that were timed on this kind of processor.
+
+    Raises:
+        UserError: there is no such file, or no such label in it.
+    """
+    if not source.exists():
+        raise UserError(f"{source}: there is no such store; a search of the agent regional begins one")
+    kind = processor_kind()
+    labels = [label for label in labels_of(source) if processor_kind(str(label.context["device"])) == kind]
+    if not labels:
+        raise UserError(f"{source}: no label of this kind of processor ({kind})")
+    return labels
 
 
 def _own(path: Path, kind: str) -> StepMeans | None:

@@ -160,8 +160,9 @@ def check_episodes(checkpoint: Checkpoint, wanted: Episodes) -> None:
         return
     if wanted == "models":
         raise CheckpointError(
-            f"{checkpoint.path}: this policy was trained on windows, not on whole models: agent ppo acts with it, and "
-            "train.py --windows goes on with it; here, name one that train.py --model has trained"
+            f"{checkpoint.path}: this policy was trained on windows, not on whole graphs: agent ppo acts with it, and "
+            "train.py goes on with it, without --whole-graph and numbers of steps or environments; here, name one that "
+            "train.py --whole-graph has trained"
         )
     raise CheckpointError(
         f"{checkpoint.path}: this policy was trained on {described.trained_on or 'a model'}, not on windows: name one "

@@ -40,8 +40,8 @@ class RegionalAgent:
 
     In rounds, while the model gains:
 
-    0. *Draft*, before the first round and where a run of the model takes long for the time there is: the chains that
-       other models say will save are put together and measured end to end.
+    0. *Draft*, before the first round: the chains that other models say will save are put together and measured end
+       to end.
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
@@ -61,6 +61,7 @@ class RegionalAgent:
         timer: makes what times windows; by default a `WindowMeter` of the problem's deployment.
         log: logs what is timed; by default the user's store of experience, as the options say. It is flushed and closed
             at the end of a search, and may be used for the next.
+        cache: keeps times of windows by their content; by default the user's, as the options say.
     """
 
     name = "regional"
@@ -71,8 +72,10 @@ class RegionalAgent:
         *,
         timer: Callable[[Problem], Timer] | None = None,
         log: ExperienceLog | None = None,
+        cache: MeasurementCache | None = None,
     ) -> None:
         self.options, self.timer = options, timer
+        self._cache = cache
         self.log = log or (ExperienceLog.default() if options.experience else ExperienceLog(None))
         self.starts: Sequence[Start] = ()
         """Graphs to begin with, beside the problem's own; those found elsewhere are fitted to this machine."""
@@ -123,18 +126,15 @@ class RegionalAgent:
             problem.deployment, workspace=problem.workspace, plan=plan, budget_s=0.0,
             exchange=plan is not self.options.scan, traffic=traffic_of(problem.model.graph),
             timeout_s=self.options.timeout_s,
-            cache=MeasurementCache() if self.options.cache else None,
+            cache=self._cache or (MeasurementCache() if self.options.cache else None),
         )  # fmt: skip
 
     def _draft(self, search: Search, scan: Timer) -> MeasuredDraft:
-        """Measure a draft before anything else, where the model seems so slow for the time there is that forecasts come
-        before timings."""
+        """Measure a draft before anything else."""
         graph, options, deployment = search.problem.model.graph, self.options, search.problem.deployment
-        if not deployment.facts.is_cpu:  # what other models say was timed on CPUs
+        if not options.draft or not deployment.facts.is_cpu:  # what other models say was timed on CPUs
             return NO_DRAFT
         seconds = estimated_seconds(graph, graph.nodes) / deployment.threads
-        if search.allowed - search.seconds > options.drafting_runs * seconds:
-            return NO_DRAFT
         screen = Screen(search, scan, Effects(), graph, seconds, options, None, self._prior)
         chains = screen.draft(self._classes(search, graph), lambda: False)
         if not chains:

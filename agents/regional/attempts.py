@@ -18,6 +18,7 @@ from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.thinning import thin
 from graph_rewrite.latency.windows.trial import timed_part
+from graph_rewrite.replay import fingerprint
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.task.site_windows import SiteClass, further_steps
@@ -43,11 +44,18 @@ class WindowState:
     """Seconds per inference that each step saved, after those before it; predicted where it was not timed."""
     logged: LoggedChain | None = None
     """The steps as they are logged; None before the first."""
+    passed: frozenset[str] = frozenset()
+    """Fingerprints of the graphs before each step."""
 
     def may_go_on(self, options: RegionalOptions) -> bool:
         """Return whether further steps are looked for."""
         widest = len(self.site_class.window.nodes) + options.widest
         return len(self.steps) < options.depth and len(self.graph.nodes) <= widest
+
+    def was(self, graph: Graph) -> bool:
+        """Return whether a graph is like one before a step: a step there takes back what others did, and saves what was
+        saved then."""
+        return bool(self.passed) and fingerprint(graph) in self.passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,7 @@ class AttemptLists:
                 break
             insertions: list[tuple[Site, range]] = []
             after = apply_all(self.search, state.graph, group, lambda *site, into=insertions: into.append(site))
-            if after is not None:
+            if after is not None and not state.was(after):
                 guess = (here - estimated_seconds(after, after.nodes)) / whole
                 before = thin(state.site_class.window, after)[0]
                 part = timed_part(state.site_class.window, before)
@@ -189,4 +197,5 @@ def reached(attempt: Attempt, share: float, seconds: float, logged: LoggedChain)
     step = RewriteStep(site.class_key, site.rule.name, site.rule.family)
     error = max(state.error, site.rule.error_growth)
     parts = (*state.parts, seconds - sum(state.parts))
-    return WindowState(state.site_class, after, (*state.steps, step), share, error, parts, logged)
+    passed = state.passed | {fingerprint(state.graph)}
+    return WindowState(state.site_class, after, (*state.steps, step), share, error, parts, logged, passed)

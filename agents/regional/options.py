@@ -78,9 +78,8 @@ class RegionalOptions:
     most_sites: int = 500
     """Applications of a rule in one step of a whole graph; a rule that leaves its own match behind would never end."""
 
-    drafting_runs: float = 45.0
-    """Runs of the model that the search has time for, at most, to begin with a draft, by a roofline estimate of a run.
-    With more, timing windows soon leads to more than forecasts do. With 0 none does."""
+    draft: bool = True
+    """Begin with a draft, where the model runs on a CPU and no graph to begin with is known."""
     drafting_share: float = 0.2
     """Part of the seconds that are left in which these chains are carried on by further steps."""
     drafting_hope: float = 0.3

@@ -63,15 +63,16 @@ def save_learning_curve(training: Mapping[str, Any], folder: Path) -> Path | Non
 
 def draw_learning_curve(training: Mapping[str, Any]) -> Figure:
     """Draw the mean reward of the last episodes over timesteps, and beside it the best speed-up so far, where there is
-    one."""
+    one. `axes` of the training names the first two otherwise."""
     steps, rewards, speedups = zip(*training["curve"], strict=True)
-    curves = [(rewards, "episode reward, mean of the last ones")]
+    counted, earned = training.get("axes", ("timesteps", "episode reward, mean of the last ones"))
+    curves = [(rewards, earned)]
     if max(speedups) > 1.0:
         curves.append((speedups, "best speed-up so far"))
     figure = Figure(figsize=(4.5 * len(curves), 3.5), layout="constrained")
     for axes, (values, label) in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves, strict=True):
         axes.plot(steps, values, ".-" if len(steps) < 50 else "-")
-        axes.set(xlabel="timesteps", ylabel=label)
+        axes.set(xlabel=counted, ylabel=label)
     return figure
 
 

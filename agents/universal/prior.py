@@ -39,6 +39,15 @@ OPTIMISM = 0.3
 """Standard deviations above the mean that a step is hoped to reach: what is little known is tried."""
 
 
+def shipped_policy() -> Checkpoint:
+    """Return the checkpoint of the universal policy that ships.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    return load_checkpoint(checkpoints() / NAME)
+
+
 def restore_window_policy(checkpoint: Checkpoint) -> WindowPolicy:
     """Return the policy of a checkpoint, for windows of any size.
 
@@ -116,7 +125,7 @@ class UniversalPrior:
         Raises:
             CheckpointError: there is none, or it does not fit this version.
         """
-        return cls(load_checkpoint(checkpoints() / NAME), deployment)
+        return cls(shipped_policy(), deployment)
 
     def opinion(self, steps: Sequence[Candidate], depth: int) -> Opinion | None:
         """Return what the policy thinks of the steps of one state; None where the state is too large to be looked at.

@@ -20,7 +20,7 @@ from agents.ppo.checkpoint import Checkpoint, PolicyDescription, check_episodes,
 from agents.ppo.progress import TrainingProgress
 from agents.ppo.trainer import maskable_ppo, take_up_policy
 from agents.ppo.training_state import TrainingState, load_state, save_state
-from agents.universal.decisions import decisions_of
+from agents.universal.decisions import TableDecision, decisions_of
 from agents.universal.observations import UnmeasuredWindows
 from agents.universal.policy import WindowPolicy
 from agents.universal.pretraining import Lessons
@@ -44,6 +44,9 @@ class WindowTrainingOptions:
     seed: int = 0
     device: str = "cpu"
     tensorboard_log: Path | None = None
+    rehearsed: Sequence[TableDecision] = ()
+    """Decisions in windows of other tables, which are imitated too: so a policy that learns something new does not
+    forget what it knew."""
 
     @classmethod
     def load(cls, table: Path | None, without: Sequence[str], seed: int = 0, device: str = "cpu") -> Self:
@@ -64,21 +67,27 @@ class WindowTrainer:
         config: settings, as `configs/windows.yaml` has them.
         checkpoint_folder: where checkpoints are written.
         resume: a checkpoint of a training on windows to go on from.
+        taught: a policy of windows that a training begins with, in place of random weights.
 
     Raises:
         ConfigError: the feature set is not `full`.
-        CheckpointError: the checkpoint is of no training on windows, or does not fit.
+        CheckpointError: a checkpoint is of no training on windows, or does not fit.
         UserError: no window of the table is left.
     """
 
     def __init__(
-        self, options: WindowTrainingOptions, config: Config, checkpoint_folder: Path, resume: Checkpoint | None = None
+        self,
+        options: WindowTrainingOptions,
+        config: Config,
+        checkpoint_folder: Path,
+        resume: Checkpoint | None = None,
+        taught: Checkpoint | None = None,
     ) -> None:
         if config.env.features != "full":
             raise ConfigError("a table of windows holds the features of env.features=full, not plain")
-        if resume is not None:
-            check_episodes(resume, "windows")
-        self.options, self.config, self.folder = options, config, checkpoint_folder
+        for checkpoint in filter(None, (resume, taught)):
+            check_episodes(checkpoint, "windows")
+        self.options, self.config, self.folder, self.taught = options, config, checkpoint_folder, taught
         self.progress = TrainingProgress()
         inner = WindowTableEnv(
             options.table, horizon=config.env.horizon, without=options.without, least_chains=1
@@ -88,8 +97,10 @@ class WindowTrainer:
         make = partial(_environment, options, config)
         self.env = DummyVecEnv([make for _ in range(config.training.n_envs)])
         self.ppo = maskable_ppo(WindowPolicy, self.env, config, options.seed, options.device, options.tensorboard_log)
-        decisions = decisions_of(options.table, self.windows, config.env.horizon)
+        decisions = [*decisions_of(options.table, self.windows, config.env.horizon), *options.rehearsed]
         self.lessons = Lessons(self.policy, decisions, config.pretraining, config.ppo.max_grad_norm, options.seed)
+        if taught is not None:
+            take_up_policy(taught, self.policy)
         if resume is not None:
             self._resume(resume)
 
@@ -130,9 +141,9 @@ class WindowTrainer:
 
     @property
     def trained_on(self) -> str:
-        """The table and the windows of it that are learnt from."""
-        families = {self.options.table.windows[number].family for number in self.windows}
-        return f"{len(self.windows)} windows of {len(families)} architectures in {self.options.name}"
+        """The table and the windows of it that are learnt from, and what the policy had learnt from before."""
+        windows = f"{len(self.windows)} windows of {len(self._families())} architectures in {self.options.name}"
+        return windows if self.taught is None else f"{windows}, after {self.taught.description.trained_on}"
 
     def describe(self) -> PolicyDescription:
         """Return the description that goes into the checkpoint."""
@@ -141,17 +152,23 @@ class WindowTrainer:
             env, max_candidates=limits.max_candidates, max_nodes=limits.max_nodes, max_edges=limits.max_edges
         )  # fmt: skip
         offered = self._offered()
+        left_out = set() if self.taught is None else {*self.taught.description.left_out} - self._families()
         return PolicyDescription(
             rules=rules, offered=tuple(rule for rule in rules if rule in offered), operators=operator_vocabulary(),
             features=feature_widths("full"), encoder=self.config.encoder, head_layers=self.config.ppo.head_layers,
             env=shown, deployment_choices=False, trained_on=self.trained_on, timesteps=self.ppo.num_timesteps,
-            trained_in="windows", left_out=self.options.without,
+            trained_in="windows", left_out=tuple(sorted({*self.options.without, *left_out})),
         )  # fmt: skip
 
+    def _families(self) -> set[str]:
+        """Return the architectures of the windows that are learnt from."""
+        return {self.options.table.windows[number].family for number in self.windows}
+
     def _offered(self) -> set[str]:
-        """Return the names of the rules of the steps that are learnt from, and of the stop."""
+        """Return the names of the rules of the steps that are or were learnt from, and of the stop."""
         numbers = {rule for one in self.lessons.decisions for rule in one.sample.observation["candidate_rule"].tolist()}
-        return {rule_vocabulary()[number] for number in numbers if number >= NO_OP}
+        before = () if self.taught is None else self.taught.description.offered or ()
+        return {*before, *(rule_vocabulary()[number] for number in numbers if number >= NO_OP)}
 
     def _pretrain(self, begin: float, told: OnStep) -> bool:
         """Imitate, and predict effects, for the epochs that are left. Return whether the seconds allow for more."""

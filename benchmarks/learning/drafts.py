@@ -22,17 +22,19 @@ import tyro
 from agents.commands.common import stderr_console
 from agents.core.base import Budget, Search
 from agents.core.config import load_config, model_uri
-from agents.effects.learning_means import learnt_means
+from agents.effects.learning_means import MeansLearner, means_on
 from agents.effects.step_means import StepMeans
 from agents.regional.assembly import within_limits
 from agents.regional.gains import Effects
 from agents.regional.options import DEFAULTS
 from agents.regional.screen import Screen
 from benchmarks.learning.reports import tell_report
+from benchmarks.learning.step_means import FURTHER
 from benchmarks.protocol.machine.description import commit, machine, versions
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite import zoo
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.device import processor_kind
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.system.commands import run_command
@@ -48,8 +50,8 @@ class Arguments:
 
     models: tuple[str, ...] = ()
     """Models of the zoo; by default all, the further ones too."""
-    table: Path = SHIPPED
-    """The table of windows that means are learnt from."""
+    tables: tuple[Path, ...] = (SHIPPED, *FURTHER)
+    """The tables of windows that means are learnt from: of all processors, and of this kind beyond that."""
     threads: int = 1
     """Threads of an inference."""
     out: Path | None = None
@@ -78,18 +80,23 @@ class DraftedGraph:
     """Seconds that it took to list what is possible and to choose."""
 
 
-def family_of(table: WindowTable, model: str) -> str | None:
-    """Return the family that a table has of a model of the zoo; None where its architecture is not in the table."""
-    found = {window.family for window in table.windows if window.model.partition("?")[0] == f"zoo://{model}"}
+def family_of(tables: Sequence[WindowTable], model: str) -> str | None:
+    """Return the family that tables have of a model of the zoo; None where its architecture is in none of them."""
+    uri = f"zoo://{model}"
+    found = {one.family for table in tables for one in table.windows if one.model.partition("?")[0] == uri}
     return min(found, default=None)
 
 
-def means_for(table: WindowTable, model: str) -> Iterator[tuple[str, StepMeans]]:
-    """Yield means of a table with and without the family of a model; one of the two where the table lacks it."""
-    family = family_of(table, model)
+def means_for(
+    learners: Sequence[MeansLearner], tables: Sequence[WindowTable], model: str, kind: str
+) -> Iterator[tuple[str, StepMeans]]:
+    """Yield means for a kind of processor with and without the family of a model; one of the two where the tables lack
+    it."""
+    family = family_of(tables, model)
     if family is not None:
-        yield KNOWN, learnt_means(table)
-    yield LEFT_OUT, learnt_means(table, [n for n, window in enumerate(table.windows) if window.family != family])
+        yield KNOWN, means_on([(learner, None) for learner in learners], kind)
+    others = [[n for n, one in enumerate(table.windows) if one.family != family] for table in tables]
+    yield LEFT_OUT, means_on(list(zip(learners, others, strict=True)), kind)
 
 
 def draft(problem: Problem, latency_s: float, means: StepMeans) -> DraftedGraph:
@@ -104,14 +111,16 @@ def draft(problem: Problem, latency_s: float, means: StepMeans) -> DraftedGraph:
     return DraftedGraph(found.graph, len(found.chains), 1.0 / left, time.perf_counter() - began)
 
 
-def rows(model: str, table: WindowTable, threads: int) -> Iterator[dict[str, Any]]:
+def rows(
+    model: str, learners: Sequence[MeansLearner], tables: Sequence[WindowTable], threads: int
+) -> Iterator[dict[str, Any]]:
     """Draft and measure one model, with each of the means."""
     config = load_config(model)
     problem = open_problem(
         model_uri(model, dict(config.model)), provider="cpu", threads=threads, rules=config.env.rules, cached=False
     )
     original = problem.measure(problem.model.graph)
-    for name, means in means_for(table, model):
+    for name, means in means_for(learners, tables, model, processor_kind()):
         made = draft(problem, original.ms / 1e3, means)
         latency = problem.measure(made.graph, "full") if made.chains else original
         low, high = latency.ci95 if made.chains else (1.0, 1.0)
@@ -140,10 +149,10 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _run(arguments: Arguments) -> int:
-    table, console = WindowTable.load(arguments.table), stderr_console()
-    found: list[dict[str, Any]] = []
+    tables, console = [WindowTable.load(path) for path in arguments.tables], stderr_console()
+    learners, found = [MeansLearner(table) for table in tables], list[dict[str, Any]]()
     for model in arguments.models or (*zoo.names(), *zoo.further_names()):
-        for row in rows(model, table, arguments.threads):
+        for row in rows(model, learners, tables, arguments.threads):
             console.print(f"{model}, means of {row['means']}: {row['speedup']:.3f} {row['failure']}")
             found.append(row)
     head = {"machine": machine(), "versions": versions(), "commit": commit(), "threads": arguments.threads}

@@ -22,7 +22,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.effects.learning_means import MeansLearner, Part, means_beyond, means_of
+from agents.effects.learning_means import MeansLearner, Part, means_of, means_on
 from agents.effects.step_means import StepMeans
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
@@ -138,10 +138,7 @@ class Processors:
         """
         others = [number for number, one in enumerate(self._other_families) if one != family]
         parts: list[Part] = [(self._other, [] if alone else others), (self._own, windows)]
-        general = means_of(parts)
-        if alone or not windows:
-            return general
-        return general.extended(means_beyond(parts, general, self._kind))
+        return means_of(parts) if alone or not windows else means_on(parts, self._kind)
 
     def fold(self, family: str, means: StepMeans) -> _Fold:
         """Return how means forecast the steps of an architecture."""

@@ -39,6 +39,10 @@ Chain = tuple[str, ...]
 """Ids of the steps of a chain."""
 
 
+class NoWindowError(UserError):
+    """No window of some experience can be made again."""
+
+
 @dataclass(slots=True)
 class _Outcome:
     """The best label of a chain; `low` and `high` shares of the window's time."""
@@ -113,7 +117,7 @@ def tabulate(
         progress: told of the windows that are done, and of their number.
 
     Raises:
-        UserError: no window can be made again.
+        NoWindowError: no window can be made again.
     """
     windows: dict[tuple[str, str], _RecordedWindow] = {}
     ids: dict[int, str] = {}
@@ -131,7 +135,7 @@ def tabulate(
         if progress is not None:
             progress(number + 1, len(windows))
     if not rows.states:
-        raise UserError("no window of this experience can be made again: its rules have changed, or it is empty")
+        raise NoWindowError("no window of this experience can be made again: its rules have changed, or it is empty")
     return Tabulation(rows.table(), used, chains - used, step_of)
 
 

@@ -199,7 +199,7 @@ def test_what_fits_no_policy_of_windows_is_refused(trained: Path, tmp_path: Path
     with pytest.raises(UserError, match=r"sampled is for policies of whole models.*trained on windows"):
         make_agent(f"ppo:checkpoint={trained},sampled=false")
     problem, budget = chain_problem(tmp_path, 1), Budget(measurements=5, seconds=10.0)
-    with pytest.raises(CheckpointError, match=r"trained on windows, not on whole models: agent ppo acts with it"):
+    with pytest.raises(CheckpointError, match=r"trained on windows, not on whole graphs: agent ppo acts with it"):
         PPOAgent(load_checkpoint(trained)).optimize(problem, budget)
 
 

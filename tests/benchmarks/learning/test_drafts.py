@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from agents.effects.learning_means import MeansLearner
 from agents.effects.step_means import Expectation, Forecast
 from benchmarks.learning import drafts
 from envs.window.table import SHIPPED, WindowTable
+from graph_rewrite.latency.device import processor_kind
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
 
 
@@ -32,15 +34,18 @@ def test_a_draft_is_made_by_forecasts_alone(tmp_path: Path) -> None:
 
 
 def test_means_leave_out_the_family_of_a_model() -> None:
-    table = WindowTable.load(SHIPPED)
-    assert drafts.family_of(table, "csrnet") == drafts.family_of(table, "vgg19") == "vgg"
-    assert drafts.family_of(table, "densenet121") is None
-    found = dict(drafts.means_for(table, "squeezenet"))
+    tables = [WindowTable.load(SHIPPED)]
+    learners, (kind,) = [MeansLearner(table) for table in tables], {
+        processor_kind(window.device) for window in tables[0].windows
+    }  # fmt: skip
+    assert drafts.family_of(tables, "csrnet") == drafts.family_of(tables, "vgg19") == "vgg"
+    assert drafts.family_of(tables, "densenet121") is None
+    found = dict(drafts.means_for(learners, tables, "squeezenet", kind))
     assert list(found) == [drafts.KNOWN, drafts.LEFT_OUT]
     counts = [means.best.means.weight([""]) for means in found.values()]
     assert counts[0] > counts[1]
     # What the table knows nothing of is drafted by all of it.
-    ((name, means),) = drafts.means_for(table, "densenet121")
+    ((name, means),) = drafts.means_for(learners, tables, "densenet121", kind)
     assert name == drafts.LEFT_OUT
     assert means.best.means.weight([""]) == counts[0]
 
