@@ -22,6 +22,7 @@ from agents.searching.known_starts import Start
 from agents.universal.decisions import TableDecision
 from agents.universal.prior import UniversalPrior
 from agents.universal.rollouts import policy_choices, saved_shares
+from agents.universal.trainer import AFTER
 from envs.window.tabulation import NoWindowError
 from graph_rewrite.experience.exchange import labels_of, merge
 from graph_rewrite.experience.log import ExperienceLog
@@ -227,6 +228,10 @@ class FineTuner:
         if state is None or state.trained_on != self.options.uri:
             return
         self.progress = state.progress
+        # The windows of this model are told anew: they are a part of those that it learns from now.
+        described = self._taught.description
+        earlier = described.trained_on.partition(AFTER)[2] or described.trained_on
+        self._taught = replace(self._taught, description=replace(described, trained_on=earlier))
         if (run / EXPERIENCE).is_file():
             store = ExperienceStore(self.run_folder / EXPERIENCE)
             try:

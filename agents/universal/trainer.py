@@ -29,6 +29,9 @@ from envs.vocabulary import NO_OP, operator_vocabulary, rule_vocabulary
 from envs.window import WindowTable, WindowTableEnv
 from envs.window.table import SHIPPED
 
+AFTER = ", after "
+"""Stands in `trained_on` between what a policy learnt last and what it had learnt before."""
+
 OnStep = Callable[[TrainingProgress], None]
 
 
@@ -143,7 +146,7 @@ class WindowTrainer:
     def trained_on(self) -> str:
         """The table and the windows of it that are learnt from, and what the policy had learnt from before."""
         windows = f"{len(self.windows)} windows of {len(self._families())} architectures in {self.options.name}"
-        return windows if self.taught is None else f"{windows}, after {self.taught.description.trained_on}"
+        return windows if self.taught is None else f"{windows}{AFTER}{self.taught.description.trained_on}"
 
     def describe(self) -> PolicyDescription:
         """Return the description that goes into the checkpoint."""
@@ -167,7 +170,10 @@ class WindowTrainer:
     def _offered(self) -> set[str]:
         """Return the names of the rules of the steps that are or were learnt from, and of the stop."""
         numbers = {rule for one in self.lessons.decisions for rule in one.sample.observation["candidate_rule"].tolist()}
-        before = () if self.taught is None else self.taught.description.offered or ()
+        before: tuple[str, ...] = ()
+        if self.taught is not None:
+            described = self.taught.description
+            before = described.rules if described.offered is None else described.offered
         return {*before, *(rule_vocabulary()[number] for number in numbers if number >= NO_OP)}
 
     def _pretrain(self, begin: float, told: OnStep) -> bool:

@@ -17,8 +17,8 @@ _SHAPES = (
     *(f"inception-v3?image_size={size}" for size in (225, 331)),
 )
 _POLICIES = (
-    "bert has a policy of its own, on squeezenet `ppo` acted with one that ships no more; on the others it acts with "
-    "the universal policy."
+    "On bert and squeezenet `ppo` acted with policies that ship no more; on the others it acts with the universal "
+    "policy."
 )
 _TASO = ("resnet50", "resnext50", "nasrnn", "nasnet-a", "bert")
 _TASO_AGENTS = {"as published": f"taso:{_AS_PUBLISHED}", "`taso`": "taso"}
@@ -78,8 +78,8 @@ TABLES: tuple[PaperTable, ...] = (
     PaperTable(
         "xrlflow-figure-7", "xrlflow", "figure 7", "Shapes that the policy has not seen",
         shown_agents("figure 7", _SHAPES, _LEARNED, ("", speedup)), _SHAPES_RUN, _SHAPES_FILE,
-        "BERT's policy is trained at length 128, on two layers; on the others `ppo` acts with the universal policy,"
-        " whose table has them at 256 tokens and 299 pixels.",
+        "`ppo` acts with the universal policy, whose table has these models at some sizes: BERT at 64, 128 and 384"
+        " tokens, DALL-E at 256, Inception-v3 at 299 and 160 pixels.",
     ),
     PaperTable(
         "xrlflow-figure-8", "xrlflow", "figure 8", "Comparison with TENSAT",

@@ -14,7 +14,9 @@ import pytest
 
 import rewritegym
 from agents.ppo.checkpoint import load_checkpoint
+from graph_rewrite import save
 from graph_rewrite.latency.device import device_name
+from graph_rewrite.onnx_files.assembly import model as assembled
 from tests.envs.fakes import write_tower
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,6 +68,47 @@ def test_train_writes_a_checked_model_a_checkpoint_and_a_result(tower: Path, tmp
     expected = ort.InferenceSession(str(tower), providers=["CPUExecutionProvider"]).run(None, feeds)
     found = rewritegym.session(folder / "optimized.onnx").run(None, feeds)
     assert np.allclose(expected[0], found[0], rtol=1e-4, atol=1e-5)
+
+
+def test_training_on_a_model_fine_tunes_the_universal_policy(tmp_path: Path) -> None:
+    model, short = write_convolutions(tmp_path / "convolutions.onnx"), [
+        "training.seconds=16", "fine_tuning.search_seconds=8", "fine_tuning.epochs=1", "fine_tuning.timesteps=0",
+        "fine_tuning.rehearsed=2", "search.seconds=8",
+    ]  # fmt: skip
+    given = [word for setting in short for word in ("--set", setting)]
+    done = run(tmp_path, "train.py", "--model", str(model), *given)
+    assert done.returncode == 0, done.stderr
+    folder = only_run(tmp_path / "runs")
+    assert {p.name for p in folder.iterdir()} >= {"experience.sqlite3", "optimized.onnx", "learning-curve.png"}
+    found = load_checkpoint(folder).description
+    assert found.trained_in == "windows"
+    assert f"in {model}, after " in found.trained_on
+    result = json.loads((folder / "result.json").read_text())
+    training, (entry,) = result["training"], result["results"]
+    assert training["rounds"] >= 1
+    assert training["chains"] >= training["curve"][0][0] > 0
+    assert training["begun_with"].endswith("universal")
+    assert entry["agent"] == "ppo"
+    assert entry["verified"]
+    again = run(tmp_path, "train.py", "--model", str(model), "--runs", "again", "--resume", str(folder), *given)
+    assert again.returncode == 0, again.stderr
+    resumed = json.loads((only_run(tmp_path / "again") / "result.json").read_text())["training"]
+    assert resumed["chains"] >= training["chains"]
+    assert resumed["curve"][: len(training["curve"])] == training["curve"]
+
+
+def write_convolutions(path: Path) -> Path:
+    """Two convolutions of 32 channels with what lies between them."""
+    rng = np.random.default_rng(0)
+    weights = {name: 0.1 * rng.standard_normal((32, 32, 3, 3)).astype(np.float32) for name in "uv"}
+    graph = assembled(
+        """(float[1,32,28,28] x) => (y) {
+            a = Conv<pads=[1,1,1,1]>(x, u)  b = Relu(a)  c = Conv<pads=[1,1,1,1]>(b, v)  y = Add(c, b)
+        }""",
+        **weights,
+    )
+    save(graph, path)
+    return path
 
 
 def wait_for_checkpoint(folder: Path, process: subprocess.Popen[str]) -> None:

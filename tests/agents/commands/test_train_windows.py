@@ -14,6 +14,7 @@ from agents.ppo.progress import TrainingProgress
 from agents.universal.trainer import WindowTrainer
 from envs.window import WindowTable
 from envs.window.table import SHIPPED
+from tests.envs.window.drawn import DrawnTimer, convolutions, drawn_labels
 
 SMALL = (
     "pretraining.epochs=1", "training.total_timesteps=64", "training.n_envs=2", "ppo.n_steps=16", "encoder.hidden=16",
@@ -52,6 +53,23 @@ def test_a_policy_is_trained_and_scored(tmp_path: Path) -> None:
     assert (run / "learning-curve.png").exists()
 
 
+def test_the_universal_policy_goes_on_with_what_was_timed_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = drawn_labels(convolutions(tmp_path), tmp_path, DrawnTimer())
+    settings = ("fine_tuning.epochs=1", "fine_tuning.rehearsed=3", "training.n_envs=2", "ppo.n_steps=16")
+    given = [word for setting in settings for word in ("--set", setting)]
+    runs, store = tmp_path / "runs", tmp_path / "drawn.sqlite3"
+    line = ["--windows", "--from-experience", "--experience", str(store), "--total-timesteps", "32"]
+    assert main([*line, "--runs", str(runs), *given]) == 0
+    assert f"{len(labels)} labels in" in capsys.readouterr().err
+    found, before = (load_checkpoint(path).description for path in (only_run(runs), "checkpoints/universal"))
+    assert (found.trained_in, found.timesteps) == ("windows", 32)
+    assert " architectures in drawn.sqlite3, after " in found.trained_on
+    assert found.trained_on.endswith(before.trained_on)
+    assert {*(found.offered or ())} >= {*(before.offered or ())}
+
+
 def test_an_interrupted_training_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +104,11 @@ def test_an_interrupted_training_says_how_to_go_on(
         (["--windows", "--episodes", "3"], "name --total-timesteps"),
         (["--windows", "--set", "env.features=plain"], "env.features=full"),
         (["--windows", "--resume", "checkpoints/bert-tiny"], "not on windows"),
+        (["--from-experience"], "add --windows"),
+        (["--windows", "--experience", "mine.sqlite3"], "add --from-experience"),
+        (["--windows", "--from-experience", "--table", "mine.npz"], "leave out --table"),
+        (["--windows", "--from-experience", "--experience", "nowhere.sqlite3"], "nowhere.sqlite3: there is no such"),
+        (["--whole-graph", "--resume", "checkpoints/universal"], "--whole-graph"),
     ],
 )
 def test_what_makes_no_sense_is_told(

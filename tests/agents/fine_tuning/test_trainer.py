@@ -159,6 +159,7 @@ def test_an_interrupted_training_goes_on_with_what_it_had(make: Make) -> None:
     assert second.progress.labels == known
     second.run()
     assert labels(second) >= known
+    assert load_checkpoint(second.run_folder).description.trained_on.count(", after ") == 1
 
 
 def test_a_run_on_another_model_lends_its_policy_alone(make: Make) -> None:
