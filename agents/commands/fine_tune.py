@@ -75,5 +75,7 @@ def _folder_of(resume: Path | None) -> Path | None:
 
 
 def _status(progress: TrainingProgress) -> str:
+    """Tell what was timed in the rounds before this one, and what was learnt of it."""
     learnt = f"{progress.epochs} epochs of imitation and {progress.timesteps} steps of PPO"
-    return f"round {progress.rounds + 1}: {progress.labels} chains timed, {learnt}, best x{progress.best_speedup:.3f}"
+    before = f"{progress.labels} chains timed before, {learnt}"
+    return f"round {progress.rounds + 1}: {before}, best x{progress.best_speedup:.3f}"

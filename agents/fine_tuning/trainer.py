@@ -171,10 +171,8 @@ class FineTuner:
             best = search.best
             if best is not None and best.latency.ok:
                 self.progress.best_speedup = max(self.progress.best_speedup, best.latency.lower_bound)
-            self.progress.labels = known + agent.log.labels
             self._tell()
 
-        known = self.progress.labels
         search = Search(problem, budget, told)
         try:
             with search.running():

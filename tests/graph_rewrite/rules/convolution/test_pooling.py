@@ -116,6 +116,47 @@ def test_a_pool_of_a_slice_is_left_to_the_rule_that_takes_both():
     check_rule(P.SubsamplingOfSliceAsConv, graph, becomes=["Conv", "Conv"])
 
 
+def averaged(attributes: str, shape: str = "2,3,6,7", dtype: str = "float"):
+    return model(f"({dtype}[{shape}] x) => (y) {{ y = AveragePool<{attributes}>(x) }}")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ("kernel_shape=[3,3]", ["Conv"]),
+        ("kernel_shape=[2,3], strides=[2,1]", ["Conv"]),
+        ("kernel_shape=[3,3], pads=[1,1,1,1], count_include_pad=1", ["Conv"]),
+        ("kernel_shape=[3,3], pads=[1,1,1,1]", ["Conv", "Mul"]),
+        ("kernel_shape=[3,2], pads=[2,0,0,1], strides=[2,2]", ["Conv", "Mul"]),
+        ('kernel_shape=[3,3], auto_pad="SAME_UPPER", strides=[2,2]', ["Conv", "Mul"]),
+    ],
+)
+def test_an_average_as_depthwise_convolution(attributes, expected):
+    (after,) = check_rule(P.AveragePoolAsConv, averaged(attributes), becomes=expected, rtol=1e-6)
+    assert next(node for node in after.nodes.values() if node.op == "Conv").attrs["group"] == 3
+
+
+def test_averages_of_lines_and_volumes():
+    check_rule(
+        P.AveragePoolAsConv, averaged("kernel_shape=[3], pads=[1,1]", "1,4,9"), becomes=["Conv", "Mul"], rtol=1e-6
+    )
+    check_rule(P.AveragePoolAsConv, averaged("kernel_shape=[2,2,2]", "1,2,4,4,5"), becomes=["Conv"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (averaged("kernel_shape=[3,3], strides=[2,2], ceil_mode=1"), "rounded up"),
+        (averaged("kernel_shape=[1,1], strides=[2,2]"), "one element"),
+        (averaged("kernel_shape=[3,3]", dtype="double"), "float32"),
+        (averaged("kernel_shape=[2,2], pads=[2,0,0,0]"), "nothing but padding"),
+        (averaged("kernel_shape=[2,2], dilations=[2,2]"), "gaps"),
+    ],
+)
+def test_averages_that_stay(graph, reason):
+    refuses(P.AveragePoolAsConv, graph, reason)
+
+
 def picked(starts, ends, axes, pool="AveragePool<kernel_shape=[1,1], strides=[2,3]>", dtype="float", **more):
     text = f"t = Slice(x, s, e, a{', k' if 'k' in more else ''})  y = {pool}(t)"
     bounds = {"s": np.array(starts), "e": np.array(ends), "a": np.array(axes), **more}
