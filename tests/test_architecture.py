@@ -32,6 +32,8 @@ LAZY_IMPORTS = (
     ("agents.regional.prior", "agents.effects", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.regional.prior", "agents.universal", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.ppo", "PyTorch takes seconds to import, and need not be installed"),
+    ("agents.commands", "agents.fine_tuning", "PyTorch takes seconds to import, and need not be installed"),
+    ("agents.commands", "agents.policy_agent", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.universal", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.reporting.plots", "Matplotlib takes a second to import, and need not be installed"),
     ("benchmarks.env_speed", "agents", "only the timing of the policy needs PyTorch, which takes seconds to import"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     # At run time they are imported where they are used: they import PyTorch, which takes seconds and need not be there.
     from agents.ppo.checkpoint import Checkpoint
 
-AXES = ("chains timed", "share of a window's time that the policy's chains save")
+AXES = ("chains timed", "saved by the policy's chains, of what the best save")
 """The axes of the learning curve, in place of timesteps and rewards."""
 
 
@@ -38,8 +38,6 @@ def fine_tune(arguments: TrainArguments, resume: Checkpoint | None, console: Con
     from agents.fine_tuning.trainer import FineTuner, FineTuningOptions
     from agents.policy_agent import PolicyAgent
     from agents.universal.prior import shipped_policy
-    from envs.window import WindowTable
-    from envs.window.table import SHIPPED
 
     config, learning = arguments.configure(), arguments.learning_config()
     seed = check_seed(arguments.seed)
@@ -54,7 +52,7 @@ def fine_tune(arguments: TrainArguments, resume: Checkpoint | None, console: Con
     console.print(f"model {uri}: {problem.model.report}")
     console.print(f"run folder {run}", soft_wrap=True, markup=False)
     options = FineTuningOptions(
-        uri, Rehearsal(WindowTable.load(SHIPPED), learning.fine_tuning.rehearsed, seed), seed, arguments.device,
+        uri, Rehearsal.of_shipped(learning.fine_tuning.rehearsed, seed), seed, arguments.device,
         arguments.tensorboard_log or run / "tensorboard",
     )  # fmt: skip
     trainer = FineTuner(problem, options, learning, run, taught, _folder_of(arguments.resume))

@@ -13,6 +13,7 @@ from agents.commands.train_arguments import TrainArguments, plain_arguments
 from agents.commands.training_run import run_training, status_line
 from agents.core.budget import check_seed
 from agents.core.config import Config
+from agents.effects.own_means import labels_here
 from agents.ppo.progress import TrainingProgress
 from agents.reporting.runs import new_run, write_config, write_json
 from graph_rewrite.errors import UserError
@@ -84,18 +85,15 @@ def _on_experience(
     Raises:
         UserError: there is no such store, or nothing in it can be learnt from.
     """
-    from agents.effects.own_means import labels_here
     from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson, table_of
     from agents.universal.prior import shipped_policy
-    from envs.window import WindowTable
-    from envs.window.table import SHIPPED
 
     source, taught, seed = store_of(arguments.experience), taught or shipped_policy(), arguments.seed
     labels = labels_here(source)
     console.print(f"{len(labels)} labels in {source}", soft_wrap=True, markup=False)
     table = table_of(labels)
     settings = fine_tuning_config(config, taught.description, config.training.seconds)
-    rehearsed = Rehearsal(WindowTable.load(SHIPPED), config.fine_tuning.rehearsed, seed)
+    rehearsed = Rehearsal.of_shipped(config.fine_tuning.rehearsed, seed)
     run, log = _new_run(arguments, settings)
     return run, lesson(
         table, source.name, settings, run / "checkpoint", taught, rehearsed.decisions(settings.env.horizon), seed,

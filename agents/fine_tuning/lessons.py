@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from agents.core.config import Config
 from agents.ppo.checkpoint import Checkpoint, PolicyDescription
 from agents.universal.decisions import TableDecision, decisions_of
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
-from envs.window.table import WindowTable
+from envs.window.table import SHIPPED, WindowTable
 from envs.window.tabulation import tabulate
 from graph_rewrite import Rewriter
 from graph_rewrite.experience.records import Label
@@ -32,6 +33,11 @@ class Rehearsal:
     table: WindowTable
     windows: int
     seed: int = 0
+
+    @classmethod
+    def of_shipped(cls, windows: int, seed: int) -> Self:
+        """Return so many windows of the table that ships."""
+        return cls(WindowTable.load(SHIPPED), windows, seed)
 
     def decisions(self, horizon: int) -> list[TableDecision]:
         """Return the decisions in the windows that are repeated."""

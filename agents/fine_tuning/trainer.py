@@ -21,7 +21,7 @@ from agents.regional.prior import proposing
 from agents.searching.known_starts import Start
 from agents.universal.decisions import TableDecision
 from agents.universal.prior import UniversalPrior
-from agents.universal.rollouts import policy_choices, saved_shares
+from agents.universal.rollouts import best_shares, policy_choices, saved_shares
 from agents.universal.trainer import AFTER
 from envs.window.tabulation import NoWindowError
 from graph_rewrite.experience.exchange import labels_of, merge
@@ -103,7 +103,7 @@ class FineTuner:
 
     @property
     def folder(self) -> Path:
-        """Where the checkpoint is written."""
+        """The folder of the checkpoint."""
         return self.run_folder / "checkpoint"
 
     @property
@@ -216,7 +216,8 @@ class FineTuner:
         self.checkpoint = load_checkpoint(self.folder)
         windows: Sequence[int] = trainer.windows
         choices = policy_choices(trainer.policy, table, windows, settings.env.horizon)
-        share = float(saved_shares(table, windows, choices).mean())
+        saved, best = saved_shares(table, windows, choices).mean(), best_shares(table, windows).mean()
+        share = float(saved / best) if best > 0.0 else 1.0
         self.progress.recent = [share]
         self.progress.curve.append((self.progress.labels, share, self.progress.best_speedup))
 

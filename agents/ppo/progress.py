@@ -28,14 +28,14 @@ class TrainingProgress:
     labels: int = 0
     """Chains of rewrites that a fine-tuning has timed."""
     recent: list[float] = field(default_factory=list)
-    """Rewards of the last `RECENT` episodes from the start; of a fine-tuning, the share of a window's time that the
-    policy's chains save in the mean."""
+    """Rewards of the last `RECENT` episodes from the start; of a fine-tuning, what the policy's chains save of what the
+    best chains do, 1 for all."""
     best_speedup: float = 1.0
     """Lower bound of the speed-up at the best path's end, from careful measurements rather than the best of many quick
     ones."""
     curve: list[tuple[int, float, float]] = field(default_factory=list)
     """(timesteps, mean reward of the last `RECENT` episodes from the start, best speed-up so far) per episode; of a
-    fine-tuning (labels, share that the policy's chains save, best speed-up so far) per round."""
+    fine-tuning (labels, what the policy's chains save of what the best do, best speed-up so far) per round."""
 
     @property
     def mean_reward(self) -> float:

@@ -121,7 +121,7 @@ def test_the_policy_learns_what_was_timed(make: Make, taught: Checkpoint) -> Non
     best = best_shares(timed, windows).mean()
     assert after_it > before_it + 0.3 * (best - before_it)
     at, share, _ = progress.curve[-1]
-    assert (at, share) == (progress.labels, pytest.approx(after_it))
+    assert (at, share) == (progress.labels, pytest.approx(after_it / best))
 
 
 def test_it_ends_where_a_round_times_nothing_new(make: Make) -> None:
