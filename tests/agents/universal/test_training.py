@@ -141,7 +141,7 @@ def test_policies_of_another_kind_are_refused(
 ) -> None:  # fmt: skip
     of_windows, of_a_model = load_checkpoint(trained), load_checkpoint("checkpoints/bert-tiny")
     env = GraphRewriteEnv(problem=chain_problem(tmp_path), features="full")
-    with pytest.raises(CheckpointError, match=r"trained on windows.*train\.py --model"):
+    with pytest.raises(CheckpointError, match=r"trained on windows.*train\.py --whole-graph"):
         restore_policy(of_windows, env)
     for refused in (
         lambda: restore_window_policy(of_a_model),
