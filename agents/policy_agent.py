@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.core.paths import checkpoints
 from agents.ppo.acting import ships_for
 from agents.ppo.agent import DEFAULTS, PPOAgent, RolloutOptions
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, check_vocabulary, load_checkpoint
@@ -15,7 +14,7 @@ from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import proposing
 from agents.searching.known_starts import Start
-from agents.universal.prior import NAME, UniversalPrior
+from agents.universal.prior import UniversalPrior, shipped_policy
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import Problem
@@ -74,7 +73,7 @@ class PolicyAgent:
         if self.checkpoint is not None or self.options != DEFAULTS or ships_for(problem.model.uri):
             return self.checkpoint
         try:
-            universal = load_checkpoint(checkpoints() / NAME)
+            universal = shipped_policy()
             check_vocabulary(universal.description, rule_vocabulary(), operator_vocabulary())
         except CheckpointError:  # none ships, or one of other rules
             return None

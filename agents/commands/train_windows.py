@@ -46,8 +46,10 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
     check_seed(arguments.seed)
     torch.set_num_threads(1)
     resume = None if arguments.resume is None else load_checkpoint(arguments.resume)
-    make = _on_experience if arguments.from_experience else _on_table
-    run, trainer = make(arguments, config, resume, console)
+    if arguments.from_experience:
+        run, trainer = _on_experience(arguments, config, resume, console)
+    else:
+        run, trainer = _on_table(arguments, config, resume)
     console.print(f"run folder {run}", soft_wrap=True, markup=False)
     console.print(f"training on {trainer.trained_on}")
     display = status_line(console, lambda progress: _status(progress, trainer.config))
@@ -66,9 +68,7 @@ def _new_run(arguments: TrainArguments, config: Config) -> tuple[Path, Path]:
     return run, arguments.tensorboard_log or run / "tensorboard"
 
 
-def _on_table(
-    arguments: TrainArguments, config: Config, resume: Checkpoint | None, console: Console
-) -> tuple[Path, WindowTrainer]:
+def _on_table(arguments: TrainArguments, config: Config, resume: Checkpoint | None) -> tuple[Path, WindowTrainer]:
     """Return the run's folder, and a training on a table that goes on with a policy, if one is given."""
     from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 

@@ -183,15 +183,14 @@ def test_the_agent_acts_by_windows_with_a_policy_of_windows(
 def test_a_model_without_a_policy_of_its_own_has_the_universal_one(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy_agent, "checkpoints", lambda: trained.parent)
-    monkeypatch.setattr(policy_agent, "NAME", trained.name)
+    monkeypatch.setattr(policy_agent, "shipped_policy", lambda: load_checkpoint(trained))
     monkeypatch.setattr(RegionalAgent, "_timer", lambda *_: ExactTimer())
     monkeypatch.setenv("REWRITEGYM_EXPERIENCE", "off")
     problem, budget = chain_problem(tmp_path, 2), Budget(measurements=60, seconds=60.0)
     assert f"chains proposed by {trained}" in PolicyAgent().optimize(problem, budget).message
     # Rollouts in the whole graph are asked for, or no policy of windows is there.
     assert "an untrained policy" in make_agent("ppo:sampled=false").optimize(problem, budget).message
-    monkeypatch.setattr(policy_agent, "checkpoints", lambda: tmp_path)
+    monkeypatch.setattr(policy_agent, "shipped_policy", lambda: load_checkpoint(tmp_path / "universal"))
     assert "an untrained policy" in PolicyAgent().optimize(problem, budget).message
 
 
