@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from agents.effects.own_means import labels_here, own_means_path, save_own
-from agents.effects.step_means import SHIPPED, load_means
+from agents.effects.own_means import labels_here, own_steps_path, save_own
 from graph_rewrite.experience.cli import HANDLERS, Subcommand, store_of
 from graph_rewrite.latency.device import processor_kind
 from graph_rewrite.rewriting.faults import RuleFaults
@@ -23,8 +22,8 @@ from graph_rewrite.system.commands import run_command
 
 @dataclass(frozen=True, slots=True)
 class LearnArguments:
-    """Learn from the searches on this machine what rewrites save on it. Later searches by windows, of any model, begin
-    with that."""
+    """Learn anew what rewrites save on this machine, from a store of experience. Searches on this machine learn by
+    themselves: this is for stores of other machines, and after an update."""
 
     file: tyro.conf.Positional[Path | None] = None
     """A store or an export; by default the store that searches append to. Only labels of this kind of processor
@@ -44,21 +43,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def learn(arguments: LearnArguments) -> int:
-    """Learn the machine's own means, and write them where searches look for them.
+    """Write the steps that labels tell of where searches look for them, in place of those that searches have left.
 
     Raises:
         UserError: there is no such store, or it has no label of this kind of processor that can be used.
     """
     # Here, since they need Gymnasium, which the other subcommands do not.
-    from agents.effects.learning_means import MeansLearner, means_beyond
+    from agents.effects.learning_means import MeansLearner
     from envs.window.tabulation import tabulate
 
-    kind, target = processor_kind(), own_means_path()
+    kind, target = processor_kind(), own_steps_path()
     labels = labels_here(store_of(arguments.file))
     made = tabulate(labels, Rewriter(deployment=False, faults=RuleFaults()), progress=_told)
-    learner = MeansLearner(made.table)
-    save_own(target, means_beyond([(learner, None)], load_means(SHIPPED, kind), kind), kind)
-    steps, windows = len(learner.timed(None, kind)), len(made.table.windows)
+    found = MeansLearner(made.table).timed_steps(kind)
+    save_own(found, kind, anew=True)
+    steps, windows = len(found), len(made.table.windows)
     if arguments.json:
         print(json.dumps({"file": str(target), "labels": len(labels), "rewrites": steps, "windows": windows}))
     else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.effects.samples import Z95
+from agents.effects.step_means import Z95
 from envs.window.env import LEAST_SHARE
 from envs.window.table import WindowTable
 

@@ -9,7 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.effects.samples import Z95, StateSample, share_after
+from agents.effects.samples import StateSample, share_after
+from agents.effects.step_means import Z95
 from graph_rewrite.experience.means import LEAST_SHARE, share
 from graph_rewrite.experience.records import Label
 from graph_rewrite.experience.validation import spearman

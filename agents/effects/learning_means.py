@@ -9,16 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.effects.believed import believed_shares
-from agents.effects.samples import Z95
-from agents.effects.step_means import MOST_GUESS, Forecast, MeansOnLine, StepMeans, step_keys
+from agents.effects.step_means import (
+    MOST_GUESS,
+    MOST_LOST,
+    SPREAD,
+    Z95,
+    Forecast,
+    MeansOnLine,
+    StepMeans,
+    step_keys,
+)
+from agents.effects.timed_steps import TimedStep
 from envs.window.table import WindowTable
 from graph_rewrite.latency.device import processor_kind
-
-SPREAD = 0.05
-"""Standard deviation of what alike steps save, as shares of their windows' time: a timing counts by how much more
-precise than that it is."""
-MOST_LOST = 0.5
-"""Loss that larger ones, and failures, count as: what loses that much is never taken, and would decide every mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,17 @@ class MeansLearner:
         if kind is not None:
             known &= np.isin(self._windows, [number for number, one in enumerate(self._kinds) if one == kind])
         return np.flatnonzero(known)
+
+    def timed_steps(self, kind: str) -> dict[str, TimedStep]:
+        """Return the steps that were timed on a kind of processor, as searches leave them, by their numbers."""
+        told = self._told
+        return {
+            str(step): TimedStep(
+                self._keys[step], float(told.guesses[step]), float(told.own[step]), float(told.gains[step]),
+                float(told.weights[step]),
+            )
+            for step in self.timed(None, kind).tolist()
+        }  # fmt: skip
 
     def gains(self, numbers: NDArray[np.intp], *, own: bool) -> _Gains:
         """Return what steps of some numbers gain: by themselves (`own`), or at best with what they lead to."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 from agents.effects.step_means import SHIPPED, StepMeans, load_means
+from agents.effects.timed_steps import TimedStep, means_of_timed
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.records import Label
@@ -15,30 +16,60 @@ from graph_rewrite.latency.cache import default_cache_path
 from graph_rewrite.latency.device import processor_kind
 from graph_rewrite.system.atomic_files import replace_file
 
-FORMAT, VERSION = "rewritegym.own-means", 1
+FORMAT, VERSION = "rewritegym.own-steps", 1
 LEARN = "rewritegym experience learn"
-"""The command that writes them."""
+"""The command that writes them anew."""
+MOST_STEPS = 20_000
+"""Steps that are kept; the oldest are forgotten first."""
+
+Steps = Mapping[str, TimedStep]
+"""Steps that were timed, by their ids."""
 
 
-def own_means_path() -> Path:
-    """Return the file of the machine's own means, beside the measurement cache."""
-    return default_cache_path().with_name("own-means.json")
+def own_steps_path() -> Path:
+    """Return the file of the steps that this machine's searches timed, beside the measurement cache."""
+    return default_cache_path().with_name("own-steps.json")
 
 
-def save_own(path: Path, more: StepMeans, kind: str) -> None:
-    """Write what steps save on a kind of processor beyond the means that ship.
+def save_own(steps: Steps, kind: str, *, anew: bool = False) -> None:
+    """Add steps that were timed on a kind of processor to those of this machine.
+
+    Args:
+        steps: the steps; one that is known takes the place of what was known of it.
+        kind: the kind of processor (`graph_rewrite.latency.device.processor_kind`).
+        anew: forget what was known of that kind.
 
     Raises:
         OSError: the file cannot be written.
     """
-    whole = {"format": FORMAT, "version": VERSION, "kind": kind, "beyond": _digest(SHIPPED), **more.to_json()}
+    path = own_steps_path()
+    try:
+        known = _own(path)
+    except UserError:  # what cannot be used gives way; the store of experience has it still
+        known = {}
+    before = {} if anew else known.get(kind, {})
+    kept = {**{id_: one for id_, one in before.items() if id_ not in steps}, **steps}
+    known[kind] = dict(list(kept.items())[-MOST_STEPS:])
+    by_kind = {name: {id_: one.to_json() for id_, one in found.items()} for name, found in known.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, json.dumps(whole, separators=(",", ":")) + "\n")
+    whole = {"format": FORMAT, "version": VERSION, "kinds": by_kind}
+    replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
+
+
+def remember(steps: Steps) -> None:
+    """Keep what a search has timed on this machine for later searches. A file that cannot be written costs a warning,
+    and nothing else."""
+    if not steps:
+        return
+    try:
+        save_own(steps, processor_kind())
+    except OSError as error:
+        warnings.warn(f"what this search learnt is lost: {error}", RuntimeWarning, stacklevel=2)
 
 
 def means_here() -> StepMeans:
     """Return the means that ship, with what is known of this kind of processor, and of this machine by its own
-    searches. A file of own means that cannot be used is left aside, with a warning.
+    searches. A file of own steps that cannot be used is left aside, with a warning.
 
     Raises:
         UserError: the means that ship are missing, or of another format.
@@ -46,11 +77,11 @@ def means_here() -> StepMeans:
     kind = processor_kind()
     means = load_means(SHIPPED, kind)
     try:
-        more = _own(own_means_path(), kind)
+        steps = _own(own_steps_path()).get(kind)
     except UserError as error:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
-        more = None
-    return means if more is None else means.extended(more)
+        return means
+    return means.extended(means_of_timed(steps.values(), means)) if steps else means
 
 
 def labels_here(source: Path) -> list[Label]:
@@ -68,28 +99,25 @@ def labels_here(source: Path) -> list[Label]:
     return labels
 
 
-def _own(path: Path, kind: str) -> StepMeans | None:
-    """Return what a file of own means says; None where there is none, or it is of another kind of processor.
+def _own(path: Path) -> dict[str, dict[str, TimedStep]]:
+    """Return the steps of a file, by kind of processor; none where there is no such file.
 
     Raises:
-        UserError: it holds none, or they were learnt beyond other means than those that ship.
+        UserError: it holds no steps, or those of another version.
     """
     try:
         values = json.loads(path.read_text("utf-8"))
-        if (values["format"], values["version"]) != (FORMAT, VERSION) or values["beyond"] != _digest(SHIPPED):
-            raise UserError(
-                f"{path}: these means go with another version of RewriteGym: learn them anew with {LEARN!r}"
-            )
-        return StepMeans.from_json(values) if values["kind"] == kind else None
+        if (values["format"], values["version"]) != (FORMAT, VERSION):
+            raise UserError(f"{path}: these steps are of another version of RewriteGym: learn them anew with {LEARN!r}")
+        return {
+            kind: {id_: TimedStep.from_json(one) for id_, one in steps.items()}
+            for kind, steps in values["kinds"].items()
+        }
     except FileNotFoundError:
-        return None
+        return {}
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path}: this holds no means of steps: learn them anew with {LEARN!r}") from error
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        raise UserError(f"{path}: this holds no steps that were timed: learn them anew with {LEARN!r}") from error

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.effects.plain import PlainSteps, plain_steps
+from agents.effects.step_means import Z95
 from envs.observation import Observation
 from envs.window.env import LEAST_SHARE
 from envs.window.shown_states import ShownStates
@@ -17,8 +18,6 @@ from envs.window.table import WindowTable
 
 MOST_SHARE = 0.95
 """Share of a window's time above which a saving counts as this."""
-Z95 = 1.959964
-"""Half-width of the 95% interval of a normal distribution, in standard deviations."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,13 @@ MOST_GUESS = 0.5
 """Share of a window's time beyond which an estimate counts as this: it knows nothing of layouts."""
 LEAST_LABELS = 1.0
 """Labels of a rule without which nothing is forecast for it."""
+Z95 = 1.959964
+"""Half-width of the 95% interval of a normal distribution, in standard deviations."""
+SPREAD = 0.05
+"""Standard deviation of what alike steps save, as shares of their windows' time: a timing counts by how much more
+precise than that it is."""
+MOST_LOST = 0.5
+"""Loss that larger ones, and failures, count as: what loses that much is never taken, and would decide every mean."""
 _DIGITS = 5
 
 
@@ -35,6 +42,11 @@ class ChainStep(NamedTuple):
     """The class of shapes that the chain begins on (`graph_rewrite.experience.means.shape_class`)."""
     guess: float
     """Share of the window's time that the step saves by a count of operations and bytes."""
+
+    @property
+    def names(self) -> list[str]:
+        """Its keys in means, from special to general."""
+        return step_keys(self.rules, self.families, self.shapes)
 
 
 class Expectation(NamedTuple):

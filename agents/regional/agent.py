@@ -10,6 +10,8 @@ import numpy as np
 from agents.conclusion.conclude import check_outputs, conclude
 from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.records import supposed
+from agents.effects.own_means import remember
+from agents.effects.timed_steps import SearchedSteps
 from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
@@ -59,8 +61,9 @@ class RegionalAgent:
     Args:
         options: settings of the search.
         timer: makes what times windows; by default a `WindowMeter` of the problem's deployment.
-        log: logs what is timed; by default the user's store of experience, as the options say. It is flushed and closed
-            at the end of a search, and may be used for the next.
+        log: logs what is timed; by default the user's store of experience, as the options say. Then what was timed in
+            ONNX Runtime on the CPU also corrects the forecasts of later searches (`agents.effects.own_means`). It is
+            flushed and closed at the end of a search, and may be used for the next.
         cache: keeps times of windows by their content; by default the user's, as the options say.
     """
 
@@ -77,6 +80,7 @@ class RegionalAgent:
         self.options, self.timer = options, timer
         self._cache = cache
         self.log = log or (ExperienceLog.default() if options.experience else ExperienceLog(None))
+        self._is_users = log is None
         self.starts: Sequence[Start] = ()
         """Graphs to begin with, beside the problem's own; those found elsewhere are fitted to this machine."""
         self.prior_for: Callable[[Problem], Prior] | None = None
@@ -98,22 +102,24 @@ class RegionalAgent:
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
         made = self.prior_for
         self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
+        effects, tried, steps = Effects(), set[str](), SearchedSteps()
         try:
             draft = NO_DRAFT if self.starts else self._draft(search, scan)
             if draft.is_last:
                 return
             measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
-            effects, tried = Effects(), set[str]()
             drafted = () if self._joined(search, effects) else draft.chains
             for _ in range(options.rounds):
-                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, drafted)
+                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, steps, drafted)
                 if not gained and not self._sweep(search, effects):
                     break
         finally:
             scan.close()
             careful.close()
             self.log.close()
+            if self._is_users and self.log.is_on and problem.deployment.provider == "cpu":
+                remember(steps.timed)
         search_session(search, options.session_share)
         if options.climb:
             self._climb(search, seed)
@@ -153,7 +159,7 @@ class RegionalAgent:
         return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
 
     def _round(
-        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str],
+        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str], steps: SearchedSteps,
         drafted: Sequence[RewriteChain],
     ) -> bool:  # fmt: skip
         """Screen, choose, judge and refine from the best graph so far; in the first round from the original, where
@@ -164,7 +170,7 @@ class RegionalAgent:
             return False
         found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
-        screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
+        screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior, steps)
         deadline = search.after(options.share)
         chains = screen.run(found, lambda: search.seconds >= deadline, drafted)
         tried |= screen.tried

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from agents.core.base import Search
 from agents.effects.step_means import ChainStep, Forecast
+from agents.effects.timed_steps import StepInSearch
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import FURTHER, Key, NextMove
 from agents.regional.options import RegionalOptions
@@ -46,6 +47,8 @@ class WindowState:
     """The steps as they are logged; None before the first."""
     passed: frozenset[str] = frozenset()
     """Fingerprints of the graphs before each step."""
+    timed: StepInSearch | None = None
+    """The last step; None before the first, and where it was not timed by itself."""
 
     def may_go_on(self, options: RegionalOptions) -> bool:
         """Return whether further steps are looked for."""
@@ -154,17 +157,18 @@ class AttemptLists:
         """Return steps of one state with what the prior says that they save."""
         prior = self._prior
         if isinstance(prior, StepPrior):
-            return [replace(one, forecast=prior.forecast(*self._chain_step(one))) for one in attempts]
+            return [replace(one, forecast=prior.forecast(*self.chain_step(one))) for one in attempts]
         if prior is None or not attempts:
             return attempts
         state, steps = attempts[0].state, [one.candidate for one in attempts]
         if isinstance(prior, WindowPrior):
-            found = prior.forecasts(steps, list(map(self._chain_step, attempts)), state.share, len(state.steps))
+            found = prior.forecasts(steps, list(map(self.chain_step, attempts)), state.share, len(state.steps))
             return [replace(one, forecast=forecast) for one, forecast in zip(attempts, found, strict=True)]
         hopes = prior.hopes(steps, state.share, len(state.steps))
         return [replace(one, predicted=hope) for one, hope in zip(attempts, hopes, strict=True)]
 
-    def _chain_step(self, attempt: Attempt) -> ChainStep:
+    def chain_step(self, attempt: Attempt) -> ChainStep:
+        """Return a step as means know it."""
         state, rule = attempt.state, attempt.sites[0].rule
         site_class = state.site_class
         shapes = self._shapes.get(site_class.key)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from agents.core.base import Search
+from agents.effects.timed_steps import SearchedSteps, StepInSearch
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.drafting import Drafter
@@ -15,10 +16,12 @@ from agents.regional.options import RegionalOptions
 from agents.regional.prior import ChainPolicy, Prior, StepPrior
 from agents.regional.proposals import Proposer
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.hashing import text_digest
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.trial import trial_pair
 from graph_rewrite.latency.windows.window import WindowPair
+from graph_rewrite.replay import fingerprint
 from graph_rewrite.task.site_windows import SiteClass
 
 
@@ -39,6 +42,7 @@ class Screen:
         options: settings of the search.
         logged: logs what is timed; by default nothing is.
         prior: predicts what steps save that are not known yet; by default constants of `options` do.
+        steps: collects what was timed, for later searches.
     """
 
     def __init__(
@@ -51,8 +55,10 @@ class Screen:
         options: RegionalOptions,
         logged: LoggedRound | None = None,
         prior: Prior | None = None,
+        steps: SearchedSteps | None = None,
     ) -> None:
         self.search, self.timer, self.effects = search, timer, effects
+        self.steps = steps or SearchedSteps()
         self._lists, self._prior = AttemptLists(search, logged, prior), prior
         self._scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)
         self.latency_s, self.options = latency_s, options
@@ -236,9 +242,11 @@ class Screen:
         self.tried.add(site_class.key)
         if timed is None:
             self.effects.record(attempt.keys[:2], -1.0)
+            self._learn(attempt, None, 0.0)
             return None, None
         window_seconds = self._seconds[site_class.key.partition(":")[2]] = timed.window_seconds / attempt.part
-        share = timed.seconds / len(site_class.sites) / window_seconds
+        all_seconds = len(site_class.sites) * window_seconds
+        share, half = timed.seconds / all_seconds, (timed.ci95[1] - timed.ci95[0]) / 2
         for node in site_class.touched:
             self._best[node] = max(
                 self._best.get(node, 0.0), timed.seconds - self._price(self._growth(site_class, after))
@@ -246,8 +254,19 @@ class Screen:
         self.effects.record(attempt.keys[:2], share - state.share)
         if not first:
             self.effects.record(Attempt(state).keys, max(share - max(state.share, 0.0), 0.0))
-        after_it = reached(attempt, share, timed.seconds, logged)
-        return after_it, self._chain(after_it, timed.seconds, (timed.ci95[1] - timed.ci95[0]) / 2, cut)
+        learnt = self._learn(attempt, share, half / all_seconds)
+        after_it = replace(reached(attempt, share, timed.seconds, logged), timed=learnt)
+        return after_it, self._chain(after_it, timed.seconds, half, cut)
+
+    def _learn(self, attempt: Attempt, share: float | None, half: float) -> StepInSearch | None:
+        """Learn what the chain with a step saves of its window's time, within `half`; nothing of the step where the
+        chain before it was not timed."""
+        state = attempt.state
+        if state.steps and state.timed is None:
+            return None
+        step = self._lists.chain_step(attempt)
+        id_ = text_digest([fingerprint(state.site_class.window), step.names[0]])
+        return self.steps.add(id_, step, share, half, state.timed)
 
     def _chain(self, state: WindowState, seconds: float, half: float, cut: WindowPair) -> RewriteChain | None:
         if state.share < self.options.least_saved:

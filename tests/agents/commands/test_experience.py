@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 
 import pytest
 
 from agents.commands.experience import main
-from agents.effects.own_means import means_here, own_means_path
-from agents.effects.step_means import SHIPPED, load_means
+from agents.effects.own_means import means_here, own_steps_path, remember
+from agents.effects.timed_steps import TimedStep
 from graph_rewrite.experience import ExperienceStore
 from graph_rewrite.experience.means import shape_class
 from graph_rewrite.experience.records import Label
-from graph_rewrite.latency.device import processor_kind
 from tests.agents.regional.logged import logged_search
 from tests.graph_rewrite.experience.test_exchange import store_with
 
@@ -74,32 +72,24 @@ def test_what_a_search_found_out_is_used_by_the_next(
     before, saved = own_mean(label), label.share_of_window
     assert main(["learn", str(searched.path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["file"] == str(own_means_path())
+    assert told["file"] == str(own_steps_path())
     assert told["labels"] >= told["rewrites"] > 10
     assert abs(own_mean(label) - saved) < abs(before - saved)
     assert main(["learn", str(searched.path)]) == 0
     assert f"{told['rewrites']} rewrites in {told['windows']} windows" in capsys.readouterr().out
-    own_means_path().unlink()
+    own_steps_path().unlink()
     assert own_mean(label) == before
 
 
-def test_means_of_other_machines_and_versions_are_not_used(searched: ExperienceStore) -> None:
-    label = first_step(searched)
-    before = own_mean(label)
+def test_what_is_learnt_anew_takes_the_place_of_what_searches_left(
+    searched: ExperienceStore, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["learn", str(searched.path), "--json"]) == 0
-    path, after = own_means_path(), own_mean(label)
-    values = json.loads(path.read_text())
-    assert after != before
-    path.write_text(json.dumps({**values, "kind": "another processor"}))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert own_mean(label) == before
-    for wrong in ({**values, "beyond": "0"}, {**values, "version": 99}, {**values, "best": 1}, []):
-        path.write_text(json.dumps(wrong))
-        with pytest.warns(RuntimeWarning, match="rewritegym experience learn"):
-            assert own_mean(label) == before
-    path.unlink()
-    assert means_here() == load_means(SHIPPED, processor_kind())
+    before = own_steps_path().read_bytes()
+    remember({"another": TimedStep(["1", "A", "...", "... > A", ""], 0.0, -0.5, -0.5, 1.0)})
+    assert own_steps_path().read_bytes() != before
+    assert main(["learn", str(searched.path)]) == 0
+    assert own_steps_path().read_bytes() == before
 
 
 def test_there_must_be_something_to_learn_from(
@@ -110,4 +100,4 @@ def test_there_must_be_something_to_learn_from(
     store_with(tmp_path / "other.sqlite3", [0, 1])
     assert main(["learn", str(tmp_path / "other.sqlite3")]) == 2
     assert "no label of this kind of processor" in capsys.readouterr().err
-    assert not own_means_path().exists()
+    assert not own_steps_path().exists()
