@@ -14,8 +14,6 @@ import tyro
 from agents.effects.own_means import labels_here, own_steps_path, save_own
 from graph_rewrite.experience.cli import HANDLERS, Subcommand, store_of
 from graph_rewrite.latency.device import processor_kind
-from graph_rewrite.rewriting.faults import RuleFaults
-from graph_rewrite.rules.rewriter import Rewriter
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 
@@ -50,11 +48,11 @@ def learn(arguments: LearnArguments) -> int:
     """
     # Here, since they need Gymnasium, which the other subcommands do not.
     from agents.effects.learning_means import MeansLearner
-    from envs.window.tabulation import tabulate
+    from agents.effects.tabulating import tabulated
 
     kind, target = processor_kind(), own_steps_path()
     labels = labels_here(store_of(arguments.file))
-    made = tabulate(labels, Rewriter(deployment=False, faults=RuleFaults()), progress=_told)
+    made = tabulated(labels, progress=_told)
     found = MeansLearner(made.table).timed_steps(kind)
     save_own(found, kind, anew=True)
     steps, windows = len(found), len(made.table.windows)

@@ -85,13 +85,14 @@ def _on_experience(
     Raises:
         UserError: there is no such store, or nothing in it can be learnt from.
     """
-    from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson, table_of
+    from agents.effects.tabulating import tabulated
+    from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson
     from agents.universal.prior import shipped_policy
 
     source, taught, seed = store_of(arguments.experience), taught or shipped_policy(), arguments.seed
     labels = labels_here(source)
     console.print(f"{len(labels)} labels in {source}", soft_wrap=True, markup=False)
-    table = table_of(labels)
+    table = tabulated(labels).table
     settings = fine_tuning_config(config, taught.description, config.training.seconds)
     rehearsed = Rehearsal.of_shipped(config.fine_tuning.rehearsed, seed)
     run, log = _new_run(arguments, settings)

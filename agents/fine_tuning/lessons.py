@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -14,10 +13,6 @@ from agents.ppo.checkpoint import Checkpoint, PolicyDescription
 from agents.universal.decisions import TableDecision, decisions_of
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from envs.window.table import SHIPPED, WindowTable
-from envs.window.tabulation import tabulate
-from graph_rewrite import Rewriter
-from graph_rewrite.experience.records import Label
-from graph_rewrite.rewriting.faults import RuleFaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +39,6 @@ class Rehearsal:
         there = len(self.table.windows)
         drawn = np.random.default_rng(self.seed).choice(there, min(self.windows, there), replace=False)
         return decisions_of(self.table, sorted(drawn.tolist()), horizon) if len(drawn) else []
-
-
-def table_of(labels: Iterable[Label], progress: Callable[[int, int], None] | None = None) -> WindowTable:
-    """Return the table of what labels tell.
-
-    Raises:
-        NoWindowError: none of their windows can be made again.
-    """
-    return tabulate(labels, Rewriter(deployment=False, faults=RuleFaults()), progress=progress).table
 
 
 def fine_tuning_config(config: Config, described: PolicyDescription, seconds: float) -> Config:

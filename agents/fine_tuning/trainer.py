@@ -10,7 +10,8 @@ from pathlib import Path
 from agents.conclusion.recordings import actions_of, recording_or_none
 from agents.core.base import Budget, Search, Visit
 from agents.core.config import Config
-from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson, table_of
+from agents.effects.tabulating import tabulated
+from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson
 from agents.ppo.checkpoint import Checkpoint, check_episodes, load_checkpoint, save_checkpoint
 from agents.ppo.progress import TrainingProgress
 from agents.ppo.training_state import TrainingState, load_state, save_state
@@ -187,7 +188,8 @@ class FineTuner:
         """Learn from all that was timed so far; nothing where none of it can be made again."""
         options, config = self.options, self.config
         try:
-            table = table_of(labels_of(self.run_folder / EXPERIENCE), lambda done, of: self._tell())
+            labels = labels_of(self.run_folder / EXPERIENCE)
+            table = tabulated(labels, progress=lambda done, of: self._tell()).table
         except NoWindowError:
             return
         described = self._taught.description

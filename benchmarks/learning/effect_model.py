@@ -22,16 +22,15 @@ from agents.commands.common import stderr_console
 from agents.effects.evaluation import StatePredictor, TabulatedEffects, ceiling, repeatability
 from agents.effects.forecasts import TableForecasts
 from agents.effects.samples import StateSample, samples_of
+from agents.effects.tabulating import tabulated
 from agents.effects.training import EffectTraining, train
 from agents.effects.trees import TreePredictor, TreeSettings
 from benchmarks.learning.reports import tell_report
-from envs.window.tabulation import Tabulation, tabulate
-from graph_rewrite import Rewriter
+from envs.window.tabulation import Tabulation
 from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.means import MeanEffects
 from graph_rewrite.experience.records import Label
 from graph_rewrite.experience.validation import held_out_predictions, most_precise, scores_by_family
-from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.system.commands import run_command
 
 Model = Literal["means", "trees", "plain", "graph"]
@@ -64,7 +63,7 @@ class Arguments:
 def _run(arguments: Arguments) -> int:
     console = stderr_console()
     labels = list(labels_of(arguments.experience))
-    made = tabulate(labels, Rewriter(deployment=False, faults=RuleFaults()))
+    made = tabulated(labels)
     console.print(f"{len(labels)} labels, {made.used} chains in {len(made.table.windows)} windows", highlight=False)
     known = [label for label in labels if label.id in made.step_of]
     samples, forecasts = list(samples_of(made.table)), TableForecasts(made.table)

@@ -18,11 +18,10 @@ from typing import Annotated, Any
 import tyro
 
 from agents.commands.common import stderr_console
+from agents.effects.tabulating import tabulated
 from envs.window.table import WindowTable
-from envs.window.tabulation import LIMITS, Tabulation, tabulate
-from graph_rewrite import Rewriter
+from envs.window.tabulation import LIMITS, Tabulation
 from graph_rewrite.experience.exchange import labels_of
-from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.system.commands import run_command
 
 
@@ -70,7 +69,7 @@ def make(experience: Path, out: Path, max_nodes: int = LIMITS.max_nodes, progres
             console.print(f"{done} of {of} windows", highlight=False)
 
     limits = replace(LIMITS, max_nodes=min(max_nodes, LIMITS.max_nodes))
-    found = tabulate(labels_of(experience), Rewriter(deployment=False, faults=RuleFaults()), limits, told)
+    found = tabulated(labels_of(experience), limits, told)
     out.parent.mkdir(parents=True, exist_ok=True)
     found.table.save(out)
     return found

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from agents.core.config import Config, FineTuningConfig
-from agents.fine_tuning.lessons import Rehearsal, table_of
+from agents.effects.tabulating import tabulated
+from agents.fine_tuning.lessons import Rehearsal
 from agents.fine_tuning.trainer import BEST, EXPERIENCE, FineTuner, FineTuningOptions
 from agents.ppo.checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from agents.ppo.progress import TrainingProgress
@@ -112,7 +113,7 @@ def test_the_policy_learns_what_was_timed(make: Make, taught: Checkpoint) -> Non
     offered = {*(found.description.offered or ())}
     assert offered > {*(taught.description.offered or ())}
     assert any("Winograd" in rule for rule in offered)
-    timed = table_of(labels_of(trainer.run_folder / EXPERIENCE))
+    timed = tabulated(labels_of(trainer.run_folder / EXPERIENCE)).table
     windows = range(len(timed.windows))
     before_it, after_it = (
         saved_shares(timed, windows, policy_choices(restore_window_policy(policy), timed, windows)).mean()
