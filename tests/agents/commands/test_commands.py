@@ -72,7 +72,7 @@ def test_train_writes_a_checked_model_a_checkpoint_and_a_result(tower: Path, tmp
 
 def test_training_on_a_model_fine_tunes_the_universal_policy(tmp_path: Path) -> None:
     model, short = write_convolutions(tmp_path / "convolutions.onnx"), [
-        "training.seconds=16", "fine_tuning.search_seconds=8", "fine_tuning.epochs=1", "fine_tuning.timesteps=0",
+        "training.seconds=30", "fine_tuning.search_seconds=8", "fine_tuning.epochs=1", "fine_tuning.timesteps=0",
         "fine_tuning.rehearsed=2", "search.seconds=8",
     ]  # fmt: skip
     given = [word for setting in short for word in ("--set", setting)]
