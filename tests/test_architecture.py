@@ -28,7 +28,7 @@ LAZY_IMPORTS = (
         "agents.effects.learning_means",
         "needs Gymnasium, which counting and merging do not",
     ),
-    ("agents.commands.experience", "agents.effects.tabulating", "needs Gymnasium, which counting and merging do not"),
+    ("agents.commands", "agents.effects.tabulating", "needs Gymnasium, which need not be installed for the help"),
     ("agents.regional.prior", "agents.effects", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.regional.prior", "agents.universal", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.ppo", "PyTorch takes seconds to import, and need not be installed"),

@@ -14,7 +14,6 @@ from agents.commands.training_run import run_training, status_line
 from agents.core.budget import check_seed
 from agents.core.config import Config
 from agents.effects.own_means import labels_here
-from agents.effects.tabulating import tabulated
 from agents.ppo.progress import TrainingProgress
 from agents.reporting.runs import new_run, write_config, write_json
 from graph_rewrite.errors import UserError
@@ -86,6 +85,7 @@ def _on_experience(
     Raises:
         UserError: there is no such store, or nothing in it can be learnt from.
     """
+    from agents.effects.tabulating import tabulated
     from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson
     from agents.universal.prior import shipped_policy
 
