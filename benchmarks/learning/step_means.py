@@ -25,7 +25,7 @@ from benchmarks import RESULTS
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.system.commands import run_command
 
-FURTHER = (RESULTS / "learning" / "windows-amd-epyc-25-17.npz",)
+FURTHER = tuple(RESULTS / "learning" / f"windows-{name}.npz" for name in ("amd-epyc-25-17", "intel-xeon-6-207"))
 """Tables of other processors than that of the shipped table."""
 
 
