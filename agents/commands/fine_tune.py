@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from agents.commands.train_arguments import TrainArguments, plain_arguments
+from agents.commands.train_arguments import TrainArguments
 from agents.commands.trained_result import optimise_and_tell, training_entry
-from agents.commands.training_run import run_training, status_line
-from agents.core.budget import check_seed
+from agents.commands.training_run import begin_run, run_training, status_line
 from agents.ppo.progress import TrainingProgress
-from agents.reporting.runs import new_run, write_config
 
 if TYPE_CHECKING:
     # At run time they are imported where they are used: they import PyTorch, which takes seconds and need not be there.
@@ -32,25 +30,16 @@ def fine_tune(arguments: TrainArguments, resume: Checkpoint | None, console: Con
     Raises:
         UserError: an argument that makes no sense, or a policy that does not fit.
     """
-    import torch
-
     from agents.fine_tuning.lessons import Rehearsal
     from agents.fine_tuning.trainer import FineTuner, FineTuningOptions
     from agents.policy_agent import PolicyAgent
     from agents.universal.prior import shipped_policy
 
     config, learning = arguments.configure(), arguments.learning_config()
-    seed = check_seed(arguments.seed)
-    torch.manual_seed(seed)
-    torch.set_num_threads(1)
-    taught, uri = resume or shipped_policy(), arguments.uri(config)
-    # Trainings are compared on what they measure, not on what an earlier run left on disk.
-    problem = arguments.open(config, cached=False)
-    run = new_run(arguments.runs, arguments.model, "ppo")
-    # As it is in effect: the search and the seconds are the model's, all else that of learning on windows.
-    write_config(run, replace(learning, model=config.model, search=config.search), plain_arguments(arguments))
-    console.print(f"model {uri}: {problem.model.report}")
-    console.print(f"run folder {run}", soft_wrap=True, markup=False)
+    taught, uri, seed = resume or shipped_policy(), arguments.uri(config), arguments.seed
+    # The search and the seconds are the model's, all else that of learning on windows.
+    in_effect = replace(learning, model=config.model, search=config.search)
+    problem, run = begin_run(arguments, config, console, in_effect=in_effect)
     options = FineTuningOptions(
         uri, Rehearsal.of_shipped(learning.fine_tuning.rehearsed, seed), seed, arguments.device,
         arguments.tensorboard_log or run / "tensorboard",

@@ -10,16 +10,14 @@ from rich.console import Console
 
 from agents.commands.common import stderr_console
 from agents.commands.fine_tune import fine_tune
-from agents.commands.train_arguments import TrainArguments, plain_arguments
+from agents.commands.train_arguments import TrainArguments
 from agents.commands.train_windows import train_on_windows
 from agents.commands.trained_result import optimise_and_tell, training_entry
-from agents.commands.training_run import run_training
-from agents.core.budget import check_seed
+from agents.commands.training_run import begin_run, run_training
 from agents.core.config import Config
 from agents.core.registry import NEEDS
 from agents.ppo.progress import TrainingProgress
 from agents.reporting.progress import training_display
-from agents.reporting.runs import new_run, write_config
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
@@ -63,22 +61,13 @@ def train_on_whole_graph(arguments: TrainArguments, resume: Checkpoint | None, c
     Raises:
         UserError: an argument that makes no sense.
     """
-    import torch
-
     from agents.ppo.agent import PPOAgent
     from agents.ppo.checkpoint import check_episodes
 
     config = arguments.configure()
     if resume is not None:
         check_episodes(resume, "models")
-    torch.manual_seed(check_seed(arguments.seed))
-    torch.set_num_threads(1)
-    # Seeds are compared on what they measure, not on what an earlier run left on disk.
-    problem = arguments.open(config, cached=False)
-    run = new_run(arguments.runs, arguments.model, "ppo")
-    write_config(run, config, plain_arguments(arguments))
-    console.print(f"model {arguments.uri(config)}: {problem.model.report}")
-    console.print(f"run folder {run}", soft_wrap=True, markup=False)
+    problem, run = begin_run(arguments, config, console)
     progress, checkpoint = _learn(arguments, config, run, resume, console)
     training = training_entry(progress)
     return optimise_and_tell(PPOAgent(checkpoint), problem, arguments, config, run, training, console)

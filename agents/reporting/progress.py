@@ -31,7 +31,7 @@ def training_display(console: Console, total: int) -> Iterator[Any]:
         TextColumn("{task.fields[status]}"), TimeElapsedColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, refresh_per_second=2) as bar:
-        task, log = bar.add_task("training", total=total, status=""), _log(console)
+        task, log = bar.add_task("training", total=total, status=""), line_log(console)
 
         def update(progress: TrainingProgress) -> None:
             status = (
@@ -48,7 +48,7 @@ def search_display(console: Console, agent: str, counts: bool = True) -> Iterato
     """Show a line that tells how a search stands, in a file one every `EVERY` seconds; yields the callback that updates
     it. `counts` adds the measurements, of which the budget has a limit."""
     with console.status(f"{agent}: searching") as status:
-        log = _log(console)
+        log = line_log(console)
 
         def update(search: Search) -> None:
             best = search.best
@@ -83,10 +83,14 @@ def improvement_log(console: Console) -> Callable[[Search], None]:
     return log
 
 
-def _log(console: Console) -> Callable[[float, str], None]:
-    """Return a function that prints a line with the seconds at which it holds, one every `EVERY` seconds, where the
-    console is no terminal."""
-    shown = 0.0
+def line_log(console: Console, *, at_once: bool = False) -> Callable[[float, str], None]:
+    """Return a function that prints a line with the second at which it holds, one every `EVERY` seconds, where the
+    console is no terminal.
+
+    Args:
+        at_once: print the first line whenever it comes.
+    """
+    shown = -EVERY if at_once else 0.0
 
     def log(seconds: float, line: str) -> None:
         nonlocal shown

@@ -2,9 +2,9 @@
 
     python -m benchmarks.learning.processors
 
-takes two tables of windows: one of another processor, and one of the processor in question. Each architecture is left
-out in turn, in both tables. The forecasts of its steps on that processor are compared with what was timed: by means of
-the other processor's timings alone, with some minutes of the processor's own on top, drawn at random, and with all.
+takes tables of windows of other processors, and one of the processor in question. Each architecture is left out in
+turn, in all tables. The forecasts of its steps on that processor are compared with what was timed: by means of the
+others' timings alone, with some minutes of the processor's own on top, drawn at random, and with all.
 It measures nothing itself.
 """
 
@@ -47,9 +47,9 @@ HEADINGS = ("timings of the processor", "error, itself", "error, at best", "rank
 class Arguments:
     """Score means across processors."""
 
-    other: Path = SHIPPED
-    """A table of windows of another processor."""
-    own: Path = FURTHER[0]
+    others: tuple[Path, ...] = (SHIPPED, *FURTHER[:-1])
+    """Tables of windows of other processors."""
+    own: Path = FURTHER[-1]
     """A table of windows of the processor in question."""
     minutes: tuple[float, ...] = (1.0, 3.0, 10.0)
     """Minutes of the processor's own timings."""
@@ -98,17 +98,17 @@ class _Fold:
 
 
 class Processors:
-    """Forecasts steps of one table by means of it and of another.
+    """Forecasts steps of one table by means of it and of others.
 
     Args:
-        other: of another processor.
+        others: of other processors.
         own: of the processor in question.
     """
 
-    def __init__(self, other: WindowTable, own: WindowTable) -> None:
-        self._other_families = [window.family for window in other.windows]
+    def __init__(self, others: Sequence[WindowTable], own: WindowTable) -> None:
+        self._others = [(MeansLearner(other), [window.family for window in other.windows]) for other in others]
         self._own_families = [window.family for window in own.windows]
-        self._other, self._own = MeansLearner(other), MeansLearner(own)
+        self._own = MeansLearner(own)
         arrays = own.arrays
         self._seconds = np.bincount(
             arrays["state_window"][own.step_states()], arrays["step_cost"].astype(np.float64), len(own.windows)
@@ -136,8 +136,12 @@ class Processors:
             windows: of the processor's own, that count too.
             alone: whether they count alone.
         """
-        others = [number for number, one in enumerate(self._other_families) if one != family]
-        parts: list[Part] = [(self._other, [] if alone else others), (self._own, windows)]
+        parts: list[Part] = [(self._own, windows)]
+        if not alone:
+            parts += [
+                (learner, [number for number, one in enumerate(families) if one != family])
+                for learner, families in self._others
+            ]
         return means_of(parts) if alone or not windows else means_on(parts, self._kind)
 
     def fold(self, family: str, means: StepMeans) -> _Fold:
@@ -192,7 +196,7 @@ def _error(rows: NDArray[np.float64]) -> float:
 
 def scores(arguments: Arguments) -> Iterator[ForecastScore]:
     """Yield the scores, from no timings of the processor to all of them, and of these alone."""
-    both = Processors(WindowTable.load(arguments.other), WindowTable.load(arguments.own))
+    both = Processors([WindowTable.load(path) for path in arguments.others], WindowTable.load(arguments.own))
     families = both.families()
     yield score("none", [both.fold(family, both.means(family, [])) for family in families])
     for minutes in arguments.minutes:
@@ -205,7 +209,7 @@ def scores(arguments: Arguments) -> Iterator[ForecastScore]:
     every = {family: both.drawn(family, float("inf"), 0) for family in families}
     yield score("all", [both.fold(family, both.means(family, every[family])) for family in families])
     alone = [both.fold(family, both.means(family, every[family], alone=True)) for family in families]
-    yield score("all, without the other processor's", alone)
+    yield score("all, without those of others", alone)
 
 
 def table(rows: Sequence[ForecastScore]) -> str:
@@ -215,7 +219,8 @@ def table(rows: Sequence[ForecastScore]) -> str:
 
 def _run(arguments: Arguments) -> int:
     rows = list(scores(arguments))
-    found = {"other": arguments.other.name, "own": arguments.own.name, "rows": [asdict(row) for row in rows]}
+    others = [path.name for path in arguments.others]
+    found = {"others": others, "own": arguments.own.name, "rows": [asdict(row) for row in rows]}
     write_json(arguments.out, found)
     replace_file(arguments.out.with_suffix(".md"), table(rows) + "\n")
     print(json.dumps(found, indent=2) if arguments.json else table(rows))

@@ -24,7 +24,7 @@ FAMILY = "vgg"
 def both() -> Processors:
     """Two processors, on one of which every step saves 0.2 more."""
     shipped = WindowTable.load(SHIPPED)
-    return Processors(on_device(shipped, A, 0.1), on_device(shipped, B, -0.1))
+    return Processors([on_device(shipped, A, 0.1)], on_device(shipped, B, -0.1))
 
 
 def test_timings_of_the_processor_itself_mend_forecasts(both: Processors) -> None:
