@@ -28,7 +28,7 @@ SPREAD = 0.05
 precise than that it is."""
 MOST_LOST = 0.5
 """Loss that larger ones, and failures, count as: what loses that much is never taken, and would decide every mean."""
-_DIGITS = 5
+_DIGITS = 4
 
 
 class ChainStep(NamedTuple):

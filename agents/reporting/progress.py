@@ -84,8 +84,7 @@ def improvement_log(console: Console) -> Callable[[Search], None]:
 
 
 def line_log(console: Console, *, at_once: bool = False) -> Callable[[float, str], None]:
-    """Return a function that prints a line with the second at which it holds, one every `EVERY` seconds, where the
-    console is no terminal.
+    """Return a function that prints lines, one every `EVERY` seconds at most, where the console is no terminal.
 
     Args:
         at_once: print the first line whenever it comes.

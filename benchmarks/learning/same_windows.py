@@ -57,7 +57,8 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class RuleOnBoth:
-    """What a rule saves by itself in windows that were timed on both processors, as means of shares of their time."""
+    """The savings of a rule by itself in windows that were timed on both processors, as means of shares of their
+    time."""
 
     rule: str
     windows: int

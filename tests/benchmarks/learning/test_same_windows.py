@@ -1,4 +1,4 @@
-"""What rules save in the same windows on two processors."""
+"""Comparison of rules in the same windows on two processors."""
 
 from __future__ import annotations
 
