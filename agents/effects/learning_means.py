@@ -12,12 +12,11 @@ from agents.effects.believed import believed_shares
 from agents.effects.step_means import (
     MOST_GUESS,
     MOST_LOST,
-    SPREAD,
-    Z95,
     Forecast,
     MeansOnLine,
     StepMeans,
     step_keys,
+    weight_of,
 )
 from agents.effects.timed_steps import TimedStep
 from envs.window.table import WindowTable
@@ -47,7 +46,7 @@ def stated_steps(table: WindowTable) -> StatedSteps:
     states = table.step_states()
     believed = believed_shares(table)
     timed = arrays["step_measured"] & table.measured_states()[states]
-    variances = (arrays["step_half"].astype(np.float64) ** 2 + table.state_halves()[states] ** 2) / Z95**2
+    weights = weight_of(arrays["step_half"].astype(np.float64), table.state_halves()[states])
     guesses = np.clip(arrays["step_guess"].astype(np.float64), -MOST_GUESS, MOST_GUESS)
 
     def gained(shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -56,7 +55,7 @@ def stated_steps(table: WindowTable) -> StatedSteps:
         return np.where(timed, np.maximum(beyond, -MOST_LOST), np.nan)
 
     gains, own = gained(table.best_shares(believed)), gained(believed)
-    return StatedSteps(gains, own, SPREAD**2 / (SPREAD**2 + variances), guesses, states)
+    return StatedSteps(gains, own, weights, guesses, states)
 
 
 def chains_of(table: WindowTable) -> list[tuple[tuple[str, ...], tuple[str, ...], int]]:

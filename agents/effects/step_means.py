@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.means import MeanEffects, chain_keys
@@ -29,6 +32,7 @@ precise than that it is."""
 MOST_LOST = 0.5
 """Loss that larger ones, and failures, count as: what loses that much is never taken, and would decide every mean."""
 _DIGITS = 4
+Halves = TypeVar("Halves", float, NDArray[np.float64])
 
 
 class ChainStep(NamedTuple):
@@ -212,6 +216,16 @@ def load_means(path: Path, kind: str = "") -> StepMeans:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: this holds no means of steps: {error!r}") from error
+
+
+def weight_of(half: Halves, half_before: Halves) -> Halves:
+    """Return how much the timing of a step counts, 0 to 1.
+
+    Args:
+        half, half_before: half-widths of the 95% intervals of what the chains with it and without it save, a number
+            each or an array each.
+    """
+    return SPREAD**2 / (SPREAD**2 + (half**2 + half_before**2) / Z95**2)
 
 
 def bounded(guess: float) -> float:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from agents.effects.step_means import MOST_LOST, SPREAD, Z95, ChainStep, MeansOnLine, StepMeans, bounded
+from agents.effects.step_means import MOST_LOST, ChainStep, MeansOnLine, StepMeans, bounded, weight_of
+from graph_rewrite.ir.hashing import text_digest
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class TimedStep:
         """Inverse of `to_json`, but for the rounding.
 
         Raises:
-            IndexError, TypeError, ValueError: these are no such values.
+            TypeError, ValueError: these are no such values.
         """
         names, guess, own, best, weight = values
         return cls([str(name) for name in names], float(guess), float(own), float(best), float(weight))
@@ -62,15 +63,15 @@ class SearchedSteps:
     """All steps that a search has timed."""
 
     timed: dict[str, TimedStep] = field(default_factory=dict)
-    """By their ids."""
+    """By digests of the window and the chain."""
 
     def add(
-        self, id_: str, step: ChainStep, share: float | None, half: float, previous: StepInSearch | None
+        self, window: str, step: ChainStep, share: float | None, half: float, previous: StepInSearch | None
     ) -> StepInSearch:
         """Add a step, and return it.
 
         Args:
-            id_: tells it from all others: the window, and the chain.
+            window: tells its window from all others.
             step: the step.
             share: share of the window's time that the chain with it saves; None where that cannot be run.
             half: half-width of its 95% interval.
@@ -78,9 +79,9 @@ class SearchedSteps:
         """
         before, half_before = (0.0, 0.0) if previous is None else (previous.share, previous.half)
         own = -MOST_LOST if share is None else max(share - before, -MOST_LOST)
-        variance = (half**2 + half_before**2) / Z95**2
-        weight = SPREAD**2 / (SPREAD**2 + variance)
-        timed = self.timed[id_] = TimedStep(step.names, bounded(step.guess), own, own, weight)
+        names = step.names
+        timed = TimedStep(names, bounded(step.guess), own, own, weight_of(half, half_before))
+        self.timed[text_digest([window, names[0]])] = timed
         leading = previous
         while leading is not None and share is not None:
             leading.timed.best = max(leading.timed.best, share - leading.before)

@@ -11,7 +11,6 @@ from agents.conclusion.conclude import check_outputs, conclude
 from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.records import supposed
 from agents.effects.own_means import remember
-from agents.effects.timed_steps import SearchedSteps
 from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
 from agents.regional.chains import RewriteChain, Timer, time_cut
@@ -102,7 +101,7 @@ class RegionalAgent:
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
         made = self.prior_for
         self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
-        effects, tried, steps = Effects(), set[str](), SearchedSteps()
+        effects, tried = Effects(), set[str]()
         try:
             draft = NO_DRAFT if self.starts else self._draft(search, scan)
             if draft.is_last:
@@ -111,7 +110,7 @@ class RegionalAgent:
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
             drafted = () if self._joined(search, effects) else draft.chains
             for _ in range(options.rounds):
-                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, steps, drafted)
+                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, drafted)
                 if not gained and not self._sweep(search, effects):
                     break
         finally:
@@ -119,7 +118,7 @@ class RegionalAgent:
             careful.close()
             self.log.close()
             if self._is_users and self.log.is_on and problem.deployment.provider == "cpu":
-                remember(steps.timed)
+                remember(effects.steps.timed)
         search_session(search, options.session_share)
         if options.climb:
             self._climb(search, seed)
@@ -159,7 +158,7 @@ class RegionalAgent:
         return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
 
     def _round(
-        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str], steps: SearchedSteps,
+        self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str],
         drafted: Sequence[RewriteChain],
     ) -> bool:  # fmt: skip
         """Screen, choose, judge and refine from the best graph so far; in the first round from the original, where
@@ -170,7 +169,7 @@ class RegionalAgent:
             return False
         found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
-        screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior, steps)
+        screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         deadline = search.after(options.share)
         chains = screen.run(found, lambda: search.seconds >= deadline, drafted)
         tried |= screen.tried

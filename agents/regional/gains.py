@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agents.effects.step_means import Forecast
+from agents.effects.timed_steps import SearchedSteps
 from agents.regional.options import RegionalOptions
 
 FURTHER = "..."
@@ -24,6 +25,8 @@ class Effects:
     _gains: dict[Key, list[float]] = field(default_factory=dict)
     _ends: set[str] = field(default_factory=set)
     """Last parts of keys: the last rules of chains."""
+    steps: SearchedSteps = field(default_factory=SearchedSteps)
+    """All that was timed, for later searches."""
 
     def record(self, keys: Iterable[Key], gain: float) -> None:
         """Record the gain of a rewrite that goes by these keys."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from agents.core.base import Search
-from agents.effects.timed_steps import SearchedSteps, StepInSearch
+from agents.effects.timed_steps import StepInSearch
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.drafting import Drafter
@@ -16,7 +16,6 @@ from agents.regional.options import RegionalOptions
 from agents.regional.prior import ChainPolicy, Prior, StepPrior
 from agents.regional.proposals import Proposer
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.ir.hashing import text_digest
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.trial import trial_pair
@@ -42,7 +41,6 @@ class Screen:
         options: settings of the search.
         logged: logs what is timed; by default nothing is.
         prior: predicts what steps save that are not known yet; by default constants of `options` do.
-        steps: collects what was timed, for later searches.
     """
 
     def __init__(
@@ -55,10 +53,8 @@ class Screen:
         options: RegionalOptions,
         logged: LoggedRound | None = None,
         prior: Prior | None = None,
-        steps: SearchedSteps | None = None,
     ) -> None:
         self.search, self.timer, self.effects = search, timer, effects
-        self.steps = steps or SearchedSteps()
         self._lists, self._prior = AttemptLists(search, logged, prior), prior
         self._scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)
         self.latency_s, self.options = latency_s, options
@@ -264,9 +260,8 @@ class Screen:
         state = attempt.state
         if state.steps and state.timed is None:
             return None
-        step = self._lists.chain_step(attempt)
-        id_ = text_digest([fingerprint(state.site_class.window), step.names[0]])
-        return self.steps.add(id_, step, share, half, state.timed)
+        window, step = fingerprint(state.site_class.window), self._lists.chain_step(attempt)
+        return self.effects.steps.add(window, step, share, half, state.timed)
 
     def _chain(self, state: WindowState, seconds: float, half: float, cut: WindowPair) -> RewriteChain | None:
         if state.share < self.options.least_saved:

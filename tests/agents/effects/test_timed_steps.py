@@ -1,4 +1,4 @@
-"""Steps that a search times: what it learns of them at once, and what later searches on the machine begin with."""
+"""Steps that a search times, which later searches on the machine begin with."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from agents.effects import own_means
 from agents.effects.own_means import means_here, own_steps_path, remember, save_own
 from agents.effects.step_means import MOST_LOST, SHIPPED, ChainStep, load_means
 from agents.effects.timed_steps import SearchedSteps, TimedStep, means_of_timed
+from agents.regional.agent import RegionalAgent
+from agents.regional.options import RegionalOptions
+from graph_rewrite.experience import ExperienceLog
 from graph_rewrite.latency.device import processor_kind
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer
 from tests.agents.toys import chain_problem
@@ -122,10 +125,6 @@ def test_what_cannot_be_written_costs_a_warning(cache: Path) -> None:
 
 
 def test_a_users_search_leaves_what_it_timed(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agents.regional.agent import RegionalAgent
-    from agents.regional.options import RegionalOptions
-    from graph_rewrite.experience import ExperienceLog
-
     problem, timer = chain_problem(tmp_path, 2), ExactTimer()
     for experience, asked, leaves in (("off", True, False), ("on", False, False), ("on", True, True)):
         monkeypatch.setenv("REWRITEGYM_EXPERIENCE", "off" if experience == "off" else str(tmp_path / "x.sqlite3"))
