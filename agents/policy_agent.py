@@ -63,7 +63,8 @@ class PolicyAgent:
             return rollouts.optimize(problem, budget, seed=seed, progress=progress)
         search = RegionalAgent(RegionalOptions(prior="universal"))
         search.starts = self.starts
-        search.name, search.prior_for = self.name, lambda one: proposing(UniversalPrior(checkpoint, one.deployment))
+        search.name = self.name
+        search.prior_for = lambda one: proposing(UniversalPrior(checkpoint, one.deployment), one.deployment)
         result = search.optimize(problem, budget, seed=seed, progress=progress)
         said = f"chains proposed by {checkpoint.path}, trained on {checkpoint.description.trained_on}"
         return result.remarked(said)

@@ -13,7 +13,6 @@ import tyro
 
 from agents.effects.own_means import labels_here, own_steps_path, save_own
 from graph_rewrite.experience.cli import HANDLERS, Subcommand, store_of
-from graph_rewrite.latency.device import processor_kind
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 
@@ -41,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def learn(arguments: LearnArguments) -> int:
-    """Write the steps that labels tell of where searches look for them, in place of those that searches have left.
+    """Write the steps that labels tell of where searches look for them, in place of those that searches have left; of
+    each runtime apart.
 
     Raises:
         UserError: there is no such store, or it has no label of this kind of processor that can be used.
@@ -50,14 +50,16 @@ def learn(arguments: LearnArguments) -> int:
     from agents.effects.learning_means import MeansLearner
     from agents.effects.tabulating import tabulated
 
-    kind, target = processor_kind(), own_steps_path()
-    labels = labels_here(store_of(arguments.file))
-    made = tabulated(labels, progress=_told)
-    found = MeansLearner(made.table).timed_steps(kind)
-    save_own(found, kind, anew=True)
-    steps, windows = len(found), len(made.table.windows)
+    target, by_kind = own_steps_path(), labels_here(store_of(arguments.file))
+    steps = windows = 0
+    for kind, labels in by_kind.items():
+        table = tabulated(labels, progress=_told).table
+        found = MeansLearner(table).timed_steps(kind)
+        save_own(found, kind, anew=True)
+        steps, windows = steps + len(found), windows + len(table.windows)
     if arguments.json:
-        print(json.dumps({"file": str(target), "labels": len(labels), "rewrites": steps, "windows": windows}))
+        count = sum(map(len, by_kind.values()))
+        print(json.dumps({"file": str(target), "labels": count, "rewrites": steps, "windows": windows}))
     else:
         print(f"learnt what {steps} rewrites in {windows} windows save: {target}")
         print("searches by windows on this machine use it; remove the file to forget it")

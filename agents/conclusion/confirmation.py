@@ -11,6 +11,7 @@ from statistics import NormalDist
 
 from agents.core.base import Search, Visit
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency, Plan
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 
@@ -18,9 +19,9 @@ MARGIN = 0.005
 """A result is kept only where its 95% interval lies above 1 + MARGIN."""
 MOST_LOOKS = 4
 """Most measurements that are put together for one graph: each further look is another chance to be lucky."""
-CHECK_SHARE, CHECK_S, CHECK_RUNS = 0.2, 3.0, 22.0
-"""Part of the time left that saving and comparing the winner keeps; and the seconds, or runs of the original, that it
-keeps of a short time, but never more than half."""
+CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0
+"""Part of the time left that saving and comparing the winner keeps; and the seconds, or runs of the original with the
+seconds for weights that are written once and read twice, that it keeps of a short time, but never more than half."""
 
 _NORMAL = NormalDist()
 AMPLE_S = 2.0 * JUDGE.budget_s
@@ -58,10 +59,11 @@ def confirmed(search: Search, graph: Graph, known: Latency) -> Latency:
     left = seconds_left()
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
-    kept = max(CHECK_SHARE * left, min(max(CHECK_S, CHECK_RUNS * search.original_s), 0.5 * left))
+    runs_s = CHECK_RUNS * search.original_s + CHECK_S_PER_GB * weight_bytes(graph) / 1e9
+    kept = max(CHECK_SHARE * left, min(max(CHECK_S, runs_s), 0.5 * left))
     others = sum(bool(visit.actions) for visit in search.visits.values()) - 1
     chosen = simultaneous(known, 1 + others)
-    if surely_faster(chosen) and left - kept < problem.cost(graph):
+    if surely_faster(chosen) and left - kept < problem.cost(graph) + _least_seconds(known):
         return chosen
     with ending_at(time.monotonic() + left - kept):
         try:
@@ -91,6 +93,11 @@ def simultaneous(latency: Latency, count: int) -> Latency:
         return latency
     half *= _NORMAL.inv_cdf(1.0 - 0.025 / count) / _NORMAL.inv_cdf(0.975)
     return replace(latency, ci95=(latency.speedup * math.exp(-half), latency.speedup * math.exp(half)))
+
+
+def _least_seconds(known: Latency) -> float:
+    """Return the seconds that the runs of a steady measurement take at least, without its sessions."""
+    return STEADY.min_pairs * (known.ms + known.baseline_ms) / 1e3
 
 
 def _plan() -> Plan:

@@ -20,7 +20,7 @@ from agents.effects.step_means import (
 )
 from agents.effects.timed_steps import TimedStep
 from envs.window.table import WindowTable
-from graph_rewrite.latency.device import processor_kind
+from graph_rewrite.latency.device import machine_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,11 @@ class MeansLearner:
         ]
         self._keys = [step_keys(*chain) for chain in self._chains]
         self._windows = table.arrays["state_window"][told.states]
-        self._kinds = [window.device and processor_kind(window.device) for window in table.windows]
+        self._kinds = [window.device and machine_kind(window.provider, window.device) for window in table.windows]
 
     @property
     def kinds(self) -> set[str]:
-        """The kinds of processor that are told of windows."""
+        """The kinds of machine (`graph_rewrite.latency.device.machine_kind`) that are told of windows."""
         return {kind for kind in self._kinds if kind}
 
     def learnt(self, windows: Collection[int] | None = None) -> StepMeans:
@@ -113,7 +113,7 @@ class MeansLearner:
         """Return the numbers of the steps that were timed in some windows, by default in all.
 
         Args:
-            kind: the kind of processor that they were timed on; by default any.
+            kind: the kind of machine that they were timed on; by default any.
         """
         known = np.isfinite(self._told.gains)
         if windows is not None:
@@ -123,7 +123,7 @@ class MeansLearner:
         return np.flatnonzero(known)
 
     def timed_steps(self, kind: str) -> dict[str, TimedStep]:
-        """Return the steps that were timed on a kind of processor, as searches leave them, by their numbers."""
+        """Return the steps that were timed on a kind of machine, as searches leave them, by their numbers."""
         told = self._told
         return {
             str(step): TimedStep(
@@ -164,18 +164,18 @@ def means_of(parts: Sequence[Part]) -> StepMeans:
 
 
 def means_by_kind(parts: Sequence[Part], means: StepMeans) -> dict[str, StepMeans]:
-    """Return what steps save on each kind of processor beyond what means say of them, learnt from parts of tables."""
+    """Return what steps save on each kind of machine beyond what means say of them, learnt from parts of tables."""
     kinds = sorted({kind for learner, _ in parts for kind in learner.kinds})
     return {kind: means_beyond(parts, means, kind) for kind in kinds}
 
 
 def means_beyond(parts: Sequence[Part], means: StepMeans, kind: str) -> StepMeans:
-    """Return what steps save on a kind of processor beyond what means say of them, learnt from parts of tables."""
+    """Return what steps save on a kind of machine beyond what means say of them, learnt from parts of tables."""
     return _means([(learner, learner.timed(windows, kind)) for learner, windows in parts], means)
 
 
 def means_on(parts: Sequence[Part], kind: str) -> StepMeans:
-    """Return means of what the steps of parts of tables save on a kind of processor: those of all, and what it saves
+    """Return means of what the steps of parts of tables save on a kind of machine: those of all, and what it saves
     beyond them."""
     means = means_of(parts)
     return means.extended(means_beyond(parts, means, kind))

@@ -13,7 +13,8 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.records import Label
 from graph_rewrite.latency.cache import default_cache_path
-from graph_rewrite.latency.device import processor_kind
+from graph_rewrite.latency.device import machine_kind, processor_kind
+from graph_rewrite.runtime import PROVIDERS
 from graph_rewrite.system.atomic_files import replace_file
 
 FORMAT, VERSION = "rewritegym.own-steps", 1
@@ -32,11 +33,11 @@ def own_steps_path() -> Path:
 
 
 def save_own(steps: Steps, kind: str, *, anew: bool = False) -> None:
-    """Add steps that were timed on a kind of processor to those of this machine.
+    """Add steps that were timed on a kind of machine to those that are known here.
 
     Args:
         steps: the steps; one that is known takes the place of what was known of it.
-        kind: the kind of processor (`graph_rewrite.latency.device.processor_kind`).
+        kind: the kind of machine (`graph_rewrite.latency.device.machine_kind`).
         anew: forget what was known of that kind.
 
     Raises:
@@ -56,25 +57,28 @@ def save_own(steps: Steps, kind: str, *, anew: bool = False) -> None:
     replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
 
 
-def remember(steps: Steps) -> None:
-    """Keep what a search has timed on this machine for later searches. A file that cannot be written costs a warning,
-    and nothing else."""
+def remember(steps: Steps, provider: str) -> None:
+    """Keep what a search has timed on this machine with a provider for later searches. A file that cannot be written
+    costs a warning, and nothing else."""
     if not steps:
         return
     try:
-        save_own(steps, processor_kind())
+        save_own(steps, machine_kind(provider))
     except OSError as error:
         warnings.warn(f"what this search learnt is lost: {error}", RuntimeWarning, stacklevel=2)
 
 
-def means_here() -> StepMeans:
+def means_here(provider: str) -> StepMeans:
     """Return the means that ship, with what is known of this kind of processor, and of this machine by its own
     searches. A file of own steps that cannot be used is left aside, with a warning.
+
+    Args:
+        provider: of the runtime that it is to be known of.
 
     Raises:
         UserError: the means that ship are missing, or of another format.
     """
-    kind = processor_kind()
+    kind = machine_kind(provider)
     means = load_means(SHIPPED, kind)
     try:
         steps = _own(own_steps_path()).get(kind)
@@ -84,23 +88,27 @@ def means_here() -> StepMeans:
     return means.extended(means_of_timed(steps.values(), means)) if steps else means
 
 
-def labels_here(source: Path) -> list[Label]:
-    """Return the labels of a store or an export that were timed on this kind of processor.
+def labels_here(source: Path) -> dict[str, list[Label]]:
+    """Return the labels of a store or an export that were timed on this kind of processor, by the kind of machine: a
+    runtime each.
 
     Raises:
         UserError: there is no such file, or no such label in it.
     """
     if not source.exists():
         raise UserError(f"{source}: there is no such store; a search of the agent regional begins one")
-    kind = processor_kind()
-    labels = [label for label in labels_of(source) if processor_kind(str(label.context["device"])) == kind]
-    if not labels:
-        raise UserError(f"{source}: no label of this kind of processor ({kind})")
-    return labels
+    found: dict[str, list[Label]] = {machine_kind(name): [] for name, facts in PROVIDERS.items() if facts.is_cpu}
+    for label in labels_of(source):
+        kind = machine_kind(label.provider, str(label.context["device"]))
+        if kind in found:
+            found[kind].append(label)
+    if not any(found.values()):
+        raise UserError(f"{source}: no label of this kind of processor ({processor_kind()})")
+    return {kind: labels for kind, labels in found.items() if labels}
 
 
 def _own(path: Path) -> dict[str, dict[str, TimedStep]]:
-    """Return the steps of a file, by kind of processor; none where there is no such file.
+    """Return the steps of a file, by kind of machine; none where there is no such file.
 
     Raises:
         UserError: it holds no steps, or those of another version.

@@ -163,7 +163,7 @@ class FineTuner:
             log=ExperienceLog(ExperienceStore(file)),
             cache=MeasurementCache(self.run_folder / WINDOWS),
         )
-        agent.prior_for = lambda _: proposing(UniversalPrior(self.checkpoint, problem.deployment))
+        agent.prior_for = lambda _: proposing(UniversalPrior(self.checkpoint, problem.deployment), problem.deployment)
         seconds = min(seconds, self._left())
         # With a deadline, what an earlier round has timed costs nothing.
         budget = Budget(10**9, seconds, deadline=time.monotonic() + seconds)

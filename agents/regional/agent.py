@@ -60,8 +60,8 @@ class RegionalAgent:
     Args:
         options: settings of the search.
         timer: makes what times windows; by default a `WindowMeter` of the problem's deployment.
-        log: logs what is timed; by default the user's store of experience, as the options say. Then what was timed in
-            ONNX Runtime on the CPU also corrects the forecasts of later searches (`agents.effects.own_means`). It is
+        log: logs what is timed; by default the user's store of experience, as the options say. Then what was timed on
+            the CPU also corrects the forecasts of later searches (`agents.effects.own_means`). It is
             flushed and closed at the end of a search, and may be used for the next.
         cache: keeps times of windows by their content; by default the user's, as the options say.
     """
@@ -117,8 +117,8 @@ class RegionalAgent:
             scan.close()
             careful.close()
             self.log.close()
-            if self._is_users and self.log.is_on and problem.deployment.provider == "cpu":
-                remember(effects.steps.timed)
+            if self._is_users and self.log.is_on and problem.deployment.facts.is_cpu:
+                remember(effects.steps.timed, problem.deployment.provider)
         search_session(search, options.session_share)
         if options.climb:
             self._climb(search, seed)

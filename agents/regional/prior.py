@@ -101,10 +101,11 @@ class ProposingPrior:
         return self.means.forecast(rules, families, shapes, guess)
 
 
-def proposing(policy: ChainPolicy) -> Prior:
-    """Return a policy in front of the means that ship; the policy alone, with a warning, where these are missing."""
+def proposing(policy: ChainPolicy, deployment: Deployment) -> Prior:
+    """Return a policy in front of the means of a deployment's runtime; the policy alone, with a warning, where there
+    are none."""
     try:
-        return ProposingPrior(policy, means_here())
+        return ProposingPrior(policy, means_here(deployment.provider))
     except UserError as error:
         warnings.warn(f"regional: the policy alone predicts, since {error}", RuntimeWarning, stacklevel=2)
         return policy
@@ -117,12 +118,12 @@ def prior_of(name: PriorName, deployment: Deployment) -> Prior | None:
         return None
     try:
         if name == "means":
-            return means_here()
+            return means_here(deployment.provider)
         # Here, since PyTorch takes seconds and need not be installed.
         if name == "universal":
             from agents.universal.prior import UniversalPrior
 
-            return proposing(UniversalPrior.shipped(deployment))
+            return proposing(UniversalPrior.shipped(deployment), deployment)
         from agents.effects.prior import LearntPrior
 
         return LearntPrior.shipped(deployment)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
@@ -61,6 +61,8 @@ class Arguments:
     """Labels with which the collection is complete."""
     threads: int = 1
     """Threads per inference."""
+    provider: Literal["cpu", "openvino"] = "cpu"
+    """ONNX Runtime on the CPU, or OpenVINO. Each has a folder of its own."""
     only: tuple[str, ...] = ()
     """Names of networks, or beginnings of them, such as encoder/ or zoo://bert; all by default."""
     one: str = ""
@@ -158,6 +160,7 @@ def in_own_process(arguments: Arguments, network: Network) -> CollectedSearch:
     command = [
         sys.executable, "-m", "benchmarks.learning.collect_experience", "--folder", str(arguments.folder),
         "--one", network.name, "--seconds", str(arguments.seconds), "--threads", str(arguments.threads),
+        "--provider", arguments.provider,
     ]  # fmt: skip
     try:
         done = subprocess.run(
@@ -178,8 +181,9 @@ def search_one(arguments: Arguments) -> int:
         raise UserError(f"there is no network {arguments.one!r}; --list prints their names")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     problem = open_problem(
-        network.uri(arguments.folder / NETWORKS), provider="cpu", threads=arguments.threads, deployment_choices=False
-    )
+        network.uri(arguments.folder / NETWORKS), provider=arguments.provider, threads=arguments.threads,
+        deployment_choices=False,
+    )  # fmt: skip
     log = ExperienceLog(ExperienceStore(arguments.folder / STORE, busy_timeout_s=60.0))
     search = Search(problem, Budget(measurements=10**6, seconds=arguments.seconds, overtime_s=JUDGE.budget_s))
     cpu, agent = time.process_time(), RegionalAgent(SEARCH, log=log)

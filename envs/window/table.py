@@ -74,6 +74,8 @@ class WindowRecord:
     """Every step that its first steps made possible was timed; told only of windows with many chains."""
     device: str = ""
     """The machine that it was timed on (`graph_rewrite.latency.device.device_name`); empty where that is not known."""
+    provider: str = "cpu"
+    """The provider that it was timed with."""
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,7 @@ class _WindowBuilder:
         record = WindowRecord(
             label.family, str(label.model["uri"]), str(label.window["fingerprint"]), seconds,
             round(self._window.weight, 6), len(self._window.chains), self._exhaustive, str(label.context["device"]),
+            label.provider,
         )  # fmt: skip
         try:
             observation, kept = self._observed(traced.graph, first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from onnx import TensorProto
 
@@ -25,12 +25,18 @@ _INTEGERS = frozenset({
 })  # fmt: skip
 
 
+LEAST_SEEDS = 2
+"""Random inputs that a comparison must have: masks are all ones for one, and random for the other."""
+
+
 @dataclass(frozen=True)
 class ComparisonInputs:
-    """Inputs of a comparison: those that it must have, and extra ones as far as the time goes."""
+    """Inputs of a comparison: those that it must have, `more` of the same kind that only a short time limit leaves out,
+    and extra ones as far as the time goes."""
 
     run: Sequence[FeedSpec]
     extra: Sequence[FeedSpec]
+    more: Sequence[FeedSpec] = ()
 
 
 def comparison_inputs(
@@ -38,7 +44,9 @@ def comparison_inputs(
 ) -> ComparisonInputs:
     """Return the inputs to compare a model on: random ones, or as `given` says, the user's `data`, and extreme ones."""
     extreme = extreme_inputs(graph, given) if extremes else []
-    return ComparisonInputs([*seeded_inputs(graph, seeds, given), *data[:1]], [*data[1:], *extreme])
+    seeded = seeded_inputs(graph, seeds, given)
+    must = len(seeded) if _are_given(given) else LEAST_SEEDS
+    return ComparisonInputs([*seeded[:must], *data[:1]], [*data[1:], *extreme], seeded[must:])
 
 
 def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | Sequence[FeedSpec] | None) -> list[FeedSpec]:
@@ -61,7 +69,7 @@ def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | Sequence[FeedSpec]
 def extreme_inputs(graph: Graph, given: FeedSpec | Sequence[FeedSpec] | None) -> list[FeedSpec]:
     """Return recipes for inputs of the patterns that the types of a model's inputs admit; masks are all ones. One is
     without the optional inputs. None where the inputs come from a file or from several recipes."""
-    if given is not None and (not isinstance(given, FeedSpec) or given.npz is not None):
+    if _are_given(given):
         return []
     types = {type.dtype for value in graph.inputs if (type := graph.types.get(value)) is not None}
     types |= {type.dtype for type in element_types(graph).values()}
@@ -71,6 +79,11 @@ def extreme_inputs(graph: Graph, given: FeedSpec | Sequence[FeedSpec] | None) ->
     ranges, shapes = _ranges(graph, given), element_shapes(graph)
     seed, values = given.seed if given else 0, _values(graph, given)
     return [FeedSpec(seed, ranges, pattern=pattern, element_shapes=shapes, values=values) for pattern in patterns]
+
+
+def _are_given(given: FeedSpec | Sequence[FeedSpec] | None) -> TypeGuard[FeedSpec | Sequence[FeedSpec]]:
+    """Return whether inputs come from a file or from several recipes, which are all that there are."""
+    return given is not None and (not isinstance(given, FeedSpec) or given.npz is not None)
 
 
 def _ranges(graph: Graph, given: FeedSpec | None) -> dict[str, tuple[float, float]]:

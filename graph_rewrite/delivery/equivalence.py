@@ -72,8 +72,9 @@ def equivalent(
     to exact arithmetic than the original's own (`exact_reference`). Both models run in a process of their own: a crash,
     a hang or a failure of either is an outcome, not an exception.
 
-    The random inputs and the first of the user's always run. The others run as far as the time limit
-    (`system.deadline`) goes; without one, for as long as those before them took. The message says how many did.
+    Two random inputs and the first of the user's always run; the other random ones, unless a time limit
+    (`system.deadline`) is short. The rest run as far as the time limit goes; without one, for as long as those before
+    them took. The message says how many did.
 
     Args:
         rtol: with `atol`, a further limit for every element, as in `numpy.allclose`: differences of at most
@@ -132,6 +133,7 @@ def _request(
         "optimised": os.fspath(optimised),
         "deployment": deployment.to_request(),
         "feeds": [spec.to_json() for spec in inputs.run],
+        "more": [spec.to_json() for spec in inputs.more],
         "extra": [spec.to_json() for spec in inputs.extra],
     }
 
@@ -148,9 +150,8 @@ def _outcome(
     outcome = _judge([Finding(**finding) for finding in reply["findings"]], tolerance, original.graph)
     if not outcome.ok:
         return _random_outcome(original.graph, optimised, reply["random"], outcome) if reply["random"] else outcome
-    outcome = replace(
-        outcome, message=outcome.message + _extra_text(len(inputs.extra), reply["extra"], reply["refused"])
-    )
+    further = len(inputs.extra) + reply["skipped"]
+    outcome = replace(outcome, message=outcome.message + _extra_text(further, reply["extra"], reply["refused"]))
     if not reply["constant"]:
         return outcome
     return _with_hidden_values(outcome, original, optimised, reply["constant"], deployment, inputs.run)

@@ -106,6 +106,11 @@ class Label:
         return canonical({name: value for name, value in self.context.items() if name not in _VERSIONS})
 
     @property
+    def provider(self) -> str:
+        """The provider that the window was timed with."""
+        return str(self.context["deployment"]["provider"])
+
+    @property
     def window_s(self) -> float:
         """Seconds that the whole window takes: of a thinned one, its time over the part that was timed."""
         return float(self.body["window_s"]) / float(self.body["part"])

@@ -76,7 +76,7 @@ def count(rows: StoredRows, path: str = "", size: int = 0) -> Statistics:
 
 def _machine(label: Label) -> str:
     deployment = label.context["deployment"]
-    return f"{label.context['device']}, {deployment['provider']}, threads {deployment['threads']}"
+    return f"{label.context['device']}, {label.provider}, threads {deployment['threads']}"
 
 
 def _ranked(names: Any) -> dict[str, int]:

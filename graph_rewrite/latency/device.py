@@ -18,6 +18,7 @@ ISA_FLAGS = (
 )  # fmt: skip
 """Instruction sets that decide which kernels ONNX Runtime's CPU provider picks."""
 
+_INTELS_FAMILY = "cpu family 6"
 _IDENTITY_FIELDS = ("model name", "cpu family", "model", "stepping", "CPU implementer", "CPU part")
 
 
@@ -74,15 +75,27 @@ def device_key(provider: str) -> dict[str, str]:
 
 def processor_kind(device: str = "") -> str:
     """Return the part of a device's name by which rewrites pay alike: vendor or family, and instruction sets, without
-    model and stepping.
+    model and stepping. Intel's processors are all of one family: of these the model counts too.
 
     Args:
         device: as `device_name` returns it; by default that of this machine's processor.
     """
     name, _, flags = (device or device_name("cpu")).rpartition(" on ")[2].partition(" [")
     parts = [part.strip() for part in name.split(",")]
-    family = [part for part in parts if part.startswith(("cpu family", "CPU part"))] or parts[:1]
+    telling = ("cpu family", "CPU part", *(("model ",) if _INTELS_FAMILY in parts else ()))
+    family = [part for part in parts if part.startswith(telling)] or parts[:1]
     return f"{', '.join(family)} [{flags}"
+
+
+def machine_kind(provider: str, device: str = "") -> str:
+    """Return where rewrites pay alike: the kind of processor, and before it the runtime if that is not ONNX Runtime.
+
+    Args:
+        provider: the provider of the runtime.
+        device: as for `processor_kind`.
+    """
+    processor = processor_kind(device)
+    return processor if PROVIDERS[provider].is_onnxruntime else f"{provider} on {processor}"
 
 
 def _first_line(command: list[str]) -> str:

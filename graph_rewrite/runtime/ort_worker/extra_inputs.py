@@ -33,6 +33,10 @@ class Stopwatch:
     within_s: float | None
     started: float = field(default_factory=time.monotonic)
 
+    def limit(self, share: float) -> float:
+        """Return the moment by which a share of the time has passed; never, where there is no limit."""
+        return math.inf if self.within_s is None else self.started + share * self.within_s
+
     def until(self, share: float) -> float:
         """Return the moment by which a share of the time has passed; without a limit, extra inputs may take as long as
         everything before them."""

@@ -25,7 +25,8 @@ class Plan:
     max_pairs: int = 40
     """Most pairs per block."""
     warmup: int = 1
-    """Untimed runs of each side before the pairs of a block; one, on the CPU, where a run takes long."""
+    """Untimed runs of each side before the pairs of a block; one, on the CPU, where a run takes long, but two in a new
+    session."""
     target_ci_width: float = 0.07
     """Stop once the interval is at most this wide, relative to the speed-up (0.02 is plus or minus 1%)."""
     budget_s: float = 0.3

@@ -21,7 +21,7 @@ MIN_SAMPLE_S = 1e-3
 """Runs are repeated until a sample is this long: the clock and the interpreter cost some microseconds each."""
 
 LONG_S = 0.05
-"""Seconds of a run from which one warm-up on the CPU is enough: what further ones warm is small beside it."""
+"""Seconds of a run from which further warm-ups are not worth their time: what they warm is small beside it."""
 
 _MAX_REPEATS = 1000
 _OVERRUN = 4.0  # Times the budget after which even the plan's fewest pairs are not waited for.
@@ -30,18 +30,18 @@ _SPARE_PAIRS = 1.5  # A pair is not broken off, and the answer takes its time to
 _HOPELESS = 3.0  # Times the baseline, at which one pair tells enough.
 
 
-def warm_up(run: Run, runs: int, clock: Clock = perf_counter, long_s: float = LONG_S) -> float:
-    """Run a few times untimed, at least once, and not again after a run of `long_s` seconds.
+def warm_up(run: Run, runs: int, clock: Clock = perf_counter, least: int = 1) -> float:
+    """Run a few times untimed, `least` times at least, and then not again after a run of `LONG_S` seconds.
 
     Returns:
         The seconds of the last run, an estimate for planning.
     """
     seconds = 0.0
-    for _ in range(max(runs, 1)):
+    for number in range(max(runs, least)):
         started = clock()
         run()
         seconds = clock() - started
-        if seconds >= long_s:
+        if seconds >= LONG_S and number + 1 >= least:
             break
     return seconds
 

@@ -59,7 +59,7 @@ def first_step(store: ExperienceStore) -> Label:
 
 
 def own_mean(label: Label) -> float:
-    found = means_here().forecast(label.rules, [step["family"] for step in label.steps], shape_class(label), 0.0)
+    found = means_here("cpu").forecast(label.rules, [step["family"] for step in label.steps], shape_class(label), 0.0)
     assert found is not None
     assert found.own is not None
     return found.own.mean
@@ -86,7 +86,7 @@ def test_what_is_learnt_anew_takes_the_place_of_what_searches_left(
 ) -> None:
     assert main(["learn", str(searched.path), "--json"]) == 0
     before = own_steps_path().read_bytes()
-    remember({"another": TimedStep(["1", "A", "...", "... > A", ""], 0.0, -0.5, -0.5, 1.0)})
+    remember({"another": TimedStep(["1", "A", "...", "... > A", ""], 0.0, -0.5, -0.5, 1.0)}, "cpu")
     assert own_steps_path().read_bytes() != before
     assert main(["learn", str(searched.path)]) == 0
     assert own_steps_path().read_bytes() == before

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,6 +189,16 @@ class TestConfirmed:
         first, anew = TestPooled.latency(1.2, half), TestPooled.latency(1.2, 0.01)
         graph = self.visited(search, first, 1)
         assert self.confirm(search, graph, first, anew, took) == (pooled(first, anew) if again else first)
+
+    @pytest.mark.parametrize(("slower", "again"), [(1.0, True), (100.0, True), (110.0, False)])
+    def test_what_is_sure_is_not_measured_again_where_few_runs_fit(
+        self, search: Search, slower: float, again: bool
+    ) -> None:
+        fast, anew = TestPooled.latency(1.2, 0.1), TestPooled.latency(1.2, 0.01)
+        first = replace(fast, ms=slower * fast.ms, baseline_ms=slower * fast.baseline_ms)
+        graph = self.visited(search, first, 1)
+        found = self.confirm(search, graph, first, anew, 2.0)
+        assert found == (pooled(first, anew) if again else first)
 
     def test_what_is_sure_stands_where_no_measurement_ends_in_time(self, search: Search) -> None:
         first = TestPooled.latency(1.2, 0.1)

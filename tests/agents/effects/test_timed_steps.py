@@ -17,7 +17,7 @@ from agents.effects.timed_steps import SearchedSteps, TimedStep, means_of_timed
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
 from graph_rewrite.experience import ExperienceLog
-from graph_rewrite.latency.device import processor_kind
+from graph_rewrite.latency.device import machine_kind, processor_kind
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer
 from tests.agents.toys import chain_problem
 
@@ -64,40 +64,48 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def winograd() -> float:
-    found = means_here().forecast(["Winograd2x2"], ["winograd"], "Conv 3", 0.1)
+    found = means_here("cpu").forecast(["Winograd2x2"], ["winograd"], "Conv 3", 0.1)
     assert found is not None
     return found.mean
 
 
 def test_later_searches_begin_with_what_was_timed(cache: Path) -> None:
     before = winograd()
-    remember({})
+    remember({}, "cpu")
     assert not own_steps_path().exists()
-    remember({"a": STEP})
+    remember({"a": STEP}, "cpu")
     once = winograd()
-    remember({"a": STEP})  # the same timing again tells nothing new
+    remember({"a": STEP}, "cpu")  # the same timing again tells nothing new
     assert winograd() == once
-    remember({"b": STEP, "c": STEP})
+    remember({"b": STEP, "c": STEP}, "cpu")
     assert winograd() < once < before
     base = load_means(SHIPPED, processor_kind())
-    assert means_here() == base.extended(means_of_timed([STEP] * 3, base))
+    assert means_here("cpu") == base.extended(means_of_timed([STEP] * 3, base))
 
 
 def test_other_processors_steps_are_kept_apart(cache: Path) -> None:
     before = winograd()
     save_own({"a": STEP}, "another processor")
     assert winograd() == before
-    remember({"b": STEP})
+    remember({"b": STEP}, "cpu")
     kinds = json.loads(own_steps_path().read_text())["kinds"]
     assert {kind: list(steps) for kind, steps in kinds.items()} == {"another processor": ["a"], processor_kind(): ["b"]}
     save_own({"c": STEP}, processor_kind(), anew=True)
     assert list(json.loads(own_steps_path().read_text())["kinds"][processor_kind()]) == ["c"]
 
 
+def test_another_runtime_s_steps_are_kept_apart(cache: Path) -> None:
+    before = winograd()
+    remember({"a": STEP}, "openvino")
+    assert winograd() == before
+    base = load_means(SHIPPED, machine_kind("openvino"))
+    assert means_here("openvino") == base.extended(means_of_timed([STEP], base))
+
+
 def test_the_oldest_steps_are_forgotten(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_means, "MOST_STEPS", 3)
     for ids in ("abc", "a", "d"):
-        remember(dict.fromkeys(ids, STEP))
+        remember(dict.fromkeys(ids, STEP), "cpu")
     assert list(json.loads(own_steps_path().read_text())["kinds"][processor_kind()]) == ["c", "a", "d"]
 
 
@@ -112,7 +120,7 @@ def test_a_damaged_file_is_left_aside_and_then_replaced(cache: Path, damage: str
     own_steps_path().write_text(damage.replace("KIND", processor_kind()))
     with pytest.warns(RuntimeWarning, match="rewritegym experience learn"):
         assert winograd() == before
-    remember({"a": STEP})
+    remember({"a": STEP}, "cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert winograd() < before
@@ -121,7 +129,7 @@ def test_a_damaged_file_is_left_aside_and_then_replaced(cache: Path, damage: str
 def test_what_cannot_be_written_costs_a_warning(cache: Path) -> None:
     cache.write_text("in the way of the folder")
     with pytest.warns(RuntimeWarning, match="what this search learnt is lost"):
-        remember({"a": STEP})
+        remember({"a": STEP}, "cpu")
 
 
 def test_a_users_search_leaves_what_it_timed(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
