@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from agents.effects.own_means import labels_here, own_steps_path, save_own
+from agents.effects.own_means import labels_by_kind, own_steps_path, save_own
 from graph_rewrite.experience.cli import HANDLERS, Subcommand, store_of
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
@@ -50,7 +50,7 @@ def learn(arguments: LearnArguments) -> int:
     from agents.effects.learning_means import MeansLearner
     from agents.effects.tabulating import tabulated
 
-    target, by_kind = own_steps_path(), labels_here(store_of(arguments.file))
+    target, by_kind = own_steps_path(), labels_by_kind(store_of(arguments.file))
     steps = windows = 0
     for kind, labels in by_kind.items():
         table = tabulated(labels, progress=_told).table

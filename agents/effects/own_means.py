@@ -88,7 +88,19 @@ def means_here(provider: str) -> StepMeans:
     return means.extended(means_of_timed(steps.values(), means)) if steps else means
 
 
-def labels_here(source: Path) -> dict[str, list[Label]]:
+def labels_here(source: Path) -> list[Label]:
+    """Return the labels of a store or an export that were timed in ONNX Runtime on this kind of processor.
+
+    Raises:
+        UserError: there is no such file, or no such label in it.
+    """
+    found = labels_by_kind(source).get(machine_kind("cpu"))
+    if found is None:
+        raise UserError(f"{source}: no label of ONNX Runtime on this kind of processor ({processor_kind()})")
+    return found
+
+
+def labels_by_kind(source: Path) -> dict[str, list[Label]]:
     """Return the labels of a store or an export that were timed on this kind of processor, by the kind of machine: a
     runtime each.
 
