@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from agents.effects.timed_steps import TimedStep
 from graph_rewrite.experience import ExperienceStore
 from graph_rewrite.experience.means import shape_class
 from graph_rewrite.experience.records import Label
+from graph_rewrite.latency.device import machine_kind
 from tests.agents.regional.logged import logged_search
 from tests.graph_rewrite.experience.test_exchange import store_with
 
@@ -90,6 +92,17 @@ def test_what_is_learnt_anew_takes_the_place_of_what_searches_left(
     assert own_steps_path().read_bytes() != before
     assert main(["learn", str(searched.path)]) == 0
     assert own_steps_path().read_bytes() == before
+
+
+def test_each_runtime_is_learnt_of_apart(searched: ExperienceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = list(searched.labels())
+    in_openvino = {**labels[0].context, "deployment": {**labels[0].context["deployment"], "provider": "openvino"}}
+    others = [replace(label, id=f"{label.id} again", context=in_openvino) for label in labels[: len(labels) // 2]]
+    monkeypatch.setattr("agents.effects.own_means.labels_of", lambda _: [*labels, *others])
+    assert main(["learn", str(searched.path)]) == 0
+    steps = json.loads(own_steps_path().read_text())["kinds"]
+    assert list(steps) == [machine_kind("cpu"), machine_kind("openvino")]
+    assert 0 < len(steps[machine_kind("openvino")]) < len(steps[machine_kind("cpu")])
 
 
 def test_there_must_be_something_to_learn_from(
