@@ -1,6 +1,6 @@
 """Measure families of rules on single layers: `python -m benchmarks.rules.families [--family F] [--json]`.
 
-Layers (of convolutions two in a row, so that what a form needs between them counts) are run by ONNX Runtime as they are
+Layers (of convolutions two in a row, so that what a form needs between them counts) are run by a runtime as they are
 and rewritten, in turn, on one thread. Times are CPU seconds of this process, which other processes on the machine
 disturb less than the wall clock. With --write, results/rules/families.json and the tables in
 benchmarks/layers-zen4.md are brought up to date.
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -49,6 +49,8 @@ class Arguments:
     """Pairs of sessions per row: sessions differ by where their memory lies."""
     budget: float = 1.5
     """CPU seconds per pair of sessions."""
+    provider: Literal["cpu", "openvino"] = "cpu"
+    """ONNX Runtime on the CPU, or OpenVINO, in which `--write` writes nothing."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print a JSON array, an object per row, and nothing else."""
     write: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -205,7 +207,7 @@ def rewritten(graph: Graph, form: LayerForm) -> Graph:
 
 def compare(paths: tuple[str, str], arguments: Arguments, feeds: FeedSpec = FEEDS) -> tuple[list[Block], float]:
     """Return blocks of times of two models, and the largest relative difference of their outputs."""
-    deployment, blocks, error = Deployment("cpu", 1), list[Block](), 0.0
+    deployment, blocks, error = Deployment(arguments.provider, 1), list[Block](), 0.0
     plan = Plan(min_pairs=5, max_pairs=50)
     for _ in range(arguments.instances):
         runners = [Runner(path, deployment, feeds) for path in paths]
@@ -280,6 +282,8 @@ def main() -> None:
     arguments = tyro.cli(Arguments)
     if arguments.family not in ("", *CASES):
         sys.exit(f"there is no family {arguments.family!r}; there are {', '.join(CASES)}")
+    if arguments.write and arguments.provider != "cpu":
+        sys.exit("--write: the page has tables of ONNX Runtime alone; leave --write or --provider out")
     found = []
     for row in rows(arguments):
         found.append(row)

@@ -76,3 +76,23 @@ def test_writing_replaces_the_rows_of_measured_families_only(tmp_path, monkeypat
     assert "old" not in text
     assert "| 16 @ 8x8 | Rows2 | 1.00 ms | 2.00 | 1.90 to 2.10 | 1e-07 | 30 |" in text
     assert {path.name for path in tmp_path.iterdir()} == {"families.md", "results"}  # no temporary file is left
+
+
+def test_layers_run_in_the_runtime_that_is_asked_for(monkeypatch, capsys):
+    asked = []
+
+    def opened(path, deployment, feeds):
+        asked.append(deployment.provider)
+        raise InterruptedError
+
+    monkeypatch.setattr(families, "Runner", opened)
+    monkeypatch.setattr("sys.argv", ["families", "--family", "residual", "--provider", "openvino"])
+    with pytest.raises(InterruptedError):
+        families.main()
+    assert asked == ["openvino"]
+
+
+def test_the_page_has_tables_of_onnx_runtime_alone(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["families", "--write", "--provider", "openvino"])
+    with pytest.raises(SystemExit, match="--write"):
+        families.main()
