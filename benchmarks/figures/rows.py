@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,13 +94,17 @@ class Results:
         return found or list(dict.fromkeys(row.model for row in self.rows))
 
     def series(self, *kinds: Kind) -> list[Series]:
-        """Return all series of these kinds, in the order of the file. An agent with several budgets has several."""
+        """Return all series of these kinds, in the order of the file. An agent with several budgets has several. The
+        label names the budget of these, and one that is not that of most agents."""
         found = dict.fromkeys((row.agent, row.kind, row.budget_s) for row in self.rows if row.kind in kinds)
         budgets = {agent: {b for a, _, b in found if a == agent} for agent, _, _ in found}
-        return [
-            Series(agent, kind, budget, _label(agent, kind, None if len(budgets[agent]) == 1 else _seconds(budget)))
-            for agent, kind, budget in found
-        ]
+        often = Counter(budget for _, _, budget in found if budget is not None)
+        usual = max(often, key=lambda budget: (often[budget], budget), default=None)
+
+        def named(agent: str, budget: float | None) -> str | None:
+            return None if len(budgets[agent]) == 1 and budget in (None, usual) else _seconds(budget)
+
+        return [Series(agent, kind, budget, _label(agent, kind, named(agent, budget))) for agent, kind, budget in found]
 
     def of(self, series: Series, model: str | None = None) -> list[Row]:
         """Return the rows of a series, of one model or of all."""

@@ -262,17 +262,12 @@ def tables(found: Sequence[LayerRow]) -> str:
     """Return a Markdown table per family."""
     lines: list[str] = []
     for family in dict.fromkeys(row.family for row in found):
-        lines += [
-            "",
-            f"### {family}",
-            "",
-            "| layers | form | direct | speed-up | 95% | error | operators |",
-        ]
+        lines += ["", f"### {family}", "", "| layers | form | direct | speed-up | 95% | error | operators |"]
         lines.append("|---|---|---|---|---|---|---|")
         for row in (row for row in found if row.family == family):
             lines.append(
-                f"| {row.shape} | {row.form} | {row.direct_ms:.2f} ms | {row.speedup:.2f} | {row.low:.2f} to "
-                f"{row.high:.2f} | {row.error:.0e} | {row.operators} |"
+                f"| {row.shape} | {row.form} | {row.direct_ms:.2f} ms | {row.speedup:.2f} | {row.low:.2f} to"
+                f" {row.high:.2f} | {row.error:.0e} | {row.operators} |"
             )
     return "\n".join(lines) + "\n"
 
