@@ -51,12 +51,11 @@ def learn(arguments: LearnArguments) -> int:
     from agents.effects.tabulating import tabulated
 
     target, by_kind = own_steps_path(), labels_by_kind(store_of(arguments.file))
-    steps = windows = 0
-    for kind, labels in by_kind.items():
-        table = tabulated(labels, progress=_told).table
-        found = MeansLearner(table).timed_steps(kind)
-        save_own(found, kind, anew=True)
-        steps, windows = steps + len(found), windows + len(table.windows)
+    tables = {kind: tabulated(labels, progress=_told).table for kind, labels in by_kind.items()}
+    found = {kind: MeansLearner(table).timed_steps(kind) for kind, table in tables.items()}
+    for kind, timed in found.items():
+        save_own(timed, kind, anew=True)
+    steps, windows = sum(map(len, found.values())), sum(len(table.windows) for table in tables.values())
     if arguments.json:
         count = sum(map(len, by_kind.values()))
         print(json.dumps({"file": str(target), "labels": count, "rewrites": steps, "windows": windows}))

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -33,6 +33,7 @@ from benchmarks.learning.generated.catalogue import Network, networks
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience import ExperienceLog, ExperienceStore
 from graph_rewrite.latency import JUDGE
+from graph_rewrite.latency.provider import CpuProvider
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.problem import open_problem
@@ -61,7 +62,7 @@ class Arguments:
     """Labels with which the collection is complete."""
     threads: int = 1
     """Threads per inference."""
-    provider: Literal["cpu", "openvino"] = "cpu"
+    provider: CpuProvider = "cpu"
     """ONNX Runtime on the CPU, or OpenVINO. Each has a folder of its own."""
     only: tuple[str, ...] = ()
     """Names of networks, or beginnings of them, such as encoder/ or zoo://bert; all by default."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -25,6 +25,7 @@ from benchmarks import RESULTS
 from benchmarks.rules import transformer_layers
 from graph_rewrite import Graph, Rewriter, save
 from graph_rewrite.latency.device import device_name
+from graph_rewrite.latency.provider import CpuProvider
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.rules import registered_rules
@@ -49,7 +50,7 @@ class Arguments:
     """Pairs of sessions per row: sessions differ by where their memory lies."""
     budget: float = 1.5
     """CPU seconds per pair of sessions."""
-    provider: Literal["cpu", "openvino"] = "cpu"
+    provider: CpuProvider = "cpu"
     """ONNX Runtime on the CPU, or OpenVINO, in which `--write` writes nothing."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print a JSON array, an object per row, and nothing else."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from onnx import TensorProto
 
@@ -45,8 +45,7 @@ def comparison_inputs(
     """Return the inputs to compare a model on: random ones, or as `given` says, the user's `data`, and extreme ones."""
     extreme = extreme_inputs(graph, given) if extremes else []
     seeded = seeded_inputs(graph, seeds, given)
-    is_drawn = given is None or (isinstance(given, FeedSpec) and given.npz is None)
-    must = LEAST_SEEDS if is_drawn else len(seeded)
+    must = LEAST_SEEDS if _are_drawn(given) else len(seeded)
     return ComparisonInputs([*seeded[:must], *data[:1]], [*data[1:], *extreme], seeded[must:])
 
 
@@ -70,7 +69,7 @@ def seeded_inputs(graph: Graph, seeds: int, given: FeedSpec | Sequence[FeedSpec]
 def extreme_inputs(graph: Graph, given: FeedSpec | Sequence[FeedSpec] | None) -> list[FeedSpec]:
     """Return recipes for inputs of the patterns that the types of a model's inputs admit; masks are all ones. One is
     without the optional inputs. None where the inputs come from a file or from several recipes."""
-    if given is not None and (not isinstance(given, FeedSpec) or given.npz is not None):
+    if not _are_drawn(given):
         return []
     types = {type.dtype for value in graph.inputs if (type := graph.types.get(value)) is not None}
     types |= {type.dtype for type in element_types(graph).values()}
@@ -80,6 +79,11 @@ def extreme_inputs(graph: Graph, given: FeedSpec | Sequence[FeedSpec] | None) ->
     ranges, shapes = _ranges(graph, given), element_shapes(graph)
     seed, values = given.seed if given else 0, _values(graph, given)
     return [FeedSpec(seed, ranges, pattern=pattern, element_shapes=shapes, values=values) for pattern in patterns]
+
+
+def _are_drawn(given: FeedSpec | Sequence[FeedSpec] | None) -> TypeGuard[FeedSpec | None]:
+    """Return whether inputs are drawn at random; a file of inputs, or several recipes, are all that there are."""
+    return given is None or (isinstance(given, FeedSpec) and given.npz is None)
 
 
 def _ranges(graph: Graph, given: FeedSpec | None) -> dict[str, tuple[float, float]]:

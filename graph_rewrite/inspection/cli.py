@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -15,7 +15,7 @@ from rich.console import Console
 from graph_rewrite.errors import UserError
 from graph_rewrite.inspection.display import show
 from graph_rewrite.inspection.inspect import inspect_model
-from graph_rewrite.latency.provider import resolve_provider
+from graph_rewrite.latency.provider import CpuProvider, resolve_provider
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.runtime.custom_ops import library_paths, missing_operators
 from graph_rewrite.symbolic.bindings import bind
@@ -43,7 +43,7 @@ class InspectArguments:
     model accepts."""
     threads: int | None = None
     """Threads per inference of the profile; by default one per physical core that this process may use."""
-    provider: Literal["cpu", "openvino"] = "cpu"
+    provider: CpuProvider = "cpu"
     """The runtime of the profile: ONNX Runtime on the CPU, or openvino."""
     custom_ops: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A library with operators of custom domains that the model uses; may be repeated."""

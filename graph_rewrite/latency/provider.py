@@ -14,6 +14,7 @@ from graph_rewrite.runtime import WorkerClient, WorkerFailure, runtime_of
 from graph_rewrite.system.scratch import scratch_folder
 
 Provider = Literal["cpu", "cuda", "openvino"]
+CpuProvider = Literal["cpu", "openvino"]
 ProviderChoice = Literal["auto", "cpu", "cuda", "openvino"]
 """What a user may ask for: a provider, or ONNX Runtime's with which a device answers."""
 

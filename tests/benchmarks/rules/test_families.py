@@ -78,7 +78,7 @@ def test_writing_replaces_the_rows_of_measured_families_only(tmp_path, monkeypat
     assert {path.name for path in tmp_path.iterdir()} == {"families.md", "results"}  # no temporary file is left
 
 
-def test_layers_run_in_the_runtime_that_is_asked_for(monkeypatch, capsys):
+def test_layers_run_in_the_runtime_that_is_asked_for(monkeypatch):
     asked = []
 
     def opened(path, deployment, feeds):
