@@ -21,7 +21,7 @@ def fitted(search: Search, timer: Timer, start: Start) -> Start | None:
     weights are timed first; those for which no time is left stay.
 
     Args:
-        search: the problem's own graph is measured already.
+        search: it has visited the problem's own graph.
     """
     if start.without is None or not search.can_apply:
         return None

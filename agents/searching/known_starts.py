@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from agents.core.base import Action, Search
 from agents.core.records import Improvement, supposed
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency
 
 STARTS_SHARE = 0.1
 """Share of a search's seconds after which no further known graph is measured."""
@@ -44,17 +45,32 @@ def suppose_start(search: Search, ms: float) -> None:
 def measure_starts(
     search: Search, starts: Sequence[Start], fit: Callable[[Start], Start | None] = lambda _: None
 ) -> None:
-    """Measure the problem's own graph and known ones, of which the best is where the search goes on. No known one is
-    begun with once `STARTS_SHARE` of the time is spent on those before it.
+    """Measure known graphs; the search goes on from the best, or from the problem's own. No known graph is begun with
+    once `STARTS_SHARE` of the time is spent on those before it.
+
+    The first known graph is measured before anything else: its measurement times the original beside it, so that no
+    time is spent on the problem's own graph alone.
 
     Args:
-        fit: returns another form of a known graph to measure before it, if there is one.
+        fit: returns another form of a known graph to measure after it, if there is one. It may rely on a visit of the
+            problem's own graph.
     """
-    search.measure(search.problem.model.graph, ())
-    last = search.after(STARTS_SHARE)
+    own, last = search.problem.model.graph, search.after(STARTS_SHARE)
     for start in starts:
         if not search.can_measure or search.seconds >= last:
             break
-        for graph in filter(None, (fit(start), start)):
-            if search.can_measure:
-                search.measure(graph.graph, graph.actions)
+        latency = search.measure(start.graph, start.actions)
+        if own.hash not in search.visits:
+            _visit_own(search, latency)
+        fitted = fit(start)
+        if fitted is not None and search.can_measure:
+            search.measure(fitted.graph, fitted.actions)
+    search.measure(own, ())
+
+
+def _visit_own(search: Search, known: Latency) -> None:
+    """Visit the problem's own graph after a known graph was measured: only where that failed is it measured itself."""
+    if known.ok:
+        suppose_start(search, known.baseline_ms)
+    else:
+        search.measure(search.problem.model.graph, ())

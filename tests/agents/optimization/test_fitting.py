@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from agents.optimization.options import OptimizeOptions
 from agents.optimization.remembering import KnownStart, ResultRecall
 from agents.regional.fitting import fitted
 from agents.searching.known_starts import Start, measure_starts
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows import Difference, WindowPair
 from graph_rewrite.replay import record, replay
@@ -146,13 +147,38 @@ def test_results_of_this_machine_are_not_fitted(problem: Problem, tmp_path: Path
     assert fit(problem, start, PlantedTimer(lambda _: -1.0)) is None
 
 
-def test_the_fitted_form_is_measured_first(problem: Problem) -> None:
+def forms_of(problem: Problem) -> list[Graph]:
     graph = problem.model.graph
-    forms = [next(c for c in problem.rewriter.candidates(graph) if c.rule == rule).apply() for rule in RULES[:2]]
+    return [next(c for c in problem.rewriter.candidates(graph) if c.rule == rule).apply() for rule in RULES[:2]]
+
+
+def test_a_known_graph_is_measured_before_anything_else(problem: Problem) -> None:
+    graph, forms, visited = problem.model.graph, forms_of(problem), list[list[str]]()
     search = Search(problem, Budget())
+
+    def fit(start: Start) -> Start:
+        visited.append(list(search.visits))
+        return Start(forms[1], ())
+
     with search.running():
-        measure_starts(search, [Start(forms[0], ())], lambda _: Start(forms[1], ()))
-    assert list(search.visits) == [graph.hash, forms[1].hash, forms[0].hash]
+        measure_starts(search, [Start(forms[0], ())], fit)
+    assert visited == [[forms[0].hash, graph.hash]]
+    assert list(search.visits) == [forms[0].hash, graph.hash, forms[1].hash]
+    own, known = search.visits[graph.hash].latency, search.visits[forms[0].hash].latency
+    assert (own.ms, own.speedup, own.runs) == (known.baseline_ms, 1.0, 0), "the original beside it is its time"
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_the_own_graph_is_measured_where_no_known_one_could_be(problem: Problem, known: int) -> None:
+    forms = forms_of(problem)[:known]
+    ops = {node.op for node in problem.model.graph.nodes.values()}
+    added = {node.op for form in forms for node in form.nodes.values()} - ops
+    failing = OperatorCountMeter(problem.model.original, dict.fromkeys(added, "error"))
+    search = Search(replace(problem, meter=failing), Budget())
+    with search.running():
+        measure_starts(search, [Start(form, ()) for form in forms])
+    assert len(search.visits) == 1 + known
+    assert search.visits[problem.model.graph.hash].latency.runs > 0
 
 
 @pytest.mark.parametrize(("factor", "left_out"), [(1.5, [RULES[0]]), (3.0, [])])
