@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from agents.core.base import Budget, OptimizationResult, Search
-from agents.ppo.acting import ships_for
-from agents.ppo.agent import DEFAULTS, PPOAgent, RolloutOptions
-from agents.ppo.checkpoint import Checkpoint, CheckpointError, check_vocabulary, load_checkpoint
+from agents.core.paths import checkpoints
+from agents.ppo.description import (
+    UNIVERSAL,
+    CheckpointError,
+    PolicyDescription,
+    check_vocabulary,
+    read_description,
+    ships_for,
+)
+from agents.ppo.options import DEFAULTS, RolloutOptions
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import proposing
+from agents.regional.prior import PolicyOnDemand, proposing
 from agents.searching.known_starts import Start
-from agents.universal.prior import UniversalPrior, shipped_policy
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.errors import UserError
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.task.problem import Problem
+
+if TYPE_CHECKING:
+    from agents.ppo.checkpoint import Checkpoint
+    from agents.universal.prior import UniversalPrior
 
 
 class PolicyAgent:
@@ -36,12 +49,11 @@ class PolicyAgent:
     name = "ppo"
 
     def __init__(self, checkpoint: Checkpoint | Path | str | None = None, options: RolloutOptions = DEFAULTS) -> None:
-        given = checkpoint or None
-        self.checkpoint = load_checkpoint(given) if isinstance(given, str | Path) else given
-        self.options = options
+        self.checkpoint, self.options = checkpoint or None, options
+        self._given = None if self.checkpoint is None else _Policy.of(self.checkpoint)
         self.starts: Sequence[Start] = ()
         """Graphs that a search with a policy of windows begins with, beside the problem's own."""
-        if _by_windows(self.checkpoint) and options != DEFAULTS:
+        if self._given is not None and self._given.is_by_windows and options != DEFAULTS:
             raise UserError(
                 f"agent ppo: {', '.join(_changed(options))} is for policies of whole models, and "
                 f"{self.checkpoint_name} was trained on windows: leave it out"
@@ -50,39 +62,79 @@ class PolicyAgent:
     @property
     def checkpoint_name(self) -> str:
         """The folder of the checkpoint that was given; empty for none."""
-        return "" if self.checkpoint is None else str(self.checkpoint.path)
+        return "" if self._given is None else str(self._given.folder)
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:
         """Search within the budget with the policy, then validate."""
-        checkpoint = self._checkpoint_for(problem)
-        if checkpoint is None or not _by_windows(checkpoint):
-            rollouts = PPOAgent(checkpoint, self.options)
+        policy = self._policy_for(problem)
+        if policy is None or not policy.is_by_windows:
+            from agents.ppo.agent import PPOAgent  # imports PyTorch, which takes seconds
+
+            rollouts = PPOAgent(self.checkpoint, self.options)
             rollouts.name = self.name
             return rollouts.optimize(problem, budget, seed=seed, progress=progress)
+        policy.check()
+        proposer = PolicyOnDemand(lambda: policy.prior(problem.deployment))
         search = RegionalAgent(RegionalOptions(prior="universal"))
         search.starts = self.starts
         search.name = self.name
-        search.prior_for = lambda one: proposing(UniversalPrior(checkpoint, one.deployment), one.deployment)
+        search.prior_for = lambda one: proposing(proposer, one.deployment)
         result = search.optimize(problem, budget, seed=seed, progress=progress)
-        said = f"chains proposed by {checkpoint.path}, trained on {checkpoint.description.trained_on}"
-        return result.remarked(said)
+        if not proposer.was_asked:
+            return result.remarked(f"no time was left for chains that {policy.folder} proposes")
+        return result.remarked(f"chains proposed by {policy.folder}, trained on {policy.description.trained_on}")
 
-    def _checkpoint_for(self, problem: Problem) -> Checkpoint | None:
-        """Return the checkpoint for a model; None where rollouts in its graph find their own."""
-        if self.checkpoint is not None or self.options != DEFAULTS or ships_for(problem.model.uri):
-            return self.checkpoint
+    def _policy_for(self, problem: Problem) -> _Policy | None:
+        """Return the policy for a model; None where rollouts in its graph find their own."""
+        if self._given is not None or self.options != DEFAULTS or ships_for(problem.model.uri):
+            return self._given
         try:
-            universal = shipped_policy()
-            check_vocabulary(universal.description, rule_vocabulary(), operator_vocabulary())
+            universal = _Policy.of(checkpoints() / UNIVERSAL)
+            universal.check()
         except CheckpointError:  # none ships, or one of other rules
             return None
         return universal
 
 
-def _by_windows(checkpoint: Checkpoint | None) -> bool:
-    return checkpoint is not None and checkpoint.description.trained_in == "windows"
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """A policy that is not loaded yet, or only in memory."""
+
+    folder: Path
+    description: PolicyDescription
+    checkpoint: Checkpoint | None = None
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint | Path | str) -> Self:
+        """Return the policy of a checkpoint or its folder.
+
+        Raises:
+            CheckpointError: a file is missing, truncated or of another format, or describes what nobody trains.
+        """
+        if isinstance(checkpoint, Path | str):
+            return cls(*read_description(checkpoint))
+        return cls(checkpoint.path, checkpoint.description, checkpoint)
+
+    @property
+    def is_by_windows(self) -> bool:
+        return self.description.trained_in == "windows"
+
+    def check(self) -> None:
+        """Check that the rules and operators that it knows are still there.
+
+        Raises:
+            CheckpointError: some are gone.
+        """
+        check_vocabulary(self.description, rule_vocabulary(), operator_vocabulary())
+
+    def prior(self, deployment: Deployment) -> UniversalPrior:
+        """Load a policy of windows."""
+        from agents.ppo.checkpoint import load_checkpoint  # imports PyTorch, which takes seconds
+        from agents.universal.prior import UniversalPrior
+
+        return UniversalPrior(self.checkpoint or load_checkpoint(self.folder), deployment)
 
 
 def _changed(options: RolloutOptions) -> list[str]:

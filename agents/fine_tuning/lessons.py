@@ -9,7 +9,8 @@ from typing import Self
 import numpy as np
 
 from agents.core.config import Config
-from agents.ppo.checkpoint import Checkpoint, PolicyDescription
+from agents.ppo.checkpoint import Checkpoint
+from agents.ppo.description import PolicyDescription
 from agents.universal.decisions import TableDecision, decisions_of
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from envs.window.table import SHIPPED, WindowTable

@@ -17,8 +17,9 @@ from agents.mcts.savings import SavingsGuide
 from agents.mcts.simulations import Guide, TreeSearch
 from agents.mcts.states import EnvState, GraphGame
 from agents.mcts.tree import Score
-from agents.ppo.acting import LONGEST, acting_env, shipped_checkpoint
-from agents.ppo.checkpoint import Checkpoint, CheckpointError, load_checkpoint
+from agents.ppo.acting import LONGEST, acting_env
+from agents.ppo.checkpoint import Checkpoint, load_checkpoint
+from agents.ppo.description import CheckpointError, shipped_checkpoint
 from agents.regional.prior import prior_of
 from agents.universal.prior import UniversalPrior
 from envs import GraphRewriteEnv

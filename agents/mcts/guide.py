@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from agents.mcts.states import EnvState
 from agents.ppo.acting import restore_policy
-from agents.ppo.checkpoint import Checkpoint, known_rules
+from agents.ppo.checkpoint import Checkpoint
+from agents.ppo.description import known_rules
 from envs import GraphRewriteEnv
 from envs.observation import Observation
 from envs.vocabulary import rule_vocabulary

@@ -1,4 +1,4 @@
-"""A trained policy put to work: its environment, its weights, and the choice among the policies that ship."""
+"""A trained policy put to work: its environment, and its weights."""
 
 from __future__ import annotations
 
@@ -9,23 +9,14 @@ from gymnasium import spaces
 from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.core.config import Config, EnvConfig
-from agents.core.paths import checkpoints
-from agents.ppo.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    PolicyDescription,
-    adapt_weights,
-    check_episodes,
-    check_vocabulary,
-    load_checkpoint,
-)
+from agents.ppo.checkpoint import Checkpoint, adapt_weights, check_episodes, load_checkpoint
+from agents.ppo.description import CheckpointError, PolicyDescription, check_vocabulary, shipped_checkpoint, ships_for
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from envs import GraphRewriteEnv
 from envs.feature_sets import feature_widths
 from envs.observation import ObservationLimits
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
-from graph_rewrite import zoo
 from graph_rewrite.task.problem import Problem
 
 LONGEST = EnvConfig().horizon
@@ -71,32 +62,6 @@ def _network(described: PolicyDescription, env: GraphRewriteEnv) -> CandidatePol
     policy = CandidatePolicy(env.observation_space, env.action_space, ConstantSchedule(0.0), **arguments)
     policy.set_training_mode(False)
     return policy
-
-
-def shipped_checkpoint(uri: str) -> Path:
-    """Folder of the checkpoint that comes with the project for a zoo model.
-
-    Raises:
-        CheckpointError: there is none for this model.
-    """
-    name = zoo.name_in(uri)
-    folder = checkpoints() / name
-    if ":" in name or not folder.is_dir():
-        shipped = sorted(path.name for path in checkpoints().iterdir() if path.is_dir())
-        raise CheckpointError(
-            f"no checkpoint comes with the project for {uri} (there are: {', '.join(shipped) or 'none'}); "
-            f"train one with train.py --model {uri}, or name one with --checkpoint"
-        )
-    return folder
-
-
-def ships_for(uri: str) -> bool:
-    """Return whether a policy of its own comes with the project for a model."""
-    try:
-        shipped_checkpoint(uri)
-    except CheckpointError:
-        return False
-    return True
 
 
 def fitting_checkpoint(problem: Problem) -> tuple[Checkpoint, str]:

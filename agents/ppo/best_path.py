@@ -14,14 +14,13 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.ppo.options import CLEAR
 from envs import GraphRewriteEnv
 from envs.observation import Observation
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
 
-CLEAR = 0.01
-"""A difference in speed-up that is more than noise, in training and in rollouts of the trained policy."""
 FRONTIER = 0.75
 """Share of the restarts that go on from the end of the best path; the others begin somewhere on the way."""
 STOPS = 0.25

@@ -17,16 +17,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv,
 
 from agents.core.config import Config
 from agents.ppo.callback import TrainingCallback
-from agents.ppo.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    PolicyDescription,
-    adapt_weights,
-    check_episodes,
-    check_vocabulary,
-    load_optimizer,
-    save_checkpoint,
-)
+from agents.ppo.checkpoint import Checkpoint, adapt_weights, check_episodes, load_optimizer, save_checkpoint
+from agents.ppo.description import CheckpointError, PolicyDescription, check_vocabulary
 from agents.ppo.environments import TrainingOptions, make_env
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.progress import TrainingProgress

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.ppo.checkpoint import CheckpointError
+from agents.ppo.description import CheckpointError
 from agents.ppo.progress import TrainingProgress
 from graph_rewrite.system.atomic_files import replace_file
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -73,6 +73,36 @@ class ChainPolicy(EffectPrior, Protocol):
 
 
 Prior = EffectPrior | StepPrior | WindowPrior
+
+
+class PolicyOnDemand:
+    """A policy that is loaded when it is first asked: PyTorch takes seconds, and a draft asks for none.
+
+    Args:
+        load: loads the policy.
+    """
+
+    def __init__(self, load: Callable[[], ChainPolicy]) -> None:
+        self._load = load
+        self._policy: ChainPolicy | None = None
+
+    @property
+    def was_asked(self) -> bool:
+        """True once anything was asked."""
+        return self._policy is not None
+
+    def opinion(self, steps: Sequence[Candidate], depth: int) -> Opinion | None:
+        """Return the policy's opinion of the steps of a state."""
+        return self._loaded().opinion(steps, depth)
+
+    def hopes(self, steps: Sequence[Candidate], share: float, depth: int) -> list[float | None]:
+        """Return what the policy hopes of steps."""
+        return self._loaded().hopes(steps, share, depth)
+
+    def _loaded(self) -> ChainPolicy:
+        if self._policy is None:
+            self._policy = self._load()
+        return self._policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,8 @@ from agents.core.config import Config
 from agents.core.paths import checkpoints
 from agents.effects.prior import StepObserver
 from agents.ppo.batches import batch_of
-from agents.ppo.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    adapt_weights,
-    check_episodes,
-    check_vocabulary,
-    known_rules,
-    load_checkpoint,
-)
+from agents.ppo.checkpoint import Checkpoint, adapt_weights, check_episodes, load_checkpoint
+from agents.ppo.description import UNIVERSAL, CheckpointError, check_vocabulary, known_rules
 from agents.ppo.trainer import policy_arguments
 from agents.universal.observations import unmeasured
 from agents.universal.opinion import Opinion
@@ -33,8 +26,6 @@ from envs.vocabulary import operator_vocabulary, rule_vocabulary
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.runtime import Deployment
 
-NAME = "universal"
-"""Folder of the checkpoint that ships, among those of models."""
 OPTIMISM = 0.3
 """Standard deviations above the mean that a step is hoped to reach: what is little known is tried."""
 
@@ -45,7 +36,7 @@ def shipped_policy() -> Checkpoint:
     Raises:
         CheckpointError: there is none.
     """
-    return load_checkpoint(checkpoints() / NAME)
+    return load_checkpoint(checkpoints() / UNIVERSAL)
 
 
 def restore_window_policy(checkpoint: Checkpoint) -> WindowPolicy:

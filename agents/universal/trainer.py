@@ -16,7 +16,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from agents.core.config import Config, ConfigError
-from agents.ppo.checkpoint import Checkpoint, PolicyDescription, check_episodes, save_checkpoint
+from agents.ppo.checkpoint import Checkpoint, check_episodes, save_checkpoint
+from agents.ppo.description import PolicyDescription
 from agents.ppo.progress import TrainingProgress
 from agents.ppo.trainer import maskable_ppo, take_up_policy
 from agents.ppo.training_state import TrainingState, load_state, save_state

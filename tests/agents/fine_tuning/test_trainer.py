@@ -14,7 +14,8 @@ from agents.core.config import Config, FineTuningConfig
 from agents.effects.tabulating import tabulated
 from agents.fine_tuning.lessons import Rehearsal
 from agents.fine_tuning.trainer import BEST, EXPERIENCE, FineTuner, FineTuningOptions
-from agents.ppo.checkpoint import Checkpoint, CheckpointError, load_checkpoint
+from agents.ppo.checkpoint import Checkpoint, load_checkpoint
+from agents.ppo.description import CheckpointError
 from agents.ppo.progress import TrainingProgress
 from agents.universal.prior import restore_window_policy
 from agents.universal.rollouts import best_shares, policy_choices, saved_shares

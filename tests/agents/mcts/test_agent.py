@@ -15,7 +15,8 @@ from agents.mcts.agent import BY_MEANS, MCTSAgent
 from agents.mcts.guide import PolicyGuide, UniformGuide
 from agents.mcts.states import EnvState
 from agents.ppo.acting import acting_env
-from agents.ppo.checkpoint import CheckpointError, PolicyDescription, load_checkpoint, save_checkpoint
+from agents.ppo.checkpoint import load_checkpoint, save_checkpoint
+from agents.ppo.description import CheckpointError, PolicyDescription
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from envs.observation import feature_sizes

@@ -14,12 +14,13 @@ from stable_baselines3.common.utils import ConstantSchedule
 from agents.core.base import Budget, Search
 from agents.core.config import Config, EncoderConfig, EnvConfig
 from agents.core.paths import checkpoints
-from agents.ppo.acting import acting_env, restore_policy, shipped_checkpoint, untrained_policy
-from agents.ppo.agent import PPOAgent, RolloutOptions, _Actor
-from agents.ppo.checkpoint import CheckpointError, PolicyDescription, known_rules, load_checkpoint, save_checkpoint
+from agents.ppo.acting import acting_env, restore_policy, untrained_policy
+from agents.ppo.agent import PPOAgent, _Actor
+from agents.ppo.checkpoint import load_checkpoint, save_checkpoint
+from agents.ppo.description import UNIVERSAL, CheckpointError, PolicyDescription, known_rules, shipped_checkpoint
+from agents.ppo.options import RolloutOptions
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
-from agents.universal.prior import NAME as UNIVERSAL
 from envs import GraphRewriteEnv
 from envs.observation import GLOBAL_FEATURES, feature_sizes
 from envs.vocabulary import operator_vocabulary, rule_vocabulary

@@ -7,15 +7,8 @@ import pytest
 import torch
 
 from agents.core.config import EncoderConfig, EnvConfig
-from agents.ppo.checkpoint import (
-    CheckpointError,
-    PolicyDescription,
-    adapt_weights,
-    check_vocabulary,
-    load_checkpoint,
-    load_optimizer,
-    save_checkpoint,
-)
+from agents.ppo.checkpoint import adapt_weights, load_checkpoint, load_optimizer, save_checkpoint
+from agents.ppo.description import CheckpointError, PolicyDescription, check_vocabulary
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from stable_baselines3.common.utils import ConstantSchedule
 
 from agents.core.config import Config, EncoderConfig
 from agents.ppo.acting import acting_env, restore_policy
-from agents.ppo.checkpoint import PolicyDescription, load_checkpoint, save_checkpoint
+from agents.ppo.checkpoint import load_checkpoint, save_checkpoint
+from agents.ppo.description import PolicyDescription
 from agents.ppo.policy import CandidatePolicy
 from agents.ppo.trainer import policy_arguments
 from envs import GraphRewriteEnv

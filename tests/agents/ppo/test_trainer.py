@@ -17,7 +17,8 @@ from agents.core.config import Config, EncoderConfig, EnvConfig, PPOConfig, Trai
 from agents.ppo import environments
 from agents.ppo.agent import PPOAgent
 from agents.ppo.best_path import BestPath
-from agents.ppo.checkpoint import CheckpointError, load_checkpoint
+from agents.ppo.checkpoint import load_checkpoint
+from agents.ppo.description import CheckpointError
 from agents.ppo.environments import TrainingOptions, env_arguments, make_env, quick_meter
 from agents.ppo.progress import TrainingProgress
 from agents.ppo.trainer import Trainer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from agents.mcts.states import EnvState
 from agents.policy_agent import PolicyAgent
 from agents.ppo.acting import acting_env
 from agents.ppo.agent import PPOAgent
-from agents.ppo.checkpoint import CheckpointError, load_checkpoint
+from agents.ppo.checkpoint import load_checkpoint
+from agents.ppo.description import CheckpointError
 from agents.regional.agent import RegionalAgent
 from agents.regional.prior import ProposingPrior, prior_of
 from agents.universal.observations import unmeasured
@@ -40,6 +42,7 @@ from graph_rewrite.task.site_windows import SiteClass, site_classes
 from tests.agents.regional.exact_timer import ExactTimer
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
 from tests.envs.window.drawn import DrawnTimer, convolutions, drawn_labels
+from tests.repository import run_python
 
 
 @pytest.fixture(scope="module")
@@ -183,15 +186,38 @@ def test_the_agent_acts_by_windows_with_a_policy_of_windows(
 def test_a_model_without_a_policy_of_its_own_has_the_universal_one(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy_agent, "shipped_policy", lambda: load_checkpoint(trained))
+    monkeypatch.setattr(policy_agent, "checkpoints", lambda: tmp_path)
+    (tmp_path / "universal").symlink_to(trained)
     monkeypatch.setattr(RegionalAgent, "_timer", lambda *_: ExactTimer())
     monkeypatch.setenv("REWRITEGYM_EXPERIENCE", "off")
     problem, budget = chain_problem(tmp_path, 2), Budget(measurements=60, seconds=60.0)
-    assert f"chains proposed by {trained}" in PolicyAgent().optimize(problem, budget).message
+    assert f"chains proposed by {tmp_path / 'universal'}" in PolicyAgent().optimize(problem, budget).message
     # Rollouts in the whole graph are asked for, or no policy of windows is there.
     assert "an untrained policy" in make_agent("ppo:sampled=false").optimize(problem, budget).message
-    monkeypatch.setattr(policy_agent, "shipped_policy", lambda: load_checkpoint(tmp_path / "universal"))
+    (tmp_path / "universal").unlink()
     assert "an untrained policy" in PolicyAgent().optimize(problem, budget).message
+
+
+def test_pytorch_is_imported_only_once_the_policy_is_asked(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import sys; from agents import policy_agent as p; p.PolicyAgent(sys.argv[1]); print('torch' in sys.modules)"
+    done = run_python("-c", code, str(trained))
+    assert done.stdout.strip() == "False", done.stderr
+    monkeypatch.setattr(RegionalAgent, "_timer", lambda *_: ExactTimer())
+    problem, loaded = chain_problem(tmp_path, 2), list[Deployment]()
+    monkeypatch.setattr(UniversalPrior, "__init__", lambda _, checkpoint, deployment: loaded.append(deployment))
+    result = PolicyAgent(trained).optimize(problem, Budget(measurements=60, seconds=0.0))
+    assert f"no time was left for chains that {trained} proposes" in result.message
+    assert loaded == []
+
+
+def test_a_damaged_checkpoint_is_refused_before_the_search(trained: Path, tmp_path: Path) -> None:
+    damaged = shutil.copytree(trained, tmp_path / "damaged")
+    weights = damaged / "policy.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match="is it complete"):
+        PolicyAgent(damaged)
 
 
 def test_what_fits_no_policy_of_windows_is_refused(trained: Path, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import torch
 from agents.core.config import ConfigError, EnvConfig
 from agents.effects.samples import samples_of
 from agents.ppo.acting import restore_policy
-from agents.ppo.checkpoint import CheckpointError, load_checkpoint
+from agents.ppo.checkpoint import load_checkpoint
+from agents.ppo.description import CheckpointError
 from agents.ppo.progress import TrainingProgress
 from agents.ppo.training_state import load_state
 from agents.universal.prior import restore_window_policy
