@@ -1,4 +1,4 @@
-"""What a checkpoint says of its policy; it is read without PyTorch, which takes seconds to import."""
+"""Descriptions of policies, as checkpoints hold them; they are read without PyTorch, which takes seconds to import."""
 
 from __future__ import annotations
 
