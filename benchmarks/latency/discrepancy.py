@@ -23,6 +23,7 @@ from agents.core.base import Budget, Search
 from agents.egraph.base import NodePrices
 from agents.reporting.runs import write_json
 from agents.searching.cost_model import SumOfOperators, operator_prices
+from benchmarks.figures.tables import markdown
 from graph_rewrite import zoo
 from graph_rewrite.egraph import from_graph, saturate
 from graph_rewrite.egraph.costs import extract_graph
@@ -100,23 +101,23 @@ def compare(problem: Problem, name: str, node_limit: int = 2000) -> DiscrepancyR
 
 def table(rows: Sequence[DiscrepancyRow]) -> str:
     """Return the rows as Markdown."""
-    lines = ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    for row in rows:
-        interval = "failed" if row.ci95 is None else f"{row.ci95[0]:.3f} to {row.ci95[1]:.3f}"
-        measured = "failed" if row.measured is None else f"{row.measured:.3f}"
-        cells = (
-            row.model, str(row.operators), f"{row.sum_ms:.2f}", f"{row.end_to_end_ms:.2f}",
-            f"{100 * row.difference:+.0f}%", f"{row.promised:.3f}", measured, interval,
-        )  # fmt: skip
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return markdown([HEADINGS, *(_cells(row) for row in rows)])
+
+
+def _cells(row: DiscrepancyRow) -> list[str]:
+    interval = "failed" if row.ci95 is None else f"{row.ci95[0]:.3f} to {row.ci95[1]:.3f}"
+    measured = "failed" if row.measured is None else f"{row.measured:.3f}"
+    return [
+        row.model, str(row.operators), f"{row.sum_ms:.2f}", f"{row.end_to_end_ms:.2f}", f"{100 * row.difference:+.0f}%",
+        f"{row.promised:.3f}", measured, interval,
+    ]  # fmt: skip
 
 
 def write(out: Path, rows: Sequence[DiscrepancyRow], machine: Mapping[str, object]) -> None:
     """Write OUT.json and OUT.md, each as a whole."""
     write_json(out.with_suffix(".json"), {**machine, "rows": [{**asdict(r), "difference": r.difference} for r in rows]})
     heading = ", ".join(f"{name} {value}" for name, value in machine.items())
-    replace_file(out.with_suffix(".md"), f"{table(rows)}\n\n{heading}.\n")
+    replace_file(out.with_suffix(".md"), f"{table(rows)}\n{heading}.\n")
 
 
 def read(out: Path) -> list[DiscrepancyRow]:

@@ -229,13 +229,13 @@ def _judge(findings: Sequence[Finding], tolerance: float, original: Graph) -> Eq
         limit = _limit(bad, tolerance)
         message = f"{_where(bad)} differs by {bad.error:.2g} of its scale, more than {limit:.2g}"
         return Equivalence(False, max(worst, bad.error), tolerance, message)
-    inputs = len({(finding.seed, finding.label) for finding in usual})
+    inputs = len({(finding.number, finding.label) for finding in usual})
     message = f"outputs agree on {inputs} inputs within {worst:.2g} of their scale (tolerance {tolerance:.2g})"
     return Equivalence(True, worst, tolerance, message)
 
 
 def _where(finding: Finding) -> str:
-    return f"output {finding.output!r} {finding.label or f'with seed {finding.seed}'}"
+    return f"output {finding.output!r} {finding.label}"
 
 
 def _limit(finding: Finding, tolerance: float) -> float:

@@ -45,13 +45,14 @@ class Finding:
     is how much rounding alone changes the output of the original there."""
 
     output: str
-    seed: int
+    number: int
+    """Number of the input; -1 for extra ones."""
     error: float
     problem: str
     original_constant: bool
     optimised_constant: bool
-    label: str = ""
-    """The inputs in words; empty for those with a seed."""
+    label: str
+    """The input in words, such as `with seed 3`."""
     extreme: bool = False
     noise: float = 0.0
     kept: str = ""
@@ -180,16 +181,15 @@ def _compare_outputs(
     number: int, spec: FeedSpec, before: Values, after: Values, tolerances: tuple[float | None, float | None]
 ) -> list[Finding]:
     found = []
-    label = "" if spec.npz is None else spec.label
     rtol, atol = tolerances
     for name, value in before.items():
         if name not in after:
-            found.append(Finding(name, number, np.inf, "is missing", is_constant(value), False, label))
+            found.append(Finding(name, number, np.inf, "is missing", is_constant(value), False, spec.label))
             continue
         error, problem = compare_values(value, after[name])
         if not problem and (rtol is not None or atol is not None):
             problem = beyond_tolerances(value, after[name], rtol or 0.0, atol or 0.0)
-        found.append(Finding(name, number, error, problem, is_constant(value), is_constant(after[name]), label))
+        found.append(Finding(name, number, error, problem, is_constant(value), is_constant(after[name]), spec.label))
     return found
 
 

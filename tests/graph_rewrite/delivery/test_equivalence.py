@@ -56,6 +56,11 @@ class TestOutcomes:
         assert equivalent(original, other, CPU, tolerance=1.0).ok
         assert not equivalent(original, other, CPU, seeds=1).ok
 
+    def test_an_input_is_named_by_the_seed_that_makes_it_again(self, original: Path, tmp_path: Path) -> None:
+        other = write(parsed(TEXT.replace("Relu", "LeakyRelu"), weights("w", 3, 4)), tmp_path)
+        found = equivalent(original, other, CPU, seeds=1, feeds=FeedSpec(seed=7))
+        assert "output 'y' with seed 7 differs" in found.message
+
     def test_a_difference_that_only_a_masked_token_shows(self, tmp_path: Path) -> None:
         masked = "(float[1,8] x, int64[1,8] mask) => (float[1,8] y) { m = Cast<to = 1>(mask)  y = Mul(x, m) }"
         plain = masked.replace("y = Mul(x, m)", "z = Mul(m, zero)  y = Add(x, z)")
@@ -274,10 +279,10 @@ class TestComparison:
     def test_judgement(self, original: Path) -> None:
         graph = load(original)
 
-        def finding(seed: int, **changes: Any) -> Finding:
+        def finding(number: int, **changes: Any) -> Finding:
             return Finding(**{
-                "output": "y", "seed": seed, "error": 0.0, "problem": "", "original_constant": False,
-                "optimised_constant": False, **changes,
+                "output": "y", "number": number, "error": 0.0, "problem": "", "original_constant": False,
+                "optimised_constant": False, "label": f"with seed {number}", **changes,
             })  # fmt: skip
 
         assert _judge([finding(0), finding(1, error=1e-6)], 1e-5, graph) == Equivalence(
