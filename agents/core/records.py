@@ -34,6 +34,11 @@ def supposed(graph: Graph, ms: float) -> Visit:
     return Visit(graph, Latency(ms, 1.0, (1.0, 1.0), 0, ms), ())
 
 
+def is_supposed(visit: Visit) -> bool:
+    """Return whether a graph is only taken to be as fast as the original: it was never run."""
+    return visit.latency.ok and visit.latency.runs == 0
+
+
 @dataclass(frozen=True, slots=True)
 class Improvement:
     """A new best graph of a search: what had been spent by then, and its screened latency."""

@@ -42,7 +42,7 @@ class RegionalAgent:
     In rounds, while the model gains:
 
     0. *Draft*, before the first round: the chains that other models say will save are put together and measured end
-       to end.
+       to end, where no rule gains that others carry on (see below).
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
@@ -50,8 +50,8 @@ class RegionalAgent:
     4. *Refine*: each chain is taken out again, the most doubtful first, and stays out where that is faster end to
        end; then operators that cancel between neighbours are taken out.
 
-    Before the rounds, rules that others carry on are tried at all their sites at once (`sweep`), where something
-    cancels between them. Where a round gains nothing, so are all others, and another round follows where that gains.
+    Before all this, rules that others carry on are tried at all their sites at once (`sweep`), where something cancels
+    between them. Where a round gains nothing, so are all others, and another round follows where that gains.
     The session settings of the best graph are then chosen (`search_session`). What is left of the budget goes into
     climbing by whole models (`GreedyAgent`, with a beam and look-ahead), which finds what no window shows, and in the
     end into the deployment choices. Windows are timed on the threads of the deployment; their times are kept on disk by
@@ -103,14 +103,16 @@ class RegionalAgent:
         self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
         effects, tried = Effects(), set[str]()
         try:
-            draft = NO_DRAFT if self.starts else self._draft(search, scan)
+            if self.starts:
+                measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
+            joined = self._joined(search, effects)
+            draft = NO_DRAFT if joined or self.starts else self._draft(search, scan)
             if draft.is_last:
                 return
-            measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
+            search.measure(problem.model.graph, ())
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
-            drafted = () if self._joined(search, effects) else draft.chains
             for _ in range(options.rounds):
-                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, drafted)
+                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, draft.chains)
                 if not gained and not self._sweep(search, effects):
                     break
         finally:
@@ -139,7 +141,7 @@ class RegionalAgent:
         graph, options, deployment = search.problem.model.graph, self.options, search.problem.deployment
         if not options.draft or not deployment.facts.is_cpu:  # what other models say was timed on CPUs
             return NO_DRAFT
-        seconds = estimated_seconds(graph, graph.nodes) / deployment.threads
+        seconds = _estimated_seconds(search.problem)
         screen = Screen(search, scan, Effects(), graph, seconds, options, None, self._prior)
         chains = screen.draft(self._classes(search, graph), lambda: False)
         if not chains:
@@ -221,8 +223,9 @@ class RegionalAgent:
     def _joined(self, search: Search, effects: Effects) -> bool:
         """Try the rules that others carry on, each at all its sites: what they gain shows in no window. Return whether
         one gained."""
-        best, options = search.best, self.options
-        if best is None or not best.latency.ok:
+        graph, options = search.problem.model.graph, self.options
+        best = search.best or supposed(graph, 1e3 * _estimated_seconds(search.problem))
+        if not best.latency.ok:
             return False
         clear, last = replace(options, gain=options.beginning_margin), search.after(options.joining_share)
         return sweep(search, best, effects, clear, lambda: search.seconds >= last, carried_only=True) is not None
@@ -273,6 +276,12 @@ class RegionalAgent:
 
 def _visit(search: Search, assembly: AssembledGraph) -> Visit:
     return Visit(assembly.graph, search.measure(assembly.graph, assembly.actions), assembly.actions)
+
+
+def _estimated_seconds(problem: Problem) -> float:
+    """Return the seconds of an inference by a count of operations and bytes."""
+    graph = problem.model.graph
+    return estimated_seconds(graph, graph.nodes) / problem.deployment.threads
 
 
 def _whole(before: Graph, after: Graph) -> WindowPair:

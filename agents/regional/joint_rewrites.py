@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from agents.core.base import Action, Search, Visit, action_of
+from agents.core.records import is_supposed
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.sites import RewriteStep, apply_step
+from agents.searching.known_starts import visit_own
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
@@ -95,6 +97,7 @@ def sweep(
     Rules that lose too much by themselves are left out, and those without several sites: windows saw all of these.
 
     Args:
+        start: where that is the problem's own graph, it need not be measured before.
         carried_only: try no rules but those that others carry on.
     """
     best = start
@@ -117,9 +120,19 @@ def sweep(
         if graph is applied[0] or graph.hash == start.graph.hash:
             continue
         visit = Visit(graph, search.measure(graph, actions), actions)
-        if search.beats(visit, best, options.gain):
+        if search.problem.model.graph.hash not in search.visits:
+            visit_own(search, visit.latency)
+        if _beats(search, visit, best, options.gain):
             best = visit
     return None if best is start else best
+
+
+def _beats(search: Search, visit: Visit, best: Visit, gain: float) -> bool:
+    """Return whether a visit is better than the best one; the original needs no further comparison, as the visit was
+    timed beside it."""
+    if is_supposed(best):
+        return search.worth(visit.graph, visit.latency) > search.worth(best.graph, best.latency) * (1.0 + gain)
+    return search.beats(visit, best, gain)
 
 
 def _rules(search: Search, graph: Graph, effects: Effects, worst: float) -> list[Rule]:

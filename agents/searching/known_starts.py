@@ -61,16 +61,21 @@ def measure_starts(
             break
         latency = search.measure(start.graph, start.actions)
         if own.hash not in search.visits:
-            _visit_own(search, latency)
+            visit_own(search, latency)
         fitted = fit(start)
         if fitted is not None and search.can_measure:
             search.measure(fitted.graph, fitted.actions)
     search.measure(own, ())
 
 
-def _visit_own(search: Search, known: Latency) -> None:
-    """Visit the problem's own graph after a known graph was measured: only where that failed is it measured itself."""
-    if known.ok:
-        suppose_start(search, known.baseline_ms)
+def visit_own(search: Search, other: Latency) -> None:
+    """Visit the problem's own graph after another graph was measured before it: only where that failed is it measured
+    itself.
+
+    Args:
+        other: the latency of the other graph, beside which the original was timed.
+    """
+    if other.ok:
+        suppose_start(search, other.baseline_ms)
     else:
         search.measure(search.problem.model.graph, ())
