@@ -35,7 +35,8 @@ def share(label: Label) -> float:
 
 def shape_class(label: Label) -> str:
     """Return a text that is equal for windows on which a rewrite works alike: the operators that its first step
-    matches, with kernel, stride, dilation and groups, and the powers of two nearest to the sizes of their results."""
+    matches, with kernel, stride and dilation, and the powers of two nearest to the channels of a group and to the sizes
+    of their results."""
     nodes = label.window["nodes"]
     matched = sorted({int(name[1:].partition(".")[0]) for name in _matched(label) if name.startswith("n")})
     found = (nodes[number] for number in matched if number < len(nodes))
@@ -59,10 +60,16 @@ def _node_class(op: str, attrs: Mapping[str, Any], shape: Sequence[int]) -> str:
         op,
         *(f"{name}={list(attrs[name])}" for name in ("kernel_shape", "strides", "dilations") if name in attrs),
     ]
-    if attrs.get("group", 1) != 1:
-        texts.append("grouped")
-    sizes = (round(math.log2(size)) if size > 0 else -1 for size in shape)
-    return " ".join([*texts, *map(str, sizes)])
+    groups = attrs.get("group", 1)
+    if groups != 1:
+        each = shape[0] // groups if shape else 0
+        texts.append("depthwise" if each == 1 else f"groups of {_power(each)}")
+    return " ".join([*texts, *(str(_power(size)) for size in shape)])
+
+
+def _power(size: int) -> int:
+    """Return the exponent of the power of two nearest to a size; -1 where it is not known."""
+    return round(math.log2(size)) if size > 0 else -1
 
 
 def keys(label: Label) -> list[str]:

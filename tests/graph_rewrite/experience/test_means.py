@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_rewrite.errors import UserError
-from graph_rewrite.experience.means import MeanEffects, keys, shape_class
+from graph_rewrite.experience.means import MeanEffects, class_of_nodes, keys, shape_class
 from graph_rewrite.experience.records import Label, complete
 from graph_rewrite.experience.validation import ValidationScore, leave_one_family_out, most_precise, spearman
 from tests.graph_rewrite.experience.rows import made_up
@@ -50,6 +50,20 @@ def test_known_effects_are_learnt_and_hold_in_families_that_were_not_seen() -> N
     assert whole.best_among_top == 1.0
     assert whole.windows == 18
     assert whole.covered > 0.9
+
+
+@pytest.mark.parametrize(
+    ("groups", "channels", "said"),
+    [
+        (1, 64, "Conv 6 4"),
+        (64, 64, "Conv depthwise 6 4"),
+        (8, 64, "Conv groups of 3 6 4"),
+        (64, 192, "Conv groups of 2 6 4"),
+    ],
+)
+def test_classes_of_shapes_tell_how_many_channels_a_group_has(groups: int, channels: int, said: str) -> None:
+    classed = class_of_nodes([("Relu", {}, (64, 16)), ("Conv", {"group": groups}, (channels, 16))])
+    assert classed == said.replace("6 4", f"{round(math.log2(channels))} 4")
 
 
 def test_families_are_left_out_in_parts() -> None:
