@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -55,6 +57,8 @@ def _cuda_fault() -> str:
     """Return the reason why CUDA does not work here; empty when it does."""
     if "CUDAExecutionProvider" not in ort.get_available_providers():
         return "this onnxruntime has no CUDA provider (install onnxruntime-gpu)"
+    if fault := _driver_fault():
+        return fault
     with scratch_folder("provider") as folder, WorkerClient() as worker:
         path = Path(folder) / "matmul.onnx"
         path.write_bytes(matmul_model(64, constant=False).SerializeToString())
@@ -63,3 +67,14 @@ def _cuda_fault() -> str:
         except WorkerFailure as failure:
             return failure.message
     return "" if reply["status"] == "ok" else str(reply["message"])
+
+
+def _driver_fault() -> str:
+    """Return a sentence where there is no NVIDIA driver, and an empty one where its library is found. Nothing is asked
+    of a device, so that the caller gets no CUDA context; and where there is none no process need be started."""
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        ctypes.CDLL(library)
+    except OSError as error:
+        return f"there is no NVIDIA driver: {error}"
+    return ""

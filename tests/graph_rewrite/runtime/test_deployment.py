@@ -1,7 +1,10 @@
 """Deployments as values, and what sessions make of them."""
 
+import ctypes
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import onnxruntime as ort
@@ -9,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graph_rewrite.latency import OPTIMIZERS, Deployment, ProviderError, open_session, resolve_provider
+from graph_rewrite.latency import OPTIMIZERS, Deployment, ProviderError, open_session, provider, resolve_provider
 from graph_rewrite.latency.models import matmul_model
+from graph_rewrite.runtime import WorkerFailure
 from graph_rewrite.runtime.ort_worker.options.optimizers import active_in_log, registered_in_log
 
 deployments = st.builds(
@@ -101,6 +105,33 @@ def test_cuda_without_a_device_is_a_clear_error() -> None:
         pytest.skip("a CUDA device answers on this machine")
     with pytest.raises(ProviderError, match="'cuda' does not work here"):
         resolve_provider("cuda")
+
+
+@pytest.mark.parametrize("driver", [False, True])
+def test_cuda_is_tried_only_where_there_is_a_driver(monkeypatch: pytest.MonkeyPatch, driver: bool) -> None:
+    """A process to try it in takes half a second, which a machine without NVIDIA's driver need not spend."""
+    tried = list[str]()
+
+    class Refusing:
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *reason: object) -> None: ...
+
+        def request(self, message: Mapping[str, object]) -> None:
+            tried.append(str(message["kind"]))
+            raise WorkerFailure("error", "probe", "no device answers")
+
+    def load(library: str) -> None:
+        if not driver:
+            raise OSError(f"{library} is missing")
+
+    monkeypatch.setattr(ort, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.setattr(provider, "WorkerClient", Refusing)
+    fault = provider._cuda_fault.__wrapped__()
+    assert ("no device answers" if driver else "is missing") in fault
+    assert tried == (["probe_cuda"] if driver else [])
 
 
 @pytest.mark.gpu
