@@ -129,7 +129,7 @@ class ResultRecall:
                     actions = actions_of(replayed.applied)
                     without = None if self._is_from_here(remembered) else partial(self._without, recording)
                     start = KnownStart(replayed.graph, actions, remembered, whole, doubtful, without=without)
-                    found += [*self._lighter(start, recording, (*known, *found)), start]
+                    found += [start, *self._lighter(start, recording, (*known, *found))]
         return found
 
     def _lighter(self, start: KnownStart, recording: Recording, others: Sequence[KnownStart]) -> Iterator[KnownStart]:

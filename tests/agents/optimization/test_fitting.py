@@ -91,7 +91,7 @@ def known_start(problem: Problem, tmp_path: Path, device: str = "another machine
     shipped = ResultMemory(tmp_path / "shipped")
     shipped.remember(known_result(problem, device))
     recall = ResultRecall(problem, OptimizeOptions(threads="1"), ResultMemory(tmp_path / "memory"), shipped)
-    lighter, start = recall.shipped_starts([])
+    start, lighter = recall.shipped_starts([])
     assert lighter.lighter
     assert [action.rule for action in lighter.actions] == [RULES[1], RULES[2]]
     assert weight_bytes(lighter.graph) == weight_bytes(problem.model.original)
