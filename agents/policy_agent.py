@@ -75,7 +75,6 @@ class PolicyAgent:
             rollouts = PPOAgent(self.checkpoint, self.options)
             rollouts.name = self.name
             return rollouts.optimize(problem, budget, seed=seed, progress=progress)
-        policy.check()
         proposer = PolicyOnDemand(lambda: policy.prior(problem.deployment))
         search = RegionalAgent(RegionalOptions(prior="universal"))
         search.starts = self.starts
@@ -87,9 +86,16 @@ class PolicyAgent:
         return result.remarked(f"chains proposed by {policy.folder}, trained on {policy.description.trained_on}")
 
     def _policy_for(self, problem: Problem) -> _Policy | None:
-        """Return the policy for a model; None where rollouts in its graph find their own."""
-        if self._given is not None or self.options != DEFAULTS or ships_for(problem.model.uri):
+        """Return the policy for a model; None where rollouts in its graph find their own.
+
+        Raises:
+            CheckpointError: the one that was given knows rules or operators that are gone.
+        """
+        if self._given is not None:
+            self._given.check()
             return self._given
+        if self.options != DEFAULTS or ships_for(problem.model.uri):
+            return None
         try:
             universal = _Policy.of(checkpoints() / UNIVERSAL)
             universal.check()

@@ -203,7 +203,7 @@ def _agent(spec: str, checkpoint: Path | None) -> Agent:
     torch.set_num_threads(1)
     if checkpoint is None:
         return agent
-    from agents.ppo.checkpoint import load_checkpoint
+    from agents.ppo.checkpoint import load_checkpoint  # imports PyTorch
 
     return make_agent(spec, checkpoint=load_checkpoint(checkpoint))
 

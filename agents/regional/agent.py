@@ -24,7 +24,7 @@ from agents.regional.prior import Prior, prior_of
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
-from agents.searching.known_starts import Start, measure_starts, suppose_start
+from agents.searching.known_starts import Start, measure_starts, visit_own
 from agents.searching.session_search import search_session
 from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
@@ -149,9 +149,9 @@ class RegionalAgent:
         began = search.seconds
         assembly = self._within_bounds(search, supposed(graph, 1e3 * seconds), chains)
         visit = _visit(search, assembly)
+        visit_own(search, visit.latency)
         if not visit.latency.ok:
             return NO_DRAFT
-        suppose_start(search, visit.latency.baseline_ms)
         scale = visit.latency.baseline_ms / 1e3 / seconds
         proved = [chain.scaled(scale) for chain in assembly.chains] if visit.latency.speedup > 1.0 else []
         return MeasuredDraft(proved, search.allowed - search.seconds < search.seconds - began)

@@ -120,8 +120,7 @@ def sweep(
         if graph is applied[0] or graph.hash == start.graph.hash:
             continue
         visit = Visit(graph, search.measure(graph, actions), actions)
-        if search.problem.model.graph.hash not in search.visits:
-            visit_own(search, visit.latency)
+        visit_own(search, visit.latency)
         if _beats(search, visit, best, options.gain):
             best = visit
     return None if best is start else best

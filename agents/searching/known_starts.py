@@ -33,15 +33,6 @@ class StartingAgent(Protocol):
     starts: Sequence[Start]
 
 
-def suppose_start(search: Search, ms: float) -> None:
-    """Take the problem's own graph to be as fast as the original, which takes so many milliseconds, from the beginning,
-    and do not measure it. What was measured before and is no faster is no improvement."""
-    start = supposed(search.problem.model.graph, ms)
-    search.visits.setdefault(start.graph.hash, start)
-    first = Improvement(0.0, 0, 0, 1.0, ms)
-    search.improvements[:] = [first, *(one for one in search.improvements if one.speedup > 1.0)]
-
-
 def measure_starts(
     search: Search, starts: Sequence[Start], fit: Callable[[Start], Start | None] = lambda _: None
 ) -> None:
@@ -55,27 +46,32 @@ def measure_starts(
         fit: returns another form of a known graph to measure after it, if there is one. It may rely on a visit of the
             problem's own graph.
     """
-    own, last = search.problem.model.graph, search.after(STARTS_SHARE)
+    last = search.after(STARTS_SHARE)
     for start in starts:
         if not search.can_measure or search.seconds >= last:
             break
-        latency = search.measure(start.graph, start.actions)
-        if own.hash not in search.visits:
-            visit_own(search, latency)
+        visit_own(search, search.measure(start.graph, start.actions))
         fitted = fit(start)
         if fitted is not None and search.can_measure:
             search.measure(fitted.graph, fitted.actions)
-    search.measure(own, ())
+    search.measure(search.problem.model.graph, ())
 
 
 def visit_own(search: Search, other: Latency) -> None:
-    """Visit the problem's own graph after another graph was measured before it: only where that failed is it measured
-    itself.
+    """Visit the problem's own graph after another graph was measured before it, unless it was visited already.
+
+    It is taken to be as fast as the original, which was timed beside the other graph, from the beginning; a graph that
+    is no faster is no improvement. Only where the other graph failed is it measured itself.
 
     Args:
-        other: the latency of the other graph, beside which the original was timed.
+        other: the latency of the other graph.
     """
-    if other.ok:
-        suppose_start(search, other.baseline_ms)
-    else:
-        search.measure(search.problem.model.graph, ())
+    own = search.problem.model.graph
+    if own.hash in search.visits:
+        return
+    if not other.ok:
+        search.measure(own, ())
+        return
+    search.visits[own.hash] = supposed(own, other.baseline_ms)
+    first = Improvement(0.0, 0, 0, 1.0, other.baseline_ms)
+    search.improvements[:] = [first, *(one for one in search.improvements if one.speedup > 1.0)]
