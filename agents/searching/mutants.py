@@ -21,6 +21,7 @@ from graph_rewrite.latency.windows.window_meter import clock_of
 from graph_rewrite.mutate.mutant_rules import MutantRule
 from graph_rewrite.mutate.mutant_rules.shipped import shipped_mutants
 from graph_rewrite.mutate.optimizing.optimizer import ROUNDS, FoundRules, Optimizer
+from graph_rewrite.mutate.optimizing.pricing import Prices
 from graph_rewrite.mutate.optimizing.store import MutantStore
 from graph_rewrite.mutate.repairs import REPAIRS, Kind, RepairMethod
 from graph_rewrite.mutate.search import Limits
@@ -168,7 +169,7 @@ def _searched(
     with meters(problem) as measured:
         with search.running(), _explained():
             optimizer = Optimizer(
-                measured.price, replace(LIMITS, seconds=finding), rounds=ROUNDS,
+                Prices(measured.price), replace(LIMITS, seconds=finding), rounds=ROUNDS,
                 stop=lambda: search.seconds >= finding,
                 rules=problem.rewriter.rules, store=store, repairs=repairs,
             )  # fmt: skip

@@ -36,7 +36,7 @@ from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.mutant_rules import MutantRule
 from graph_rewrite.mutate.mutant_rules.shipped import FILE, read_shipped, write_shipped
 from graph_rewrite.mutate.optimizing.optimizer import FoundRule, FoundRules, Optimizer
-from graph_rewrite.mutate.optimizing.pricing import operators_of_program
+from graph_rewrite.mutate.optimizing.pricing import Prices, operators_of_program
 from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.search import Limits
 from graph_rewrite.mutate.subprograms import LARGEST
@@ -100,7 +100,7 @@ def opened(model: str, batch: int, threads: int) -> Problem:
 def searched(problem: Problem, arguments: Arguments, measured: MutantMeters) -> FoundRules:
     """Search a problem for mutants whose operators take less time than the original's."""
     optimizer = Optimizer(
-        measured.price,
+        Prices(measured.price),
         Limits(seconds=arguments.seconds, depth=arguments.depth, keep=arguments.keep, largest=arguments.largest),
         rounds=arguments.rounds,
         rules=problem.rewriter.rules,

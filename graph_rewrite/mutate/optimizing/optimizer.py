@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.mutate.generation.shared_sketches import SharedSketches
 from graph_rewrite.mutate.mutant_rules import MutantRule, mutant_rule
-from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
+from graph_rewrite.mutate.optimizing.pricing import Prices, price_of_program
 from graph_rewrite.mutate.optimizing.rounds import Means, PricedProgram, PricedPrograms, Rounds, ms_of
 from graph_rewrite.mutate.optimizing.seeds import seeds_of
 from graph_rewrite.mutate.optimizing.store import MutantStore, StoredPrograms
@@ -68,7 +68,7 @@ class Optimizer:
     """Searches the subprograms of a graph for mutants that cost less, the dearest first.
 
     Args:
-        price: milliseconds of an operator alone.
+        prices: milliseconds of operators alone.
         limits: of time and of size.
         rounds: how often mutants are mutated.
         top: programs of a subprogram that are kept, and mutated in the next round.
@@ -81,7 +81,7 @@ class Optimizer:
         shared: sketches that subprograms have in common.
     """
 
-    price: PriceOfOperator
+    prices: Prices
     limits: Limits = field(default_factory=Limits)
     rounds: int = ROUNDS
     top: int = TOP
@@ -127,7 +127,7 @@ class Optimizer:
             return PricedPrograms(
                 sorted((made for made in priced if made.ms < ms), key=ms_of), known.seconds == math.inf
             )
-        found = self.mutants(sub, ms, self.clock() + seconds, seeds)
+        found = self.mutants(sub, self.clock() + seconds, seeds)
         if self.store is not None and not self.stop():
             programs = tuple((made.program, made.rounds) for made in found.programs)
             self.store.put(sub, StoredPrograms(programs, math.inf if found.complete else seconds))
@@ -150,22 +150,21 @@ class Optimizer:
                 found.refused.append((sub, Refusal("an operator of it cannot be timed alone")))
         return sorted(priced, key=lambda entry: -entry[1] * entry[2])
 
-    def mutants(self, sub: Subprogram, ms: float, until: float, seeds: Sequence[TensorProgram] = ()) -> PricedPrograms:
+    def mutants(self, sub: Subprogram, until: float, seeds: Sequence[TensorProgram] = ()) -> PricedPrograms:
         """Return the cheapest programs that are equal to a subprogram and cost less, each proved at its real shapes.
 
         Args:
             sub: the subprogram.
-            ms: what it costs.
             until: the moment of the clock at which the search ends, but for the proofs of what was found.
             seeds: programs that are tried first.
         """
         means = Means(
-            self.price, self.limits, self.rounds, self.top, self.stop, self.clock, self.repairs, self.shared
+            self.prices, self.limits, self.rounds, self.top, self.stop, self.clock, self.repairs, self.shared
         )  # fmt: skip
-        return Rounds(sub, ms, means).run(until, seeds)
+        return Rounds(sub, self._cost(sub, sub.program), means).run(until, seeds)
 
     def _cost(self, sub: Subprogram, program: TensorProgram, most: float = math.inf) -> float:
-        return price_of_program(program, sub.shapes, sub.constants, self.price, most)
+        return price_of_program(program, sub.shapes, sub.constants, self.prices, most)
 
 
 def _worth(waiting: list[tuple[Subprogram, int, float]]) -> float:

@@ -14,7 +14,7 @@ from graph_rewrite.mutate.canonical import Identity, identity_of
 from graph_rewrite.mutate.equivalence import Disagreement
 from graph_rewrite.mutate.generation.shared_sketches import SharedSketches
 from graph_rewrite.mutate.optimizing.parts import parts_of, replaced
-from graph_rewrite.mutate.optimizing.pricing import PriceOfOperator, price_of_program
+from graph_rewrite.mutate.optimizing.pricing import Prices, price_of_program
 from graph_rewrite.mutate.program import Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Kind, RepairMethod, choose
 from graph_rewrite.mutate.search import Limits, Mutant, judged_seed, mutants_of_subprogram, repair_case
@@ -57,7 +57,7 @@ class PricedPrograms:
 class Means:
     """The means by which subprograms are searched; as in `Optimizer`."""
 
-    price: PriceOfOperator
+    prices: Prices
     limits: Limits
     rounds: int
     top: int
@@ -175,7 +175,7 @@ class Rounds:
         yield PricedProgram(made, self._cost(sub, made), (_round(kind, mutant),))
 
     def _cost(self, sub: Subprogram, program: TensorProgram, most: float = math.inf) -> float:
-        return price_of_program(program, sub.shapes, sub.constants, self._means.price, most)
+        return price_of_program(program, sub.shapes, sub.constants, self._means.prices, most)
 
     def _is_over(self, until: float) -> bool:
         """Tell whether the time is over. Who asks has more to do: the search is cut short then."""

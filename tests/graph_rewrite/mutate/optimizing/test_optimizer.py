@@ -11,7 +11,7 @@ from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.mutate.optimizing.optimizer import FoundRules, Optimizer
-from graph_rewrite.mutate.optimizing.pricing import operators_of_program, price_of_program
+from graph_rewrite.mutate.optimizing.pricing import Prices, flops_of_product, operators_of_program, price_of_program
 from graph_rewrite.mutate.program import program, step
 from graph_rewrite.mutate.search import Limits
 from graph_rewrite.onnx_files.assembly import model
@@ -39,7 +39,7 @@ def by_images(spec: OperatorSpec) -> float:
 
 def test_what_costs_less_becomes_a_rule_that_applies_and_computes_the_same() -> None:
     graph = two_images(sites=2)
-    found = Optimizer(by_images, LIMITS, rounds=1).rules_of(graph)
+    found = Optimizer(Prices(by_images), LIMITS, rounds=1).rules_of(graph)
     assert found.complete
     assert 0 < len(found.rules) <= 3
     for each in found.rules:
@@ -56,7 +56,7 @@ def test_nothing_that_costs_more_becomes_a_rule() -> None:
     def by_layouts(spec: OperatorSpec) -> float:
         return 1.0 if spec.op == "Conv" else 100.0
 
-    assert not Optimizer(by_layouts, LIMITS, rounds=1).rules_of(two_images()).rules
+    assert not Optimizer(Prices(by_layouts), LIMITS, rounds=1).rules_of(two_images()).rules
 
 
 def test_a_second_round_mutates_what_the_first_found() -> None:
@@ -68,7 +68,7 @@ def test_a_second_round_mutates_what_the_first_found() -> None:
 
     graph = model("(float[2,2,4,4] x) => (z) { y = Conv(x, w) z = Relu(y) }", w=weights(2, 2, 1, 1))
     now = iter(range(10**7))
-    optimizer = Optimizer(by_height, Limits(4000, 2, 0.9), rounds=2, clock=lambda: float(next(now)))
+    optimizer = Optimizer(Prices(by_height), Limits(4000, 2, 0.9), rounds=2, clock=lambda: float(next(now)))
     (best, *_) = sorted(optimizer.rules_of(graph).rules, key=lambda each: each.ms)
     assert best.ms < 14.0  # one image of height 4
     assert len(best.rule.certificate["rounds"]) == 2
@@ -78,7 +78,7 @@ def test_a_second_round_mutates_what_the_first_found() -> None:
 
 def test_an_end_in_the_middle_keeps_what_was_found() -> None:
     asked = iter(range(10**7))
-    found = Optimizer(by_images, LIMITS, rounds=1, stop=lambda: next(asked) > 900).rules_of(two_images())
+    found = Optimizer(Prices(by_images), LIMITS, rounds=1, stop=lambda: next(asked) > 900).rules_of(two_images())
     assert not found.complete
     assert found.rules
 
@@ -91,7 +91,7 @@ def test_a_search_is_not_complete_if_one_round_of_a_subprogram_was_cut_short() -
     def nothing_pays(spec: OperatorSpec) -> float:
         return 0.0 if spec.op == "Conv" else 100.0
 
-    optimizer = Optimizer(nothing_pays, Limits(600, 3, 0.5), rounds=2, clock=lambda: float(next(now)))
+    optimizer = Optimizer(Prices(nothing_pays), Limits(600, 3, 0.5), rounds=2, clock=lambda: float(next(now)))
     found = optimizer.rules_of(graph)
     assert next(now) < 600, "there was time left"
     assert (found.searched, found.cut, found.complete) == (1, 1, False)
@@ -101,7 +101,7 @@ def test_a_search_is_not_complete_if_one_round_of_a_subprogram_was_cut_short() -
 
 
 def test_a_search_that_came_to_its_end_says_so() -> None:
-    found = Optimizer(by_images, LIMITS, rounds=1).rules_of(two_images())
+    found = Optimizer(Prices(by_images), LIMITS, rounds=1).rules_of(two_images())
     assert (found.cut, found.complete) == (0, True)
     assert str(found) == f"subprograms searched: 1, mutants that cost less: {len(found.rules)}"
 
@@ -120,16 +120,18 @@ def test_an_exception_loses_nothing_that_was_found() -> None:
         return by_images(spec)
 
     with pytest.raises(KeyboardInterrupt):
-        Optimizer(interrupting, LIMITS, rounds=1).rules_of(graph, found)
+        Optimizer(Prices(interrupting), LIMITS, rounds=1).rules_of(graph, found)
     assert found.rules
 
 
 def test_what_is_too_large_or_cannot_be_timed_is_refused_with_a_reason() -> None:
     small = Limits(seconds=1e6, work=10)
-    assert [str(reason) for _, reason in Optimizer(by_images, small).rules_of(two_images()).refused] == [
+    assert [str(reason) for _, reason in Optimizer(Prices(by_images), small).rules_of(two_images()).refused] == [
         "too large to be proved at its real shape"
     ]
-    assert "cannot be timed" in str(Optimizer(lambda spec: math.inf, LIMITS).rules_of(two_images()).refused[0][1])
+    assert "cannot be timed" in str(
+        Optimizer(Prices(lambda spec: math.inf), LIMITS).rules_of(two_images()).refused[0][1]
+    )
 
 
 def test_operators_over_constants_cost_nothing() -> None:
@@ -137,11 +139,11 @@ def test_operators_over_constants_cost_nothing() -> None:
     shapes = ((1, 4, 6, 6), (6, 2, 3, 3))
     assert [spec.op for spec in operators_of_program(made, shapes, {1})] == ["Conv"]
     assert [spec.op for spec in operators_of_program(made, shapes, ())] == ["Concat", "Mul", "Conv"]
-    assert price_of_program(made, shapes, {1}, by_images) == 10.0
+    assert price_of_program(made, shapes, {1}, Prices(by_images)) == 10.0
 
 
 def test_a_program_that_does_not_fit_costs_infinitely_much() -> None:
-    assert price_of_program(program(2, [conv(0, 1)]), ((1, 3, 6, 6), (6, 2, 3, 3)), (), by_images) == math.inf
+    assert price_of_program(program(2, [conv(0, 1)]), ((1, 3, 6, 6), (6, 2, 3, 3)), (), Prices(by_images)) == math.inf
 
 
 def test_a_program_is_priced_no_further_than_it_may_cost() -> None:
@@ -151,8 +153,25 @@ def test_a_program_is_priced_no_further_than_it_may_cost() -> None:
         asked.append(spec.op)
         return 10.0
 
-    made = program(2, [conv(0, 1), conv(2, 1), conv(3, 1)])
+    made = program(2, [conv(0, 1), conv(2, 1, dilation=2, pad=2), conv(3, 1, dilation=3, pad=3)])
     shapes = ((1, 4, 6, 6), (4, 4, 3, 3))
-    assert price_of_program(made, shapes, {1}, noting, most=20.0) == math.inf
-    assert len(asked) == 2
-    assert price_of_program(made, shapes, {1}, noting, most=30.1) == 30.0
+    assert price_of_program(made, shapes, {1}, Prices(noting), most=20.0) == math.inf
+    assert len(asked) == 1, "the others cannot take much less than the first"
+    assert price_of_program(made, shapes, {1}, Prices(noting), most=30.1) == 30.0
+
+
+def test_products_that_must_cost_too_much_are_not_timed() -> None:
+    """No product computes much faster than the fastest that was timed, whatever its price turns out to be."""
+    asked: list[tuple[int, ...]] = []
+
+    def by_work(spec: OperatorSpec) -> float:
+        assert spec.input_types[0] is not None
+        asked.append(spec.input_types[0][1])
+        return flops_of_product(spec) / 1000.0
+
+    prices, one, filters = Prices(by_work), program(2, [conv(0, 1)]), (4, 4, 3, 3)
+    ms = price_of_program(one, ((1, 4, 6, 6), filters), {1}, prices)
+    assert price_of_program(one, ((9, 4, 6, 6), filters), {1}, prices, most=5 * ms) == math.inf
+    assert asked == [(1, 4, 6, 6)]
+    assert price_of_program(one, ((2, 4, 6, 6), filters), {1}, prices, most=5 * ms) == pytest.approx(2 * ms)
+    assert price_of_program(one, ((9, 4, 6, 6), filters), {1}, prices) == pytest.approx(9 * ms)

@@ -11,6 +11,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import OperatorSpec
 from graph_rewrite.mutate.equivalence import RandomTrials, prove
 from graph_rewrite.mutate.optimizing.optimizer import Optimizer
+from graph_rewrite.mutate.optimizing.pricing import Prices
 from graph_rewrite.mutate.optimizing.seeds import seeds_of
 from graph_rewrite.mutate.search import Limits
 from graph_rewrite.onnx_files.assembly import model
@@ -49,7 +50,9 @@ def test_a_repaired_seed_becomes_a_rule_where_it_costs_less() -> None:
 
     graph = two_convolutions()
     limits = Limits(seconds=1e6, depth=1, keep=0.5)
-    found = Optimizer(by_convolutions, limits, rounds=1, rules=[find_rule("ComposePointwiseThenConv")]).rules_of(graph)
+    found = Optimizer(
+        Prices(by_convolutions), limits, rounds=1, rules=[find_rule("ComposePointwiseThenConv")]
+    ).rules_of(graph)
     pairs = [each for each in found.rules if len(each.rule.operators.nodes) == 2]
     assert pairs
     best = min(pairs, key=lambda each: each.ms)

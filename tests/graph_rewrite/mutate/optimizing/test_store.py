@@ -10,6 +10,7 @@ import pytest
 
 from graph_rewrite.mutate.mutant_rules.program_json import program_to_json
 from graph_rewrite.mutate.optimizing.optimizer import FoundRules, Optimizer
+from graph_rewrite.mutate.optimizing.pricing import Prices
 from graph_rewrite.mutate.optimizing.store import MutantStore, StoredPrograms
 from graph_rewrite.mutate.program import Subprogram
 from graph_rewrite.mutate.subprograms import split
@@ -22,7 +23,7 @@ def the_subprogram() -> Subprogram:
 
 
 def search(store: MutantStore, mutants: Callable[..., object] | None = None) -> FoundRules:
-    optimizer = Optimizer(by_images, LIMITS, rounds=1, store=store)
+    optimizer = Optimizer(Prices(by_images), LIMITS, rounds=1, store=store)
     return optimizer.rules_of(convolution())
 
 

@@ -10,6 +10,7 @@ from graph_rewrite.mutate.equivalence import RandomTrials, prove
 from graph_rewrite.mutate.generation.instance import work_of
 from graph_rewrite.mutate.optimizing import rounds
 from graph_rewrite.mutate.optimizing.optimizer import Optimizer
+from graph_rewrite.mutate.optimizing.pricing import Prices
 from graph_rewrite.mutate.optimizing.rounds import PricedProgram
 from graph_rewrite.mutate.program import Step, Subprogram, TensorProgram
 from graph_rewrite.mutate.repairs import Repair
@@ -35,7 +36,7 @@ def by_images(spec: OperatorSpec) -> float:
 
 
 def kept(limits: Limits = LIMITS) -> list[PricedProgram]:
-    return Optimizer(by_images, limits, rounds=1, clock=lambda: 0.0).mutants(SUB, 20.0, until=1.0).programs
+    return Optimizer(Prices(by_images), limits, rounds=1, clock=lambda: 0.0).mutants(SUB, until=1.0).programs
 
 
 def test_the_real_shapes_are_evaluated_for_what_is_kept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
