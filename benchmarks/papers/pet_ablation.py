@@ -1,6 +1,6 @@
 """PET's figure 13 here: exact rules alone, mutants alone, both, and mutants that are repaired by computing again alone.
 
-    python -m benchmarks.papers.pet_ablation --models resnet18 --batch 1 16 --budget 600
+    python -m benchmarks.papers.pet_ablation --models resnet18 --batch 1 16 --budget 180
 
 Every variant is a search of its own with the same agent and budget; the search for mutants takes its part of that. The
 results of a model are judged side by side by the protocol of `benchmarks.results`. The command goes on where it
@@ -53,7 +53,7 @@ class Arguments:
     """Examples per inference."""
     variants: tuple[str, ...] = tuple(VARIANTS)
     """exact, mutants, both, recompute-only."""
-    budget: float = 600.0
+    budget: float = 180.0
     """Seconds of each search, with the search for mutants and the conclusion."""
     agent: str = "regional"
     """The agent, by name, with options."""
@@ -61,6 +61,8 @@ class Arguments:
     """Seeds of each variant: 0, 1, ..."""
     threads: int = 1
     """Threads per inference."""
+    at_once: int = 2
+    """Searches, and sessions of a judgement, side by side at most, each on cores of its own."""
     sessions: int = 6
     """Sessions of a judgement."""
     rounds: int = 8
@@ -91,7 +93,7 @@ class Arguments:
         protocol = replace(Protocol(), sessions=self.sessions, rounds=self.rounds)
         return AblationPlan(
             models, (self.agent,), (), (), (self.budget,), self.seeds, self.threads, protocol=protocol,
-            variants=self.variants,
+            variants=self.variants, at_once=self.at_once,
         )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def arguments(tmp_path: Path) -> Arguments:
 
 
 def made(arguments: Arguments, searches: Searches, folder: Path) -> list[dict[str, Any]]:
-    machine = Machine({name if name == "original" else f"{name}@600/0": s for name, s in SECONDS.items()}, noise=1e-3)
+    machine = Machine({name if name == "original" else f"{name}@180/0": s for name, s in SECONDS.items()}, noise=1e-3)
     planted = tools(folder, machine, searches, PROTOCOL)
 
     def locate(model: str) -> Path:
@@ -69,7 +69,7 @@ def test_every_variant_of_every_model_and_batch_is_searched_once(arguments: Argu
     searches = Searches()
     rows = made(arguments, searches, tmp_path)
     models = ("resnet18", "zoo://resnet18?batch=16")
-    assert searches.made == [f"{model} {variant}@600/0" for model in models for variant in VARIANTS]
+    assert searches.made == [f"{model} {variant}@180/0" for model in models for variant in VARIANTS]
     assert [(row["model"], row["agent"]) for row in rows] == [(m, variant) for m in models for variant in VARIANTS]
     assert all(row["verified"] for row in rows)
     # Once more: nothing is done again.
@@ -79,7 +79,7 @@ def test_every_variant_of_every_model_and_batch_is_searched_once(arguments: Argu
 
 
 def test_it_goes_on_where_it_was_interrupted(arguments: Arguments, tmp_path: Path) -> None:
-    first = Searches(interrupt_at="zoo://resnet18?batch=16 mutants@600/0")
+    first = Searches(interrupt_at="zoo://resnet18?batch=16 mutants@180/0")
     with pytest.raises(KeyboardInterrupt):
         made(arguments, first, tmp_path)
     assert len(first.made) == 5
