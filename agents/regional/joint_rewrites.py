@@ -52,7 +52,7 @@ def continue_with(
         offered=lambda here: (
             c for c in search.problem.rewriter.candidates_by(here, rules) if _reads(c, here, since)
         ),
-        progress=lambda before, after: after.hash != before.hash,
+        progress=lambda before, after: True,
         most=most,
     )  # fmt: skip
 
@@ -66,12 +66,14 @@ def _repeat(
     most: int,
 ) -> tuple[Graph, tuple[Action, ...]]:
     """Apply the offered candidate with the most sites, again and again, at most `most` times, while that is progress
-    from the graph before to the one after."""
+    from the graph before to the one after and leads to no graph that was passed."""
+    passed = {graph.hash}
     for _ in range(most):
         candidate = max(offered(graph), key=lambda c: c.count, default=None) if search.can_apply else None
         after = None if candidate is None else search.apply(candidate)
-        if candidate is None or after is None or not progress(graph, after):
+        if candidate is None or after is None or not progress(graph, after) or after.hash in passed:
             break
+        passed.add(after.hash)
         graph, actions = after, (*actions, action_of(candidate))
     return graph, actions
 

@@ -34,7 +34,7 @@ def apply_step(
 ) -> tuple[Graph, tuple[Action, ...], frozenset[int]] | None:
     """Apply a step in a whole graph, by candidates that the problem offers there, at sites that match one of the nodes
     `near`: those of the step's class first, then others of its rule, since what a rule does may change with what was
-    done next to it.
+    done next to it. It ends where a rule leads back: sums that are associated the other way round, and then again.
 
     Args:
         most_sites: applications at most.
@@ -42,7 +42,7 @@ def apply_step(
     Returns:
         The graph, the actions, and the nodes that they inserted; None where there is no site.
     """
-    actions, inserted = list[Action](), set[int]()
+    actions, inserted, passed = list[Action](), set[int](), {graph.hash}
     while search.can_apply:
         offered = search.problem.rewriter.candidates_by(graph, (step.rule,))
         offered = [c for c in offered if any(n.id in near for site in c.sites for n in site.match.nodes)]
@@ -50,8 +50,9 @@ def apply_step(
             break
         candidate = max(offered, key=lambda c: (c.site.class_key == step.class_key, c.count))
         after = search.apply(candidate)
-        if after is None or (edit := after.edit) is None or after.hash == graph.hash:
+        if after is None or (edit := after.edit) is None or after.hash in passed:
             break
+        passed.add(after.hash)
         near = near & after.nodes.keys()
         graph, actions = after, [*actions, action_of(candidate)]
         inserted |= set(edit.delta.inserted)

@@ -136,7 +136,7 @@ def run(arguments: Arguments, console: Console, tools: Tools | None = None) -> l
     head, rows = _head(plan, tools), list[Row]()
 
     def keep(found: list[Row]) -> None:
-        rows.extend(found)
+        rows.extend({**row, "actions": None} for row in found)  # recordings fill megabytes, and lie in --runs
         write_results(arguments.out, head, rows)
 
     folder = arguments.runs.resolve() / machine_name() / f"cpu-t{plan.threads}"

@@ -86,14 +86,14 @@ def compare(request: Mapping[str, Any], report: Report) -> Findings:
     feeds = feeds_of(session, asked)
     extra = ExtraInputs([FeedSpec.from_json(spec) for spec in request["extra"]], feeds_of(session, request["extra"]))
     report("optimised: run")
-    optimised = list(_run(session, feeds, least, watch.limit(_RANDOM_SHARES[0])))
+    optimised = list(_run(session, feeds, least, watch.share_from_now(_RANDOM_SHARES[0])))
     report("optimised: run on extra inputs")
-    more = extra.run(session, watch.until(_SHARES[0]))
+    more = extra.run(session, watch.share_from_start(_SHARES[0]))
     del session
     report("original: open")
     session = open_session(request["original"], deployment.unoptimised())
     report("original: run")
-    original = list(_run(session, feeds[: len(optimised)], least, watch.limit(_RANDOM_SHARES[1])))
+    original = list(_run(session, feeds[: len(optimised)], least, watch.share_from_now(_RANDOM_SHARES[1])))
     report("compare")
     tolerances = request.get("rtol"), request.get("atol")
     found = [
@@ -164,14 +164,14 @@ def _run_original(
     if not count:
         return [], []
     report("original: run on extra inputs")
-    expected = extra.run(session, watch.until(_SHARES[1]))[:count]
+    expected = extra.run(session, watch.share_from_start(_SHARES[1]))[:count]
     if not any(spec.pattern for spec in extra.specs[: len(expected)]):
         return expected, []
-    variants = [extra.run_disturbed(session, len(expected), watch.until(_SHARES[2]))]
+    variants = [extra.run_disturbed(session, len(expected), watch.share_from_start(_SHARES[2]))]
     report("original: run on extra inputs with all optimisations")
     deployment = Deployment.from_request(request["deployment"])
     optimised: Runs = []
-    if time.monotonic() < (until := watch.until(_SHARES[3])):
+    if time.monotonic() < (until := watch.share_from_start(_SHARES[3])):
         session = open_session(request["original"], deployment.plain())
         optimised = extra.run(session, until)
     return expected, [*variants, optimised]

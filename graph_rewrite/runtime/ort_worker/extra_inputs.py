@@ -33,11 +33,11 @@ class Stopwatch:
     within_s: float | None
     started: float = field(default_factory=time.monotonic)
 
-    def limit(self, share: float) -> float:
+    def share_from_now(self, share: float) -> float:
         """Return the moment by which what begins now has taken a share of the time; never, where there is no limit."""
         return math.inf if self.within_s is None else time.monotonic() + share * self.within_s
 
-    def until(self, share: float) -> float:
+    def share_from_start(self, share: float) -> float:
         """Return the moment by which a share of the time has passed; without a limit, extra inputs may take as long as
         everything before them."""
         if self.within_s is not None:

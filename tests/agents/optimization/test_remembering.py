@@ -4,6 +4,7 @@ Latencies are planted: a weighted number of operators."""
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from agents.conclusion.recordings import actions_file
 from agents.core.base import Action
 from agents.optimization import circumstances, remembering, run
 from graph_rewrite.latency.cache import default_cache_path
-from graph_rewrite.replay import RecordedStep, Recording, read_recording
+from graph_rewrite.replay import RecordedStep, Recording, Replay, read_recording
 from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.task.problem import Problem, open_problem
 from tests.agents.commands.test_apply import outputs
@@ -97,6 +98,22 @@ class TestSecondSearch:
         optimize(1)
         optimize(2, search_again=True)
         assert [len(starts) for starts in agent.searched] == [0, 1]
+
+    def test_the_time_limit_holds_for_the_recording_too(
+        self, optimize: Optimize, agent: PlantedAgent, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """To record a result takes about as long as to replay the one that the search begins with."""
+        optimize(1)
+        replayed = remembering.replay
+
+        def slowly(*arguments: Any, **options: Any) -> Replay:
+            time.sleep(1.0)
+            return replayed(*arguments, **options)
+
+        monkeypatch.setattr(remembering, "replay", slowly)
+        optimize(2, search_again=True)
+        before, after = (budget.seconds for budget in agent.budgets)
+        assert after < before - 1.5, "a second for the replay, and one for the recording"
 
     def test_without_memory(self, optimize: Optimize, agent: PlantedAgent) -> None:
         optimize(1, memory=False)

@@ -75,6 +75,31 @@ def test_a_window_is_that_of_most_sites(tmp_path: Path, layers: int, usual: int,
     assert [node.op for node in site_class.window.order()] == around
 
 
+def test_a_step_ends_where_its_rule_leads_back(tmp_path: Path) -> None:
+    """Its Tanh outlives each rewrite, and matches again."""
+
+    class ThereAndBack(Rule):
+        """LeakyRelu(Tanh(x)), with the one slope and then with the other"""
+
+        family = "toy"
+
+        def source(self, op: Any, x: Any) -> Any:
+            return op.LeakyRelu(op.Tanh(x, _label="tanh"), _label="top")
+
+        def target(self, op: Any, m: Any, x: Any) -> Any:
+            return op.LeakyRelu(m.ref(m.value("tanh").external), alpha=0.75 - m.node("top").attrs["alpha"])
+
+    graph = model("(float[2,3] x) => (t, y) { t = Tanh(x) y = LeakyRelu<alpha=0.25>(t) }")
+    problem = chain_problem(tmp_path, 1)
+    problem.rewriter = Rewriter([ThereAndBack()], deployment=False)
+    tanh = graph.order()[0]
+    taken = apply_step(Search(problem, BUDGET), graph, RewriteStep("", "ThereAndBack", ""), frozenset([tanh.id]), 500)
+    assert taken is not None
+    after, actions, _ = taken
+    assert len(actions) == 1
+    assert after.order()[1].attrs["alpha"] == 0.5
+
+
 def test_a_step_reaches_every_site_of_its_class(tmp_path: Path) -> None:
     for granularity in ("site", "class", "both"):
         folder = tmp_path / granularity
