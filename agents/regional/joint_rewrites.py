@@ -52,7 +52,6 @@ def continue_with(
         offered=lambda here: (
             c for c in search.problem.rewriter.candidates_by(here, rules) if _reads(c, here, since)
         ),
-        progress=lambda before, after: True,
         most=most,
     )  # fmt: skip
 
@@ -62,8 +61,8 @@ def _repeat(
     graph: Graph,
     actions: tuple[Action, ...],
     offered: Callable[[Graph], Iterable[Candidate]],
-    progress: Callable[[Graph, Graph], bool],
     most: int,
+    progress: Callable[[Graph, Graph], bool] = lambda before, after: True,
 ) -> tuple[Graph, tuple[Action, ...]]:
     """Apply the offered candidate with the most sites, again and again, at most `most` times, while that is progress
     from the graph before to the one after and leads to no graph that was passed."""
