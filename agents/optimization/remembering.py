@@ -88,6 +88,8 @@ class ResultRecall:
         graph = problem.model.graph
         self.fingerprint, self.any_size = fingerprint(graph), fingerprint(graph, any_size=True)
         self.context = context_of(problem, options)
+        self.replaying_s = 0.0
+        """Seconds that replaying known results has taken."""
 
     def starts(self) -> list[KnownStart]:
         """Return the remembered results that can be replayed here, at least in part, the most fitting first."""
@@ -115,8 +117,8 @@ class ResultRecall:
 
     def _replayed(self, results: Sequence[RememberedResult], known: Sequence[KnownStart]) -> list[KnownStart]:
         """Replay results, as far as a share of the time limit goes."""
-        problem, found = self.problem, list[KnownStart]()
-        with suppress(OutOfTime), ending_at(time.monotonic() + REPLAYING_SHARE * self.options.seconds):
+        problem, found, began = self.problem, list[KnownStart](), time.monotonic()
+        with suppress(OutOfTime), ending_at(began + REPLAYING_SHARE * self.options.seconds):
             for remembered in results:
                 recording = suited(remembered.recording, problem)
                 self._add_mutants(recording)
@@ -130,6 +132,7 @@ class ResultRecall:
                     without = None if self._is_from_here(remembered) else partial(self._without, recording)
                     start = KnownStart(replayed.graph, actions, remembered, whole, doubtful, without=without)
                     found += [start, *self._lighter(start, recording, (*known, *found))]
+        self.replaying_s += time.monotonic() - began
         return found
 
     def _lighter(self, start: KnownStart, recording: Recording, others: Sequence[KnownStart]) -> Iterator[KnownStart]:

@@ -220,17 +220,14 @@ def searched(
         provisional: the caller confirms and checks what a search finds, so that the search has that time too.
     """
     recall = ResultRecall(problem, options) if options.memory and options.agent_spec == AUTO else None
-    since = time.monotonic()
     starts = [] if recall is None else recall.starts()
-    ends -= time.monotonic() - since  # to record the result takes about as long as to replay a known one
     if recall is not None and not options.search_again:
         for start in [start for start in starts if start.is_enough(options.seconds)]:
-            if (known := recall.confirmed(start, _budget(options, ends), watched)) is not None:
+            if (known := recall.confirmed(start, _budget(options, ends - recall.replaying_s), watched)) is not None:
                 return Searched(known, recording_or_none(problem, known.actions, known.graph, options.rule_names))
     if recall is not None:
-        since = time.monotonic()
         starts += recall.shipped_starts(starts)
-        ends -= time.monotonic() - since
+        ends -= recall.replaying_s  # to record the result takes about as long as to replay known ones
     if isinstance(agent, StartingAgent):
         agent.starts = [*starts, *known_starts]
     began = time.monotonic()

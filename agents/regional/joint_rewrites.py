@@ -9,7 +9,7 @@ from agents.core.base import Action, Search, Visit, action_of
 from agents.core.records import is_supposed
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.sites import RewriteStep, apply_step
+from agents.regional.sites import RewriteStep, apply_step, repeated
 from agents.searching.known_starts import visit_own
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
@@ -22,12 +22,20 @@ def tidy(
 ) -> tuple[Graph, tuple[Action, ...]]:
     """Apply rewrites that remove operators and insert none, at most `most`, as long as there are some at nodes with ids
     from `since` on: what rewrites put between neighbours, such as a change of layout and its inverse, meets here."""
-    return _repeat(
-        search, graph, actions,
-        offered=lambda here: (c for c in search.problem.rewriter.candidates(here) if _eliminates(c, since)),
-        progress=lambda before, after: len(after.nodes) < len(before.nodes),
-        most=most,
-    )  # fmt: skip
+
+    def choose(here: Graph) -> Candidate | None:
+        return _widest(c for c in search.problem.rewriter.candidates(here) if _eliminates(c, since))
+
+    for candidate, after in repeated(search, graph, choose, most):
+        if len(after.nodes) >= len(graph.nodes):
+            break
+        graph, actions = after, (*actions, action_of(candidate))
+    return graph, actions
+
+
+def _widest(candidates: Iterable[Candidate]) -> Candidate | None:
+    """Return the candidate with the most sites, if there is one."""
+    return max(candidates, key=lambda c: c.count, default=None)
 
 
 def _eliminates(candidate: Candidate, since: int) -> bool:
@@ -47,32 +55,11 @@ def continue_with(
 ) -> tuple[Graph, tuple[Action, ...]]:
     """Apply rewrites by these rules, at most `most`, as long as they match nodes with ids from `since` on, or their
     readers."""
-    return _repeat(
-        search, graph, actions,
-        offered=lambda here: (
-            c for c in search.problem.rewriter.candidates_by(here, rules) if _reads(c, here, since)
-        ),
-        most=most,
-    )  # fmt: skip
 
+    def choose(here: Graph) -> Candidate | None:
+        return _widest(c for c in search.problem.rewriter.candidates_by(here, rules) if _reads(c, here, since))
 
-def _repeat(
-    search: Search,
-    graph: Graph,
-    actions: tuple[Action, ...],
-    offered: Callable[[Graph], Iterable[Candidate]],
-    most: int,
-    progress: Callable[[Graph, Graph], bool] = lambda before, after: True,
-) -> tuple[Graph, tuple[Action, ...]]:
-    """Apply the offered candidate with the most sites, again and again, at most `most` times, while that is progress
-    from the graph before to the one after and leads to no graph that was passed."""
-    passed = {graph.hash}
-    for _ in range(most):
-        candidate = max(offered(graph), key=lambda c: c.count, default=None) if search.can_apply else None
-        after = None if candidate is None else search.apply(candidate)
-        if candidate is None or after is None or not progress(graph, after) or after.hash in passed:
-            break
-        passed.add(after.hash)
+    for candidate, after in repeated(search, graph, choose, most):
         graph, actions = after, (*actions, action_of(candidate))
     return graph, actions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agents.core.base import Action, Search, action_of
@@ -29,12 +29,29 @@ def apply_all(
     return None if after is None or after.hash == graph.hash else after
 
 
+def repeated(
+    search: Search, graph: Graph, choose: Callable[[Graph], Candidate | None], most: int
+) -> Iterator[tuple[Candidate, Graph]]:
+    """Yield the candidates that are chosen and applied from graph to graph, at most `most`, each with the graph that it
+    leads to. It ends where none is chosen, and where one leads back to a graph that was passed: sums that are
+    associated the other way round, and then again."""
+    passed = {graph.hash}
+    for _ in range(most):
+        candidate = choose(graph) if search.can_apply else None
+        after = None if candidate is None else search.apply(candidate)
+        if candidate is None or after is None or after.hash in passed:
+            return
+        passed.add(after.hash)
+        graph = after
+        yield candidate, after
+
+
 def apply_step(
     search: Search, graph: Graph, step: RewriteStep, near: frozenset[int], most_sites: int
 ) -> tuple[Graph, tuple[Action, ...], frozenset[int]] | None:
     """Apply a step in a whole graph, by candidates that the problem offers there, at sites that match one of the nodes
     `near`: those of the step's class first, then others of its rule, since what a rule does may change with what was
-    done next to it. It ends where a rule leads back: sums that are associated the other way round, and then again.
+    done next to it.
 
     Args:
         most_sites: applications at most.
@@ -42,20 +59,17 @@ def apply_step(
     Returns:
         The graph, the actions, and the nodes that they inserted; None where there is no site.
     """
-    actions, inserted, passed = list[Action](), set[int](), {graph.hash}
-    while search.can_apply:
-        offered = search.problem.rewriter.candidates_by(graph, (step.rule,))
-        offered = [c for c in offered if any(n.id in near for site in c.sites for n in site.match.nodes)]
-        if not offered:
+    actions, inserted = list[Action](), set[int]()
+
+    def choose(here: Graph) -> Candidate | None:
+        offered = search.problem.rewriter.candidates_by(here, (step.rule,))
+        close = (c for c in offered if any(n.id in near for site in c.sites for n in site.match.nodes))
+        return max(close, key=lambda c: (c.site.class_key == step.class_key, c.count), default=None)
+
+    for candidate, after in repeated(search, graph, choose, most_sites):
+        if (edit := after.edit) is None:
             break
-        candidate = max(offered, key=lambda c: (c.site.class_key == step.class_key, c.count))
-        after = search.apply(candidate)
-        if after is None or (edit := after.edit) is None or after.hash in passed:
-            break
-        passed.add(after.hash)
-        near = near & after.nodes.keys()
-        graph, actions = after, [*actions, action_of(candidate)]
+        graph = after
+        actions.append(action_of(candidate))
         inserted |= set(edit.delta.inserted)
-        if len(actions) >= most_sites:
-            break
     return (graph, tuple(actions), frozenset(inserted)) if actions else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from math import fsum, inf, isfinite
+from math import fsum, inf
 
 import numpy as np
 import onnx
@@ -23,7 +23,7 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 PriceOfOperator = Callable[[OperatorSpec], float]
 """Milliseconds of an operator alone; infinite where it cannot be run."""
 _FASTER = 1.25
-"""An operator may compute so many times faster than the fastest one that was timed, by the bound of its price."""
+"""A product may compute so many times faster than the fastest one that was timed, by the bound of its price."""
 
 
 def operators_of_program(
@@ -67,7 +67,7 @@ class Prices:
         self._time_alone = time_alone
         self._known: dict[str, float] = {}
         self._fastest = 0.0
-        """Floating-point operations per millisecond of the fastest operator so far."""
+        """Floating-point operations per millisecond of the fastest product so far."""
 
     def price(self, spec: OperatorSpec) -> float:
         """Return the milliseconds of an operator alone; infinite where it cannot be run."""
@@ -115,7 +115,8 @@ def price_of_program(
     except (DoesNotFit, InvalidRewriteError):
         return inf
     for spec in specs:
-        if fsum(map(prices.at_least, specs)) >= most or not isfinite(prices.price(spec)):
+        if fsum(map(prices.at_least, specs)) >= most:
             return inf
+        prices.price(spec)
     ms = fsum(map(prices.price, specs))
     return ms if ms < most else inf
