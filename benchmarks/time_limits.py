@@ -31,7 +31,7 @@ from agents.commands.common import stderr_console
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
 from benchmarks.protocol.machine.description import machine_name
-from benchmarks.protocol.tools import located
+from benchmarks.protocol.searches.runs import located
 from graph_rewrite import zoo
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency.device import device_name

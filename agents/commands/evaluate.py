@@ -195,15 +195,9 @@ def _agents(arguments: EvaluateArguments) -> list[Agent]:
 
 
 def _agent(spec: str, checkpoint: Path | None) -> Agent:
-    agent = make_agent(spec)
-    if spec.partition(":")[0] not in TRAINED:
-        return agent
-    import torch  # here, as agents that learned nothing do without it, and it takes seconds
-
-    torch.set_num_threads(1)
-    if checkpoint is None:
-        return agent
-    from agents.ppo.checkpoint import load_checkpoint  # imports PyTorch
+    if checkpoint is None or spec.partition(":")[0] not in TRAINED:
+        return make_agent(spec)
+    from agents.ppo.checkpoint import load_checkpoint  # imports PyTorch, which takes seconds
 
     return make_agent(spec, checkpoint=load_checkpoint(checkpoint))
 

@@ -20,6 +20,7 @@ from agents.mcts.tree import Score
 from agents.ppo.acting import LONGEST, acting_env
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.description import CheckpointError, shipped_checkpoint
+from agents.ppo.threads import one_thread
 from agents.regional.prior import prior_of
 from agents.universal.prior import UniversalPrior
 from envs import GraphRewriteEnv
@@ -89,6 +90,7 @@ class MCTSAgent:
         self.depth = depth
         self.allowed: Callable[[int], int] = lambda visits: mcts.widen(visits=visits, width=width, exponent=exponent)
 
+    @one_thread()
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:

@@ -22,7 +22,7 @@ from graph_rewrite.task.limits import SIZE_GROWTH, SIZE_PRICE, ResultLimits
 
 AUTO = "regional"
 """The agent that `auto` stands for: it finds most in a minute or two, on models that nobody prepared."""
-BEST = "best"
+BEST: Literal["best"] = "best"
 """The provider that stands for the faster of the CPU's runtimes."""
 AUTO_THREADS = "auto"
 """The text that leaves the number of threads to the search."""

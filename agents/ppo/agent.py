@@ -16,6 +16,7 @@ from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.description import known_rules
 from agents.ppo.options import DEFAULTS, RolloutOptions
 from agents.ppo.policy import CandidatePolicy
+from agents.ppo.threads import one_thread
 from envs import GraphRewriteEnv
 from envs.observation import Observation
 from envs.vocabulary import rule_vocabulary
@@ -39,6 +40,7 @@ class PPOAgent:
     def __init__(self, checkpoint: Checkpoint | Path | str | None = None, options: RolloutOptions = DEFAULTS) -> None:
         self._checkpoint, self.options = checkpoint, options
 
+    @one_thread()
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
     ) -> OptimizationResult:

@@ -16,6 +16,7 @@ from agents.effects.prior import StepObserver
 from agents.ppo.batches import batch_of
 from agents.ppo.checkpoint import Checkpoint, adapt_weights, check_episodes, load_checkpoint
 from agents.ppo.description import UNIVERSAL, CheckpointError, check_vocabulary, known_rules
+from agents.ppo.threads import one_thread
 from agents.ppo.trainer import policy_arguments
 from agents.universal.observations import unmeasured
 from agents.universal.opinion import Opinion
@@ -63,6 +64,7 @@ def restore_window_policy(checkpoint: Checkpoint) -> WindowPolicy:
     return policy
 
 
+@one_thread()
 @torch.no_grad()
 def opinions(
     policy: WindowPolicy, observations: Sequence[Observation], known: NDArray[np.bool_] | None = None

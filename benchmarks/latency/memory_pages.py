@@ -30,8 +30,9 @@ from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.judging.judgement import judged
 from benchmarks.protocol.machine.description import machine, machine_name, versions
 from benchmarks.protocol.plan import TablePlan
+from benchmarks.protocol.searches.runs import located
 from benchmarks.protocol.table import read_rows
-from benchmarks.protocol.tools import located, tools_of
+from benchmarks.protocol.tools import tools_of
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency.device import cpu_model
 from graph_rewrite.replay import Recording, replay

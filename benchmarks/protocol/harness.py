@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -58,28 +59,45 @@ class Harness:
     def rows(self, sink: RowSink = lambda rows: None) -> list[Row]:
         """Return all rows of the plan; `sink` gets those of each model as soon as they are complete."""
         found: list[Row] = []
-        for model in self._plan.models:
-            rows = self._model_rows(model)
-            sink(rows)
-            found += rows
+        for models in self._searched_together():
+            outcomes = self._outcomes([run for model in models for run in self._plan.runs(model)])
+            for model in models:
+                rows = self._model_rows(model, outcomes)
+                sink(rows)
+                found += rows
         for number in range(self._plan.aa if self._plan.models else 0):
             rows = [self._original_row(self._plan.models[number % len(self._plan.models)], number)]
             sink(rows)
             found += rows
         return found
 
-    def _model_rows(self, model: str) -> list[Row]:
-        runs = list(self._plan.runs(model))
+    def _searched_together(self) -> Iterator[tuple[str, ...]]:
+        """Yield models whose searches come before the first judgement: one, or several where searches of one model with
+        the same budget would leave a core without work."""
+        models, at_once = self._plan.models, self._tools.at_once
+        budgets = Counter(run.budget_s for model in models[:1] for run in self._plan.runs(model))
+        together = at_once if any(count % at_once for count in budgets.values()) else 1
+        for first in range(0, len(models), together):
+            yield models[first : first + together]
+
+    def _outcomes(self, runs: Sequence[Run]) -> dict[Run, dict[str, Any]]:
+        """Return the outcomes of runs, known or new; the longest searches come first, so that equally long ones run
+        side by side."""
+        runs = sorted(runs, key=lambda run: -run.budget_s)
         outcomes = carried_out(runs, self._folder, partial(self._searched, {}), self._tools.at_once)
-        if reasons := disturbed(runs, outcomes):
+        if reasons := disturbed(outcomes):
             for run, reason in reasons.items():
-                self._tools.say(f"{model}, {run.contestant}, is repeated: {reason}")
+                self._tools.say(f"{run.model}, {run.contestant}, is repeated: {reason}")
             again = partial(self._searched, reasons)
             outcomes = carried_out(runs, self._folder, again, self._tools.at_once, reasons)
+        return outcomes
+
+    def _model_rows(self, model: str, searched: Mapping[Run, dict[str, Any]]) -> list[Row]:
+        outcomes = {run: searched[run] for run in self._plan.runs(model)}
         peers, missing = self._peers(model)
         contestants = [
             Contestant(run.contestant, ort_runner.MODULE, self._folder / run.place / RESULT)
-            for run, outcome in zip(runs, outcomes, strict=True)
+            for run, outcome in outcomes.items()
             if outcome["status"] == DONE and outcome["verified"] and not outcome["kept_original"]
         ]
         judgement, failure = None, ""
@@ -89,7 +107,7 @@ class Harness:
             except MachineError as error:
                 failure = str(error)
                 self._tools.say(f"{model}: {failure}")
-        rows = [run_row(run, outcome, judgement) for run, outcome in zip(runs, outcomes, strict=True)]
+        rows = [run_row(run, outcome, judgement) for run, outcome in outcomes.items()]
         setting = self._setting()
         rows += [peer_row(model, one.name, judgement, seconds=s, setting=setting) for one, s in peers] + missing
         return [{**row, "failure": failure} if failure and row["failure"] == "it was not judged" else row
@@ -99,11 +117,12 @@ class Harness:
         return {**settings_of(self._plan), "commit": self._tools.commit}
 
     def _searched(self, reasons: Mapping[Run, str], runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
-        """Carry out runs of a model; their outcomes are kept with the commit, the interference before them, and the
+        """Carry out runs side by side; their outcomes are kept with the commit, the interference before them, and the
         reasons why they are repeated."""
-        tools, names = self._tools, ", ".join(run.contestant for run, _ in runs)
-        interference = tools.wait(f"{runs[0][0].model}, {names}")
-        tools.locate(runs[0][0].model)
+        tools = self._tools
+        interference = tools.wait("; ".join(f"{run.model}, {run.contestant}" for run, _ in runs))
+        for model in {run.model for run, _ in runs}:
+            tools.locate(model)
         outcomes = []
         for (run, folder), found in zip(runs, tools.search(runs), strict=True):
             outcome = found | {"interference": interference, "commit": tools.commit, "side_by_side": len(runs)}

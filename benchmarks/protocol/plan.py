@@ -11,6 +11,7 @@ from typing import Any
 from agents.core.registry import agent_names
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.preparing import Prepare
+from benchmarks.protocol.searches.faster_runtime import FASTER_RUNTIME
 from benchmarks.protocol.searches.replaying import REPLAY
 from benchmarks.protocol.searches.runs import Run
 from graph_rewrite.errors import UserError
@@ -21,8 +22,9 @@ CONTROLS: Mapping[str, str] = {
     "policy-unsampled": "ppo:sampled=false",
     "regional-no-climb": "regional:climb=false",
     "replay": REPLAY,
+    FASTER_RUNTIME: FASTER_RUNTIME,
 }
-"""Controls by name: agents with options, and recorded rewrites replayed without search."""
+"""Controls by name: agents with options, recorded rewrites replayed without search, and a search in two runtimes."""
 ONCE = frozenset({"replay"})
 """Controls in which nothing is random and nothing measured: one seed is enough."""
 MEASUREMENTS = {60.0: 100}

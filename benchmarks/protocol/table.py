@@ -24,6 +24,7 @@ FIELDS = (
 count, and empty where it counts."""
 _OF_SEARCH = (
     "pricing_s", "actions", "rule_faults", "deployment", "search", "interference", "repeated", "side_by_side", "commit",
+    "runtimes",
 )  # fmt: skip
 
 

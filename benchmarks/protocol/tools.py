@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
-from agents.core.config import uri_parameters
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.harness import Say, Tools
 from benchmarks.protocol.judging.inputs import write_inputs
@@ -18,7 +17,7 @@ from benchmarks.protocol.machine.description import commit, machine_name, room, 
 from benchmarks.protocol.machine.processes import cores_for
 from benchmarks.protocol.machine.quiet import QuietMachine, measure
 from benchmarks.protocol.plan import TablePlan, known_peers
-from benchmarks.protocol.searches.runs import PROCESS, side_by_side, uri_of
+from benchmarks.protocol.searches.runs import PROCESS, located, side_by_side, uri_of
 from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import MachineLock
@@ -62,21 +61,6 @@ def core_groups(threads: int, at_once: int) -> list[tuple[int, ...]]:
     count = max(1, min(at_once, physical_cores() // threads))
     every = cores_for(count * threads)
     return [every[first : first + threads] for first in range(0, count * threads, threads)][::-1]
-
-
-def located(model: str, batch: int) -> Path:
-    """Return the file of a model, exported where it is one of the zoo.
-
-    Raises:
-        UserError: no such model.
-    """
-    uri = uri_of(model, batch)
-    if uri.startswith("zoo://"):
-        return zoo.export(zoo.name_in(uri), **uri_parameters(uri))
-    path = Path(uri.removeprefix("file:"))
-    if not path.is_file():
-        raise UserError(f"{path}: no such model")
-    return path.resolve()
 
 
 def check_models(models: Sequence[str]) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graph_rewrite.layouts import Shape
 from graph_rewrite.mutate.program import TensorProgram
 from graph_rewrite.mutate.value_types import types_of
+
+_SHOWN = 8
+"""Numbers of a parameter that are shown; of more, as of a map of factors, the first ones."""
 
 
 def summary(program: TensorProgram, shapes: tuple[Shape, ...]) -> str:
@@ -15,8 +20,13 @@ def summary(program: TensorProgram, shapes: tuple[Shape, ...]) -> str:
         if step.op != "layout":
             operands = " ".join(f"[{','.join(map(str, types[value].shape))}]" for value in step.inputs)
             params = "".join(
-                f" {name} {'x'.join(map(str, value))}" for name, value in step.params
+                f" {name} {_numbers(value)}" for name, value in step.params
                 if isinstance(value, tuple) and set(value) != ({0} if name == "pads" else {1})
             )  # fmt: skip
             found.append(f"{step.op} {operands}{params}")
     return " -> ".join(found) or "layout alone"
+
+
+def _numbers(values: Sequence[int]) -> str:
+    shown = "x".join(map(str, values[:_SHOWN]))
+    return shown if len(values) <= _SHOWN else f"{shown} and {len(values) - _SHOWN} more"

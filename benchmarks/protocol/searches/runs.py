@@ -8,7 +8,6 @@ by side, each on cores of its own: an agent waits for what it times, so that one
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -20,9 +19,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Self
 
-from agents.core.config import load_config, model_uri
+from agents.core.config import load_config, model_uri, uri_parameters
 from agents.reporting.runs import file_name
 from benchmarks.protocol.machine.processes import child_environment, ending_with_us, pinned
+from graph_rewrite import zoo
+from graph_rewrite.errors import UserError
 from graph_rewrite.system.atomic_files import remove_unfinished
 
 OUTCOME, RESULT = "run.json", "result.onnx"
@@ -95,6 +96,21 @@ def uri_of(model: str, batch: int) -> str:
     return model_uri(model, {**parameters, **({"batch": batch} if batch > 1 else {})})
 
 
+def located(model: str, batch: int) -> Path:
+    """Return the file of a model, exported where it is one of the zoo.
+
+    Raises:
+        UserError: no such model.
+    """
+    uri = uri_of(model, batch)
+    if uri.startswith("zoo://"):
+        return zoo.export(zoo.name_in(uri), **uri_parameters(uri))
+    path = Path(uri.removeprefix("file:"))
+    if not path.is_file():
+        raise UserError(f"{path}: no such model")
+    return path.resolve()
+
+
 def known_outcome(folder: Path, run: Run) -> dict[str, Any] | None:
     """Return the outcome of a run that was carried out already; None where there is none, it ended without a result,
     or it was made with other settings."""
@@ -110,7 +126,7 @@ def known_outcome(folder: Path, run: Run) -> dict[str, Any] | None:
 
 def carried_out(
     runs: Sequence[Run], table: Path, search: Search, at_once: int = 1, anew: Container[Run] = ()
-) -> list[dict[str, Any]]:
+) -> dict[Run, dict[str, Any]]:
     """Return the outcomes of runs, known or new; the files of new ones are written by `search`, which gets `at_once` of
     them at a time. What is known of those `anew` does not count."""
     outcomes = {run: None if run in anew else known_outcome(table / run.place, run) for run in runs}
@@ -118,18 +134,21 @@ def carried_out(
     for group in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
         found = search([(run, _emptied(table / run.place)) for run in group])
         outcomes.update(zip(group, found, strict=True))
-    return [outcome for outcome in outcomes.values() if outcome is not None]
+    return {run: outcome for run, outcome in outcomes.items() if outcome is not None}
 
 
-def disturbed(runs: Sequence[Run], outcomes: Sequence[Mapping[str, Any]]) -> dict[Run, str]:
-    """Return the runs of a model that something else disturbed, with the reason: they saw the original take `SLOWED`
-    times as long as all of them did in the median. What they found does not matter. A run is repeated once at most."""
-    pairs = [(run, one, one.get("search", {}).get("baseline_ms")) for run, one in zip(runs, outcomes, strict=True)]
-    usual = median([ms for _, _, ms in pairs if ms] or [math.inf])
+def disturbed(outcomes: Mapping[Run, Mapping[str, Any]]) -> dict[Run, str]:
+    """Return the runs that something else disturbed, with the reason: they saw the original take `SLOWED` times as long
+    as all of their model did in the median. What they found does not matter. A run is repeated once at most."""
+    seen = {run: ms for run, one in outcomes.items() if (ms := one.get("search", {}).get("baseline_ms"))}
+    of_model: dict[str, list[float]] = {}
+    for run, ms in seen.items():
+        of_model.setdefault(run.model, []).append(ms)
+    usual = {model: median(all_ms) for model, all_ms in of_model.items()}
     return {
-        run: f"the original took {ms:.3g} ms in its first search, {usual:.3g} ms in the median of all"
-        for run, one, ms in pairs
-        if ms and ms > SLOWED * usual and not one.get("repeated")
+        run: f"the original took {ms:.3g} ms in its first search, {usual[run.model]:.3g} ms in the median of all"
+        for run, ms in seen.items()
+        if ms > SLOWED * usual[run.model] and not outcomes[run].get("repeated")
     }
 
 

@@ -20,6 +20,7 @@ from agents.ppo.checkpoint import load_checkpoint, save_checkpoint
 from agents.ppo.description import UNIVERSAL, CheckpointError, PolicyDescription, known_rules, shipped_checkpoint
 from agents.ppo.options import RolloutOptions
 from agents.ppo.policy import CandidatePolicy
+from agents.ppo.threads import one_thread
 from agents.ppo.trainer import policy_arguments
 from envs import GraphRewriteEnv
 from envs.observation import GLOBAL_FEATURES, feature_sizes
@@ -228,3 +229,29 @@ def test_an_untrained_policy_searches_as_a_control(
     result = PPOAgent(untrained, RolloutOptions(untrained=True)).optimize(open_tower(), budget, seed=0)
     assert result.verified
     assert result.measurements > 1
+
+
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What PyTorch is told, in order; the caller's two threads first."""
+    told = [2]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    return told
+
+
+def test_the_callers_threads_hold_again_after_an_exception(two_threads: list[int]) -> None:
+    with pytest.raises(KeyError, match="1"), one_thread():
+        raise KeyError(torch.get_num_threads())
+    assert two_threads == [2, 1, 2]
+
+
+def test_a_rollout_computes_with_one_thread(open_tower: OpenTower, untrained: Path, two_threads: list[int]) -> None:
+    seen: set[int] = set()
+
+    def progress(search: Search) -> None:
+        seen.add(torch.get_num_threads())
+
+    PPOAgent(untrained).optimize(open_tower(), Budget(measurements=5, seconds=60.0), progress=progress)
+    assert seen == {1}
+    assert torch.get_num_threads() == 2

@@ -12,7 +12,7 @@ from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.harness import Harness
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.plan import TablePlan
-from benchmarks.protocol.searches.runs import MISSING, OUTCOME, Run
+from benchmarks.protocol.searches.runs import MISSING, OUTCOME, Run, disturbed
 from benchmarks.protocol.table import Row, check_no_shared_measurement, counts
 from tests.benchmarks.protocol.planted import GOOD, Machine, Searches, tools
 
@@ -194,3 +194,38 @@ def test_searches_side_by_side_are_asked_for_together(tmp_path: Path) -> None:
     assert groups == [3, 1]
     assert [row["side_by_side"] for row in rows] == [3, 3, 3, 1]
     assert searches.made == [f"m {name}" for name in ("greedy@60/0", "taso@60/0", "greedy@60/1", "taso@60/1")]
+
+
+def test_equally_long_searches_of_two_models_run_side_by_side(tmp_path: Path) -> None:
+    """One long search a model would leave a core without work."""
+    searches, groups, kept = Searches(), list[list[str]](), list[list[Row]]()
+
+    def search(runs: Sequence[tuple[Run, Path]]) -> list[dict[str, Any]]:
+        groups.append([f"{run.model} {run.contestant}" for run, _ in runs])
+        return searches(runs)
+
+    machine = Machine({"original": 1e-3, "greedy@600/0": 4e-4, "greedy@60/0": 5e-4, "taso@60/0": 3e-4}, noise=0.001)
+    made = replace(tools(tmp_path, machine, searches, PROTOCOL), search=search, at_once=2)
+    plan = TablePlan(("m", "n", "o"), ("greedy", "taso", "greedy@600"), seeds=1, protocol=PROTOCOL)
+    rows = Harness(plan, tmp_path / "table", made).rows(kept.append)
+    assert groups == [
+        ["m greedy@600/0", "n greedy@600/0"],
+        ["m greedy@60/0", "m taso@60/0"],
+        ["n greedy@60/0", "n taso@60/0"],
+        ["o greedy@600/0", "o greedy@60/0"],
+        ["o taso@60/0"],
+    ]
+    assert [[row["model"] for row in some] for some in kept] == [[model] * 3 for model in "mno"]
+    assert [(row["agent"], row["budget_s"]) for row in rows[:3]] == [("greedy", 60), ("taso", 60), ("greedy", 600)]
+    assert all(counts(row) for row in rows)
+
+
+def test_what_disturbs_a_search_is_told_by_the_searches_of_its_own_model() -> None:
+    quick, slow = (Run(model, "greedy", "greedy", 0, 60.0) for model in "mn")
+    outcomes = {
+        replace(run, seed=seed): {"search": {"baseline_ms": ms}}
+        for run, times in ((quick, (1.0, 1.0, 1.4)), (slow, (9.0, 9.0, 9.0)))
+        for seed, ms in enumerate(times)
+    }
+    assert list(disturbed(outcomes)) == [replace(quick, seed=2)]
+    assert not disturbed({quick: {}, slow: {"search": {}}})

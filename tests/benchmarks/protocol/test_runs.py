@@ -73,7 +73,7 @@ def test_what_an_interrupted_or_failed_run_left_is_removed(tmp_path: Path, damag
         (folder / OUTCOME).write_text((folder / OUTCOME).read_text()[:40])
     else:
         (folder / OUTCOME).write_text(json.dumps(runs.failed(RUN, "killed")))
-    assert carried_out([RUN], tmp_path, finished)[0]["status"] == DONE
+    assert carried_out([RUN], tmp_path, finished)[RUN]["status"] == DONE
     assert not (folder / "left-over").exists()
 
 
