@@ -8,9 +8,19 @@ import pytest
 
 from agents.searching.mutants import MutantMeters
 from benchmarks.papers import shipped_mutants
-from benchmarks.papers.shipped_mutants import Arguments, choose, lines, merged, run, searched
+from benchmarks.papers.shipped_mutants import (
+    Arguments,
+    choose,
+    lines,
+    merged,
+    run,
+    searched,
+    that_pay_together,
+    with_all,
+)
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.mutate.mutant_rules.shipped import read_shipped
 from graph_rewrite.mutate.optimizing.optimizer import FoundRules
@@ -81,9 +91,30 @@ def test_what_is_chosen_is_written_and_takes_the_place_of_what_was_there(
     assert [rule.name for rule in read_shipped(arguments.out)] == [first.name]
     assert [rule.name for rule in run(arguments, lambda text: None, planted_meters)] == [first.name]
     assert merged([first], []) == [first]
+    assert first.certificate["evidence"]["model_speedup"][1] > 1.0
     table = lines([first])
     assert len(table) == 3
     assert first.name in table[2]
+
+
+def test_mutants_ship_only_if_the_model_with_all_of_them_is_surely_faster(
+    problem: Problem, found: FoundRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = choose(problem, found.rules, ImageTimer(), 1.02, lambda text: None)
+    graph = with_all(problem, chosen)
+    assert images(graph) < images(problem.model.graph), "at the one site that there is"
+    said: list[str] = []
+    (rule,) = that_pay_together(problem, chosen, said.append)
+    assert rule.digest == chosen[0].digest
+    speedup, low, high = rule.certificate["evidence"]["model_speedup"]
+    assert low == speedup == high == pytest.approx(images(problem.model.graph) / images(graph), abs=1e-4)
+    assert "times as fast" in said[0]
+    for latency in (Latency(10.0, 1.1, (0.99, 1.2), 9, 11.0), Latency.failed("error", "it does not run")):
+        monkeypatch.setattr(Problem, "measure", lambda self, graph, effort, known=latency: known)
+        assert not that_pay_together(problem, chosen, said.append)
+    assert said[1:] == ["  none ships: together the model is 1.100 (0.990 to 1.200) times as fast",
+                        "  none ships: it does not run"]  # fmt: skip
+    assert that_pay_together(problem, [], said.append) == []
 
 
 def test_only_the_subprograms_that_are_asked_for_are_searched(problem: Problem) -> None:
