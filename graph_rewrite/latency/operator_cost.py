@@ -63,7 +63,8 @@ class OperatorCostMeter:
 
     `operators` gives the operators of a graph. Each distinct one is timed once, as a model of one node in a worker
     process, with the baseline's plain deployment, and remembered in memory and in `cache`. What a session run costs by
-    itself (measured with an Identity of one element) is taken off. With the clock `cpu` only what the thread computes
+    itself (measured with an Identity of one element) is taken off. Views, such as a Reshape, are not timed: inside a
+    model they cost no more than their dispatch. With the clock `cpu` only what the thread computes
     counts, for a machine that runs other things too. `speedup` is the ratio of the sums, and `ci95`
     follows from the errors of those operators whose number differs.
     """
@@ -92,6 +93,7 @@ class OperatorCostMeter:
         self._worker = WorkerClient(timeout_s=timeout_s, memory_limit_mb=memory_limit_mb)
         self._lock = MachineLock(lock_path)
         self._costs: dict[str, OperatorCost] = {}
+        self._empty_run: OperatorCost | None = None
         self._measurements = 0
 
     @property
@@ -115,12 +117,13 @@ class OperatorCostMeter:
             return OperatorCost(0.0)
         known = self._costs.get(spec.key)
         if known is None:
-            known = self._costs[spec.key] = self._stored(spec) or self._net(spec)
+            known = OperatorCost(_LEAST_MS) if spec.is_view else self._stored(spec) or self._net(spec)
+            self._costs[spec.key] = known
         return known
 
     def is_known(self, spec: OperatorSpec) -> bool:
         """Return whether `cost` answers without timing anything."""
-        return spec.is_constant or spec.key in self._costs or self._stored(spec) is not None
+        return spec.is_constant or spec.is_view or spec.key in self._costs or self._stored(spec) is not None
 
     def close(self) -> None:
         """End the worker; a later measurement starts another."""
@@ -182,13 +185,13 @@ class OperatorCostMeter:
 
     def _net(self, spec: OperatorSpec) -> OperatorCost:
         """Time an operator and take off what a run of a session costs by itself."""
-        if _NOTHING.key not in self._costs:
-            self._costs[_NOTHING.key] = self._time(_NOTHING)
+        if self._empty_run is None:
+            self._empty_run = self._time(_NOTHING)
         gross = self._time(spec)
         if gross.status != "ok":
             return gross
         net = OperatorCost(
-            ms=max(_LEAST_MS, gross.ms - self._costs[_NOTHING.key].ms),
+            ms=max(_LEAST_MS, gross.ms - self._empty_run.ms),
             relative_error=gross.relative_error,
             runs=gross.runs,
         )

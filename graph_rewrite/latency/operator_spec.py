@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 ValueType = tuple[int, tuple[int, ...]]
 """Element type (`onnx.TensorProto.DataType`) and static shape."""
+_VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators whose output lies where their input does."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,12 @@ class OperatorSpec:
         """Return whether every input is a constant: ONNX Runtime then computes it once, when the model is opened."""
         present = [index for index, kind in enumerate(self.input_types) if kind is not None]
         return all(index in self.constant_inputs for index in present)
+
+    @property
+    def is_view(self) -> bool:
+        """Return whether the operator moves nothing inside a model: its output is its first input under another shape.
+        Alone in a model it takes the time of a copy, as inputs and outputs of a model have memory of their own."""
+        return self.op in _VIEWS and not self.domain
 
     @cached_property
     def key(self) -> str:

@@ -128,18 +128,35 @@ def test_an_operator_that_fails_is_a_result(make_meter: Callable[..., OperatorCo
 
 
 def test_a_crash_is_a_result(make_meter: Callable[..., OperatorCostMeter], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REWRITEGYM_WORKER_FAULT", f"segfault:{RESHAPE.key[:32]}")
+    monkeypatch.setenv("REWRITEGYM_WORKER_FAULT", f"segfault:{matmul(8).key[:32]}")
     meter = make_meter()
-    crashed = meter.measure(Operators("bad", (RESHAPE,)))
-    assert (crashed.status, crashed.message.split(":")[0]) == ("crash", "Reshape")
+    crashed = meter.measure(Operators("bad", (matmul(8),)))
+    assert (crashed.status, crashed.message.split(":")[0]) == ("crash", "MatMul")
     assert meter.measure(Operators("good", (RELU,))).ok
+
+
+@pytest.mark.parametrize("op", ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"])
+def test_a_view_is_not_timed_and_costs_no_more_than_its_dispatch(
+    make_meter: Callable[..., OperatorCostMeter], op: str
+) -> None:
+    """Alone it takes the time of a copy, as a model's outputs have memory of their own."""
+    meter, view = make_meter(), replace(RESHAPE, op=op)
+    assert meter.is_known(view)
+    assert 0.0 < meter.cost(view).ms < 1e-3
+    assert meter.measurements == 0
+    other = replace(view, domain="com.example")
+    assert not other.is_view
+    assert not meter.is_known(other)
+    with_views = meter.measure(Operators("views", (*BASELINE.operators, view)))
+    assert with_views.speedup == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.parametrize(
     "spec",
     [
         matmul(8),
-        RESHAPE,
+        OperatorSpec("Tile", "", {}, ((FLOAT, (2, 3)), (INT64, (2,))), ((FLOAT, (4, 3)),),
+                     {1: np.array([2, 1], np.int64)}),
         OperatorSpec("Gather", "", {"axis": 0}, ((FLOAT, (50, 4)), (INT64, (7,))), ((FLOAT, (7, 4)),), {0: None}),
         OperatorSpec("Conv", "", {"pads": (1, 1, 1, 1)}, ((FLOAT, (1, 3, 8, 8)), (FLOAT, (4, 3, 3, 3)), None),
                      ((FLOAT, (1, 4, 8, 8)),), {1: None}),
