@@ -22,7 +22,8 @@ def row(agent: str, model: str, speedups: tuple[float, ...], **more: Any) -> dic
 
 
 def ours(model: str, speedups: tuple[float, ...], provider: str = "cpu", **more: Any) -> dict[str, Any]:
-    return row("best-runtime", model, speedups, deployment={"provider": provider}, **more)
+    found = {"deployment": {"provider": provider}, "rewrites": [{"rule": "Winograd", "sites": 3}], **more}
+    return row("best-runtime", model, speedups, **found)
 
 
 ROWS = [
@@ -31,7 +32,7 @@ ROWS = [
     row("openvino", "b", (0.8, 0.8, 0.8)),
     ours("b", (1.5, 1.5, 1.5)),
     row("openvino", "c", (1.1, 1.11, 1.1)),
-    ours("c", (), kept_original=True),
+    ours("c", (), rewrites=[]),
     row("openvino", "without a result", (1.0, 1.0, 1.0)),
 ]
 
@@ -47,6 +48,14 @@ def test_a_result_is_compared_with_the_faster_runtime_session_by_session() -> No
     assert c.gain.speedup == pytest.approx(1 / 1.1033, rel=1e-3)
     assert [one.is_behind for one in (a, b, c)] == [False, False, True]
     assert mean_gain((a, b)).speedup == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(("plain", "gain"), [((1.2, 1.25, 1.3), 1.0), ((0.98, 0.99, 0.97), 0.98)])
+def test_an_original_deployed_in_openvino_is_as_fast_as_it_is_there(plain: tuple[float, ...], gain: float) -> None:
+    """However the same file was timed once more; it is behind where ONNX Runtime would have been faster."""
+    (found,) = compared([row("openvino", "d", plain), ours("d", (1.1, 1.2, 1.4), "openvino", rewrites=[])])
+    assert found.gain.speedup == pytest.approx(gain, rel=1e-3)
+    assert found.is_behind is (gain < 0.99)
 
 
 def test_the_table_names_what_is_behind() -> None:
