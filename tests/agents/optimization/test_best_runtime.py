@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency import BaselineError, Latency, ProviderError
 from graph_rewrite.latency.files import DeployedFile, compare_deployed
 from graph_rewrite.runtime import SCREEN, Deployment, FeedSpec, WorkerClient, open_session
+from graph_rewrite.system.deadline import OutOfTime, seconds_left
 from tests.agents.optimization.planted import PlantedAgent, opening_with
 from tests.envs.fakes import OperatorCountMeter, write_tower
 from tests.runtimes import needs_openvino
@@ -60,8 +62,11 @@ def in_each(
     speeds: Mapping[str, float],
     half: float = 0.01,
     interrupted: Callable[[], bool] = lambda: False,
+    late: Callable[[int], bool] = lambda number: False,
 ) -> Optimization:
-    """Judge planted outcomes; speeds are those of `plain` OpenVINO and of the results, over the original."""
+    """Judge planted outcomes; speeds are those of `plain` OpenVINO and of the results, over the original. No time is
+    left for the comparisons of `late` numbers."""
+    made: list[DeployedFile] = []
 
     def optimise(options: OptimizeOptions, began: float) -> Optimization:
         outcome = outcomes[options.provider]
@@ -74,6 +79,9 @@ def in_each(
         return {"cpu": 1.0, "openvino": speeds["plain"]}[provider] if kept else speeds[provider]
 
     def compare(before: DeployedFile, after: DeployedFile) -> Latency:
+        made.append(after)
+        if late(len(made)):
+            raise OutOfTime
         return latency(speed(after) / speed(before), half)
 
     return optimize_in_each(tower, OPTIONS, optimise, began=0.0, seconds=1e9, interrupted=interrupted, compare=compare)
@@ -103,6 +111,40 @@ class TestChoice:
         assert best.speedup == entries[chosen]["speedup"], "against the original in ONNX Runtime"
         assert best.options.provider == "best"
         assert runtimes_table(best.to_json()["runtimes"]).row_count == 2
+
+    @pytest.mark.parametrize(
+        ("late", "chosen", "known"),
+        [
+            ({3}, "openvino", (False, True)),
+            ({2}, "cpu", (True, False)),
+            ({1}, "cpu", (True, True)),
+            ({1, 2, 3}, "cpu", (False, False)),
+        ],
+        ids=["plain OpenVINO", "the result's speed-up", "the duel", "everything"],
+    )
+    def test_a_comparison_without_time_leaves_the_others(
+        self, tower: Path, found: Found, late: set[int], chosen: str, known: tuple[bool, bool]
+    ) -> None:
+        """The comparison that decides comes first; OpenVINO is deployed only if its speed-up is known, too."""
+        speeds = {"plain": 1.2, "cpu": 1.3, "openvino": 1.6}
+        best = in_each(tower, found, speeds, late=lambda number: number in late)
+        assert best.deployment.provider == chosen
+        told = best.to_json()["runtimes"][1]
+        assert (told["plain_speedup"] is not None, told["speedup"] is not None) == known
+
+    def test_each_comparison_has_its_part_of_the_time_that_is_left(self, tower: Path, found: Found) -> None:
+        left: list[float] = []
+
+        def compare(before: DeployedFile, after: DeployedFile) -> Latency:
+            left.append(seconds_left())
+            return latency(1.0)
+
+        began = time.monotonic()
+        optimize_in_each(
+            tower, OPTIONS, lambda options, since: found[options.provider], began=began, seconds=90.0,
+            interrupted=lambda: False, compare=compare,
+        )  # fmt: skip
+        assert left == pytest.approx([30.0, 45.0, 90.0], abs=3.0)
 
     def test_what_openvino_gains_alone_is_told(self, tower: Path, found: Found) -> None:
         best = in_each(tower, found, {"plain": 1.5, "cpu": 1.0, "openvino": 1.6})
