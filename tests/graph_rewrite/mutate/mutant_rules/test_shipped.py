@@ -47,6 +47,7 @@ def test_there_are_some_and_each_has_a_proof_and_evidence_that_it_pays() -> None
         before, after = evidence["operators_ms"]
         assert after < before
         assert evidence["saved_ms"][1] > 0.0, "the lower end of what its window saves"
+        assert evidence["model_speedup"][1] > 1.0, "and of the speed-up of its model"
         before, after = evidence["multiplications"]
         assert [before, after] == [work_of(side, rule.shapes) for side in (rule.original, rule.mutant)]
 
