@@ -1,4 +1,4 @@
-"""What `--provider best` gains over the faster of two runtimes, out of a table of `benchmarks.results`.
+"""Compare results of `--provider best` with the faster of two runtimes, out of a table of `benchmarks.results`.
 
     python -m benchmarks.results --agents --controls best-runtime --peers ort-all openvino --budget 600 --seeds 1 \\
         --out benchmarks/results/MACHINE/best-runtime.json
@@ -44,7 +44,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RuntimeComparison:
     """A model in both runtimes. Speed-ups are over the original in ONNX Runtime."""
 
     model: str
@@ -64,7 +64,7 @@ class Comparison:
         return self.gain.low < LEAST
 
 
-def compared(rows: Sequence[Row]) -> list[Comparison]:
+def compared(rows: Sequence[Row]) -> list[RuntimeComparison]:
     """Return the models of a table that have a result of the control and one of OpenVINO, in its order.
 
     Raises:
@@ -77,7 +77,7 @@ def compared(rows: Sequence[Row]) -> list[Comparison]:
     return [_comparison(row, theirs[row["model"]]) for row in ours]
 
 
-def _comparison(ours: Row, openvino: Row) -> Comparison:
+def _comparison(ours: Row, openvino: Row) -> RuntimeComparison:
     rewritten, plain = bool(ours["rewrites"]), openvino["sessions"]
     if rewritten and ours["judgement"] != openvino["judgement"]:
         raise UserError(f"{ours['model']}: {FASTER_RUNTIME} and {OPENVINO} were judged apart, not in one command")
@@ -86,7 +86,7 @@ def _comparison(ours: Row, openvino: Row) -> Comparison:
     result = ours["sessions"] if rewritten else kept
     faster = plain if sum(plain) > 0.0 else original
     ratios = tuple(a - b for a, b in zip(result, faster, strict=True))
-    return Comparison(
+    return RuntimeComparison(
         ours["model"], openvino["baseline_ms"], over_sessions(plain), over_sessions(result), _runtime_of(ours),
         over_sessions(ratios), ratios,
     )  # fmt: skip
@@ -96,7 +96,7 @@ def _runtime_of(row: Mapping[str, Any]) -> str:
     return PROVIDERS[row["deployment"]["provider"]].title
 
 
-def table(found: Sequence[Comparison]) -> str:
+def table(found: Sequence[RuntimeComparison]) -> str:
     """Return the comparisons as a Markdown table, with their geometric mean."""
     rows = [["model", "original", "OpenVINO", "result", "deployed in", "over the faster of the two"]]
     for one in found:
@@ -109,7 +109,7 @@ def table(found: Sequence[Comparison]) -> str:
     return f"{markdown(rows)}\nLower end below {LEAST}: {said}.\n"
 
 
-def mean_gain(found: Sequence[Comparison]) -> Interval:
+def mean_gain(found: Sequence[RuntimeComparison]) -> Interval:
     """Return the geometric mean of the gains over models."""
     return over_models({one.model: [one.ratios] for one in found})
 

@@ -233,7 +233,7 @@ def test_an_untrained_policy_searches_as_a_control(
 
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What PyTorch is told, in order; the caller's two threads first."""
+    """Numbers of threads as PyTorch is told of them, the caller's two first."""
     told = [2]
     monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
     monkeypatch.setattr(torch, "set_num_threads", told.append)
