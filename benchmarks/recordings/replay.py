@@ -87,11 +87,11 @@ def results_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _rows(stored: Any) -> list[dict[str, Any]]:
-    """Return the rows of a file of `evaluate.py`, `train.py` or `benchmarks.results`; of the last those that count,
-    with the batch in the model's URI."""
+    """Return the rows of a file of `evaluate.py`, `train.py` or `benchmarks.results`; of the last those that count
+    and have a recording, with the batch in the model's URI."""
     if "protocol" not in stored:
         return [{"model": stored["model"], **result} for result in stored["results"]]
-    counting = [row for row in stored["rows"] if row["verified"] and not row.get("failure")]
+    counting = [row for row in stored["rows"] if row["verified"] and not row.get("failure") and row.get("actions")]
     return [{**row, "model": _at_batch(row["model"], row.get("batch", 1))} for row in counting]
 
 
