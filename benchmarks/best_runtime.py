@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from benchmarks.figures.tables import markdown
+from benchmarks.figures.tables import markdown, milliseconds
 from benchmarks.protocol.judging.intervals import Interval, over_models, over_sessions
 from benchmarks.protocol.searches.faster_runtime import FASTER_RUNTIME
 from benchmarks.protocol.table import Row, counts
@@ -101,7 +101,8 @@ def table(found: Sequence[RuntimeComparison]) -> str:
     rows = [["model", "original", "OpenVINO", "result", "deployed in", "over the faster of the two"]]
     for one in found:
         rows.append([
-            one.model, f"{one.baseline_ms:.3g} ms", _text(one.openvino), _text(one.result), one.runtime, _text(one.gain)
+            one.model, milliseconds(one.baseline_ms), _text(one.openvino), _text(one.result), one.runtime,
+            _text(one.gain),
         ])  # fmt: skip
     behind = [one.model for one in found if one.is_behind]
     rows.append(["geometric mean", "", "", "", "", _text(mean_gain(found))])

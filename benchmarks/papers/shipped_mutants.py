@@ -45,6 +45,7 @@ from graph_rewrite.mutate.search import Limits
 from graph_rewrite.mutate.subprograms import LARGEST
 from graph_rewrite.mutate.summary import summary
 from graph_rewrite.operators.work import tensor_bytes
+from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.enumerator import Enumerator
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.problem import Problem, open_problem
@@ -160,11 +161,9 @@ def with_all(problem: Problem, rules: Sequence[MutantRule]) -> Graph:
     """Return the graph of a problem with mutants at all of their sites; what saves most in its window comes first."""
     graph = problem.model.graph
     for rule in sorted(rules, key=lambda rule: -rule.certificate["evidence"]["saved_ms"][0]):
-        sites = Enumerator([rule], "site", False, problem.rewriter.domains)
-        for _ in range(len(sites.candidates(graph))):
-            # A site that overlaps with the one before is gone.
-            if len(left := sites.candidates(graph)):
-                graph = left[0].apply()
+        sites = tuple(Enumerator([rule], "site", False, problem.rewriter.domains).sites(graph))
+        if sites:
+            graph = Candidate("class" if len(sites) > 1 else "site", graph, sites).apply()
     return graph
 
 

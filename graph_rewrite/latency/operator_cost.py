@@ -64,9 +64,9 @@ class OperatorCostMeter:
     `operators` gives the operators of a graph. Each distinct one is timed once, as a model of one node in a worker
     process, with the baseline's plain deployment, and remembered in memory and in `cache`. What a session run costs by
     itself (measured with an Identity of one element) is taken off. Views, such as a Reshape, are not timed: inside a
-    model they cost no more than their dispatch. With the clock `cpu` only what the thread computes
-    counts, for a machine that runs other things too. `speedup` is the ratio of the sums, and `ci95`
-    follows from the errors of those operators whose number differs.
+    model they cost no more than their dispatch. With the clock `cpu` only what the thread computes counts, for a
+    machine that runs other things too. `speedup` is the ratio of the sums, and `ci95` follows from the errors of those
+    operators whose number differs.
     """
 
     def __init__(
