@@ -15,7 +15,7 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -54,6 +54,9 @@ class Arguments:
     """Threads per inference."""
     batch: int = 1
     """Examples per inference."""
+    provider: Literal["cpu", "cuda"] = "cpu"
+    """Provider of ONNX Runtime that originals and results run with. With cuda, --at-once searches share the device, and
+    sessions of a judgement have it to themselves."""
     aa: int = 0
     """Judgements of originals against themselves, which should find no difference."""
     at_once: int = 2
@@ -64,31 +67,36 @@ class Arguments:
     """Rounds of a session at most; slow models have four or more."""
     patience: float = 240.0
     """Seconds to wait for a quiet machine, at most."""
-    machine: str = machine_name()
-    """The machine's name, as a folder of results."""
+    machine: str = ""
+    """The machine's name, as a folder of results; by default that of its processor, or with cuda of its device."""
     runs: Path = Path("runs/results")
     """Folder in which searches and judgements are kept."""
     out: Path | None = None
-    """The results file; by default benchmarks/results/MACHINE/cpu-t1.json."""
+    """The results file; by default benchmarks/results/MACHINE/PROVIDER-tTHREADS.json."""
     no_figures: bool = False
     """Make no tables and plots of the results file."""
     json: bool = False
     """Print one JSON object and nothing else on standard output."""
 
     @property
+    def machine_name(self) -> str:
+        """The name of the machine."""
+        return self.machine or machine_name(self.provider)
+
+    @property
     def setting(self) -> str:
         """The name of provider, threads and batch."""
-        return f"cpu-t{self.threads}" + (f"-b{self.batch}" if self.batch > 1 else "")
+        return f"{self.provider}-t{self.threads}" + (f"-b{self.batch}" if self.batch > 1 else "")
 
     @property
     def path(self) -> Path:
         """The results file."""
-        return self.out or RESULTS / self.machine / f"{self.setting}.json"
+        return self.out or RESULTS / self.machine_name / f"{self.setting}.json"
 
     @property
     def folder(self) -> Path:
         """The folder of this table's runs."""
-        return self.runs.resolve() / self.machine / self.setting
+        return self.runs.resolve() / self.machine_name / self.setting
 
     def plan(self) -> TablePlan:
         """Return the plan of the table.
@@ -100,7 +108,7 @@ class Arguments:
         protocol = replace(Protocol(), sessions=self.sessions, rounds=self.rounds)
         return TablePlan(
             self.models or tuple(zoo.names()), self.agents, controls, self.peers, self.budget, self.seeds, self.threads,
-            self.batch, self.aa, self.at_once, protocol,
+            self.batch, self.provider, self.aa, self.at_once, protocol,
         )  # fmt: skip
 
 
@@ -109,7 +117,7 @@ def head_of(arguments: Arguments, plan: TablePlan, tools: Tools) -> dict[str, An
     listed = {name: value for name, value in asdict(plan).items() if name not in ("models", "protocol")}
     setting = {name: value for name, value in tools.setting.items() if name not in ("machine", "versions")}
     return {
-        "machine": {"name": arguments.machine, **machine()},
+        "machine": {"name": arguments.machine_name, **machine(plan.provider)},
         "versions": versions(),
         "commit": tools.commit,
         "protocol": {**plan.protocol.to_json(), **listed, **setting},

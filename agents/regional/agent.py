@@ -111,6 +111,8 @@ class RegionalAgent:
                 return
             search.measure(problem.model.graph, ())
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
+            if not problem.deployment.facts.is_cpu:  # there settings gain more than rewrites, and decide which ones pay
+                search_session(search, options.session_share, options.beginning_margin)
             for _ in range(options.rounds):
                 gained = not search.exhausted and self._round(search, scan, careful, effects, tried, draft.chains)
                 if not gained and not self._sweep(search, effects):

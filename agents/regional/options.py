@@ -64,7 +64,9 @@ class RegionalOptions:
     it then, windows behind it repeat. Later steps of the search go over both again, with a smaller margin."""
 
     session_share: float = 0.2
-    """Part of the seconds that the rounds leave for session settings; the climb goes on under them."""
+    """Part of the seconds that the rounds leave for session settings; the climb goes on under them. On a device that is
+    no CPU, also part of the seconds for settings before the first round: a CUDA graph takes away what launches cost,
+    and with that most of what fewer operators would save."""
 
     scan: Plan = SCAN
     """Plan for timing a window: one pair of sessions. The best are timed again, and the choice end to end."""

@@ -12,6 +12,7 @@ ONNX files write a file, which then runs in ONNX Runtime with all of its optimis
 | `openvino` | OpenVINO on the CPU, in float32 |
 | `pytorch`, `inductor` | the zoo's own PyTorch module, eager and compiled by `torch.compile`; models of the zoo only |
 | `cuda`, `tensorrt` | ONNX Runtime's providers for NVIDIA devices |
+| `cuda-graph` | the CUDA provider with `enable_cuda_graph` |
 
 A peer that cannot take part raises `MissingPeer` with the reason; one that crashes, hangs or fails as it prepares the
 model raises `FailedPeer`. Optional packages come with `pip install 'rewritegym[bench]'`.

@@ -17,6 +17,7 @@ from benchmarks.protocol import ort_runner
 from benchmarks.protocol.contestants import Contestant
 from graph_rewrite import zoo
 from graph_rewrite.latency.provider import ProviderError, resolve_provider
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.extras import LIBRARIES, is_installed
 
 Prepare = Callable[[Path, Path, int], Contestant]
@@ -87,6 +88,12 @@ def _cuda(model: Path, folder: Path, threads: int) -> Contestant:
     return Contestant("cuda", ort_runner.MODULE, model, {"plain": True, "provider": "cuda"})
 
 
+def _cuda_graph(model: Path, folder: Path, threads: int) -> Contestant:
+    _require_cuda("cuda-graph")
+    deployment = Deployment("cuda", threads).with_settings({"enable_cuda_graph": True})
+    return Contestant("cuda-graph", ort_runner.MODULE, model, {"plain": True, "deployment": deployment.to_json()})
+
+
 def _tensorrt(model: Path, folder: Path, threads: int) -> Contestant:
     if "TensorrtExecutionProvider" not in onnxruntime.get_available_providers():
         raise MissingPeer("tensorrt: this onnxruntime has no TensorRT provider (install onnxruntime-gpu)")
@@ -128,6 +135,7 @@ PEERS: dict[str, Prepare] = {
     "pytorch": _pytorch,
     "inductor": _inductor,
     "cuda": _cuda,
+    "cuda-graph": _cuda_graph,
     "tensorrt": _tensorrt,
 }
 """The peers by name; the package's docstring describes them."""

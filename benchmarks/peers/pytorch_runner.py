@@ -2,8 +2,8 @@
 
 A model file of the zoo tells its architecture, its parameters and the seed of its weights. The network is built from
 them once, by the very code that exported the file, and its weights are written into a file, so that every session opens
-the same ones. Options of the contestant: `model` and `params` as in `graph_rewrite.zoo.build`, and for Inductor
-`cache`, the folder with the compiled code.
+the same ones. Options of the contestant: `model` and `params` as in `graph_rewrite.zoo.build`, `device` where it is not
+the CPU, and for Inductor `cache`, the folder with the compiled code.
 """
 
 from __future__ import annotations
@@ -34,11 +34,15 @@ class PyTorchRunner:
     Args:
         compiled: True for Inductor with frozen weights, which lets it fold constants and lay weights out for the CPU's
             kernels; it compiles at the first run.
+        device: where it runs. Inputs are copied there, and outputs back, in every run.
     """
 
-    def __init__(self, network: nn.Module, threads: int, *, compiled: bool = False) -> None:
+    def __init__(self, network: nn.Module, threads: int, *, compiled: bool = False, device: str = "cpu") -> None:
         torch.set_num_threads(threads)
-        network.eval()
+        # As ONNX Runtime's CUDA provider does unless told otherwise.
+        torch.set_float32_matmul_precision("high" if device == "cuda" else "highest")
+        self._device = torch.device(device)
+        network.eval().to(self._device)
         self._call: Any = network
         if compiled:
             # For the process: Dynamo reads it before it hears the options of `torch.compile`.
@@ -46,11 +50,11 @@ class PyTorchRunner:
             self._call = torch.compile(network, backend="inductor", dynamic=False)
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """Return the outputs. Inputs are shared with the arrays, not copied."""
+        """Return the outputs. On the CPU inputs are shared with the arrays, not copied."""
         with torch.inference_mode():
-            found = self._call(**{name: torch.from_numpy(value) for name, value in feeds.items()})
+            found = self._call(**{name: torch.from_numpy(value).to(self._device) for name, value in feeds.items()})
         outputs: list[Tensor] = [found] if isinstance(found, Tensor) else list(found)
-        return [output.numpy() for output in outputs]
+        return [output.cpu().numpy() for output in outputs]
 
 
 def open_runner(contestant: Contestant, threads: int) -> PyTorchRunner:
@@ -68,7 +72,8 @@ def open_runner(contestant: Contestant, threads: int) -> PyTorchRunner:
     if cache is not None:
         os.environ[_CACHE_VARIABLE] = cache
         inductor_config.compile_threads = 1  # the code is compiled already, and processes would disturb the timing
-    return PyTorchRunner(network, threads, compiled=cache is not None)
+    device = contestant.options.get("device", "cpu")
+    return PyTorchRunner(network, threads, compiled=cache is not None, device=device)
 
 
 def write_network(model: Path, folder: Path, threads: int) -> dict[str, Any]:

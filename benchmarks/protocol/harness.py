@@ -15,7 +15,7 @@ from benchmarks.protocol import ort_runner
 from benchmarks.protocol.contestants import ORIGINAL, Contestant
 from benchmarks.protocol.judging.judgement import Judgement, MakeJudge, Quiet, Wait, judged
 from benchmarks.protocol.plan import Peers, TablePlan, chosen_peers, settings_of
-from benchmarks.protocol.preparing import prepared
+from benchmarks.protocol.preparing import on_device, prepared
 from benchmarks.protocol.searches.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out, disturbed
 from benchmarks.protocol.table import Row, missing_row, original_row, peer_row, run_row
 from graph_rewrite.errors import MachineError
@@ -40,7 +40,8 @@ class Tools:
     setting: dict[str, Any]
     """What timings depend on beside protocol and contestants, such as the machine and its cores."""
     at_once: int = 1
-    """Searches side by side, and sessions of a judgement."""
+    """Sessions of a judgement side by side."""
+    searches_at_once: int = 1
     quiet: Quiet = nullcontext
     """Keeps the machine to a judgement."""
     say: Say = lambda text: None
@@ -74,7 +75,7 @@ class Harness:
     def _searched_together(self) -> Iterator[tuple[str, ...]]:
         """Yield models whose searches come before the first judgement: one, or several where searches of one model with
         the same budget would leave a core without work."""
-        models, at_once = self._plan.models, self._tools.at_once
+        models, at_once = self._plan.models, self._tools.searches_at_once
         budgets = Counter(run.budget_s for model in models[:1] for run in self._plan.runs(model))
         together = at_once if any(count % at_once for count in budgets.values()) else 1
         for first in range(0, len(models), together):
@@ -84,12 +85,12 @@ class Harness:
         """Return the outcomes of runs, known or new; the longest searches come first, so that equally long ones run
         side by side."""
         runs = sorted(runs, key=lambda run: -run.budget_s)
-        outcomes = carried_out(runs, self._folder, partial(self._searched, {}), self._tools.at_once)
+        outcomes = carried_out(runs, self._folder, partial(self._searched, {}), self._tools.searches_at_once)
         if reasons := disturbed(outcomes):
             for run, reason in reasons.items():
                 self._tools.say(f"{run.model}, {run.contestant}, is repeated: {reason}")
             again = partial(self._searched, reasons)
-            outcomes = carried_out(runs, self._folder, again, self._tools.at_once, reasons)
+            outcomes = carried_out(runs, self._folder, again, self._tools.searches_at_once, reasons)
         return outcomes
 
     def _model_rows(self, model: str, searched: Mapping[Run, dict[str, Any]]) -> list[Row]:
@@ -141,7 +142,8 @@ class Harness:
                     raise LookupError("there is no such peer")
                 folder = self._folder / file_name(model) / "peers" / file_name(name)
                 threads, versions = self._plan.threads, tools.setting.get("versions", {})
-                found.append(prepared(name, tools.peers[name], tools.locate(model), folder, threads, versions))
+                peer, seconds = prepared(name, tools.peers[name], tools.locate(model), folder, threads, versions)
+                found.append((on_device(peer, self._plan.provider), seconds))
             except Exception as error:  # whatever a foreign tool says about a model is a finding
                 reason = " ".join(str(error).split()) or type(error).__name__
                 missing.append(missing_row(model, name, "peer", reason[:500], self._setting()))
@@ -150,15 +152,18 @@ class Harness:
 
     def _judged(self, model: str, contestants: Sequence[Contestant], place: str, what: str) -> Judgement:
         tools, folder = self._tools, self._folder / place
-        original = Contestant(ORIGINAL, ort_runner.MODULE, tools.locate(model), {"plain": True})
         return judged(
-            folder, original, contestants, self._plan.protocol, tools.judging(model, folder), setting=tools.setting,
-            wait=tools.wait, what=what, at_once=tools.at_once, quiet=tools.quiet,
+            folder, self._original(model, ORIGINAL), contestants, self._plan.protocol, tools.judging(model, folder),
+            setting=tools.setting, wait=tools.wait, what=what, at_once=tools.at_once, quiet=tools.quiet,
         )  # fmt: skip
+
+    def _original(self, model: str, name: str) -> Contestant:
+        plain = Contestant(name, ort_runner.MODULE, self._tools.locate(model), {"plain": True})
+        return on_device(plain, self._plan.provider)
 
     def _original_row(self, model: str, number: int) -> Row:
         """Judge an original against itself, in sessions of their own, so that such judgements are independent."""
-        again = Contestant(f"{ORIGINAL}/{number}", ort_runner.MODULE, self._tools.locate(model), {"plain": True})
+        again = self._original(model, f"{ORIGINAL}/{number}")
         try:
             judgement = self._judged(model, [again], f"{file_name(model)}/original-{number}", f"{model} against itself")
         except MachineError as error:

@@ -47,6 +47,8 @@ class TablePlan:
     seeds: int = 3
     threads: int = 1
     batch: int = 1
+    provider: str = "cpu"
+    """Runs originals and results: `cpu`, or `cuda`, a device on which one thing at a time is timed."""
     aa: int = 0
     """Judgements of originals against themselves, over the models in turn."""
     at_once: int = 1
@@ -84,7 +86,7 @@ class TablePlan:
 
     def _run(self, model: str, name: str, agent: str, seed: int, budget: float, kind: str) -> Run:
         limit = MEASUREMENTS.get(budget)
-        return Run(model, name, agent, seed, budget, limit, self.threads, self.batch, kind)
+        return Run(model, name, agent, seed, budget, limit, self.threads, self.batch, kind, self.provider)
 
     def _budgeted(self, text: str) -> tuple[str, tuple[float, ...]]:
         agent, _, own = text.partition("@")

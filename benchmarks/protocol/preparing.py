@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from agents.reporting.runs import write_json
+from benchmarks.protocol import ort_runner
 from benchmarks.protocol.contestants import Contestant, check_plain
 
 Prepare = Callable[[Path, Path, int], Contestant]
 """Makes a contestant of a model, with a working folder and a number of threads; raises where the tool is missing."""
 KEPT = "peer.json"
+_DEVICES: Mapping[str, str] = {ort_runner.MODULE: "provider", "benchmarks.peers.pytorch_runner": "device"}
+"""Options of contestants, by module, that name where they run; others have their own device."""
 
 
 def prepared(
@@ -38,6 +41,14 @@ def prepared(
     seconds = round(time.monotonic() - began, 3)
     write_json(folder / KEPT, {"state": state, "contestant": peer.to_json(), "seconds": seconds})
     return peer, seconds
+
+
+def on_device(contestant: Contestant, provider: str) -> Contestant:
+    """Return a contestant that runs where the table's originals do, if it can and does not say another device."""
+    option = _DEVICES.get(contestant.module)
+    if provider == "cpu" or option is None or "deployment" in contestant.options:
+        return contestant
+    return replace(contestant, options={option: provider, **contestant.options})
 
 
 def _known(path: Path, state: dict[str, Any]) -> tuple[Contestant, float] | None:

@@ -21,7 +21,8 @@ from benchmarks.protocol.searches.runs import PROCESS, located, side_by_side, ur
 from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import MachineLock
-from graph_rewrite.system.cpu_count import check_threads, physical_cores
+from graph_rewrite.runtime import PROVIDERS
+from graph_rewrite.system.cpu_count import available_cores, check_threads, physical_cores
 from graph_rewrite.system.huge_pages import pages_of_children
 
 
@@ -37,20 +38,24 @@ def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS
     """
     cores = cores_for(check_threads(plan.threads))
     groups = core_groups(plan.threads, plan.at_once)
+    # There is one device, and what waits for it needs cores for its driver as well. Searches that share it are slower
+    # for it, but most of their time goes to opening sessions.
+    lanes = groups if PROVIDERS[plan.provider].is_cpu else [cores_for(available_cores())]
+    searching = groups if PROVIDERS[plan.provider].is_cpu else [()] * plan.at_once
     quiet = QuietMachine(lambda: measure(cores), patience_s, say)
     return Tools(
         locate=lambda model: located(model, plan.batch),
-        search=lambda runs: side_by_side(runs, groups, module),
-        judging=lambda model, folder: judging(uri_of(model, plan.batch), folder, plan, groups),
+        search=lambda runs: side_by_side(runs, searching, module),
+        judging=lambda model, folder: judging(uri_of(model, plan.batch), folder, plan, lanes),
         wait=quiet.wait,
         peers=known_peers(),
         commit=commit(),
         setting={
-            "machine": machine_name(), "versions": versions(), "threads": plan.threads,
-            "cores": sorted(core for group in groups for core in group),
-            "at_once": len(groups), "memory_pages": pages_of_children(),
+            "machine": machine_name(plan.provider), "versions": versions(), "threads": plan.threads,
+            "cores": sorted(core for lane in lanes for core in lane),
+            "at_once": len(lanes), "memory_pages": pages_of_children(),
         },
-        at_once=len(groups), quiet=MachineLock, say=say,
+        at_once=len(lanes), searches_at_once=len(searching), quiet=MachineLock, say=say,
     )  # fmt: skip
 
 
@@ -81,7 +86,7 @@ def judging(uri: str, folder: Path, plan: TablePlan, lanes: Sequence[tuple[int, 
 
     def make(original: Contestant, contestants: Sequence[Contestant]) -> Judge:
         inputs, outputs = folder / "inputs", folder / "outputs"
-        tolerance = write_inputs(uri, plan.protocol.inputs, plan.protocol.seed, inputs)
+        tolerance = write_inputs(uri, plan.protocol.inputs, plan.protocol.seed, inputs, plan.provider)
         outputs.mkdir(parents=True, exist_ok=True)
 
         stopped = Event()

@@ -14,7 +14,7 @@ from graph_rewrite import zoo
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.loading import ModelLoadError
-from graph_rewrite.onnx_files.normalisation import NormalisationReport, normalise
+from graph_rewrite.onnx_files.normalisation import INTERNAL_OPSET, NormalisationReport, normalise
 from graph_rewrite.onnx_files.reading_once import load_once
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -57,7 +57,11 @@ _KEPT = 32
 
 
 def open_model(
-    uri: str, shapes: Shapes | None = None, target_opset: int | None = None, libraries: tuple[str, ...] = ()
+    uri: str,
+    shapes: Shapes | None = None,
+    target_opset: int | None = None,
+    libraries: tuple[str, ...] = (),
+    usual_opset: int = INTERNAL_OPSET,
 ) -> Model:
     """Open a model. Opening it again in the same process gives the same object while its file does not change, unless
     many others were opened since.
@@ -67,6 +71,7 @@ def open_model(
         shapes: shapes of inputs by name, for models with symbolic dimensions.
         target_opset: the operator set to convert the model to; see `normalise`.
         libraries: libraries with operators of custom domains; see `normalise`.
+        usual_opset: the operator set to convert the model to unless another is asked for.
 
     Raises:
         UserError: unknown scheme, model or parameter; a parameter that is no integer; an impossible `target_opset`.
@@ -79,7 +84,9 @@ def open_model(
     except OSError as error:
         raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}{_zoo_hint(uri)}") from error
     fixed = tuple(sorted((name, tuple(shape)) for name, shape in (shapes or {}).items()))
-    return _opened(uri, path, path.resolve(), state.st_mtime_ns, state.st_size, fixed, target_opset, libraries)
+    return _opened(
+        uri, path, path.resolve(), state.st_mtime_ns, state.st_size, fixed, target_opset, libraries, usual_opset
+    )
 
 
 @lru_cache(maxsize=_KEPT)
@@ -92,11 +99,12 @@ def _opened(
     fixed: tuple[tuple[str, tuple[int, ...]], ...],
     target_opset: int | None,
     libraries: tuple[str, ...],
+    usual_opset: int,
 ) -> Model:
     """Load and normalise a model; all arguments together tell one state of a file from another."""
     shapes = dict(fixed)
     original = load_once(path, shapes)
-    graph, report = normalise(original, target_opset, libraries)
+    graph, report = normalise(original, target_opset, libraries, usual_opset)
     return Model(uri, path, original, graph, report, shapes)
 
 

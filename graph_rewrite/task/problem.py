@@ -28,6 +28,7 @@ from graph_rewrite.latency import (
     unblocked_time,
 )
 from graph_rewrite.onnx_files.custom_domains import require_operators
+from graph_rewrite.onnx_files.normalisation import INTERNAL_OPSET
 from graph_rewrite.operators.input_types import require_feedable
 from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.rewriting.faults import RuleFaults
@@ -240,7 +241,8 @@ def open_problem(
         limits: the limits that every result keeps.
         clock: `wall`, or `cpu` to count only what one thread on the CPU computes, where others share the cores.
         thread_choices: numbers of threads to choose from; speed-ups stay relative to the original on `threads`.
-        target_opset: the operator set to convert the model to; by default the newest with rules that the model runs in.
+        target_opset: the operator set to convert the model to; by default the newest with rules that the model runs in, or
+            that the provider has operators of.
         strict: leave out rules and session settings that do not keep NaN, infinities, denormals or the sign of zero,
             and rules that overflow before the operators which they replace.
         input_data: .npz files or globs of them: inputs to measure with, in turn, and to compare on (`task.input_data`).
@@ -258,7 +260,8 @@ def open_problem(
     found, libraries = resolve_provider(provider), library_paths(custom_ops)
     check_libraries(found, libraries)
     deployment = Deployment(found, threads, custom_ops=libraries)
-    opened, folder = open_model(model, shapes, target_opset, deployment.custom_ops), workspace()
+    usual = deployment.facts.opset or INTERNAL_OPSET
+    opened, folder = open_model(model, shapes, target_opset, deployment.custom_ops, usual), workspace()
     if meter is None:
         require_operators(opened.original, deployment.custom_ops)
         require_feedable(opened.original)

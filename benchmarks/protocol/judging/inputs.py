@@ -1,4 +1,4 @@
-"""Inputs of a judgement: `python -m benchmarks.protocol.judging.inputs URI COUNT SEED FOLDER`.
+"""Inputs of a judgement: `python -m benchmarks.protocol.judging.inputs URI COUNT SEED FOLDER PROVIDER`.
 
 A process of its own writes them, so that the harness holds no model in memory while others are timed. It prints how far
 outputs may differ, as JSON.
@@ -38,13 +38,15 @@ def make_inputs(model: Model, count: int, seed: int = 0) -> list[dict[str, Any]]
     return feeds_of(session, [spec.to_json() for spec in feed_specs(model, count, seed)])
 
 
-def write_inputs(uri: str, count: int, seed: int, folder: Path) -> float:
-    """Write inputs of a model into a folder, and return the tolerance for its outputs, by a process of its own.
+def write_inputs(uri: str, count: int, seed: int, folder: Path, provider: str = "cpu") -> float:
+    """Write inputs of a model into a folder, and return the tolerance for its outputs with a provider, by a process of
+    its own.
 
     Raises:
         MachineError: none can be made.
     """
-    command = [sys.executable, "-m", "benchmarks.protocol.judging.inputs", uri, str(count), str(seed), str(folder)]
+    module = "benchmarks.protocol.judging.inputs"
+    command = [sys.executable, "-m", module, uri, str(count), str(seed), str(folder), provider]
     done = subprocess.run(
         command, capture_output=True, text=True, env=child_environment(1), check=False, stdin=subprocess.DEVNULL
     )
@@ -56,10 +58,10 @@ def write_inputs(uri: str, count: int, seed: int, folder: Path) -> float:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the inputs of the command line."""
-    uri, count, seed, folder = arguments
+    uri, count, seed, folder, provider = arguments
     model = open_model(uri)
     write_feeds(Path(folder), make_inputs(model, int(count), int(seed)))
-    print(json.dumps({"tolerance": default_tolerance(model.original, Deployment())}))
+    print(json.dumps({"tolerance": default_tolerance(model.original, Deployment(provider))}))
     return 0
 
 

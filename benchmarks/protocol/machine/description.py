@@ -11,13 +11,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from graph_rewrite.latency.device import cpu_flags, cpu_model
+from graph_rewrite.latency.device import cpu_flags, cpu_model, gpu_model
+from graph_rewrite.runtime import PROVIDERS
 from graph_rewrite.system.huge_pages import pages_of_children
 
 LIBRARIES = (
     "onnxruntime", "onnxruntime-gpu", "onnx", "onnx-ir", "numpy", "torch", "onnxsim", "onnxslim", "onnxscript",
-    "openvino",
+    "openvino", "nvidia-cuda-runtime", "nvidia-cudnn-cu13",
 )  # fmt: skip
+COMMIT_VARIABLE = "REWRITEGYM_COMMIT"
 _HOME = Path(__file__).resolve().parents[3]
 RESERVE = 1 << 30
 """Bytes of memory that are left to the system."""
@@ -25,19 +27,22 @@ SPARE = 1.25
 """Times the size of the largest process so far that there must be for another."""
 
 
-def machine() -> dict[str, Any]:
-    """Return processor, instruction sets, cores, memory in bytes and system, as plain values."""
+def machine(provider: str = "cpu") -> dict[str, Any]:
+    """Return processor, instruction sets, cores, memory in bytes and system, as plain values; and the device that a
+    provider runs on."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": cpu_model(), "cpu_flags": list(cpu_flags()), "cores": os.cpu_count(), "cores_allowed": allowed,
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "memory_pages": pages_of_children(),
-        "platform": platform.platform(),
+        "platform": platform.platform(), **({} if PROVIDERS[provider].is_cpu else {"gpu": gpu_model()}),
     }  # fmt: skip
 
 
-def machine_name() -> str:
-    """Return a short name of the processor that can be a folder's, such as `amd-epyc-25-17`."""
-    text = re.sub(r"\(r\)|\(tm\)|processor|cpu family|stepping \d+|model|,|@.*", " ", cpu_model().lower())
+def machine_name(provider: str = "cpu") -> str:
+    """Return a short name of the processor, or of the device that a provider runs on, that can be a folder's, such as
+    `amd-epyc-25-17`."""
+    device = cpu_model() if PROVIDERS[provider].is_cpu else gpu_model().rpartition(",")[0]
+    text = re.sub(r"\(r\)|\(tm\)|processor|cpu family|stepping \d+|model|,|@.*", " ", device.lower())
     return re.sub(r"[^a-z0-9]+", "-", text).strip("-") or "unknown"
 
 
@@ -51,7 +56,10 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of this code, followed by `-dirty` where files differ from it; `unknown` outside a clone."""
+    """Return the commit of this code, followed by `-dirty` where files differ from it. Outside a clone that is what the
+    variable REWRITEGYM_COMMIT says, or `unknown`."""
+    if COMMIT_VARIABLE in os.environ:
+        return os.environ[COMMIT_VARIABLE]
     try:
         command = ["git", "-C", str(_HOME), "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()

@@ -89,7 +89,7 @@ def conducted(
         return conducted_in_each_runtime(run, folder)
     config = load_config(run.model)
     problem = open_problem(
-        run.uri, provider="cpu", threads=run.threads, granularity=config.env.granularity, rules=config.env.rules,
+        run.uri, provider=run.provider, threads=run.threads, granularity=config.env.granularity, rules=config.env.rules,
         cached=False, meter=meter,
     )  # fmt: skip
     seen: list[Search] = []

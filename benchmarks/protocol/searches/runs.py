@@ -56,6 +56,7 @@ class Run:
     batch: int = 1
     kind: str = "agent"
     """`agent` or `control`."""
+    provider: str = "cpu"
 
     @property
     def uri(self) -> str:
@@ -73,8 +74,9 @@ class Run:
         return Path(file_name(self.model), f"{file_name(self.name)}-{self.budget_s:g}s", str(self.seed))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for another process."""
-        return asdict(self)
+        """Return plain values, for another process, and to recognise a run that was kept; runs on the CPU do not name
+        their provider."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("provider", "cpu")}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:

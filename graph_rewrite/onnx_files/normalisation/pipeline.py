@@ -48,17 +48,17 @@ class NormalisationReport:
 
 
 def normalise(
-    graph: Graph, target_opset: int | None = None, libraries: tuple[str, ...] = ()
+    graph: Graph, target_opset: int | None = None, libraries: tuple[str, ...] = (), usual_opset: int = INTERNAL_OPSET
 ) -> tuple[Graph, NormalisationReport]:
     """Return the same computation in a recent operator set, folded, without duplicates and dead nodes, and with the
     types of all values that onnx's inference can tell. `graph` is not changed.
 
     Args:
-        target_opset: the operator set to convert to; by default 23, the one that rules are written for. A graph in a
-            newer one stays there. So does one whose operators have no equivalent that onnx knows; and where ONNX
+        target_opset: the operator set to convert to; by default `usual_opset`. A graph in a newer one stays there. So does one whose operators have no equivalent that onnx knows; and where ONNX
             Runtime cannot run some operator in the target, the graph gets the nearest operator set below it in which it
             can.
         libraries: libraries with operators of custom domains, for the process in which that is tried.
+        usual_opset: the operator set that rules are written for, or what the runtime has operators of.
 
     Raises:
         UserError: `target_opset` is older than the graph's operator set, or unknown.
@@ -67,7 +67,7 @@ def normalise(
     """
     if target_opset is not None:
         _check_target(graph, target_opset)
-    target = INTERNAL_OPSET if target_opset is None else target_opset
+    target = usual_opset if target_opset is None else target_opset
     passes: tuple[Pass, ...] = (
         StaticInputs(), WriteOutFunctions(), OperatorSet(target, libraries), *_SIMPLIFYING
     )  # fmt: skip

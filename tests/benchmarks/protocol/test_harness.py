@@ -188,7 +188,7 @@ def test_searches_side_by_side_are_asked_for_together(tmp_path: Path) -> None:
         groups.append(len(runs))
         return searches(runs)
 
-    made = replace(tools(tmp_path, fast(), searches, PROTOCOL), search=search, at_once=3)
+    made = replace(tools(tmp_path, fast(), searches, PROTOCOL), search=search, searches_at_once=3)
     plan = TablePlan(("m",), ("greedy", "taso"), seeds=2, protocol=PROTOCOL)
     rows = Harness(plan, tmp_path / "table", made).rows()
     assert groups == [3, 1]
@@ -205,7 +205,7 @@ def test_equally_long_searches_of_two_models_run_side_by_side(tmp_path: Path) ->
         return searches(runs)
 
     machine = Machine({"original": 1e-3, "greedy@600/0": 4e-4, "greedy@60/0": 5e-4, "taso@60/0": 3e-4}, noise=0.001)
-    made = replace(tools(tmp_path, machine, searches, PROTOCOL), search=search, at_once=2)
+    made = replace(tools(tmp_path, machine, searches, PROTOCOL), search=search, searches_at_once=2)
     plan = TablePlan(("m", "n", "o"), ("greedy", "taso", "greedy@600"), seeds=1, protocol=PROTOCOL)
     rows = Harness(plan, tmp_path / "table", made).rows(kept.append)
     assert groups == [
