@@ -165,8 +165,10 @@ def read_results(path: Path) -> Results:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is no results file of benchmarks.results ({error!r})") from error
-    name = str(machine.get("cpu") or machine.get("name") or "?") if isinstance(machine, Mapping) else str(machine)
-    facts = {k: v for k, v in machine.items() if k not in ("cpu", "name")} if isinstance(machine, Mapping) else {}
+    known = machine if isinstance(machine, Mapping) else {"name": machine}
+    names = [key for key in ("gpu", "cpu", "name") if known.get(key)]
+    name = str(known[names[0]]) if names else "?"
+    facts = {key: value for key, value in known.items() if key not in (*names[:1], "name")}
     return Results(path, name, facts, commit, versions, protocol, rows, hashlib.sha256(content).hexdigest()[:16])
 
 

@@ -157,12 +157,17 @@ def read_rows(path: Path, machine: dict[str, Any]) -> list[Row]:
         return []
     try:
         stored = json.loads(path.read_text())
-        cpu, rows = stored["machine"]["cpu"], list(stored["rows"])
+        made_on, rows = _hardware(stored["machine"]), list(stored["rows"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is no results file of this benchmark ({error!r}); choose another --out") from error
-    if cpu != machine["cpu"]:
-        raise UserError(f"{path} was made on another machine ({cpu}); choose another --out")
+    if made_on != _hardware(machine):
+        raise UserError(f"{path} was made on another machine ({made_on}); choose another --out")
     return rows
+
+
+def _hardware(machine: dict[str, Any]) -> str:
+    """Return the names of a machine's processor and, where the table runs on one, of its device."""
+    return " with ".join([machine["cpu"], *([machine["gpu"]] if "gpu" in machine else [])])
 
 
 def table_files(folder: Path) -> list[Path]:

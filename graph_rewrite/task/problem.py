@@ -241,8 +241,8 @@ def open_problem(
         limits: the limits that every result keeps.
         clock: `wall`, or `cpu` to count only what one thread on the CPU computes, where others share the cores.
         thread_choices: numbers of threads to choose from; speed-ups stay relative to the original on `threads`.
-        target_opset: the operator set to convert the model to; by default the newest with rules that the model runs in, or
-            that the provider has operators of.
+        target_opset: the operator set to convert the model to; by default the newest with rules, or with operators of
+            the provider, that the model runs in.
         strict: leave out rules and session settings that do not keep NaN, infinities, denormals or the sign of zero,
             and rules that overflow before the operators which they replace.
         input_data: .npz files or globs of them: inputs to measure with, in turn, and to compare on (`task.input_data`).

@@ -54,9 +54,9 @@ def normalise(
     types of all values that onnx's inference can tell. `graph` is not changed.
 
     Args:
-        target_opset: the operator set to convert to; by default `usual_opset`. A graph in a newer one stays there. So does one whose operators have no equivalent that onnx knows; and where ONNX
-            Runtime cannot run some operator in the target, the graph gets the nearest operator set below it in which it
-            can.
+        target_opset: the operator set to convert to; by default `usual_opset`. A graph in a newer one stays there. So
+            does one whose operators have no equivalent that onnx knows; and where ONNX Runtime cannot run some operator
+            in the target, the graph gets the nearest operator set below it in which it can.
         libraries: libraries with operators of custom domains, for the process in which that is tried.
         usual_opset: the operator set that rules are written for, or what the runtime has operators of.
 

@@ -115,17 +115,19 @@ class TestChoice:
     @pytest.mark.parametrize(
         ("late", "chosen", "known"),
         [
-            ({3}, "openvino", (False, True)),
-            ({2}, "cpu", (True, False)),
-            ({1}, "cpu", (True, True)),
-            ({1, 2, 3}, "cpu", (False, False)),
+            ({1}, "openvino", (True, True)),
+            ({1, 4}, "openvino", (False, True)),
+            ({3}, "cpu", (True, False)),
+            ({2}, "cpu", (True, True)),
+            ({1, 2, 3, 4}, "cpu", (False, False)),
         ],
-        ids=["plain OpenVINO", "the result's speed-up", "the duel", "everything"],
+        ids=["plain OpenVINO at first", "plain OpenVINO", "the result's speed-up", "the duel", "everything"],
     )
     def test_a_comparison_without_time_leaves_the_others(
         self, tower: Path, found: Found, late: set[int], chosen: str, known: tuple[bool, bool]
     ) -> None:
-        """The comparison that decides comes first; OpenVINO is deployed only if its speed-up is known, too."""
+        """Of the results, the comparison that decides comes first; OpenVINO is deployed only if its speed-up is known,
+        too."""
         speeds = {"plain": 1.2, "cpu": 1.3, "openvino": 1.6}
         best = in_each(tower, found, speeds, late=lambda number: number in late)
         assert best.deployment.provider == chosen
@@ -144,7 +146,37 @@ class TestChoice:
             tower, OPTIONS, lambda options, since: found[options.provider], began=began, seconds=90.0,
             interrupted=lambda: False, compare=compare,
         )  # fmt: skip
-        assert left == pytest.approx([30.0, 45.0, 90.0], abs=3.0)
+        assert left == pytest.approx([3.6, 45.0, 90.0], abs=1.0)
+
+    @pytest.mark.parametrize(
+        ("plain", "seconds"),
+        [
+            (latency(1.2), 4.0 + 44.0),
+            (latency(1.05), 4.0 + 70.4),
+            (latency(0.9), 4.0 + 70.4),
+            (Latency.failed("error", "it does not run on random inputs"), 4.0 + 44.0),
+            (None, 4.0 + 44.0),
+        ],
+        ids=["OpenVINO leads", "a lead within its interval", "OpenVINO is behind", "unknown", "no time"],
+    )
+    def test_time_goes_to_the_runtime_that_leads(
+        self, tower: Path, found: Found, plain: Latency | None, seconds: float
+    ) -> None:
+        given: list[float] = []
+
+        def optimise(options: OptimizeOptions, since: float) -> Optimization:
+            given.append(options.seconds)
+            return found[options.provider]
+
+        def compare(before: DeployedFile, after: DeployedFile) -> Latency:
+            if plain is None:
+                raise OutOfTime
+            return plain
+
+        optimize_in_each(
+            tower, OPTIONS, optimise, began=time.monotonic(), seconds=100.0, interrupted=lambda: False, compare=compare
+        )
+        assert given == pytest.approx([seconds, 92.0], abs=1.0), "what the first leaves belongs to the second"
 
     def test_what_openvino_gains_alone_is_told(self, tower: Path, found: Found) -> None:
         best = in_each(tower, found, {"plain": 1.5, "cpu": 1.0, "openvino": 1.6})
@@ -158,7 +190,7 @@ class TestChoice:
         other = in_each(tower, {**found, "cpu": broken}, {"plain": 1.0, "cpu": 1.0, "openvino": 0.5})
         assert other.deployment.provider == "openvino"
         with pytest.raises(MachineError, match="ONNX Runtime: OpenVINO cannot run it; OpenVINO: OpenVINO cannot"):
-            in_each(tower, {"cpu": broken, "openvino": broken}, {})
+            in_each(tower, {"cpu": broken, "openvino": broken}, {"plain": 1.0})
 
     def test_an_unverified_result_is_never_chosen(self, tower: Path, found: Found) -> None:
         checked = found["openvino"].result.checked

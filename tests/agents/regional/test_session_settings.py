@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agents.core.base import Search
 from graph_rewrite.rewriting import session_choices
+from graph_rewrite.runtime import Deployment
 from tests.agents.planted_settings import FACTORS, planted
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 
@@ -23,3 +25,16 @@ def test_none_are_chosen_without_seconds_for_them(tmp_path: Path) -> None:
     result = agent_with(ExactTimer(), session_share=0.0).optimize(planted(tmp_path, FACTORS), BUDGET)
     assert result.actions
     assert result.graph.session_settings == ()
+
+
+def test_on_a_device_they_are_chosen_before_the_windows_too(tmp_path: Path) -> None:
+    problem, timer = planted(tmp_path, {"enable_cuda_graph": 0.5}), ExactTimer()
+    problem.deployment = Deployment("cuda")
+    search = Search(problem, BUDGET)
+    with search.running():
+        agent_with(timer).explore(search)
+    assert {cut.before.session_settings for cut in timer.asked} == {(("enable_cuda_graph", True),)}
+    assert search.best is not None
+    rules = [action.rule for action in search.best.actions]
+    assert rules[0] == "set enable_cuda_graph=true"
+    assert "ReluAsThresholded" in rules

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.protocol import tools
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.plan import CONTROLS, TablePlan, chosen_peers, known_peers
+from benchmarks.protocol.searches.runs import Run
 from graph_rewrite.errors import UserError
 
 
@@ -73,3 +74,20 @@ def test_searches_side_by_side_have_cores_of_their_own_the_last_ones_first(
     monkeypatch.setattr(tools, "physical_cores", lambda: 4)
     monkeypatch.setattr(tools, "cores_for", lambda count: tuple(range(4 - count, 4)))
     assert tools.core_groups(threads, at_once) == groups
+
+
+def test_searches_share_a_device_and_a_judgement_has_it_to_itself() -> None:
+    on_cpu, on_device = (
+        tools.tools_of(TablePlan(("m",), at_once=4, provider=provider), print, 1.0) for provider in ("cpu", "cuda")
+    )
+    assert on_cpu.at_once == on_cpu.searches_at_once == on_cpu.setting["at_once"]
+    assert (on_device.at_once, on_device.searches_at_once) == (1, 4)
+    assert len(on_device.setting["cores"]) >= len(on_cpu.setting["cores"])
+
+
+def test_runs_say_their_provider_where_it_is_not_the_cpu() -> None:
+    """Runs that were kept before there were others are still known."""
+    on_cpu, on_device = (next(TablePlan(("a",), ("greedy",), provider=name).runs("a")) for name in ("cpu", "cuda"))
+    assert "provider" not in on_cpu.to_json()
+    assert on_device.to_json() == {**on_cpu.to_json(), "provider": "cuda"}
+    assert [Run.from_json(run.to_json()) for run in (on_cpu, on_device)] == [on_cpu, on_device]

@@ -1,11 +1,13 @@
 """Peers that are prepared once, and again where what they were made of changes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks.protocol import ort_runner
 from benchmarks.protocol.contestants import Contestant
-from benchmarks.protocol.preparing import KEPT, prepared
+from benchmarks.protocol.preparing import KEPT, on_device, prepared
 
 
 class Tool:
@@ -57,3 +59,21 @@ def test_a_tool_that_fails_leaves_nothing(tmp_path: Path, model: Path) -> None:
     with pytest.raises(RuntimeError, match="not installed"):
         prepared("tool", fail, model, tmp_path / "peer", 1, {})
     assert prepared("tool", Tool(), model, tmp_path / "peer", 1, {})[0].name == "tool"
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "found"),
+    [
+        (ort_runner.MODULE, {"plain": True}, {"plain": True, "provider": "cuda"}),
+        (ort_runner.MODULE, {"provider": "cpu"}, {"provider": "cpu"}),
+        (ort_runner.MODULE, {"deployment": {"provider": "cuda"}}, {"deployment": {"provider": "cuda"}}),
+        ("benchmarks.peers.pytorch_runner", {"model": "vit"}, {"model": "vit", "device": "cuda"}),
+        ("benchmarks.peers.openvino_runner", {"outputs": ["y"]}, {"outputs": ["y"]}),
+    ],
+)
+def test_contestants_run_on_the_device_of_the_table(
+    module: str, options: dict[str, Any], found: dict[str, Any]
+) -> None:
+    contestant = Contestant("any", module, Path("model.onnx"), options)
+    assert on_device(contestant, "cpu") is contestant
+    assert on_device(contestant, "cuda").options == found

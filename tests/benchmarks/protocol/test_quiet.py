@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from benchmarks.protocol.machine import description
 from benchmarks.protocol.machine.description import available_memory, machine, machine_name, room, versions
 from benchmarks.protocol.machine.processes import child_environment, cores_for, pinned
 from benchmarks.protocol.machine.quiet import PAUSE_S, Interference, QuietMachine, measure
@@ -75,6 +76,17 @@ def test_the_real_machine_answers() -> None:
     assert {"python", "onnx", "numpy"} <= versions().keys()
     assert room(1 << 20) > 10
     assert room(described["memory"]) == 0
+
+
+def test_a_device_names_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(description, "gpu_model", lambda: "NVIDIA H100 80GB HBM3, 580.159.04")
+    assert machine_name("cuda") == "nvidia-h100-80gb-hbm3"
+    assert machine("cuda") == {**machine(), "gpu": "NVIDIA H100 80GB HBM3, 580.159.04"}
+
+
+def test_outside_a_clone_a_variable_tells_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(description.COMMIT_VARIABLE, "0123456789ab")
+    assert description.commit() == "0123456789ab"
 
 
 def test_cores_are_of_different_physical_ones_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,8 @@ def test_a_file_of_another_machine_is_left_alone(tmp_path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(UserError, match="another machine"):
         write_results(path, {"machine": {"cpu": "Zen 5"}}, [])
+    with pytest.raises(UserError, match="another machine"):
+        write_results(path, {"machine": {**MACHINE, "gpu": "an H100"}}, [])
     assert path.read_bytes() == before
     path.write_text("[]")
     with pytest.raises(UserError, match="no results file"):

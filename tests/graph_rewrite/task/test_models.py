@@ -78,6 +78,7 @@ class TestFiles:
         assert [open_model(str(path), target_opset=opset).graph.opset for opset in (None, 20, 22)] == [23, 20, 22]
         with pytest.raises(UserError, match="is in opset 20"):
             open_model(str(path), target_opset=17)
+        assert [open_model(str(path), usual_opset=opset).graph.opset for opset in (21, 17)] == [21, 20]
 
     @pytest.mark.parametrize(
         ("uri", "reason"),

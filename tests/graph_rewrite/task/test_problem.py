@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from envs import open_problem
@@ -17,7 +18,7 @@ from graph_rewrite.latency import BaselineError, Deployment, OrtMeter
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.workspace import VARIABLE, remove_abandoned, roomiest, workspace
 from tests.envs.conftest import MakeEnv
-from tests.envs.fakes import OperatorCountMeter, count_operators
+from tests.envs.fakes import OperatorCountMeter, count_operators, write_tower
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -198,3 +199,17 @@ def start_and_wait(temporary: Path) -> tuple[Path, subprocess.Popen[str]]:
 def environment(temporary: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != VARIABLE}
     return {**kept, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize(("provider", "opset"), [("cpu", 23), ("cuda", 20)])
+def test_models_are_raised_to_the_opset_that_the_provider_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str, opset: int
+) -> None:
+    monkeypatch.setattr("graph_rewrite.task.problem.resolve_provider", lambda wanted: wanted)
+    path = write_tower(tmp_path / "tower.onnx", 1, 4)
+    model = onnx.load(path)
+    model.opset_import[0].version = 18
+    onnx.save(model, path)
+    assert open_problem(f"file:{path}", provider=provider, meter=count_operators).model.graph.opset == opset
+    asked = open_problem(f"file:{path}", provider=provider, meter=count_operators, target_opset=21)
+    assert asked.model.graph.opset == 21
