@@ -69,7 +69,7 @@ def remember(steps: Steps, provider: str) -> None:
 
 
 def means_here(provider: str) -> StepMeans:
-    """Return the means that ship, with what is known of this kind of processor, and of this machine by its own
+    """Return the means that ship, with what is known of this kind of processor or device, and of this machine by its own
     searches. A file of own steps that cannot be used is left aside, with a warning.
 
     Args:
@@ -101,15 +101,15 @@ def labels_here(source: Path) -> list[Label]:
 
 
 def labels_by_kind(source: Path) -> dict[str, list[Label]]:
-    """Return the labels of a store or an export that were timed on this kind of processor, by the kind of machine: a
-    runtime each.
+    """Return the labels of a store or an export that were timed on this kind of processor or device, by the kind of
+    machine.
 
     Raises:
         UserError: there is no such file, or no such label in it.
     """
     if not source.exists():
         raise UserError(f"{source}: there is no such store; a search of the agent regional begins one")
-    found: dict[str, list[Label]] = {machine_kind(name): [] for name, facts in PROVIDERS.items() if facts.is_cpu}
+    found: dict[str, list[Label]] = {machine_kind(name): [] for name in PROVIDERS}
     for label in labels_of(source):
         kind = machine_kind(label.provider, str(label.context["device"]))
         if kind in found:

@@ -121,7 +121,7 @@ class RegionalAgent:
             scan.close()
             careful.close()
             self.log.close()
-            if self._is_users and self.log.is_on and problem.deployment.facts.is_cpu:
+            if self._is_users and self.log.is_on:
                 remember(effects.steps.timed, problem.deployment.provider)
         search_session(search, options.session_share)
         if options.climb:

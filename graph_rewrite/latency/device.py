@@ -88,12 +88,15 @@ def processor_kind(device: str = "") -> str:
 
 
 def machine_kind(provider: str, device: str = "") -> str:
-    """Return where rewrites pay alike: the kind of processor, and before it the runtime if that is not ONNX Runtime.
+    """Return where rewrites pay alike: the kind of processor, and before it the runtime if that is not ONNX Runtime; on a
+    device that is no CPU its name without the driver.
 
     Args:
         provider: the provider of the runtime.
-        device: as for `processor_kind`.
+        device: as `device_name` returns it for the provider; by default that of this machine.
     """
+    if not PROVIDERS[provider].is_cpu:
+        return f"{provider} on {(device or device_name(provider)).partition(' on ')[0].partition(',')[0]}"
     processor = processor_kind(device)
     return processor if PROVIDERS[provider].is_onnxruntime else f"{provider} on {processor}"
 

@@ -172,6 +172,12 @@ def test_a_kind_of_processor_has_no_stepping_and_a_model_only_of_intel_s(device:
     assert processor_kind(device) == kind
 
 
+def test_a_kind_of_machine_is_the_device_where_there_is_one() -> None:
+    assert machine_kind("cpu", A) == processor_kind(A)
+    assert machine_kind("openvino", A) == f"openvino on {processor_kind(A)}"
+    assert machine_kind("cuda", f"NVIDIA H100, 580.1 on {A}") == "cuda on NVIDIA H100"
+
+
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"format":"rewritegym.step-means","version":99}'])
 def test_what_holds_no_means_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:

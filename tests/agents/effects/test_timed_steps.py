@@ -102,6 +102,16 @@ def test_another_runtime_s_steps_are_kept_apart(cache: Path) -> None:
     assert means_here("openvino") == base.extended(means_of_timed([STEP], base))
 
 
+def test_a_device_s_steps_are_kept_apart_from_the_processor_s(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graph_rewrite.latency.device.gpu_model", lambda: "NVIDIA H100, 580.1")
+    before = winograd()
+    remember({"a": STEP}, "cuda")
+    assert winograd() == before
+    assert list(json.loads(own_steps_path().read_text())["kinds"]) == ["cuda on NVIDIA H100"]
+    base = load_means(SHIPPED)
+    assert means_here("cuda") == base.extended(means_of_timed([STEP], base))
+
+
 def test_the_oldest_steps_are_forgotten(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_means, "MOST_STEPS", 3)
     for ids in ("abc", "a", "d"):
