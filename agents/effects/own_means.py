@@ -69,8 +69,8 @@ def remember(steps: Steps, provider: str) -> None:
 
 
 def means_here(provider: str) -> StepMeans:
-    """Return the means that ship, with what is known of this kind of processor or device, and of this machine by its own
-    searches. A file of own steps that cannot be used is left aside, with a warning.
+    """Return the means that ship, with what is known of this kind of machine, and of this one by its own searches. A
+    file of own steps that cannot be used is left aside, with a warning.
 
     Args:
         provider: of the runtime that it is to be known of.

@@ -88,8 +88,8 @@ def processor_kind(device: str = "") -> str:
 
 
 def machine_kind(provider: str, device: str = "") -> str:
-    """Return where rewrites pay alike: the kind of processor, and before it the runtime if that is not ONNX Runtime; on a
-    device that is no CPU its name without the driver.
+    """Return where rewrites pay alike: the kind of processor, and before it the runtime if that is not ONNX Runtime. Of
+    a device that is no CPU that is its name, without the driver.
 
     Args:
         provider: the provider of the runtime.

@@ -25,6 +25,7 @@ TUNABLE = "glibc.malloc.hugetlb=1"
 _TUNABLE_NAME = TUNABLE.partition("=")[0]
 _MODES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _MAPS = Path("/proc/self/maps")
+_SUMS = Path("/proc/self/smaps_rollup")
 _COLLAPSE, _HUGEPAGE = 25, 14  # Values of madvise: MADV_COLLAPSE since Linux 6.1, MADV_HUGEPAGE since 2.6.38.
 
 
@@ -49,6 +50,15 @@ def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
 def are_asked_for() -> bool:
     """Return whether programs started `with_huge_pages` have to ask for huge pages, and do."""
     return mode() == "madvise" and TUNABLE in with_huge_pages(os.environ)[TUNABLES]
+
+
+def huge_bytes() -> int:
+    """Return the bytes of this process's memory that lie in huge pages; 0 where the system does not say."""
+    try:
+        lines = _SUMS.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages:"))
 
 
 def pages_of_children() -> str:

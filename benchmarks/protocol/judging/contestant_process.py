@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.protocol.contestants import Array, Contestant, Runner
 from graph_rewrite.runtime.ort_worker.following import follow
+from graph_rewrite.system.huge_pages import huge_bytes
 
 WARM_UP_RUNS = 2
 """Runs of a contestant that is opened to be timed only."""
@@ -65,7 +66,10 @@ class ContestantServer:
             write_outputs(Path(path), outputs)
         run_began = self._wall()
         self._runner.run(self._feeds[0])
-        return {"opened_s": run_began - began, "run_s": self._wall() - run_began, "bytes": resident_bytes()}
+        run_s = self._wall() - run_began
+        return {
+            "opened_s": run_began - began, "run_s": run_s, "bytes": resident_bytes(), "huge_bytes": huge_bytes(),
+        }  # fmt: skip
 
     def _turn(self, inputs: Sequence[int]) -> dict[str, Any]:
         if self._runner is None:

@@ -82,6 +82,9 @@ class Session:
     first session compares them."""
     wrong: dict[str, str] = field(default_factory=dict)
     """What is wrong with the outputs of those beyond the tolerance."""
+    huge_bytes: dict[str, int] = field(default_factory=dict)
+    """Bytes of each contestant's memory in huge pages, once it is open: one that got fewer than in other sessions is
+    slower."""
     groups: int = 0
     """Groups that the contestants were opened in, as many at once as fit into memory."""
     interference: dict[str, Any] = field(default_factory=dict)
@@ -153,14 +156,14 @@ class Judge:
     ) -> list[Contestant]:
         """Open as many as fit beside the original, play their rounds, and return those that are left."""
         with ExitStack() as stack:
-            _, placeholder = self._opened_original(stack, lane, self._path(session, self._original))
+            _, placeholder = self._opened_original(session, stack, lane, self._path(session, self._original))
             run_s, largest = float(placeholder["run_s"]), int(placeholder["bytes"])
             place = self._place(session, max(1, min(len(pending), self._room(largest) - 1)), rng)
             original: Seat | None = None
             seats: dict[str, Seat] = {}
             while pending and (not seats or self._room(largest) > (original is None)):
                 if original is None and len(seats) >= place:
-                    original, _ = self._opened_original(stack, lane)
+                    original, _ = self._opened_original(session, stack, lane)
                 contestant, *pending = pending
                 seat = stack.enter_context(self._seating(contestant, lane))
                 try:
@@ -169,11 +172,12 @@ class Judge:
                     session.failures[contestant.name] = str(error)
                     continue
                 largest = max(largest, int(found["bytes"]))
+                session.huge_bytes[contestant.name] = int(found["huge_bytes"])
                 if session.number == 0:
                     self._compare(session, contestant.name)
                 seats[contestant.name] = seat
             if original is None:
-                original, _ = self._opened_original(stack, lane)
+                original, _ = self._opened_original(session, stack, lane)
             self._play(session, original, seats, run_s, rng)
         return pending
 
@@ -183,12 +187,16 @@ class Judge:
         order = np.random.default_rng([self._protocol.seed, sessions, session.groups]).permutation(sessions)
         return int((order[session.number % sessions] + rng.random()) / sessions * (size + 1))
 
-    def _opened_original(self, stack: ExitStack, lane: int, outputs: Path | None = None) -> tuple[Seat, dict[str, Any]]:
+    def _opened_original(
+        self, session: Session, stack: ExitStack, lane: int, outputs: Path | None = None
+    ) -> tuple[Seat, dict[str, Any]]:
         try:
             seat = stack.enter_context(self._seating(self._original, lane))
-            return seat, seat.open(outputs)
+            found = seat.open(outputs)
         except SeatError as error:
             raise MachineError(f"the original cannot be judged: {error}") from error
+        session.huge_bytes[self._original.name] = int(found["huge_bytes"])
+        return seat, found
 
     def _path(self, session: Session, contestant: Contestant) -> Path | None:
         """Return the file for outputs, which are compared in the first session."""

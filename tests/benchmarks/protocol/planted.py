@@ -79,7 +79,7 @@ class PlantedSeat:
         if outputs is not None:
             value = self.machine.outputs.get(self.name, GOOD)
             write_outputs(outputs, [[value], [value]])
-        return {"run_s": self.machine.seconds[self.name], "bytes": 100}
+        return {"run_s": self.machine.seconds[self.name], "bytes": 100, "huge_bytes": 64}
 
     def turn(self, inputs: Sequence[int]) -> dict[str, Any]:
         self.machine.before_turn()

@@ -74,6 +74,7 @@ def test_one_contestant_is_judged_even_where_nothing_seems_to_fit(tmp_path: Path
     machine = Machine({"original": 1e-3, "a": 1e-3, "b": 1e-3})
     session = make_judge(machine, tmp_path, PROTOCOL, room=lambda size: 0)(ORIGINAL, contestants("a", "b")).session(0)
     assert (session.groups, set(session.times)) == (2, {"a", "b"})
+    assert session.huge_bytes == dict.fromkeys(("original", "a", "b"), 64)
 
 
 @pytest.mark.parametrize("when", ["open", "turn"])

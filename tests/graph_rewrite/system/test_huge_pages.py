@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graph_rewrite.system import huge_pages
-from graph_rewrite.system.huge_pages import HUGE_BYTES, TUNABLES, new_memory_in_huge_pages, with_huge_pages
-
-NAMED = "AnonHugePages:"
+from graph_rewrite.system.huge_pages import HUGE_BYTES, TUNABLES, huge_bytes, new_memory_in_huge_pages, with_huge_pages
 
 
 def set_mode(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
@@ -80,13 +78,13 @@ def test_new_memory_is_moved_and_older_memory_is_not(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv(TUNABLES, raising=False)
     older = mmap.mmap(-1, 8 * HUGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     older.write(b"x" * len(older))
-    before = _huge_bytes()
+    before = huge_bytes()
     with new_memory_in_huge_pages():
         newer = mmap.mmap(-1, 16 * HUGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         # In place, since a string of that length would be new memory as well.
         place = ctypes.c_char.from_buffer(newer)
         ctypes.memset(ctypes.addressof(place), ord("y"), len(newer))
-    moved = _huge_bytes() - before
+    moved = huge_bytes() - before
     if moved == 0:
         pytest.skip("this kernel moves no memory at once")
     assert moved >= 14 * HUGE_BYTES  # both ends need not be aligned
@@ -99,11 +97,6 @@ def test_an_exception_passes_and_nothing_is_moved(monkeypatch: pytest.MonkeyPatc
     set_mode(monkeypatch, tmp_path, "always [madvise] never")
     with pytest.raises(KeyError), new_memory_in_huge_pages():
         raise KeyError
-
-
-def _huge_bytes() -> int:
-    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(NAMED))
 
 
 @st.composite
