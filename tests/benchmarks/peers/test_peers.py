@@ -23,7 +23,7 @@ NEEDS = {
     "pytorch": "torch", "inductor": "torch",
 }  # fmt: skip
 """Peers with an optional package, and that package's module."""
-ON_A_DEVICE = ("cuda", "tensorrt")
+ON_A_DEVICE = ("cuda", "cuda-graph", "tensorrt")
 READ_FILES = [name for name in PEERS if name not in (*ON_A_DEVICE, "pytorch", "inductor")]
 """Peers that take any ONNX file."""
 MODELS = ("bert", "squeezenet")
@@ -132,7 +132,8 @@ class TestMissing:
 
 
 @pytest.mark.gpu
-def test_cuda_runs_the_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["cuda", "cuda-graph"])
+def test_a_device_runs_the_model(name: str, tmp_path: Path) -> None:
     model = write_several(tmp_path / "several.onnx")
-    runner = prepared("cuda", model, tmp_path).open(1)
+    runner = prepared(name, model, tmp_path).open(1)
     assert [value.shape for value in runner.run(several_inputs(0))] == [(2, 4), (3, 4)]
