@@ -116,10 +116,10 @@ def _plain(
     """Time the original in both runtimes; None where its shapes are open, or no time is left. One that does not run on
     these inputs is a failed latency: the searches will tell, or find others."""
     threads = options.thread_counts[0]
-    files = [DeployedFile(path, Deployment(provider, threads)) for provider in (FIRST, SECOND)]
+    before, after = (DeployedFile(path, Deployment(provider, threads)) for provider in (FIRST, SECOND))
     with suppress(OutOfTime), ending_at(until):
         if compare is not None:
-            return compare(*files)
+            return compare(before, after)
         original = load_once(path)
         if not symbolic_inputs(original).is_static:
             return None
@@ -128,7 +128,8 @@ def _plain(
         feeds: Recipes = read_input_data(options.input_data, original) or random_feeds(graph)
         clock = replace(options, provider=FIRST).clock_of(threads)
         with WorkerClient() as worker:
-            return compare_deployed(*files, worker, feeds=feeds, plan=judging_plan(2 * seconds), clock=clock)
+            plan = judging_plan(2 * seconds)
+            return compare_deployed(before, after, worker, plan=plan, feeds=feeds, clock=clock)
     return None
 
 
