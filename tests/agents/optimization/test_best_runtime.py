@@ -126,8 +126,8 @@ class TestChoice:
     def test_a_comparison_without_time_leaves_the_others(
         self, tower: Path, found: Found, late: set[int], chosen: str, known: tuple[bool, bool]
     ) -> None:
-        """Of the results, the comparison that decides comes first; OpenVINO is deployed only if its speed-up is known,
-        too."""
+        """The comparison that decides comes first of those of the results; OpenVINO is deployed only if its speed-up is
+        known, too."""
         speeds = {"plain": 1.2, "cpu": 1.3, "openvino": 1.6}
         best = in_each(tower, found, speeds, late=lambda number: number in late)
         assert best.deployment.provider == chosen

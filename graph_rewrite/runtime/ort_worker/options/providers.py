@@ -37,8 +37,8 @@ PROVIDERS: Mapping[str, ProviderFacts] = {
     "cuda": ProviderFacts(
         "onnx_runtime", "ONNX Runtime", ("CUDAExecutionProvider", "CPUExecutionProvider"), False,
         frozenset({"com.microsoft"}),
-        # It lacks operators that opset 22 redefines, and the CPU runs those: SqueezeNet in opset 23 takes 2.7 ms instead
-        # of 1.1 on an H100, and cannot be recorded as a CUDA graph (ONNX Runtime 1.31).
+        # It lacks operators that opset 22 redefines, and the CPU runs those: SqueezeNet in opset 23 takes 2.7 ms on an
+        # H100 instead of 1.1, and cannot be recorded as a CUDA graph (ONNX Runtime 1.31).
         opset=20,
     ),
     "openvino": ProviderFacts("openvino_runtime", "OpenVINO"),
