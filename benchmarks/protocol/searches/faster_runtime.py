@@ -13,7 +13,7 @@ FASTER_RUNTIME = "best-runtime"
 
 
 def optimized_in_each_runtime(run: Run) -> Optimization:
-    """Search in each runtime of the CPU with half of a run's time, under the conditions of all runs: no earlier result
+    """Search in both runtimes of the CPU within the time of a run, under the conditions of all runs: no earlier result
     is known, and weights have no price.
 
     Raises:
