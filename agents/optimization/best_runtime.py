@@ -76,7 +76,8 @@ def optimize_in_each(
         resolve_provider(provider)
     judging = min(JUDGING_S, JUDGING_SHARE * seconds)
     searching, part = seconds - judging, judging / _COMPARISONS
-    plain = _plain(path, options, began + part, part, compare)
+    timed = _plain(path, options, began + part, part, compare)
+    plain = timed if timed is not None and timed.ok else None
     found, told = dict[str, Optimization](), dict[str, str]()
     turns: tuple[tuple[Provider, float], ...] = (
         (FIRST, began + part + first_share(plain) * searching),
@@ -105,9 +106,7 @@ def optimize_in_each(
 
 def first_share(plain: Latency | None) -> float:
     """Return the share of the searches' time that ONNX Runtime has, by the speed-up of the original in OpenVINO."""
-    if plain is None or not plain.ok or plain.lower_bound > 1.0 + LEAD:
-        return 0.5
-    return FIRST_SHARE
+    return 0.5 if plain is None or plain.lower_bound > 1.0 + LEAD else FIRST_SHARE
 
 
 def _plain(
@@ -162,7 +161,7 @@ def _judged(
         )  # fmt: skip
     chosen = FIRST if FIRST in found and (found[FIRST].verified or SECOND not in found) else SECOND
     if SECOND in found and found[SECOND].verified:
-        results[SECOND] = replace(results[SECOND], plain=plain if plain is not None and plain.ok else None)
+        results[SECOND] = replace(results[SECOND], plain=plain)
         with suppress(OutOfTime), ending_at(until), _comparing(path, found[SECOND], compare) as timed:
             results[SECOND], duel = _timed(found, results[SECOND], timed)
             latency = results[SECOND].latency

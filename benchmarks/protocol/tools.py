@@ -40,8 +40,8 @@ def tools_of(plan: TablePlan, say: Say, patience_s: float, module: str = PROCESS
     groups = core_groups(plan.threads, plan.at_once)
     # There is one device, and what waits for it needs cores for its driver as well. Searches that share it are slower
     # for it, but most of their time goes to opening sessions.
-    lanes = groups if PROVIDERS[plan.provider].is_cpu else [cores_for(available_cores())]
-    searching = groups if PROVIDERS[plan.provider].is_cpu else [()] * plan.at_once
+    is_cpu = PROVIDERS[plan.provider].is_cpu
+    lanes, searching = (groups, groups) if is_cpu else ([cores_for(available_cores())], [()] * plan.at_once)
     quiet = QuietMachine(lambda: measure(cores), patience_s, say)
     return Tools(
         locate=lambda model: located(model, plan.batch),

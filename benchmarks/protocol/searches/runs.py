@@ -74,13 +74,12 @@ class Run:
         return Path(file_name(self.model), f"{file_name(self.name)}-{self.budget_s:g}s", str(self.seed))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for another process, and to recognise a run that was kept; runs on the CPU do not name
-        their provider."""
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("provider", "cpu")}
+        """Return plain values, for another process."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Inverse of `to_json`."""
+        """Inverse of `to_json`; what an older version did not name has its default."""
         return cls(**values)
 
 
@@ -118,7 +117,7 @@ def known_outcome(folder: Path, run: Run) -> dict[str, Any] | None:
     or it was made with other settings."""
     try:
         outcome: dict[str, Any] = json.loads((folder / OUTCOME).read_text())
-        if outcome["status"] != DONE or outcome["run"] != run.to_json():
+        if outcome["status"] != DONE or Run.from_json(outcome["run"]) != run:
             return None
         has_model = outcome["kept_original"] or not outcome["verified"] or (folder / RESULT).is_file()
     except (OSError, ValueError, KeyError, TypeError):

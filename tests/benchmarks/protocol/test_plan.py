@@ -1,5 +1,6 @@
 """Plans: runs by seed, budgets, controls and peers."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from benchmarks.protocol import tools
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.plan import CONTROLS, TablePlan, chosen_peers, known_peers
-from benchmarks.protocol.searches.runs import Run
+from benchmarks.protocol.searches.runs import DONE, OUTCOME, Run, known_outcome
 from graph_rewrite.errors import UserError
 
 
@@ -85,9 +86,12 @@ def test_searches_share_a_device_and_a_judgement_has_it_to_itself() -> None:
     assert len(on_device.setting["cores"]) >= len(on_cpu.setting["cores"])
 
 
-def test_runs_say_their_provider_where_it_is_not_the_cpu() -> None:
-    """Runs that were kept before there were others are still known."""
+def test_runs_that_were_kept_before_there_were_providers_are_still_known(tmp_path: Path) -> None:
     on_cpu, on_device = (next(TablePlan(("a",), ("greedy",), provider=name).runs("a")) for name in ("cpu", "cuda"))
-    assert "provider" not in on_cpu.to_json()
     assert on_device.to_json() == {**on_cpu.to_json(), "provider": "cuda"}
     assert [Run.from_json(run.to_json()) for run in (on_cpu, on_device)] == [on_cpu, on_device]
+    older = {name: value for name, value in on_cpu.to_json().items() if name != "provider"}
+    outcome = {"status": DONE, "run": older, "kept_original": True}
+    (tmp_path / OUTCOME).write_text(json.dumps(outcome))
+    assert known_outcome(tmp_path, on_cpu) == outcome
+    assert known_outcome(tmp_path, on_device) is None
