@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from graph_rewrite.rules import rule_set
+from graph_rewrite.rules import rule_names
 from graph_rewrite.runtime import OPTIMIZERS
 
 PADDING = 0
@@ -79,7 +79,7 @@ def rule_vocabulary() -> tuple[str, ...]:
     """Names of all rule entries, in the order of their indices: padding, unknown, No-Op, deployment choices, rules
     of all sets, those written by hand first."""
     choices = (f"{verb} {name}" for name in OPTIMIZERS for verb in ("refuse", "keep"))
-    return ("<padding>", "<unknown>", "<no-op>", *choices, *(rule.name for rule in rule_set("all")))
+    return ("<padding>", "<unknown>", "<no-op>", *choices, *rule_names())
 
 
 @cache

@@ -15,7 +15,7 @@ from agents.optimization.options import BEST, OptimizeOptions
 from agents.optimization.outcome import Optimization
 from agents.optimization.runtime_result import RuntimeResult
 from graph_rewrite.errors import MachineError, UserError
-from graph_rewrite.latency import Latency, OrtMeter, Provider, resolve_provider
+from graph_rewrite.latency import Clock, Latency, OrtMeter, Provider, resolve_provider
 from graph_rewrite.latency.files import DeployedFile, compare_deployed
 from graph_rewrite.onnx_files.reading_once import load_once
 from graph_rewrite.runtime import PROVIDERS, Deployment, Recipes, WorkerClient
@@ -74,8 +74,8 @@ def optimize_in_each(
     _check(options)
     for provider in (FIRST, SECOND):
         resolve_provider(provider)
-    judging = min(JUDGING_S, JUDGING_SHARE * seconds)
-    searching, part = seconds - judging, judging / _COMPARISONS
+    part = _comparison_s(seconds)
+    searching = seconds - _COMPARISONS * part
     timed = _plain(path, options, began + part, part, compare)
     plain = timed if timed is not None and timed.ok else None
     found, told = dict[str, Optimization](), dict[str, str]()
@@ -125,10 +125,8 @@ def _plain(
         # As the search in ONNX Runtime will open it, so that it is opened once.
         graph = open_model(f"file:{path}", target_opset=options.target_opset).graph
         feeds: Recipes = read_input_data(options.input_data, original) or random_feeds(graph)
-        clock = replace(options, provider=FIRST).clock_of(threads)
-        with WorkerClient() as worker:
-            plan = judging_plan(2 * seconds)
-            return compare_deployed(before, after, worker, plan=plan, feeds=feeds, clock=clock)
+        with _in_worker(feeds, replace(options, provider=FIRST).clock_of(threads), seconds) as timed:
+            return timed(before, after)
     return None
 
 
@@ -219,9 +217,8 @@ def _comparing(path: Path, outcome: Optimization, compare: Compare | None) -> It
         yield compare
         return
     problem = outcome.problem
-    plan = judging_plan(2 * min(JUDGING_S, JUDGING_SHARE * outcome.options.seconds) / _COMPARISONS)
     clock = problem.meter.clock if isinstance(problem.meter, OrtMeter) else "wall"
-    with tempfile.TemporaryDirectory(prefix="judging-", dir=problem.workspace) as folder, WorkerClient() as worker:
+    with tempfile.TemporaryDirectory(prefix="judging-", dir=problem.workspace) as folder:
         inputs = symbolic_inputs(load_once(path))
         feeds: Recipes = problem.data or random_feeds(problem.model.graph)
         if not inputs.is_static:
@@ -229,4 +226,18 @@ def _comparing(path: Path, outcome: Optimization, compare: Compare | None) -> It
             feeds = measured_feeds(
                 problem.model.graph, inputs, shapes, problem.model.original, problem.data, Path(folder)
             )
+        with _in_worker(feeds, clock, _comparison_s(outcome.options.seconds)) as timed:
+            yield timed
+
+
+@contextmanager
+def _in_worker(feeds: Recipes, clock: Clock, seconds: float) -> Iterator[Compare]:
+    """Yield what times two files in a worker process, for so many seconds."""
+    plan = judging_plan(2 * seconds)
+    with WorkerClient() as worker:
         yield lambda before, after: compare_deployed(before, after, worker, feeds=feeds, plan=plan, clock=clock)
+
+
+def _comparison_s(seconds: float) -> float:
+    """Return the seconds of a time limit that each comparison of two files may take."""
+    return min(JUDGING_S, JUDGING_SHARE * seconds) / _COMPARISONS

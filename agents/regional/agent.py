@@ -16,6 +16,7 @@ from agents.regional.assembly import AssembledGraph, assemble, choose, within_li
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.experience import LoggedRound
+from agents.regional.finishing import Finishing
 from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, tidy
@@ -42,13 +43,14 @@ class RegionalAgent:
     In rounds, while the model gains:
 
     0. *Draft*, before the first round: the chains that other models say will save are put together and measured end
-       to end, where no rule gains that others carry on (see below).
+       to end, where no rule gains that others carry on (see below); then finished, as in 5.
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
     3. *Judge*: the chains are applied to the whole graph, which is measured end to end.
     4. *Refine*: each chain is taken out again, the most doubtful first, and stays out where that is faster end to
        end; then operators that cancel between neighbours are taken out.
+    5. *Finish*: rules that cover parts of the model are applied to the result, which is measured again (`Finishing`).
 
     Before all this, rules that others carry on are tried at all their sites at once (`sweep`), where something cancels
     between them. Where a round gains nothing, so are all others, and another round follows where that gains.
@@ -101,12 +103,12 @@ class RegionalAgent:
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
         made = self.prior_for
         self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
-        effects, tried = Effects(), set[str]()
+        effects, tried, finishing = Effects(), set[str](), Finishing(search, options.most_sites)
         try:
             if self.starts:
                 measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
             joined = self._joined(search, effects)
-            draft = NO_DRAFT if joined or self.starts else self._draft(search, scan)
+            draft = NO_DRAFT if joined or self.starts else self._draft(search, scan, finishing)
             if draft.is_last:
                 return
             search.measure(problem.model.graph, ())
@@ -114,8 +116,10 @@ class RegionalAgent:
             if not problem.deployment.facts.is_cpu:  # there settings gain more than rewrites, and decide which ones pay
                 search_session(search, options.session_share, options.beginning_margin)
             for _ in range(options.rounds):
-                gained = not search.exhausted and self._round(search, scan, careful, effects, tried, draft.chains)
-                if not gained and not self._sweep(search, effects):
+                gained = not search.exhausted and self._round(
+                    search, scan, careful, effects, tried, draft.chains, finishing
+                )
+                if not gained and not finishing.goes_on_from_finished() and not self._sweep(search, effects):
                     break
         finally:
             scan.close()
@@ -138,8 +142,8 @@ class RegionalAgent:
             cache=self._cache or (MeasurementCache() if self.options.cache else None),
         )  # fmt: skip
 
-    def _draft(self, search: Search, scan: Timer) -> MeasuredDraft:
-        """Measure a draft before anything else."""
+    def _draft(self, search: Search, scan: Timer, finishing: Finishing) -> MeasuredDraft:
+        """Measure a draft before anything else, and finish it."""
         graph, options, deployment = search.problem.model.graph, self.options, search.problem.deployment
         if not options.draft or not deployment.facts.is_cpu:  # what other models say was timed on CPUs
             return NO_DRAFT
@@ -156,19 +160,22 @@ class RegionalAgent:
             return NO_DRAFT
         scale = visit.latency.baseline_ms / 1e3 / seconds
         proved = [chain.scaled(scale) for chain in assembly.chains] if visit.latency.speedup > 1.0 else []
-        return MeasuredDraft(proved, search.allowed - search.seconds < search.seconds - began)
+        is_last = search.allowed - search.seconds < search.seconds - began
+        if proved and not is_last:
+            finishing.finish(visit)
+        return MeasuredDraft(proved, is_last)
 
     def _classes(self, search: Search, graph: Graph) -> Iterator[SiteClass]:
         return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
 
     def _round(
         self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str],
-        drafted: Sequence[RewriteChain],
+        drafted: Sequence[RewriteChain], finishing: Finishing,
     ) -> bool:  # fmt: skip
-        """Screen, choose, judge and refine from the best graph so far; in the first round from the original, where
-        drafted chains are known to save. Return whether that gained."""
+        """Screen, choose, judge, refine and finish, from the best graph so far; in the first round from the original,
+        where drafted chains are known to save. Return whether that gained."""
         options, drafted = self.options, () if tried else drafted
-        start = search.visits[search.problem.model.graph.hash] if drafted else search.best
+        start = search.visits[search.problem.model.graph.hash] if drafted else finishing.start
         if start is None or not start.latency.ok:
             return False
         found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
@@ -183,8 +190,9 @@ class RegionalAgent:
         if chosen and not search.exhausted:
             assembly = self._judged(search, start, chosen)
             self._refine(search, careful, start, assembly)
-            self._tidy(search, start)
-        best = search.best
+            self._tidy(search, start, finishing.start)
+        best = finishing.start
+        finishing.finish(best)
         if best is None:
             return False
         return search.worth(best.graph, best.latency) > search.worth(start.graph, start.latency) * (1.0 + options.gain)
@@ -249,9 +257,8 @@ class RegionalAgent:
             climber = GreedyAgent(beam=self.options.climb_beam, lookahead=self.options.climb_lookahead)
             climber.climb(search, start, np.random.default_rng(seed))
 
-    def _tidy(self, search: Search, start: Visit) -> None:
+    def _tidy(self, search: Search, start: Visit, best: Visit | None) -> None:
         """Take out what cancels between neighbours of the best graph so far."""
-        best = search.best
         if best is None or not search.can_measure:
             return
         graph, actions = tidy(search, best.graph, best.actions, start.graph.next_id, self.options.most_sites)

@@ -80,18 +80,18 @@ def sweep(
     carried_only: bool = False,
 ) -> Visit | None:
     """Try each rule at all its sites, then what carries it on, then what cancels; measure the result end to end where
-    something did. Return the best of these graphs if it is faster than `start` by `options.gain`, else None.
+    something did either. Return the best of these graphs if it is faster than `start` by `options.gain`, else None.
 
     Rules that lose too much by themselves are left out, and those without several sites: windows saw all of these.
 
     Args:
         start: where that is the problem's own graph, it need not be measured before.
-        carried_only: try no rules but those that others carry on.
+        carried_only: try no rules but those that others carry on, without what cancels: to look for that, all rules
+            are matched with the graph.
     """
     best = start
-    for rule in _rules(search, start.graph, effects, options.worst_alone):
-        if carried_only and not rule.carried_by:
-            continue
+    rules = _carried(search, start.graph) if carried_only else _rules(search, start.graph, effects, options.worst_alone)
+    for rule in rules:
         if until() or not search.can_measure:
             break
         everywhere = frozenset(start.graph.nodes)
@@ -101,10 +101,11 @@ def sweep(
         if applied is None:
             continue
         since = start.graph.next_id
-        carried = continue_with(
+        graph, actions = continue_with(
             search, applied[0], (*start.actions, *applied[1]), rule.carried_by, since, options.most_sites
         )
-        graph, actions = tidy(search, *carried, since, options.most_sites)
+        if not carried_only:
+            graph, actions = tidy(search, graph, actions, since, options.most_sites)
         if graph is applied[0] or graph.hash == start.graph.hash:
             continue
         visit = Visit(graph, search.measure(graph, actions), actions)
@@ -129,3 +130,13 @@ def _rules(search: Search, graph: Graph, effects: Effects, worst: float) -> list
     expected = {rule: effects.expected([(rule.name,)], 0.0, 0.0, 0.0) for rule, count in sites.items() if count > 1}
     found = [rule for rule, gain in expected.items() if gain > worst or rule.carried_by]
     return sorted(found, key=lambda rule: (not rule.carried_by, -expected[rule]))
+
+
+def _carried(search: Search, graph: Graph) -> list[Rule]:
+    """Return the rules with several sites that others carry on. No other rules are matched with the graph."""
+    rewriter = search.problem.rewriter
+    carried = [rule for rule in rewriter.rules if rule.carried_by]
+    found = rewriter.candidates_by(graph, [rule.name for rule in carried])
+    classes = {candidate.rule for candidate in found if candidate.count > 1}
+    names = Counter(candidate.rule for candidate in found if candidate.count == 1)
+    return [rule for rule in carried if rule.name in classes or names[rule.name] > 1]

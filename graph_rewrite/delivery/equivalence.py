@@ -19,6 +19,7 @@ from graph_rewrite.delivery.random_operators import random_operators
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.onnx_files.reading_once import load_once
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.ort_worker.comparison import Finding
 from graph_rewrite.system.scratch import scratch_folder
@@ -95,7 +96,7 @@ def equivalent(
     """
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
-    graph = load(original)
+    graph = load_once(Path(original))
     limit = default_tolerance(graph, deployment) if tolerance is None else tolerance
     inputs = comparison_inputs(graph, seeds, feeds, data, extremes)
     limits = {"tolerance": limit, "rtol": rtol, "atol": atol}

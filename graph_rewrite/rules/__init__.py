@@ -9,11 +9,12 @@ from graph_rewrite.rules.registry import (
     families,
     find_rule,
     registered_rules,
+    rule_names,
     rule_set,
 )
 from graph_rewrite.rules.rewriter import Rewriter
 
 __all__ = [
     "FAMILIES", "RULE_SETS", "Rewriter", "UncertifiedRuleError", "UnknownRuleError", "all_rules", "families",
-    "find_rule", "registered_rules", "rule_set",
+    "find_rule", "registered_rules", "rule_names", "rule_set",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from functools import cache
 from graph_rewrite.errors import UserError
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rules.certification import require
-from graph_rewrite.rules.substitutions.rule_files import shipped_rules
+from graph_rewrite.rules.substitutions.rule_files import shipped_names, shipped_rules
 
 
 class UnknownRuleError(UserError, KeyError):
@@ -136,6 +136,17 @@ def rule_set(names: str = "default") -> tuple[Rule, ...]:
     require(found)
     _require_distinct_names(found)
     return tuple(found)
+
+
+@cache
+def rule_names() -> tuple[str, ...]:
+    """The names of all rules, in the order of `rule_set("all")`, without building those that are data.
+
+    Raises:
+        ValueError: two rules written by hand have the same name.
+    """
+    by_hand = (rule.name for rule in registered_rules())
+    return (*by_hand, *(name for pool in RULE_SETS[1:] for name in shipped_names(pool)))
 
 
 def _rules_of(pool: str) -> tuple[Rule, ...]:

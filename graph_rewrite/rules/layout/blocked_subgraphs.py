@@ -34,6 +34,7 @@ class PartInBlockedLayout(Rule):
     operators and moves that ends there and whose results nothing else reads, and f' the same in the blocked layout"""
 
     family = "blocked_layout"
+    covers_parts = True
 
     def source(self, op: PatternBuilder, operands: Values) -> Any:
         return op.any_of(CARRIED - {"Split"})(operands, _label="end")

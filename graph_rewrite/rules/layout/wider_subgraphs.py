@@ -41,6 +41,7 @@ class WiderPartInBlockedLayout(Rule):
     results nothing else reads, and f' the same in the blocked layout, channels padded to blocks"""
 
     family = "blocked_layout"
+    covers_parts = True
 
     def source(self, op: PatternBuilder, operands: Values) -> Any:
         return op.any_of(_ENDS)(operands, _label="end")

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.system.atomic_files import replace_file
@@ -49,6 +50,18 @@ def read_rules(path: str | os.PathLike[str]) -> tuple[SubstitutionRule, ...]:
     Raises:
         RuleFileError: no such file, no such format, or an entry that is no rule.
     """
+    entries, family, origin = _entries(path)
+    rules = []
+    for number, (name, entry) in enumerate(entries):
+        try:
+            rules.append(SubstitutionRule(from_json(entry), name, family, origin))
+        except MalformedTermError as error:
+            raise RuleFileError(f"{path}: rule {number}: {error}") from error
+    return tuple(rules)
+
+
+def _entries(path: str | os.PathLike[str]) -> tuple[list[tuple[str, Any]], str, str]:
+    """Return the rules of a file as JSON with their names, their family and their origin."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
@@ -58,17 +71,13 @@ def read_rules(path: str | os.PathLike[str]) -> tuple[SubstitutionRule, ...]:
         raise RuleFileError(f"{path}: cannot be read: {error.strerror}") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise RuleFileError(f"{path}: not a file of rules: {error!r}") from error
-    rules = []
+    named = []
     for number, entry in enumerate(entries):
         try:
-            name = str(entry["name"])
+            named.append((str(entry["name"]), entry))
         except (KeyError, TypeError) as error:
             raise RuleFileError(f"{path}: rule {number} has no name: {error!r}") from error
-        try:
-            rules.append(SubstitutionRule(from_json(entry), name, family, origin))
-        except MalformedTermError as error:
-            raise RuleFileError(f"{path}: rule {number}: {error}") from error
-    return tuple(rules)
+    return named, family, origin
 
 
 @cache
@@ -76,6 +85,13 @@ def shipped_rules(name: str) -> tuple[SubstitutionRule, ...]:
     """Return the rules of `<name>.json` beside this module; none where there is no such file."""
     path = FOLDER / f"{name}.json"
     return read_rules(path) if path.is_file() else ()
+
+
+@cache
+def shipped_names(name: str) -> tuple[str, ...]:
+    """Return the names of `shipped_rules`, in their order, without building the rules: there are hundreds."""
+    path = FOLDER / f"{name}.json"
+    return tuple(rule for rule, _ in _entries(path)[0]) if path.is_file() else ()
 
 
 def imported_rules() -> tuple[SubstitutionRule, ...]:

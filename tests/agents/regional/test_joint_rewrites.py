@@ -187,7 +187,7 @@ def test_what_carries_a_rule_on_is_tried_with_it(
 
 def test_what_others_carry_on_is_measured_before_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rounds begin there where it gains, and nothing is drafted."""
-    monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh",))
+    monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh", "TransposesCancel"))
     problem, begun = with_tanhs_between(tmp_path), list[str]()
 
     def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
@@ -205,3 +205,15 @@ def test_what_others_carry_on_is_measured_before_all_else(tmp_path: Path, monkey
     assert isinstance(problem.meter, ExactMeter)
     assert problem.meter.measured[0] == joined.graph.hash
     assert problem.model.graph.hash not in problem.meter.measured
+
+
+def test_what_others_carry_on_is_looked_for_without_all_other_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh", "TransposesCancel"))
+    search = started(with_tanhs_between(tmp_path))
+    monkeypatch.setattr(Rewriter, "sites", lambda rewriter, graph: pytest.fail("all rules are matched"))
+    assert search.best is not None
+    found = sweep(search, search.best, Effects(), RegionalOptions(), lambda: False, carried_only=True)
+    assert found is not None
+    assert [node.op for node in found.graph.order()].count("Transpose") == 2

@@ -11,7 +11,7 @@ import pytest
 
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.memo import GraphMemo
-from graph_rewrite.rules import all_rules, rule_set
+from graph_rewrite.rules import all_rules, rule_names, rule_set
 from graph_rewrite.rules.substitutions.rule_files import imported_rules, read_rules, write_rules
 from graph_rewrite.rules.substitutions.substitution import SubstitutionRule
 from graph_rewrite.soundness.cases import cases_of
@@ -214,6 +214,7 @@ def test_rule_sets():
     assert rule_set("taso") == imported_rules()
     everything = rule_set("all")
     assert everything[: len(all_rules())] == all_rules()
+    assert rule_names() == tuple(rule.name for rule in everything)
     assert rule_set("default, taso") == (*all_rules(), *imported_rules())
     assert len({r.name for r in everything}) == len(everything)
     with pytest.raises(ValueError, match="no rule set 'best'"):

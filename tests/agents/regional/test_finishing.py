@@ -1,0 +1,76 @@
+"""Rules that cover parts of a model: tried on what was put together, and out of the way of the rounds that follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.core.base import Search
+from agents.regional.finishing import Finishing
+from graph_rewrite.task.problem import Problem
+from graph_rewrite.task.replay import replay
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
+from tests.agents.regional.test_joint_rewrites import ReluInOtherLayout, TransposesCancel, relus, started
+
+LAID_OUT = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
+
+
+@pytest.fixture
+def problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Problem:
+    """Four Relus in a row: at one site the rule loses, and windows of one do not show what all gain."""
+    monkeypatch.setattr(ReluInOtherLayout, "covers_parts", True)
+    return relus(tmp_path, ReluInOtherLayout(), TransposesCancel())
+
+
+def test_a_rule_that_covers_parts_is_measured_at_all_its_sites(problem: Problem) -> None:
+    search = started(problem)
+    Finishing(search, 500).finish(search.best)
+    best = search.best
+    assert best is not None
+    assert [node.op for node in best.graph.order()] == LAID_OUT
+    assert best.latency.speedup > 1.0
+    assert replay(problem, [action.key for action in best.actions]).hash == best.graph.hash
+
+
+def test_rounds_begin_with_what_is_not_finished_until_none_gains(problem: Problem) -> None:
+    search = started(problem)
+    finishing, original = Finishing(search, 500), search.best
+    finishing.finish(finishing.start)
+    assert search.best is not original
+    assert finishing.start is original
+    assert finishing.goes_on_from_finished()
+    assert finishing.start is search.best
+    assert not finishing.goes_on_from_finished()
+
+
+def test_a_graph_is_finished_once(problem: Problem) -> None:
+    search = started(problem)
+    finishing = Finishing(search, 500)
+    finishing.finish(finishing.start)
+    applied = search.applications
+    finishing.finish(finishing.start)
+    assert (search.measurements, search.applications) == (2, applied)
+
+
+def test_other_rules_are_left_to_windows(tmp_path: Path) -> None:
+    search = started(relus(tmp_path, ReluInOtherLayout(), TransposesCancel()))
+    finishing, original = Finishing(search, 500), search.best
+    finishing.finish(original)
+    assert search.measurements == 1
+    assert finishing.start is original
+    assert not finishing.goes_on_from_finished()
+
+
+def test_without_measurements_left_nothing_is_done(problem: Problem) -> None:
+    search = started(problem, measurements=1)
+    Finishing(search, 500).finish(search.best)
+    assert (search.measurements, search.applications) == (1, 0)
+
+
+def test_the_search_finds_what_only_a_finished_graph_gains(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.regional.agent.sweep", lambda *args, **options: None)
+    search = Search(problem, BUDGET)
+    agent_with(ExactTimer()).explore(search)
+    assert search.best is not None
+    assert [node.op for node in search.best.graph.order()] == LAID_OUT
