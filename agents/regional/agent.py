@@ -50,7 +50,8 @@ class RegionalAgent:
     3. *Judge*: the chains are applied to the whole graph, which is measured end to end.
     4. *Refine*: each chain is taken out again, the most doubtful first, and stays out where that is faster end to
        end; then operators that cancel between neighbours are taken out.
-    5. *Finish*: rules that cover parts of the model are applied to the result, which is measured again (`Finishing`).
+    5. *Finish*: rules that cover parts of the model are applied to the result, which is measured again (`Finishing`);
+       also to the original, before the first round.
 
     Before all this, rules that others carry on are tried at all their sites at once (`sweep`), where something cancels
     between them. Where a round gains nothing, so are all others, and another round follows where that gains.
@@ -113,6 +114,7 @@ class RegionalAgent:
                 return
             search.measure(problem.model.graph, ())
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
+            finishing.finish(finishing.start)
             if not problem.deployment.facts.is_cpu:  # there settings gain more than rewrites, and decide which ones pay
                 search_session(search, options.session_share, options.beginning_margin)
             for _ in range(options.rounds):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents.core.base import Search
+from agents.regional.agent import RegionalAgent
 from agents.regional.finishing import Finishing
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
@@ -66,6 +68,19 @@ def test_without_measurements_left_nothing_is_done(problem: Problem) -> None:
     search = started(problem, measurements=1)
     Finishing(search, 500).finish(search.best)
     assert (search.measurements, search.applications) == (1, 0)
+
+
+def test_the_original_is_finished_before_the_first_round(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = list[list[str]]()
+
+    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
+        assert search.best is not None
+        begun.append([node.op for node in search.best.graph.order()])
+        return False
+
+    monkeypatch.setattr(RegionalAgent, "_round", of_round)
+    agent_with(ExactTimer()).explore(Search(problem, BUDGET))
+    assert begun[0] == LAID_OUT
 
 
 def test_the_search_finds_what_only_a_finished_graph_gains(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
