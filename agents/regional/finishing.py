@@ -48,11 +48,10 @@ class Finishing:
                 applied = apply_step(search, graph, step, frozenset(graph.nodes), self.most_sites)
                 if applied is not None:
                     graph, actions = applied[0], (*actions, *applied[1])
-        self._finished[visit.graph.hash] = graph.hash
         if graph is not visit.graph:
             graph, actions = tidy(search, graph, actions, since, self.most_sites)
-            self._finished[visit.graph.hash] = graph.hash
-            search.measure(graph, actions)
+        self._finished[visit.graph.hash] = graph.hash
+        search.measure(graph, actions)
 
     def goes_on_from_finished(self) -> bool:
         """Let later rounds begin with the best graph. Return whether that makes a difference."""

@@ -136,7 +136,7 @@ def _carried(search: Search, graph: Graph) -> list[Rule]:
     """Return the rules with several sites that others carry on. No other rules are matched with the graph."""
     rewriter = search.problem.rewriter
     carried = [rule for rule in rewriter.rules if rule.carried_by]
-    found = rewriter.candidates_by(graph, [rule.name for rule in carried])
-    classes = {candidate.rule for candidate in found if candidate.count > 1}
-    names = Counter(candidate.rule for candidate in found if candidate.count == 1)
-    return [rule for rule in carried if rule.name in classes or names[rule.name] > 1]
+    sites = Counter[str]()
+    for candidate in rewriter.candidates_by(graph, [rule.name for rule in carried]):
+        sites[candidate.rule] += candidate.count
+    return [rule for rule in carried if sites[rule.name] > 1]
