@@ -99,8 +99,12 @@ class _Graph:
         self._binding.synchronize_inputs()
         self._session.run_with_iobinding(self._binding, self._options)
         self._binding.synchronize_outputs()
-        # Copies: the next run writes to the same places.
-        return {name: np.array(place.numpy()) for name, place in self._outputs.items()}
+        return {name: _own(place.numpy()) for name, place in self._outputs.items()}
+
+
+def _own(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that the next run does not write to. What came from a device is a copy already."""
+    return array if array.flags.owndata else array.copy()
 
 
 def _places(arrays: Mapping[str, NDArray[Any]], device: str) -> dict[str, ort.OrtValue]:
