@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from agents.conclusion.confirmation import MARGIN, chosen_again, confirmed, share_of_time, surely_faster
+from agents.conclusion.confirmation import MARGIN, chosen_again, confirmed, share_of_time, surely_faster, told
 from agents.conclusion.fresh_process import slower_as_deployed
+from agents.conclusion.last_look import concluded_at_once
 from agents.conclusion.savings import measured_path
-from agents.conclusion.size_tradeoff import tradeoff
+from agents.conclusion.size_tradeoff import TOO_LARGE, tradeoff
 from agents.conclusion.users_file import asking_original, in_own_file
 from agents.core.base import Action, OptimizationResult, Search, Visit
 from graph_rewrite.delivery.deployed import deployment_of
@@ -39,9 +40,6 @@ AMPLE = 1.5
 them as without a deadline."""
 
 
-TOO_LARGE = "the fastest saves too little for the weights that it adds (--size-price)"
-
-
 def conclude(search: Search, agent: str) -> OptimizationResult:
     """Measure the best few with full effort and return the fastest that is surely faster and equal in its outputs.
 
@@ -50,7 +48,8 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     saved, and that file is compared with the original: its outputs, and its latency in a fresh process. The next best
     follows where it fails. Where nothing wins, the result is the original's own file, and likewise where the winner has
     no rewrites and only its deployment gains. Where the budget has a deadline or an overtime, each part has its share
-    of the time that is left; what is not sure by then is not kept. A provisional budget ends with the choice: the most
+    of the time that is left; what is not sure by then is not kept. A graph that the search had no time to measure is
+    measured and checked at once (`last_look`). A provisional budget ends with the choice: the most
     promising graph is returned, neither confirmed nor saved, unless it is the original under another deployment.
     """
     problem = search.problem
@@ -67,17 +66,24 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
 
     with _limited(search):
         measured = _measured(search)
-        told = {visit.graph.hash: latency for visit, latency in measured}
-        promising, rejected = _promising(search, measured), []
+        known = {visit.graph.hash: latency for visit, latency in measured}
+        promising, rejected = _promising(search, measured), list[str]()
+        if search.proposed is not None:
+            found = concluded_at_once(search, search.proposed, original_file(problem), _tolerance(problem))
+            if not isinstance(found, str):
+                return result(
+                    search.proposed.graph, found[0], search.proposed.actions, found[1], found[1].outcome.message
+                )
+            rejected.append(found)
         if search.budget.provisional and promising and asking_original(problem.model, promising[0].graph) is None:
             first = promising[0]
-            latency = told[first.graph.hash]
+            latency = known[first.graph.hash]
             return result(first.graph, latency, first.actions, unmade_model(problem.model.path, problem.deployment), "")
         for visit in promising:
             try:
-                latency = confirmed(search, visit.graph, told[visit.graph.hash])
+                latency = confirmed(search, visit.graph, known[visit.graph.hash])
                 if not surely_faster(latency):
-                    rejected.append(f"the fastest was not confirmed by a second measurement, {_told(latency)}")
+                    rejected.append(f"the fastest was not confirmed by a second measurement, {told(latency)}")
                     continue
                 if search.worth(visit.graph, latency) <= 1.0:
                     rejected.append(TOO_LARGE)
@@ -101,13 +107,6 @@ def _made(problem: Problem, graph: Graph, latency: Latency) -> tuple[Latency, Ch
     if own is None or not surely_faster(own[0]):
         return latency, saved_and_checked(problem, graph)
     return own
-
-
-def _told(latency: Latency) -> str:
-    if not latency.ok:
-        return f"which failed: {latency.message}"
-    low, high = latency.ci95
-    return f"in which the speed-up was {latency.speedup:.3f} (95% interval {low:.3f} to {high:.3f})"
 
 
 def _limited(search: Search) -> AbstractContextManager[Limit]:
@@ -188,9 +187,8 @@ def _with_light(search: Search, chosen: list[Visit], ranked: Sequence[Visit]) ->
 
 def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
     """Save a graph and compare that file with the original, as it will be opened."""
-    tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     return checked_model(
-        graph, original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=tolerance,
+        graph, original_file(problem), problem.deployment, workspace=problem.workspace, tolerance=_tolerance(problem),
         rtol=problem.limits.rtol, atol=problem.limits.atol, data=problem.data,
         external_weights=problem.external_weights,
     )  # fmt: skip
@@ -262,12 +260,15 @@ def check_outputs(search: Search, visit: Visit) -> Equivalence:
     """
     problem = search.problem
     deployment = deployment_of(visit.graph, problem.deployment)
-    tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
     optimised = materialize(visit.graph, problem.workspace)
     return equivalent(
-        original_file(problem), optimised, deployment, tolerance=tolerance, rtol=problem.limits.rtol,
+        original_file(problem), optimised, deployment, tolerance=_tolerance(problem), rtol=problem.limits.rtol,
         atol=problem.limits.atol, data=problem.data,
     )  # fmt: skip
+
+
+def _tolerance(problem: Problem) -> float:
+    return problem.limits.tolerance(problem.model.original, problem.deployment)
 
 
 def original_file(problem: Problem) -> Path:

@@ -36,6 +36,14 @@ def surely_faster(latency: Latency) -> bool:
     return latency.ok and latency.lower_bound > 1.0 + MARGIN
 
 
+def told(latency: Latency) -> str:
+    """Return a measurement in words that end a sentence about it."""
+    if not latency.ok:
+        return f"which failed: {latency.message}"
+    low, high = latency.ci95
+    return f"in which the speed-up was {latency.speedup:.3f} (95% interval {low:.3f} to {high:.3f})"
+
+
 def is_doubtful(latency: Latency) -> bool:
     """Return whether a speed-up seems to be worth reporting, and is not sure."""
     return latency.ok and latency.speedup > 1.0 + MARGIN and not surely_faster(latency)

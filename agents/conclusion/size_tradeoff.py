@@ -8,6 +8,8 @@ from graph_rewrite.ir.memory import weight_bytes
 
 SIZES = (1.0, 1.25, 2.0, 5.0)
 """Multiples of the original's weights."""
+TOO_LARGE = "the fastest saves too little for the weights that it adds (--size-price)"
+"""What is said where the price of added weights keeps the original."""
 TOLERANCE = 0.005
 """Growth that counts as none: constants that rewrites bring in."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agents.core.budget import KEPT_SHARE, Budget
-from agents.core.records import Action, Growth, Improvement, Trials, Visit
+from agents.core.records import Action, Growth, Improvement, Proposal, Trials, Visit
 from agents.core.result import OptimizationResult
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
@@ -45,6 +45,8 @@ class Search:
     """The construction of an e-graph, rule by rule."""
     trials: Trials = field(default_factory=Trials)
     """Measurements of candidates and windows, and those that failed."""
+    proposed: Proposal | None = None
+    """What is left to the conclusion to measure, where there is no time to measure it here and check it there."""
     _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0
     _paid: set[Hashable] = field(default_factory=set)
@@ -227,8 +229,9 @@ class Search:
         speedup = other.latency.speedup
         return priced(speedup * ratio, prices[0]) > priced(speedup, prices[1]) * (1.0 + gain)
 
-    def measure(self, graph: Graph, actions: tuple[Action, ...]) -> Latency:
-        """Return the screened latency of a graph. Only graphs that were not screened before count as measurements.
+    def measure(self, graph: Graph, actions: tuple[Action, ...], latency: Latency | None = None) -> Latency:
+        """Return the screened latency of a graph; one that is given was measured already. Only graphs that were not
+        screened before count as measurements.
 
         Raises:
             OutOfTime: the time limit of the run is reached; nothing is recorded then.
@@ -237,7 +240,7 @@ class Search:
         if known is not None:
             return known.latency
         begin = unblocked_time()
-        latency = self.problem.measure(graph, "screen")
+        latency = latency or self.problem.measure(graph, "screen")
         self.charge(graph.hash, self.problem.cost(graph), unblocked_time() - begin)
         best = self.improvements[-1].speedup if self.improvements else 0.0
         self.visits[graph.hash] = Visit(graph, latency, actions)

@@ -29,6 +29,16 @@ class Visit:
     actions: tuple[Action, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A graph that is expected to be fast and was never run, with the actions that lead to it from the start."""
+
+    graph: Graph
+    actions: tuple[Action, ...]
+    gain: float
+    """Share of the original's latency that it is forecast to save at least."""
+
+
 def supposed(graph: Graph, ms: float) -> Visit:
     """Return the visit of a start that is taken to be as fast as the original, which takes so many milliseconds."""
     return Visit(graph, Latency(ms, 1.0, (1.0, 1.0), 0, ms), ())

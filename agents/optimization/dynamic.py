@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agents.conclusion.conclude import TOO_LARGE, kept_message, original_kept
+from agents.conclusion.conclude import kept_message, original_kept
 from agents.conclusion.confirmation import MARGIN, MOST_LOOKS, is_doubtful, pooled, surely_faster
 from agents.conclusion.savings import saved_ms
+from agents.conclusion.size_tradeoff import TOO_LARGE
 from agents.core.base import Action, OptimizationResult
 from graph_rewrite.delivery.ship import OriginalModel
 from graph_rewrite.ir.graph import Graph

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from agents.conclusion.conclude import check_outputs, conclude
+from agents.conclusion.last_look import roofline_seconds
 from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.records import supposed
 from agents.effects.own_means import remember
@@ -31,7 +32,6 @@ from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
 from graph_rewrite.latency.windows import WindowMeter, WindowPair, traffic_of
-from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import SiteClass, site_classes
 
@@ -109,8 +109,8 @@ class RegionalAgent:
             if self.starts:
                 measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
             joined = self._joined(search, effects)
-            draft = NO_DRAFT if joined or self.starts else self._draft(search, scan, finishing)
-            if draft.is_last:
+            draft = NO_DRAFT if joined or self.starts or search.proposed else self._draft(search, scan, finishing)
+            if draft.is_last or search.proposed:
                 return
             search.measure(problem.model.graph, ())
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
@@ -149,13 +149,15 @@ class RegionalAgent:
         graph, options, deployment = search.problem.model.graph, self.options, search.problem.deployment
         if not options.draft or not deployment.facts.is_cpu:  # what other models say was timed on CPUs
             return NO_DRAFT
-        seconds = _estimated_seconds(search.problem)
+        seconds = roofline_seconds(search.problem)
         screen = Screen(search, scan, Effects(), graph, seconds, options, None, self._prior)
         chains = screen.draft(self._classes(search, graph), lambda: False)
         if not chains:
             return NO_DRAFT
         began = search.seconds
         assembly = self._within_bounds(search, supposed(graph, 1e3 * seconds), chains)
+        if finishing.is_left_to_the_end(assembly, seconds):
+            return NO_DRAFT
         visit = _visit(search, assembly)
         visit_own(search, visit.latency)
         if not visit.latency.ok:
@@ -236,7 +238,7 @@ class RegionalAgent:
         """Try the rules that others carry on, each at all its sites: what they gain shows in no window. Return whether
         one gained."""
         graph, options = search.problem.model.graph, self.options
-        best = search.best or supposed(graph, 1e3 * _estimated_seconds(search.problem))
+        best = search.best or supposed(graph, 1e3 * roofline_seconds(search.problem))
         if not best.latency.ok:
             return False
         clear, last = replace(options, gain=options.beginning_margin), search.after(options.joining_share)
@@ -287,12 +289,6 @@ class RegionalAgent:
 
 def _visit(search: Search, assembly: AssembledGraph) -> Visit:
     return Visit(assembly.graph, search.measure(assembly.graph, assembly.actions), assembly.actions)
-
-
-def _estimated_seconds(problem: Problem) -> float:
-    """Return the seconds of an inference by a count of operations and bytes."""
-    graph = problem.model.graph
-    return estimated_seconds(graph, graph.nodes) / problem.deployment.threads
 
 
 def _whole(before: Graph, after: Graph) -> WindowPair:

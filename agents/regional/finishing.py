@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agents.core.base import Search, Visit
+from agents.conclusion.last_look import lacks_time, propose
+from agents.core.base import SMALL_LEAD, Action, Search, Visit
+from agents.regional.assembly import AssembledGraph
 from agents.regional.joint_rewrites import tidy
 from agents.regional.sites import RewriteStep, apply_step
+from graph_rewrite.ir.graph import Graph
 
 
 @dataclass(slots=True)
@@ -41,17 +44,43 @@ class Finishing:
         search = self.search
         if visit is None or not visit.latency.ok or visit.graph.hash in self._finished or not search.can_measure:
             return
-        graph, actions, since = visit.graph, visit.actions, visit.graph.next_id
+        graph, actions = self.applied(visit.graph, visit.actions)
+        self._finished[visit.graph.hash] = graph.hash
+        search.measure(graph, actions)
+
+    def is_left_to_the_end(self, draft: AssembledGraph, seconds: float) -> bool:
+        """Return whether a draft is left to the conclusion to measure, as no time is left to measure it and to conclude
+        as usual. One that is forecast to gain much, with convolutions of fewer multiplications, is finished for that;
+        and it is left to the conclusion too where no time is left to measure it both ways.
+
+        Args:
+            seconds: estimated, of a run of the original.
+        """
+        graph, actions = draft.graph, draft.actions
+        gain = sum(chain.saved for chain in draft.chains) / seconds
+        gains_much = gain >= SMALL_LEAD
+        if not lacks_time(self.search, graph, gain, 2 if gains_much else 1):
+            return False
+        if gains_much:
+            graph, actions = self.applied(graph, actions)
+            if graph is draft.graph and not lacks_time(self.search, graph, gain):
+                return False
+        propose(self.search, graph, actions, gain)
+        return True
+
+    def applied(self, start: Graph, actions: tuple[Action, ...]) -> tuple[Graph, tuple[Action, ...]]:
+        """Return the graph that the rules give at all their sites, less what cancels behind them, and the actions that
+        lead there; the same graph where they match nowhere."""
+        search, graph, since = self.search, start, start.next_id
         for rule in search.problem.rewriter.rules:
             if rule.covers_parts:
                 step = RewriteStep("", rule.name, rule.family)
                 applied = apply_step(search, graph, step, frozenset(graph.nodes), self.most_sites)
                 if applied is not None:
                     graph, actions = applied[0], (*actions, *applied[1])
-        if graph is not visit.graph:
+        if graph is not start:
             graph, actions = tidy(search, graph, actions, since, self.most_sites)
-        self._finished[visit.graph.hash] = graph.hash
-        search.measure(graph, actions)
+        return graph, actions
 
     def goes_on_from_finished(self) -> bool:
         """Let later rounds begin with the best graph. Return whether that makes a difference."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
+from agents.conclusion.last_look import lacks_time, propose
 from agents.core.base import Action, Search, Visit, action_of
 from agents.core.records import is_supposed
 from agents.regional.gains import Effects
@@ -81,6 +82,7 @@ def sweep(
 ) -> Visit | None:
     """Try each rule at all its sites, then what carries it on, then what cancels; measure the result end to end where
     something did either. Return the best of these graphs if it is faster than `start` by `options.gain`, else None.
+    Where no time is left to measure the first one, it is left to the conclusion.
 
     Rules that lose too much by themselves are left out, and those without several sites: windows saw all of these.
 
@@ -108,6 +110,9 @@ def sweep(
             graph, actions = tidy(search, graph, actions, since, options.most_sites)
         if graph is applied[0] or graph.hash == start.graph.hash:
             continue
+        if lacks_time(search, graph):
+            propose(search, graph, actions)
+            break
         visit = Visit(graph, search.measure(graph, actions), actions)
         visit_own(search, visit.latency)
         if _beats(search, visit, best, options.gain):

@@ -148,7 +148,7 @@ def _outcome(
     tolerance: float,
 ) -> Equivalence:
     """Return the outcome of a comparison that came to its end, on as many of the extra inputs as the reply says."""
-    outcome = _judge([Finding(**finding) for finding in reply["findings"]], tolerance, original.graph)
+    outcome = judge_findings([Finding(**finding) for finding in reply["findings"]], tolerance, original.graph)
     if not outcome.ok:
         return _random_outcome(original.graph, optimised, reply["random"], outcome) if reply["random"] else outcome
     further = len(inputs.extra) + reply["skipped"]
@@ -212,7 +212,12 @@ def _random_outcome(graph: Graph, optimised: Path, random: Mapping[str, float], 
     return replace(outcome, ok=unchanged, message=message, random=tuple(random))
 
 
-def _judge(findings: Sequence[Finding], tolerance: float, original: Graph) -> Equivalence:
+def judge_findings(findings: Sequence[Finding], tolerance: float, original: Graph) -> Equivalence:
+    """Return the outcome of a comparison with these findings.
+
+    Args:
+        original: the graph of the original; decides on extreme inputs where exact arithmetic has to.
+    """
     usual = [finding for finding in findings if not finding.extreme]
     worst = max((finding.error for finding in usual), default=0.0)
     names = list(dict.fromkeys(finding.output for finding in usual))

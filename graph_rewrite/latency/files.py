@@ -21,6 +21,7 @@ from graph_rewrite.runtime import (
     as_recipes,
     recipes_to_json,
 )
+from graph_rewrite.runtime.ort_worker.wire import Message
 
 
 @dataclass(frozen=True)
@@ -100,18 +101,40 @@ def compare_deployed(
     Raises:
         OutOfTime: the time limit is reached.
     """
+    return compare_with_answers(before, after, worker, plan=plan, feeds=feeds, clock=clock)[0]
+
+
+def compare_with_answers(
+    before: DeployedFile,
+    after: DeployedFile,
+    worker: WorkerClient,
+    *,
+    plan: Plan,
+    feeds: Recipes,
+    clock: Clock = "wall",
+    answers: Message | None = None,
+) -> tuple[Latency, Message]:
+    """Return what `compare_deployed` does, and the reply of the worker.
+
+    Args:
+        answers: inputs on which the outputs of both are compared before they are timed, and limits of the differences;
+            the findings are in the reply.
+
+    Raises:
+        OutOfTime: the time limit is reached.
+    """
     request = {
         "kind": "compare", "baseline": before.to_request(), "candidate": after.to_request(), "plan": plan.to_json(),
-        "clock": clock, "feeds": recipes_to_json(as_recipes(feeds)),
+        "clock": clock, "feeds": recipes_to_json(as_recipes(feeds)), **({"answers": answers} if answers else {}),
     }  # fmt: skip
     try:
         with MachineLock():
             reply = worker.request(request)
     except WorkerFailure as failure:
-        return Latency.failed(failure.status, failure.message)
+        return Latency.failed(failure.status, failure.message), {}
     if reply["status"] != "ok":
-        return Latency.failed(reply["status"], reply["message"])
-    return latency_of(reply["blocks"], identical=before == after)
+        return Latency.failed(reply["status"], reply["message"]), reply
+    return latency_of(reply["blocks"], identical=before == after), reply
 
 
 def deployed_latency(

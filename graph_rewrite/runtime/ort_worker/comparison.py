@@ -34,6 +34,9 @@ _SHARES = (0.3, 0.55, 0.75, 0.95)
 """Shares of the time by which each stage of the extra inputs ends: in the optimised model, in the original, in the
 original on disturbed inputs, and with all optimisations."""
 
+Tolerances = tuple[float | None, float | None]
+"""The relative and the absolute limit of every element's difference; None for no such limit."""
+
 INPUT, BEFORE, AFTER = "input ", "before", "after"
 """Names in a file of kept values: inputs with their names behind this, and an output of both models."""
 
@@ -96,12 +99,7 @@ def compare(request: Mapping[str, Any], report: Report) -> Findings:
     original = list(_run(session, feeds[: len(optimised)], least, watch.share_from_now(_RANDOM_SHARES[1])))
     report("compare")
     tolerances = request.get("rtol"), request.get("atol")
-    found = [
-        finding
-        for number, (spec, before, after) in enumerate(zip(specs, original, optimised, strict=False))
-        for finding in _compare_outputs(number, spec, before, after, tolerances)
-    ]
-    constant = [name for name in original[0] if tells_nothing([values[name] for values in original])]
+    found, constant = compare_answers(specs, original, optimised, tolerances)
     if any(finding.problem or not finding.error <= request["tolerance"] for finding in found):
         # In the same session: a new one begins with the same random numbers.
         report("original: run again")
@@ -119,6 +117,19 @@ def compare(request: Mapping[str, Any], report: Report) -> Findings:
 
     judged = judge_all(extra.specs, expected, more, variants, judge)
     return Findings(found, constant, {}, judged, refused, len(asked) - len(original))
+
+
+def compare_answers(
+    specs: Sequence[FeedSpec], original: Sequence[Values], optimised: Sequence[Values], tolerances: Tolerances
+) -> tuple[list[Finding], list[str]]:
+    """Compare the outputs of two models on random inputs. Return what was found, and the outputs that are the same in
+    the original on all of them."""
+    found = [
+        finding
+        for number, (spec, before, after) in enumerate(zip(specs, original, optimised, strict=False))
+        for finding in _compare_outputs(number, spec, before, after, tolerances)
+    ]
+    return found, [name for name in original[0] if tells_nothing([values[name] for values in original])]
 
 
 def _run(session: ModelSession, feeds: Sequence[Feeds], least: int, until: float) -> Iterator[Values]:
@@ -178,7 +189,7 @@ def _run_original(
 
 
 def _compare_outputs(
-    number: int, spec: FeedSpec, before: Values, after: Values, tolerances: tuple[float | None, float | None]
+    number: int, spec: FeedSpec, before: Values, after: Values, tolerances: Tolerances
 ) -> list[Finding]:
     found = []
     rtol, atol = tolerances
@@ -198,7 +209,7 @@ def _compare_extra(
     before: Values,
     after: Values | str,
     noise: Mapping[str, Noise | None],
-    tolerances: tuple[float | None, float | None],
+    tolerances: Tolerances,
 ) -> list[Finding]:
     """Compare outputs on one extra input; those that rounding alone may change at will are left out."""
     if isinstance(after, str):

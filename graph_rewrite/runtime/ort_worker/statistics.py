@@ -24,6 +24,13 @@ prove nothing under 4% on some models: with three degrees of freedom this gives 
 INSTANCE_DOF = 3
 """Number of observations that the prior is worth: a few blocks of real data outweigh it."""
 
+DISTURBED = 1.05
+"""Times the fastest run of a block above which a long run was disturbed: undisturbed runs of 0.2 s and longer differ by
+1% to 2% (one thread of a Zen 4)."""
+_LONG_S = 0.05
+_KNOWS_ITS_ERROR, _FEWEST = 8, 3
+"""Pairs of which one may be disturbed, and those that tell an error."""
+
 _Z = NormalDist().inv_cdf(0.975)
 
 
@@ -57,7 +64,18 @@ class Estimate:
 
 
 def log_ratios(block: Block) -> list[float]:
-    return [math.log(b / c) for b, c in zip(block.baseline, block.candidate, strict=True)]
+    """Return the log of baseline over candidate, of each pair of a block that nothing disturbed.
+
+    Of eight pairs one may be disturbed on either side and the median still knows its error
+    (`median_standard_error`). Of fewer, those are left out in which a long run took `DISTURBED` times as long as the
+    fastest of its side: what runs beside it only adds time. So many stay that an error can be told.
+    """
+    pairs = list(zip(block.baseline, block.candidate, strict=True))
+    fastest = min(block.baseline), min(block.candidate)
+    if len(pairs) < _KNOWS_ITS_ERROR and min(fastest) >= _LONG_S:
+        calm = [pair for pair in pairs if all(s <= DISTURBED * least for s, least in zip(pair, fastest, strict=True))]
+        pairs = calm if len(calm) >= _FEWEST else pairs
+    return [math.log(b / c) for b, c in pairs]
 
 
 def median_standard_error(sample: Sequence[float]) -> float:

@@ -54,7 +54,8 @@ def repeats_for(seconds: float) -> int:
 def block_budget(plan: Plan, left_s: float, pair_s: float) -> float:
     """Return the seconds to plan for a block of pairs of `pair_s`, when `left_s` are left for the whole measurement: so
     many that even its fewest pairs end in time, where three of them fit."""
-    return min(plan.budget_s / plan.instances, max(0.0, left_s - _SPARE_PAIRS * pair_s) / _OVERRUN)
+    left_s = max(0.0, left_s - _SPARE_PAIRS * pair_s)
+    return min(plan.budget_s / plan.instances, left_s if left_s >= plan.min_pairs * pair_s else left_s / _OVERRUN)
 
 
 def time_block(

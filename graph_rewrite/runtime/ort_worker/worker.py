@@ -7,7 +7,8 @@ and then one `{"reply": ...}`, whose `status` is `ok`, `error` or `oom`. `feeds`
 them; runs take the inputs that they give in turn, both sides of a comparison the same ones in the same order.
 
 Kinds of request: `hello`, `compare` (two models in turn; `clock` is `wall` or `cpu`, the time of the calling thread
-alone; `traffic_bytes` of memory are read between two runs), `time` (one model, by such a clock too), `optimizers`
+alone; `traffic_bytes` of memory are read between two runs; on the inputs of `answers`, outputs are compared too and
+the findings are in the reply), `time` (one model, by such a clock too), `optimizers`
 (which of the runtime's optimisers change a model), `optimised` (writes what they make of it), `profile` (the time of
 every kernel), `probe_cuda`. Any may say `within_s`, the seconds after which nobody waits for the reply: a comparison
 then ends with the blocks that it has.
@@ -27,11 +28,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import BinaryIO
+from dataclasses import asdict
+from typing import Any, BinaryIO
 
 import numpy as np
 import onnxruntime as ort
 
+from .comparison import compare_answers
 from .deployment import Deployment
 from .feeds import FeedSpec, ModelInput
 from .following import follow
@@ -42,6 +45,7 @@ from .rotating.recipes import recipes_from_json
 from .rotating.rotation import Accepts, Rotation
 from .rotating.runner import Runner
 from .runtimes.opening import runtime_of
+from .session_runs import feeds_of
 from .statistics import Block, is_enough
 from .timing import Clock, block_budget, repeats_for, time_alone, time_block, warm_up
 from .traffic import Traffic
@@ -98,7 +102,7 @@ class Worker:
         plan = Plan.from_json(request["plan"])
         within_s, traffic = float(request.get("within_s", math.inf)), int(request.get("traffic_bytes", 0))
         started = time.perf_counter()
-        blocks: list[Block] = []
+        blocks, found = list[Block](), dict[str, Any]()
         alive: list[tuple[Runner, Runner]] = []
         for instance in range(plan.instances):
             # The sessions of the last block stay open until these are: freed first, their memory would be handed
@@ -107,12 +111,25 @@ class Worker:
             del alive[:-1]
             first = sum(len(block.baseline) * block.repeats for block in blocks)
             clock = _CLOCKS[request.get("clock", "wall")]
+            if "answers" in request and not blocks:
+                found = self._answers(*alive[0], request["answers"], clock)
             blocks.append(self._time_block(*alive[0], plan, clock, started + within_s, first, traffic))
             elapsed = time.perf_counter() - started
             # A further block that would be cut off would take all the others with it.
             if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + _SPARE / len(blocks)) > within_s:
                 break
-        return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks]}
+        return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks], **found}
+
+    def _answers(self, baseline: Runner, candidate: Runner, request: Message, clock: Clock) -> Message:
+        """Compare the outputs of two open models on the inputs of the request."""
+        feeds = feeds_of(candidate.session, request["feeds"])
+        self._enter("baseline: run")
+        before = baseline.answers(feeds, clock)
+        self._enter("candidate: run")
+        after = candidate.answers(feeds, clock)
+        specs = [FeedSpec.from_json(spec) for spec in request["feeds"]]
+        found, constant = compare_answers(specs, before, after, (request.get("rtol"), request.get("atol")))
+        return {"findings": [asdict(finding) for finding in found], "constant": constant}
 
     def _open_pair(self, request: Message, plan: Plan, *, candidate_first: bool) -> tuple[Runner, Runner]:
         # In turn, so that neither side always gets the memory that the other left, nor the same copy of the inputs.

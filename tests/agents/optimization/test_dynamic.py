@@ -16,7 +16,7 @@ import pytest
 
 import rewritegym
 from agents.conclusion import conclude
-from agents.conclusion.conclude import TOO_LARGE
+from agents.conclusion.size_tradeoff import TOO_LARGE
 from agents.core.base import Action, Budget, OptimizationResult
 from agents.greedy import GreedyAgent
 from agents.optimization import dynamic, remembering
