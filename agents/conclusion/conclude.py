@@ -53,15 +53,15 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     promising graph is returned, neither confirmed nor saved, unless it is the original under another deployment.
     """
     problem = search.problem
-    improvements, seconds = tuple(search.improvements), search.elapsed
+    seconds = search.elapsed
 
     def result(
         graph: Graph, latency: Latency, actions: tuple[Action, ...], checked: CheckedModel, message: str
     ) -> OptimizationResult:
         return OptimizationResult(
-            agent, graph, latency, actions, checked, improvements, search.measurements, search.applications, seconds,
-            message, tuple(search.growth), search.trials, search.rule_faults, tradeoff(search),
-            measured_path(search.visits.values(), actions),
+            agent, graph, latency, actions, checked, tuple(search.improvements), search.measurements,
+            search.applications, seconds, message, tuple(search.growth), search.trials, search.rule_faults,
+            tradeoff(search), measured_path(search.visits.values(), actions),
         )  # fmt: skip
 
     with _limited(search):

@@ -14,7 +14,7 @@ from pathlib import Path
 from agents.conclusion.confirmation import STEADY, surely_faster, told
 from agents.conclusion.size_tradeoff import TOO_LARGE
 from agents.core.base import SMALL_LEAD, Action, Search
-from agents.core.records import Proposal
+from agents.core.records import ProposedGraph
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.delivery.ship import CheckedModel, checked_model
 from graph_rewrite.delivery.timed_comparison import timed_comparison
@@ -69,12 +69,12 @@ def lacks_time(search: Search, graph: Graph, gain: float = SMALL_LEAD, measureme
 
 def propose(search: Search, graph: Graph, actions: tuple[Action, ...], gain: float = SMALL_LEAD) -> None:
     """Leave it to the conclusion to measure a graph, and end the search."""
-    search.proposed = Proposal(graph, actions, gain)
+    search.proposed = ProposedGraph(graph, actions, gain)
     search.end()
 
 
 def concluded_at_once(
-    search: Search, proposed: Proposal, original: Path, tolerance: float
+    search: Search, proposed: ProposedGraph, original: Path, tolerance: float
 ) -> tuple[Latency, CheckedModel] | str:
     """Save the graph that a search proposes, and time and compare that file. Return why it is not handed over where it
     is not surely faster, or wrong.
@@ -95,7 +95,7 @@ def concluded_at_once(
 
 
 def _timed_and_checked(
-    search: Search, proposed: Proposal, original: Path, tolerance: float
+    search: Search, proposed: ProposedGraph, original: Path, tolerance: float
 ) -> tuple[Latency, CheckedModel]:
     problem, graph = search.problem, proposed.graph
     meter = problem.meter

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agents.core.budget import KEPT_SHARE, Budget
-from agents.core.records import Action, Growth, Improvement, Proposal, Trials, Visit
+from agents.core.records import Action, Growth, Improvement, ProposedGraph, Trials, Visit
 from agents.core.result import OptimizationResult
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
@@ -45,7 +45,7 @@ class Search:
     """The construction of an e-graph, rule by rule."""
     trials: Trials = field(default_factory=Trials)
     """Measurements of candidates and windows, and those that failed."""
-    proposed: Proposal | None = None
+    proposed: ProposedGraph | None = None
     """What is left to the conclusion to measure, where there is no time to measure it here and check it there."""
     _start: float = field(default_factory=unblocked_time)
     _charged: float = 0.0

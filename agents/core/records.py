@@ -30,7 +30,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedGraph:
     """A graph that is expected to be fast and was never run, with the actions that lead to it from the start."""
 
     graph: Graph

@@ -122,7 +122,7 @@ def checked_model(
     workspace.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="checked-", dir=workspace))
     metadata = {METADATA_KEY: _text(deployment_of(graph, deployment))}
-    path = save(graph, folder / _MODEL, metadata, external_weights=external_weights)
+    path = save(graph, folder / _MODEL, metadata, external_weights=external_weights, durable=False)
     digests = {file.name: _digest(file) for file in sorted(folder.iterdir())}
     recorded = replace(recorded_deployment(path), custom_ops=deployment.custom_ops)
     if compare is not None:

@@ -69,6 +69,7 @@ def save(
     metadata: Mapping[str, str] | None = None,
     *,
     external_weights: bool = False,
+    durable: bool = True,
 ) -> Path:
     """Write a model file atomically; weights go to `<name>.data` beside it when they exceed 256 MiB in all (to
     `<name>.1.data` where that exists already, so that model and weights fit together at every moment).
@@ -77,6 +78,7 @@ def save(
 
     Args:
         external_weights: put the weights into a file of their own, however few they are.
+        durable: wait until the disk has it.
 
     Raises:
         UserError: the folder of `path` does not exist.
@@ -93,18 +95,22 @@ def save(
         else:
             with data_file.open("wb") as stream:
                 model = to_proto(graph, _Appender(stream, data.name), metadata)
-                stream.flush()
-                os.fsync(stream.fileno())
+                _finish(stream, durable)
         with model_file.open("wb") as out:
             out.write(model.SerializeToString(deterministic=True))
-            out.flush()
-            os.fsync(out.fileno())
+            _finish(out, durable)
         if data_file.exists() and data_file.stat().st_size:
             os.replace(data_file, data)
         os.replace(model_file, path)
     for file in outdated:
         file.unlink(missing_ok=True)
     return path
+
+
+def _finish(stream: BinaryIO, durable: bool) -> None:
+    stream.flush()
+    if durable:
+        os.fsync(stream.fileno())
 
 
 def free_data_file(path: Path) -> Path:

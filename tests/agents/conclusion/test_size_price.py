@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.conclusion.conclude import conclude
-from agents.conclusion.size_tradeoff import TOO_LARGE
-from agents.conclusion.size_tradeoff import tradeoff
+from agents.conclusion.size_tradeoff import TOO_LARGE, tradeoff
 from agents.core.base import Action, Budget, Search
 from agents.optimization.options import OptimizeOptions
 from agents.regional.assembly import choose

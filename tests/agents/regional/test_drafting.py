@@ -136,6 +136,22 @@ def test_a_drafted_graph_is_the_first_one_measured(tmp_path: Path) -> None:
     assert all(action.window_s is None for action in result.actions)
 
 
+def test_without_time_to_measure_it_a_draft_is_left_to_the_conclusion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.regional.finishing.lacks_time", lambda *_: True)
+    problem = chain_problem(tmp_path, 3, "both")
+    agent = agent_with(ExactTimer())
+    agent.prior_for = lambda _: Told(GAINING)
+    search = Search(problem, BUDGET)
+    agent.explore(search)
+    assert search.proposed is not None
+    assert graph_cost(search.proposed.graph) == costs_of_all(3)[0]
+    assert search.proposed.gain > 0.0
+    assert isinstance(problem.meter, ExactMeter)
+    assert problem.meter.measured == []
+
+
 def test_a_draft_that_is_wrong_costs_one_measurement(tmp_path: Path) -> None:
     problem = chain_problem(tmp_path, 2)
     agent = agent_with(ExactTimer())

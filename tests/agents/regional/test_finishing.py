@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 
 from agents.core.base import Search
 from agents.regional.agent import RegionalAgent
+from agents.regional.assembly import AssembledGraph
 from agents.regional.finishing import Finishing
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain
 from tests.agents.regional.test_joint_rewrites import ReluInOtherLayout, TransposesCancel, relus, started
 
 LAID_OUT = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
@@ -89,3 +91,54 @@ def test_the_search_finds_what_only_a_finished_graph_gains(problem: Problem, mon
     agent_with(ExactTimer()).explore(search)
     assert search.best is not None
     assert [node.op for node in search.best.graph.order()] == LAID_OUT
+
+
+class TestLackOfTime:
+    @pytest.fixture
+    def draft(self, problem: Problem) -> AssembledGraph:
+        return AssembledGraph(problem.model.graph, (), (chain(0.3, {1}),))
+
+    def left(
+        self, problem: Problem, draft: AssembledGraph, monkeypatch: pytest.MonkeyPatch, measurements: int
+    ) -> Search | None:
+        """Leave a draft to the end of a search with the time for so many measurements; None where it is not left."""
+        monkeypatch.setattr(
+            "agents.regional.finishing.lacks_time", lambda search, graph, gain, needed=1: needed > measurements
+        )
+        search = Search(problem, BUDGET)
+        return search if Finishing(search, 500).is_left_to_the_end(draft, 1.0) else None
+
+    def test_a_draft_that_gains_much_is_left_to_the_end_finished(
+        self, problem: Problem, draft: AssembledGraph, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        search = self.left(problem, draft, monkeypatch, 1)
+        assert search is not None
+        assert search.proposed is not None
+        assert [node.op for node in search.proposed.graph.order()] == LAID_OUT
+        assert search.proposed.gain == pytest.approx(0.3)
+        assert (search.measurements, search.exhausted) == (0, True)
+        keys = [action.key for action in search.proposed.actions]
+        assert replay(problem, keys).hash == search.proposed.graph.hash
+
+    def test_one_that_gains_little_is_left_as_it_is(
+        self, problem: Problem, draft: AssembledGraph, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        little = replace(draft, chains=(chain(0.01, {1}),))
+        assert self.left(problem, little, monkeypatch, 1) is None
+        search = self.left(problem, little, monkeypatch, 0)
+        assert search is not None
+        assert search.proposed is not None
+        assert search.proposed.graph is draft.graph
+
+    def test_one_that_no_rule_finishes_needs_one_measurement(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        problem = relus(tmp_path, TransposesCancel())
+        draft = AssembledGraph(problem.model.graph, (), (chain(0.3, {1}),))
+        assert self.left(problem, draft, monkeypatch, 1) is None
+        assert self.left(problem, draft, monkeypatch, 0) is not None
+
+    def test_with_time_for_both_it_is_measured(
+        self, problem: Problem, draft: AssembledGraph, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.left(problem, draft, monkeypatch, 2) is None

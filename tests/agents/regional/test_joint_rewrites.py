@@ -217,3 +217,21 @@ def test_what_others_carry_on_is_looked_for_without_all_other_rules(
     found = sweep(search, search.best, Effects(), RegionalOptions(), lambda: False, carried_only=True)
     assert found is not None
     assert [node.op for node in found.graph.order()].count("Transpose") == 2
+
+
+def test_without_time_to_measure_it_what_others_carry_on_is_left_to_the_conclusion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh", "TransposesCancel"))
+    monkeypatch.setattr("agents.regional.joint_rewrites.lacks_time", lambda search, graph: not search.visits)
+    monkeypatch.setattr(RegionalAgent, "_draft", lambda *_: pytest.fail("a draft follows"))
+    problem = with_tanhs_between(tmp_path)
+    search = Search(problem, BUDGET)
+    agent_with(ExactTimer()).explore(search)
+    other = started(with_tanhs_between(tmp_path))
+    assert other.best is not None
+    joined = sweep(other, other.best, Effects(), RegionalOptions(), lambda: False, carried_only=True)
+    assert joined is not None
+    assert search.proposed is not None
+    assert search.proposed.graph.hash == joined.graph.hash
+    assert (search.measurements, problem.meter.measurements) == (0, 0)

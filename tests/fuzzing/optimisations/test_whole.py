@@ -95,7 +95,7 @@ def test_a_wrong_rule_that_the_checks_catch_is_reported(wrong: type[Rule], tmp_p
 
 
 def test_a_wrong_rule_that_the_checks_overlook_is_reported(wrong: type[Rule], tmp_path: Path) -> None:
-    blind = mock.patch.object(equivalence, "_judge", return_value=Equivalence(True, 0.0, 1.0, "blind"))
+    blind = mock.patch.object(equivalence, "judge_findings", return_value=Equivalence(True, 0.0, 1.0, "blind"))
     with blind:
         assert ("mismatch", False) in _kinds(tmp_path)
 

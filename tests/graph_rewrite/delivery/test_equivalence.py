@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from graph_rewrite import ModelLoadError, load
-from graph_rewrite.delivery.equivalence import Equivalence, _judge, equivalent
+from graph_rewrite.delivery.equivalence import Equivalence, equivalent, judge_findings
 from graph_rewrite.delivery.tolerance import default_tolerance, depth
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.runtime import Deployment, FeedSpec
@@ -285,9 +285,9 @@ class TestComparison:
                 "optimised_constant": False, "label": f"with seed {number}", **changes,
             })  # fmt: skip
 
-        assert _judge([finding(0), finding(1, error=1e-6)], 1e-5, graph) == Equivalence(
+        assert judge_findings([finding(0), finding(1, error=1e-6)], 1e-5, graph) == Equivalence(
             True, 1e-6, 1e-5, "outputs agree on 2 inputs within 1e-06 of their scale (tolerance 1e-05)"
         )
-        assert not _judge([finding(0, error=np.nan)], 1e-5, graph).ok
+        assert not judge_findings([finding(0, error=np.nan)], 1e-5, graph).ok
         sometimes = [finding(0, original_constant=True, optimised_constant=True), finding(1)]
-        assert "vacuous" not in _judge(sometimes, 1e-5, graph).message
+        assert "vacuous" not in judge_findings(sometimes, 1e-5, graph).message

@@ -93,6 +93,29 @@ def test_one_pair_of_runs_claims_nothing() -> None:
     assert (found.speedup, found.low, found.high) == (pytest.approx(2.0), 0.0, math.inf)
 
 
+def test_of_a_few_long_runs_disturbed_ones_are_left_out() -> None:
+    """Seconds of DALL-E, one thread of a Zen 4: something else ran beside the last run of the original."""
+    baseline, candidate = (0.546, 0.546, 0.547, 0.588), (0.498, 0.497, 0.504, 0.498)
+    found = estimate([Block(baseline, candidate)])
+    calm = estimate([Block(baseline[:3], candidate[:3])])
+    assert found == calm
+    assert found.low > 1.05
+    assert estimate([Block(candidate, baseline)]).high < 0.95
+
+
+@pytest.mark.parametrize(
+    ("baseline", "why"),
+    [
+        ((0.01, 0.01, 0.01, 0.02), "short runs vary by themselves"),
+        ((0.5, 0.5, 0.6, 0.6), "too few would stay"),
+        ((0.5, 0.51, 0.52, 0.52), "none was disturbed"),
+        ((0.5,) * 7 + (0.6,), "of eight the median knows its error"),
+    ],
+)
+def test_all_other_pairs_count(baseline: tuple[float, ...], why: str) -> None:
+    assert len(log_ratios(Block(baseline, (0.4,) * len(baseline)))) == len(baseline), why
+
+
 @given(blocks)
 def test_interval_contains_the_speedup_and_swaps_with_the_sides(taken: list[Block]) -> None:
     found = estimate(taken)

@@ -106,3 +106,11 @@ def test_a_block_ends_with_its_measurement(pair_s: float, left_s: float, pairs: 
     block = time_block(run, run, plan, 1, block_budget(plan, left_s, pair_s), clock)
     assert len(block.baseline) == pairs
     assert clock.now <= left_s
+
+
+def test_a_block_takes_the_time_that_is_left_where_its_fewest_pairs_fit() -> None:
+    plan = Plan(instances=1, min_pairs=4, budget_s=45.0)
+    assert block_budget(plan, left_s=10.0, pair_s=1.0) == pytest.approx(8.5)
+    assert block_budget(plan, left_s=5.0, pair_s=1.0) == pytest.approx(3.5 / 4)
+    assert block_budget(plan, left_s=100.0, pair_s=1.0) == 45.0
+    assert block_budget(plan, left_s=0.5, pair_s=1.0) == 0.0
