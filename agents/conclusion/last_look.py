@@ -7,6 +7,7 @@ graph; its file is saved first, and one process measures and compares it.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -57,14 +58,22 @@ def lacks_time(search: Search, graph: Graph, gain: float = SMALL_LEAD, measureme
         graph: tells how many weights there are to be written and read.
         gain: share of the original's latency that it is forecast to save.
     """
-    budget, problem = search.budget, search.problem
-    if budget.deadline is None or budget.provisional or not isinstance(problem.meter, OrtMeter):
+    problem = search.problem
+    if search.budget.provisional or not isinstance(problem.meter, OrtMeter):
         return False
     if search.visits or problem.thread_choices:
         return False
     runs = (USUAL_RUNS if gain >= SMALL_LEAD else DOUBTFUL_RUNS) + FURTHER_RUNS * (measurements - 1)
     usual = runs * OF_ROOFLINE * roofline_seconds(problem) + USUAL_S_PER_GB * weight_bytes(graph) / 1e9
-    return budget.deadline - time.monotonic() < usual and not problem.violation(graph)
+    return _seconds_left(search) < usual and not problem.violation(graph)
+
+
+def _seconds_left(search: Search) -> float:
+    """Return the seconds that the search and its conclusion have left; infinite without a limit."""
+    budget = search.budget
+    if budget.deadline is not None:
+        return budget.deadline - time.monotonic()
+    return math.inf if budget.overtime_s is None else budget.seconds - search.elapsed + budget.overtime_s
 
 
 def propose(search: Search, graph: Graph, actions: tuple[Action, ...], gain: float = SMALL_LEAD) -> None:

@@ -162,6 +162,11 @@ class TestLackOfTime:
         search.measure(search.problem.model.graph, ())
         assert not self.lacks(search, monkeypatch, 60.0)
 
+    def test_a_limit_without_a_deadline_counts_too(self, search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+        search.budget = replace(search.budget, deadline=None, overtime_s=10.0)
+        assert self.lacks(search, monkeypatch, 60.5 / USUAL_RUNS)
+        assert not self.lacks(search, monkeypatch, 50.0 / USUAL_RUNS)
+
     @pytest.mark.parametrize("change", [{"deadline": None}, {"provisional": True}])
     def test_it_takes_a_time_limit_and_a_conclusion(
         self, search: Search, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
