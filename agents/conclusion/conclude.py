@@ -71,9 +71,8 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
         if search.proposed is not None:
             found = concluded_at_once(search, search.proposed, original_file(problem), _tolerance(problem))
             if not isinstance(found, str):
-                return result(
-                    search.proposed.graph, found[0], search.proposed.actions, found[1], found[1].outcome.message
-                )
+                latency, checked = found
+                return result(search.proposed.graph, latency, search.proposed.actions, checked, checked.outcome.message)
             rejected.append(found)
         if search.budget.provisional and promising and asking_original(problem.model, promising[0].graph) is None:
             first = promising[0]

@@ -36,7 +36,7 @@ class ProposedGraph:
     graph: Graph
     actions: tuple[Action, ...]
     gain: float
-    """Share of the original's latency that it is forecast to save at least."""
+    """Share of the original's latency that it is forecast to save."""
 
 
 def supposed(graph: Graph, ms: float) -> Visit:

@@ -25,6 +25,8 @@ _INTEGERS = frozenset({
 })  # fmt: skip
 
 
+SEEDS = 5
+"""Random inputs of a comparison that has the time for them."""
 LEAST_SEEDS = 2
 """Random inputs that a comparison must have: masks are all ones for one, and random for the other."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graph_rewrite.delivery.acceptance import inputs_instead, refused_inputs
-from graph_rewrite.delivery.comparison_inputs import ComparisonInputs, comparison_inputs
+from graph_rewrite.delivery.comparison_inputs import SEEDS, ComparisonInputs, comparison_inputs
 from graph_rewrite.delivery.comparison_process import ComparisonError, run_comparison
 from graph_rewrite.delivery.exact_reference import is_nearer
 from graph_rewrite.delivery.hidden_values import ModelFile, examine
@@ -55,7 +55,7 @@ def equivalent(
     optimised: str | os.PathLike[str],
     deployment: Deployment,
     *,
-    seeds: int = 5,
+    seeds: int = SEEDS,
     tolerance: float | None = None,
     rtol: float | None = None,
     atol: float | None = None,

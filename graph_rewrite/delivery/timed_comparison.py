@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from graph_rewrite.delivery.comparison_inputs import comparison_inputs
+from graph_rewrite.delivery.comparison_inputs import SEEDS, comparison_inputs
 from graph_rewrite.delivery.equivalence import Equivalence, judge_findings
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.latency import Deployment, Latency, OrtMeter, Plan
@@ -15,9 +15,6 @@ from graph_rewrite.latency.files import DeployedFile, compare_with_answers
 from graph_rewrite.onnx_files.reading_once import load_once
 from graph_rewrite.runtime import FeedSpec, WorkerClient
 from graph_rewrite.runtime.ort_worker.comparison import Finding
-
-_SEEDS = 5
-"""Random inputs of a comparison that has the time for them."""
 
 
 def timed_comparison(
@@ -47,7 +44,7 @@ def timed_comparison(
     """
     graph = load_once(original)
     limit = default_tolerance(graph, deployment) if tolerance is None else tolerance
-    inputs = comparison_inputs(graph, _SEEDS, None, data, extremes=True)
+    inputs = comparison_inputs(graph, SEEDS, None, data, extremes=True)
     answers = {"feeds": [spec.to_json() for spec in inputs.run], "rtol": rtol, "atol": atol}
     before, after = DeployedFile(original, meter.deployment.plain()), DeployedFile(optimised, deployment)
     with WorkerClient() as worker:

@@ -28,8 +28,11 @@ DISTURBED = 1.05
 """Times the fastest run of a block above which a long run was disturbed: undisturbed runs of 0.2 s and longer differ by
 1% to 2% (one thread of a Zen 4)."""
 _LONG_S = 0.05
-_KNOWS_ITS_ERROR, _FEWEST = 8, 3
-"""Pairs of which one may be disturbed, and those that tell an error."""
+_KNOWS_ITS_ERROR = 8
+"""Pairs of which one may be disturbed."""
+FEWEST = 3
+"""Pairs that are taken however long they take, and kept whatever disturbed them: fewer tell nothing about their
+error."""
 
 _Z = NormalDist().inv_cdf(0.975)
 
@@ -74,7 +77,7 @@ def log_ratios(block: Block) -> list[float]:
     fastest = min(block.baseline), min(block.candidate)
     if len(pairs) < _KNOWS_ITS_ERROR and min(fastest) >= _LONG_S:
         calm = [pair for pair in pairs if all(s <= DISTURBED * least for s, least in zip(pair, fastest, strict=True))]
-        pairs = calm if len(calm) >= _FEWEST else pairs
+        pairs = calm if len(calm) >= FEWEST else pairs
     return [math.log(b / c) for b, c in pairs]
 
 

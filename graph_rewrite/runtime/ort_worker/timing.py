@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from .plan import Plan
-from .statistics import Block, block_is_precise, median_standard_error
+from .statistics import FEWEST, Block, block_is_precise, median_standard_error
 from .traffic import Between
 
 Run = Callable[[], None]
@@ -25,7 +25,6 @@ LONG_S = 0.05
 
 _MAX_REPEATS = 1000
 _OVERRUN = 4.0  # Times the budget after which even the plan's fewest pairs are not waited for.
-_FEWEST = 3  # Pairs of a model that large that are taken all the same: fewer tell nothing about their error.
 _SPARE_PAIRS = 1.5  # A pair is not broken off, and the answer takes its time too.
 _HOPELESS = 3.0  # Times the baseline, at which one pair tells enough.
 
@@ -84,7 +83,7 @@ def time_block(
                 times[side].append(_time(baseline if side == 0 else candidate, repeats, clock, between))
             elapsed = clock() - started
             hopeless = times[1][0] > _HOPELESS * times[0][0]
-            enough = hopeless or len(times[0]) >= min(_FEWEST, plan.min_pairs)
+            enough = hopeless or len(times[0]) >= min(FEWEST, plan.min_pairs)
             if (enough and elapsed > _OVERRUN * budget_s) or (len(times[0]) >= plan.min_pairs and elapsed > budget_s):
                 break
             block = Block(tuple(times[0]), tuple(times[1]), repeats)
