@@ -39,7 +39,7 @@ class Arguments:
     """Search with every agent, judge all results and other tools side by side, and write the table."""
 
     models: tuple[str, ...] = ()
-    """Names of the zoo, zoo://NAME?PARAMETER=VALUE, or ONNX files; the whole zoo by default."""
+    """Names of the zoo, zoo://NAME?PARAMETER=VALUE, or ONNX files; by default the sixteen models of the table."""
     agents: tuple[str, ...] = AGENTS
     """Agents by name, with options; regional@600 has a budget of its own."""
     controls: tuple[str, ...] = ()

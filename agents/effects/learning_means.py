@@ -12,10 +12,10 @@ from agents.effects.believed import believed_shares
 from agents.effects.step_means import (
     MOST_GUESS,
     MOST_LOST,
+    ChainStep,
     Forecast,
     MeansOnLine,
     StepMeans,
-    step_keys,
     weight_of,
 )
 from agents.effects.timed_steps import TimedStep
@@ -92,12 +92,14 @@ class MeansLearner:
     def __init__(self, table: WindowTable) -> None:
         self._told = told = stated_steps(table)
         chains = chains_of(table)
-        self._chains = [
-            (rules, families, table.classes[shapes])
-            for rules, families, shapes in (chains[after] for after in table.arrays["step_next"].tolist())
-        ]
-        self._keys = [step_keys(*chain) for chain in self._chains]
         self._windows = table.arrays["state_window"][told.states]
+        windows = [table.windows[window].fingerprint for window in self._windows.tolist()]
+        reached = [chains[after] for after in table.arrays["step_next"].tolist()]
+        self._steps = [
+            ChainStep(rules, families, table.classes[shapes], guess, window)
+            for (rules, families, shapes), guess, window in zip(reached, told.guesses.tolist(), windows, strict=True)
+        ]
+        self._keys = [step.names for step in self._steps]
         self._kinds = [window.device and machine_kind(window.provider, window.device) for window in table.windows]
 
     @property
@@ -142,7 +144,7 @@ class MeansLearner:
 
     def forecast(self, means: StepMeans, step: int) -> Forecast | None:
         """Return what means forecast of a step of the table; None where its rule was never timed."""
-        return means.forecast(*self._chains[step], float(self._told.guesses[step]))
+        return means.forecast(*self._steps[step])
 
     def on_line(self, means: StepMeans, step: int) -> float:
         """Return what the line of means says of a step of the table."""

@@ -17,7 +17,7 @@ from graph_rewrite.latency.device import machine_kind, processor_kind
 from graph_rewrite.runtime import PROVIDERS
 from graph_rewrite.system.atomic_files import replace_file
 
-FORMAT, VERSION = "rewritegym.own-steps", 1
+FORMAT, VERSION = "rewritegym.own-steps", 2
 LEARN = "rewritegym experience learn"
 """The command that writes them anew."""
 MOST_STEPS = 20_000

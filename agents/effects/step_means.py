@@ -20,7 +20,7 @@ from graph_rewrite.system.atomic_files import replace_file
 
 SHIPPED = Path(__file__).with_name("step-means.json.xz")
 """The means that ship; `python -m benchmarks.learning.step_means` makes them."""
-FORMAT, VERSION = "rewritegym.step-means", 3
+FORMAT, VERSION = "rewritegym.step-means", 4
 MOST_GUESS = 0.5
 """Share of a window's time beyond which an estimate counts as this: it knows nothing of layouts."""
 LEAST_LABELS = 1.0
@@ -33,6 +33,11 @@ precise than that it is."""
 MOST_LOST = 0.5
 """Loss that larger ones, and failures, count as: what loses that much is never taken, and would decide every mean."""
 _DIGITS = 4
+_SUM_DIGITS = (2, 3, 4)
+"""Digits that are kept of the weights, shares and squares that means are made of: shares are timed to some percent."""
+_CHAIN, _RULE = -4, -2
+"""Where the keys of a step have its chain, and its rule."""
+_LETTERS = 12
 _COMPRESSED = ".xz"
 Halves = TypeVar("Halves", float, NDArray[np.float64])
 
@@ -48,11 +53,13 @@ class ChainStep(NamedTuple):
     """The class of shapes that the chain begins on (`graph_rewrite.experience.means.shape_class`)."""
     guess: float
     """Share of the window's time that the step saves by a count of operations and bytes."""
+    window: str = ""
+    """Fingerprint of the window before any rewrite; empty where it is like no other."""
 
     @property
     def names(self) -> list[str]:
         """Its keys in means, from special to general."""
-        return step_keys(self.rules, self.families, self.shapes)
+        return step_keys(self.rules, self.families, self.shapes, self.window)
 
 
 class Expectation(NamedTuple):
@@ -100,7 +107,10 @@ class MeansOnLine:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, rounded."""
         values = self.means.to_json()
-        sums = {name: [round(value, _DIGITS) for value in found] for name, found in values["sums"].items()}
+        sums = {
+            name: [round(value, digits) for value, digits in zip(found, _SUM_DIGITS, strict=True)]
+            for name, found in values["sums"].items()
+        }
         return {"line": [round(value, _DIGITS) for value in self.line], "means": {**values, "sums": sums}}
 
     @classmethod
@@ -117,8 +127,8 @@ class MeansOnLine:
 @dataclass(slots=True)
 class StepMeans:
     """Forecasts of what steps save: a line over the estimate by operations and bytes, and on top of it means under the
-    chain of rules on a class of shapes, the chain, the families of its last two rules, and its last rule, each drawn
-    towards the next more general one (`graph_rewrite.experience.means`).
+    chain of rules in the very window, the chain on a class of shapes, the chain, the families of its last two rules,
+    and its last rule, each drawn towards the next more general one (`graph_rewrite.experience.means`).
 
     Args:
         best: of what a step leads to at best.
@@ -130,7 +140,9 @@ class StepMeans:
     own: MeansOnLine
     here: StepMeans | None = None
 
-    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+    def forecast(
+        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+    ) -> Forecast | None:
         """Return what is expected of a step; None where its rule was never timed.
 
         Args:
@@ -138,8 +150,9 @@ class StepMeans:
             families: of these rules.
             shapes: the class of shapes that the chain begins on (`graph_rewrite.experience.means.shape_class`).
             guess: share of the window's time that the step saves by a count of operations and bytes.
+            window: fingerprint of the window before any rewrite; by default it is like no other.
         """
-        names = step_keys(rules, families, shapes)
+        names = step_keys(rules, families, shapes, window)
         labels = self.labels(names)
         if labels < LEAST_LABELS:
             return None
@@ -148,7 +161,7 @@ class StepMeans:
 
     def labels(self, names: Sequence[str]) -> float:
         """Return the timings that are known of a step's chain or rule, at most, by their weights."""
-        labels = self.best.means.weight((names[1], names[3]))
+        labels = self.best.means.weight((names[_CHAIN], names[_RULE]))
         return labels if self.here is None else max(labels, self.here.labels(names))
 
     def expect(self, names: Sequence[str], guess: float) -> tuple[Expectation, Expectation]:
@@ -245,7 +258,9 @@ def bounded(guess: float) -> float:
     return min(max(guess, -MOST_GUESS), MOST_GUESS)
 
 
-def step_keys(rules: Sequence[str], families: Sequence[str], shapes: str) -> list[str]:
-    """Return the keys of a step, from special to general; the first one, which is long, by its digest."""
+def step_keys(rules: Sequence[str], families: Sequence[str], shapes: str, window: str = "") -> list[str]:
+    """Return the keys of a step, from special to general: those of its chain, and before them, where its window is
+    known by a fingerprint, that of the chain in this window. Long ones are given by their digests."""
     first, *others = chain_keys(rules, families, shapes)
-    return [text_digest([first])[:12], *others]
+    here = [text_digest([window, *rules])[:_LETTERS]] if window else []
+    return [*here, text_digest([first])[:_LETTERS], *others]

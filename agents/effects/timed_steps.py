@@ -65,14 +65,11 @@ class SearchedSteps:
     timed: dict[str, TimedStep] = field(default_factory=dict)
     """By digests of the window and the chain."""
 
-    def add(
-        self, window: str, step: ChainStep, share: float | None, half: float, previous: StepInSearch | None
-    ) -> StepInSearch:
+    def add(self, step: ChainStep, share: float | None, half: float, previous: StepInSearch | None) -> StepInSearch:
         """Add a step, and return it.
 
         Args:
-            window: tells its window from all others.
-            step: the step.
+            step: the step, with its window's fingerprint.
             share: share of the window's time that the chain with it saves; None where that cannot be run.
             half: half-width of its 95% interval.
             previous: the step before it; None for a first step.
@@ -81,7 +78,7 @@ class SearchedSteps:
         own = -MOST_LOST if share is None else max(share - before, -MOST_LOST)
         names = step.names
         timed = TimedStep(names, bounded(step.guess), own, own, weight_of(half, half_before))
-        self.timed[text_digest([window, names[0]])] = timed
+        self.timed[text_digest([step.window, *step.rules])] = timed
         leading = previous
         while leading is not None and share is not None:
             leading.timed.best = max(leading.timed.best, share - leading.before)

@@ -117,8 +117,8 @@ class AttemptLists:
 
     def __init__(self, search: Search, logged: LoggedRound | None = None, prior: Prior | None = None) -> None:
         self.search, self._logged, self._prior = search, logged, prior
-        self._shapes: dict[str, str] = {}
-        """Classes of shapes by the keys of classes of sites."""
+        self._windows: dict[str, tuple[str, str]] = {}
+        """Classes of shapes and fingerprints of windows, by the keys of classes of sites."""
 
     def first(self, site_class: SiteClass, until: Callable[[], bool]) -> list[Attempt]:
         """Return the step that the window of a class was cut out for; none where it cannot be taken."""
@@ -171,12 +171,13 @@ class AttemptLists:
         """Return a step as means know it."""
         state, rule = attempt.state, attempt.sites[0].rule
         site_class = state.site_class
-        shapes = self._shapes.get(site_class.key)
-        if shapes is None:
-            shapes = self._shapes[site_class.key] = shape_class_at(site_class.window, site_class.sites[0])
+        known = self._windows.get(site_class.key)
+        if known is None:
+            window = site_class.window
+            known = self._windows[site_class.key] = (shape_class_at(window, site_class.sites[0]), fingerprint(window))
         rules = (*(step.rule for step in state.steps), rule.name)
         families = (*(step.family for step in state.steps), rule.family)
-        return ChainStep(rules, families, shapes, attempt.guess)
+        return ChainStep(rules, families, known[0], attempt.guess, known[1])
 
     def chain_of(self, attempt: Attempt) -> LoggedChain:
         """Return the steps of an attempt as they are logged."""

@@ -36,7 +36,8 @@ NO_DRAFT = MeasuredDraft((), False)
 class Drafter:
     """Chooses chains by what other models say of their steps. Of first steps that overlap, the one that is hoped to
     lead to most is carried on by steps that are hoped to lead to most. The part of that chain stays that is hoped to
-    save most by itself.
+    save most by itself; where that is less than what an overlapping step is hoped to lead to, that one is carried on
+    too.
 
     Args:
         lists: lists the steps of states, with forecasts.
@@ -60,10 +61,18 @@ class Drafter:
             until: says that time is up: chains that are not carried on by then stay as they are.
         """
         known = [(step, forecast) for step in first if (forecast := self._known(step)) is not None]
-        leading = [(self._chain(step, self._hoped(told.mean, told.deviation)), step) for step, told in known]
-        chosen = {id(chain) for chain in self._chosen(chain for chain, _ in leading)}
-        found = [self._carried_on(step, until) for chain, step in leading if id(chain) in chosen]
-        return self._chosen([*found, *(self._carried_on(step, lambda: True) for step, _ in known)])
+        offered = [self._chain(step, self._hoped(told.mean, told.deviation)) for step, told in known]
+        alone = [self._carried_on(step, lambda: True) for step, _ in known]
+        open_ones = set(range(len(known)))
+        while True:
+            chosen = self._chosen([*offered, *alone])
+            kept = {id(chain) for chain in chosen}
+            leading = [number for number in open_ones if id(offered[number]) in kept]
+            if not leading:
+                return chosen
+            for number in leading:
+                offered[number] = self._carried_on(known[number][0], until)
+            open_ones.difference_update(leading)
 
     def _chosen(self, chains: Iterable[RewriteChain | None]) -> list[RewriteChain]:
         return choose(chain for chain in chains if chain is not None and chain.lower_bound >= self.worth)

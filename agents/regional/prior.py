@@ -32,7 +32,9 @@ class EffectPrior(Protocol):
 class StepPrior(Protocol):
     """Forecasts what single steps save by their rules and shapes, as `agents.effects.step_means.StepMeans` does."""
 
-    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+    def forecast(
+        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+    ) -> Forecast | None:
         """Return what the last step of a chain is expected to save beyond the chain before it; None where nothing is
         known.
 
@@ -41,6 +43,7 @@ class StepPrior(Protocol):
             families: of these rules.
             shapes: the class of shapes that the chain begins on.
             guess: share of the window's time that the step saves by a count of operations and bytes.
+            window: fingerprint of the window before any rewrite; by default it is like no other.
         """
         ...
 
@@ -126,9 +129,11 @@ class ProposingPrior:
         """Return what the policy hopes of steps."""
         return self.policy.hopes(steps, share, depth)
 
-    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+    def forecast(
+        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+    ) -> Forecast | None:
         """Return the means' forecast of the last step of a chain."""
-        return self.means.forecast(rules, families, shapes, guess)
+        return self.means.forecast(rules, families, shapes, guess, window)
 
 
 def proposing(policy: ChainPolicy, deployment: Deployment) -> Prior:

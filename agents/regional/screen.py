@@ -20,7 +20,6 @@ from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.trial import trial_pair
 from graph_rewrite.latency.windows.window import WindowPair
-from graph_rewrite.replay import fingerprint
 from graph_rewrite.task.site_windows import SiteClass
 
 
@@ -260,8 +259,7 @@ class Screen:
         state = attempt.state
         if state.steps and state.timed is None:
             return None
-        window, step = fingerprint(state.site_class.window), self._lists.chain_step(attempt)
-        return self.effects.steps.add(window, step, share, half, state.timed)
+        return self.effects.steps.add(self._lists.chain_step(attempt), share, half, state.timed)
 
     def _chain(self, state: WindowState, seconds: float, half: float, cut: WindowPair) -> RewriteChain | None:
         if state.share < self.options.least_saved:

@@ -76,8 +76,8 @@ def check_models(models: Sequence[str]) -> None:
     """
     for model in models:
         name = zoo.name_in(model)
-        if name not in zoo.names() and not Path(model.removeprefix("file:")).is_file():
-            raise UserError(f"--models {model}: neither a file nor in the zoo, which has {', '.join(zoo.names())}")
+        if name not in zoo.all_names() and not Path(model.removeprefix("file:")).is_file():
+            raise UserError(f"--models {model}: neither a file nor in the zoo, which has {', '.join(zoo.all_names())}")
 
 
 def judging(uri: str, folder: Path, plan: TablePlan, lanes: Sequence[tuple[int, ...]]) -> MakeJudge:

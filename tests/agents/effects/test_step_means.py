@@ -85,6 +85,28 @@ def test_precise_timings_outweigh_others(table: WindowTable) -> None:
     assert forecast.mean > 0.2
 
 
+def test_what_was_timed_in_the_very_window_counts_more_than_what_was_in_alike_ones(table: WindowTable) -> None:
+    told, planned = stated_steps(table), planted(table)
+    rule = int(np.bincount(table.arrays["step_rule"]).argmax())
+    arrays = {name: array.copy() for name, array in planned.arrays.items()}
+    roots = np.isin(told.states, arrays["window_root"])
+    (step, *others) = (int(one) for one in np.flatnonzero((arrays["step_rule"] == rule) & roots))
+    arrays["step_share"][step], arrays["step_half"][step] = 0.5, 0.01
+    rules, names, shapes = chains_of(table)[int(arrays["step_next"][step])]
+    means = learnt_means(replace(planned, arrays=arrays))
+
+    def own(window: str) -> float:
+        found = means.forecast(rules, names, table.classes[shapes], 0.0, window)
+        assert found is not None
+        assert found.own is not None
+        return found.own.mean
+
+    fingerprints = [table.windows[arrays["state_window"][told.states[one]]].fingerprint for one in (step, others[-1])]
+    assert fingerprints[0] != fingerprints[1]
+    assert own(fingerprints[0]) > own("no window of the table") + 0.1
+    assert own("no window of the table") == own("")
+
+
 def test_only_what_was_timed_on_both_sides_counts(table: WindowTable) -> None:
     first = int(np.flatnonzero(table.arrays["state_depth"][stated_steps(table).states] == 1)[0])
     before = int(np.flatnonzero(table.arrays["step_next"] == stated_steps(table).states[first])[0])

@@ -24,8 +24,8 @@ from tests.agents.toys import chain_problem
 SHARES = st.one_of(st.none(), st.floats(-2.0, 0.9))
 
 
-def step(*rules: str) -> ChainStep:
-    return ChainStep(rules, ["winograd"] * len(rules), "Conv 3", 0.1)
+def step(*rules: str, window: str = "a window") -> ChainStep:
+    return ChainStep(rules, ["winograd"] * len(rules), "Conv 3", 0.1, window)
 
 
 @given(st.lists(SHARES, min_size=1, max_size=5))
@@ -33,7 +33,7 @@ def test_a_step_counts_with_the_best_chain_that_goes_on_from_it(shares: list[flo
     """As in a table of windows: what is left of a chain that cannot be run is never timed."""
     searched, previous, known = SearchedSteps(), None, list[float]()
     for depth, share in enumerate(shares):
-        previous = searched.add(str(depth), step(*["A"] * (depth + 1)), share, 0.02, previous)
+        previous = searched.add(step(*["A"] * (depth + 1)), share, 0.02, previous)
         if share is None:
             break
         known.append(share)
@@ -46,11 +46,21 @@ def test_a_step_counts_with_the_best_chain_that_goes_on_from_it(shares: list[flo
 
 def test_imprecise_timings_count_little() -> None:
     searched = SearchedSteps()
-    weights = [searched.add(str(half), step("A"), -0.2, half, None).timed.weight for half in (0.0, 0.1, 1.0)]
+    weights = [searched.add(step("A", window=str(half)), -0.2, half, None).timed.weight for half in (0.0, 0.1, 1.0)]
     assert weights == sorted(weights, reverse=True)
     assert weights[0] == 1.0
-    later = searched.add("b", step("A", "B"), 0.1, 0.0, searched.add("a", step("A"), 0.1, 0.1, None))
+    later = searched.add(step("A", "B"), 0.1, 0.0, searched.add(step("A"), 0.1, 0.1, None))
     assert later.timed.weight == weights[1]  # what the chain before it saves is as imprecise
+
+
+def test_each_window_has_its_own_steps() -> None:
+    searched = SearchedSteps()
+    for window in ("a", "b", "a"):
+        searched.add(step("A", window=window), 0.1, 0.0, None)
+    assert len(searched.timed) == 2
+    names = [one.names for one in searched.timed.values()]
+    assert names[0][0] != names[1][0]
+    assert names[0][1:] == names[1][1:]
 
 
 STEP = TimedStep(step("Winograd2x2").names, 0.1, -0.2, -0.1, 0.9)

@@ -34,7 +34,9 @@ class Told:
     def __init__(self, means: dict[str, float]) -> None:
         self.means, self.asked = means, list[tuple[str, ...]]()
 
-    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+    def forecast(
+        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+    ) -> Forecast | None:
         self.asked.append(tuple(rules))
         mean = self.means.get(rules[-1])
         return None if mean is None else Forecast(mean, 0.05, 9.0)

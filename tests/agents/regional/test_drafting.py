@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -19,7 +20,7 @@ from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior
 from agents.regional.screen import Screen
-from graph_rewrite import Rewriter
+from graph_rewrite import Rewriter, Rule
 from graph_rewrite.latency import Deployment
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
@@ -38,7 +39,9 @@ class Told:
     labels: float = 9.0
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
-    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+    def forecast(
+        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+    ) -> Forecast | None:
         self.asked.append(tuple(rules))
         mean = self.means.get(tuple(rules))
         if mean is None:
@@ -94,6 +97,27 @@ def test_a_step_that_loses_is_taken_for_what_it_leads_to(tmp_path: Path) -> None
     assert drafted(problem, Told(means, leads), depth=2) == ([], 0)
     assert drafted(problem, Told({**means, CHAIN: 0.1}, leads)) == ([], 0)
     assert drafted(problem, Told(means, {})) == ([], 0)
+
+
+class ReluAsClip(Rule):
+    """Relu(x) = Clip(x, 0)"""
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Relu(x)
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.Clip(x, op.constant(np.zeros((), np.float32)))
+
+
+def test_a_step_that_leads_to_less_than_hoped_gives_way(tmp_path: Path) -> None:
+    """Of two first steps at one node, that which is hoped to lead to most is carried on first. Its chain saves less
+    than what the other one does."""
+    problem = chain_problem(tmp_path, 1)
+    problem.rewriter = Rewriter((*RULES, ReluAsClip()), "site", deployment=False)
+    leads, other = {CHAIN[:1]: 0.6}, ("ReluAsClip",)
+    for led_to, expected in ((0.2, " > ".join(CHAIN[:2])), (0.0, "ReluAsClip"), (-0.5, "ReluAsClip")):
+        told = Told({CHAIN[:1]: 0.1, CHAIN[:2]: led_to, other: 0.2}, leads)
+        assert drafted(problem, told)[0] == [expected]
 
 
 def test_what_is_not_hoped_to_save_is_not_drafted(tmp_path: Path) -> None:
@@ -236,7 +260,9 @@ def test_what_was_drafted_stands_where_no_window_was_timed(tmp_path: Path, monke
     problem = two_kinds(tmp_path)
 
     class OfLarge(Told):
-        def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+        def forecast(
+            self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+        ) -> Forecast | None:
             if shapes.startswith("Relu 2"):
                 return Told.forecast(self, rules, families, shapes, guess)
             return Forecast(0.5, 0.05, 9.0, Expectation(0.5, 0.05)) if len(rules) == 1 else None

@@ -36,7 +36,9 @@ class Told:
     means: dict[str, float]
     asked: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
 
-    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+    def forecast(
+        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+    ) -> Forecast | None:
         self.asked.append((tuple(rules), shapes))
         assert len(rules) == len(families)
         mean = self.means.get(rules[-1])

@@ -129,7 +129,9 @@ class Means:
     def __init__(self, means: Mapping[str, float]) -> None:
         self.means = means
 
-    def forecast(self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float) -> Forecast | None:
+    def forecast(
+        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+    ) -> Forecast | None:
         mean = self.means.get(rules[-1])
         return None if mean is None else Forecast(mean, 0.05, 9.0)
 

@@ -19,7 +19,7 @@ from tests.agents.toys import chain_problem, costs_of_all, graph_cost
 class Told:
     """Knows that Relu is best as Clip."""
 
-    def forecast(self, rules: Any, families: Any, shapes: str, guess: float) -> Forecast | None:
+    def forecast(self, rules: Any, families: Any, shapes: str, guess: float, window: str = "") -> Forecast | None:
         means = {"ReluAsThresholded": (0.5, -0.1), "ThresholdedAsLeaky": (0.6, -0.1), "LeakyAsClip": (0.7, 0.7)}
         leads, own = means.get(rules[-1], (-0.5, -0.5))
         return Forecast(leads, 0.01, 9.0, Expectation(own, 0.01))
@@ -72,5 +72,5 @@ def test_a_report_has_a_row_for_each_of_the_means(
 class Silent:
     """Knows nothing."""
 
-    def forecast(self, rules: Any, families: Any, shapes: str, guess: float) -> Forecast | None:
+    def forecast(self, rules: Any, families: Any, shapes: str, guess: float, window: str = "") -> Forecast | None:
         return None

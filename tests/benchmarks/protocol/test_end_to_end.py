@@ -64,8 +64,8 @@ def test_a_table_is_made_and_not_made_twice(arguments: results.Arguments, monkey
 
 def test_a_mistake_is_told_before_any_search(arguments: results.Arguments) -> None:
     console = Console(quiet=True)
-    with pytest.raises(UserError, match="neither a file nor in the zoo"):
-        results.run(replace(arguments, models=("berd",)), console)
+    with pytest.raises(UserError, match="berd: neither a file nor in the zoo"):
+        results.run(replace(arguments, models=("swin-t", "berd")), console)
     with pytest.raises(UserError, match="there is no control"):
         results.run(replace(arguments, controls=("none",)), console)
     with pytest.raises(UserError, match="--threads 0"):
