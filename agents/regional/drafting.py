@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -83,13 +82,15 @@ class Drafter:
 
     def _carried_on(self, step: Attempt, until: Callable[[], bool]) -> RewriteChain | None:
         """Go on from a step by those that are hoped to lead to most. Return the part of that chain, from its beginning
-        on, that is hoped to save most; None where no part saves anything."""
+        on, that is hoped to save most; None where no part saves anything. What it is hoped to save beyond its mean is
+        its first step's: else each further step would be worth something for being uncertain."""
         best: RewriteChain | None = None
-        mean = variance = 0.0
+        mean = deviation = 0.0
         following: Attempt | None = step
         while following is not None and (forecast := self._known(following)) is not None and forecast.own is not None:
-            mean, variance = mean + forecast.own.mean, variance + forecast.own.deviation**2
-            chain = self._chain(following, self._hoped(mean, math.sqrt(variance)))
+            mean += forecast.own.mean
+            deviation = deviation or forecast.own.deviation
+            chain = self._chain(following, self._hoped(mean, deviation))
             if chain is not None and (best is None or chain.lower_bound > best.lower_bound):
                 best = chain
             following = self._next(following, mean, until)
@@ -97,7 +98,8 @@ class Drafter:
 
     def _next(self, step: Attempt, share: float, until: Callable[[], bool]) -> Attempt | None:
         """Return the step behind another one that is hoped to lead to most; None where none is hoped to lead to
-        anything.
+        anything. Steps like those that finish a draft are left to its finishing, which takes in whole parts of the
+        model (`agents.regional.finishing`).
 
         Args:
             share: of the window's time, which the chain up to that step saves.
@@ -106,7 +108,9 @@ class Drafter:
         if until() or not state.may_go_on(self.options):
             return None
         groups = self.lists.groups(state, step.state.graph)
-        steps = self.lists.predicted(self.lists.steps(state, groups, until))
+        finishing = {rule.family for rule in self.lists.search.problem.rewriter.rules if rule.covers_parts}
+        offered = [group for group in groups if group[0].rule.family not in finishing]
+        steps = self.lists.predicted(self.lists.steps(state, offered, until))
         hopes = [(self._hoped(known.mean, known.deviation), one) for one in steps if (known := self._known(one))]
         best = max(hopes, key=lambda pair: pair[0], default=None)
         return None if best is None or best[0] <= 0.0 else best[1]

@@ -25,7 +25,7 @@ from graph_rewrite.latency import Deployment
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
-from tests.agents.toys import RULES, ExactMeter, chain_problem, costs_of_all, graph_cost, problem_on
+from tests.agents.toys import RULES, ExactMeter, LeakyAsClip, chain_problem, costs_of_all, graph_cost, problem_on
 
 
 @dataclass
@@ -132,13 +132,23 @@ def test_what_is_not_hoped_to_save_is_not_drafted(tmp_path: Path) -> None:
     assert drafted(problem, None) == ([], 0)
 
 
-def test_errors_of_forecasts_add_up_along_a_chain(tmp_path: Path) -> None:
-    """Without hope, of two steps of 0.10 give or take 0.08 each, 0.2 - 0.113 is sure: more than of the first alone. A
-    third of 0.02 makes the chain less sure."""
-    told = Told({CHAIN[:1]: 0.1, CHAIN[:2]: 0.1, CHAIN: 0.02}, {CHAIN: 0.2}, deviation=0.08)
+def test_a_further_step_is_not_taken_for_being_uncertain(tmp_path: Path) -> None:
+    """The first step is hoped to save more than its mean. A second one that is as uncertain must save by its own."""
     problem = chain_problem(tmp_path, 1)
-    assert drafted(problem, told, drafting_hope=-1.0)[0] == [" > ".join(CHAIN[:2])]
-    assert drafted(problem, told, drafting_hope=0.0)[0] == [" > ".join(CHAIN)]
+    for second, expected in ((0.02, CHAIN[:2]), (-0.02, CHAIN[:1])):
+        told = Told({CHAIN[:1]: 0.1, CHAIN[:2]: second}, deviation=0.3)
+        assert drafted(problem, told)[0] == [" > ".join(expected)]
+
+
+def test_steps_like_those_that_finish_are_left_to_finishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = chain_problem(tmp_path, 1)
+    finishing = type("Finishing", (LeakyAsClip,), {"covers_parts": True, "family": "layout of parts"})
+    problem.rewriter = Rewriter((*RULES[:-1], finishing()), "site", deployment=False)
+    chain = (*CHAIN[:2], "Finishing")
+    told = Told({**dict.fromkeys((CHAIN[:1], CHAIN[:2]), 0.2), chain: 0.4})
+    assert drafted(problem, told)[0] == [" > ".join(CHAIN[:2])]
+    monkeypatch.setattr(finishing, "covers_parts", False)
+    assert drafted(problem, told)[0] == [" > ".join(chain)]
 
 
 def test_without_time_steps_stay_alone(tmp_path: Path) -> None:
