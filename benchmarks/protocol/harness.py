@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -18,8 +19,12 @@ from benchmarks.protocol.plan import Peers, TablePlan, chosen_peers, settings_of
 from benchmarks.protocol.preparing import on_device, prepared
 from benchmarks.protocol.searches.runs import DONE, OUTCOME, RESULT, Run, Search, carried_out, disturbed
 from benchmarks.protocol.table import Row, missing_row, original_row, peer_row, run_row
-from graph_rewrite.errors import MachineError
+from graph_rewrite.errors import MachineError, UserError
 
+RESULT_GROWTH = 2.0
+"""Times the size of its original that the files of a run may take."""
+SPARE_BYTES = 2_000_000_000
+"""Bytes of the disk that are left to other processes."""
 Say = Callable[[str], None]
 RowSink = Callable[[list[Row]], None]
 """Takes the rows of a model when they are complete."""
@@ -42,6 +47,8 @@ class Tools:
     at_once: int = 1
     """Sessions of a judgement side by side."""
     searches_at_once: int = 1
+    free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free
+    """Returns the free bytes of the disk of a folder."""
     quiet: Quiet = nullcontext
     """Keeps the machine to a judgement."""
     say: Say = lambda text: None
@@ -122,8 +129,7 @@ class Harness:
         reasons why they are repeated."""
         tools = self._tools
         interference = tools.wait("; ".join(f"{run.model}, {run.contestant}" for run, _ in runs))
-        for model in {run.model for run, _ in runs}:
-            tools.locate(model)
+        self._check_disk([tools.locate(run.model) for run, _ in runs])
         outcomes = []
         for (run, folder), found in zip(runs, tools.search(runs), strict=True):
             outcome = found | {"interference": interference, "commit": tools.commit, "side_by_side": len(runs)}
@@ -132,6 +138,25 @@ class Harness:
             outcomes.append(outcome)
             tools.say(f"{run.model}, {run.contestant}: {outcome['reason']} ({outcome.get('seconds', 0.0):.0f} s)")
         return outcomes
+
+    def _check_disk(self, originals: Sequence[Path]) -> None:
+        """Refuse to search where the disk may fill up: a search whose file cannot be written would count as failed.
+
+        Args:
+            originals: the original of each run.
+
+        Raises:
+            UserError: too little is free.
+        """
+        files = (file for original in originals for file in original.parent.glob(f"{original.name}*"))
+        needed = RESULT_GROWTH * sum(file.stat().st_size for file in files) + SPARE_BYTES
+        free = self._tools.free(self._folder)
+        if free < needed:
+            raise UserError(
+                f"{self._folder}: the next runs may take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. Every "
+                "run keeps its optimised model: make room, or name a folder on another disk with --runs. What is done "
+                "is kept, and the same command goes on from there"
+            )
 
     def _peers(self, model: str) -> tuple[list[tuple[Contestant, float]], list[Row]]:
         """Prepare the peers. Return those that are there, with the seconds it took, and a row for each that is not."""

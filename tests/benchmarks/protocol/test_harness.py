@@ -14,6 +14,7 @@ from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.plan import TablePlan
 from benchmarks.protocol.searches.runs import MISSING, OUTCOME, Run, disturbed
 from benchmarks.protocol.table import Row, check_no_shared_measurement, counts
+from graph_rewrite.errors import UserError
 from tests.benchmarks.protocol.planted import GOOD, Machine, Searches, tools
 
 PROTOCOL = Protocol(sessions=3, rounds=2, inputs=2)
@@ -75,6 +76,19 @@ def test_all_seeds_of_all_agents_are_judged_side_by_side_with_the_peers(tmp_path
     assert found["greedy", 0]["commit"] == "abc"
     check_no_shared_measurement(rows)
     json.dumps(rows, allow_nan=False)
+
+
+def test_a_disk_that_would_fill_up_is_told_before_a_search(tmp_path: Path) -> None:
+    """The first model has room, the second one has none; with room again, only the second one is searched."""
+    searches, plan = Searches(), TablePlan(("m", "n"), ("greedy",), seeds=1, protocol=PROTOCOL)
+    free = iter((10**12, 10**9))
+    full = replace(tools(tmp_path, fast(), searches, PROTOCOL), free=lambda folder: next(free))
+    with pytest.raises(UserError, match=r"table: the next runs may take 2\.0 GB, and 1\.0 GB are free"):
+        Harness(plan, tmp_path / "table", full).rows()
+    assert searches.made == ["m greedy@60/0"]
+    rows = Harness(plan, tmp_path / "table", replace(full, free=lambda folder: 10**12)).rows()
+    assert searches.made == ["m greedy@60/0", "n greedy@60/0"]
+    assert all(counts(row) for row in rows)
 
 
 def test_what_is_done_is_not_repeated(tmp_path: Path) -> None:
