@@ -154,8 +154,8 @@ class Harness:
         if free < needed:
             raise UserError(
                 f"{self._folder}: the next runs may take {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free. "
-                "Every run keeps its optimised model: make room, or name a folder on another disk with --runs. What is done "
-                "is kept, and the same command goes on from there"
+                "Every run keeps its optimised model: make room, or name a folder on another disk with --runs. What is "
+                "done is kept, and the same command goes on from there"
             )
 
     def _peers(self, model: str) -> tuple[list[tuple[Contestant, float]], list[Row]]:
