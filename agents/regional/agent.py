@@ -20,7 +20,7 @@ from agents.regional.experience import LoggedRound
 from agents.regional.finishing import Finishing
 from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
-from agents.regional.joint_rewrites import sweep, tidy
+from agents.regional.joint_rewrites import sweep, sweep_is_short, tidy
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
 from agents.regional.retiming import retime
@@ -54,7 +54,8 @@ class RegionalAgent:
        also to the original, before the first round.
 
     Before all this, rules that others carry on are tried at all their sites at once (`sweep`), where something cancels
-    between them. Where a round gains nothing, so are all others, and another round follows where that gains.
+    between them. Where a round gains nothing, so are all others, and another round follows where that gains. Where no
+    draft gains and that takes little time, they are tried before the first round too.
     The session settings of the best graph are then chosen (`search_session`). What is left of the budget goes into
     climbing by whole models (`GreedyAgent`, with a beam and look-ahead), which finds what no window shows, and in the
     end into the deployment choices. Windows are timed on the threads of the deployment; their times are kept on disk by
@@ -115,6 +116,8 @@ class RegionalAgent:
             search.measure(problem.model.graph, ())
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
             finishing.finish(finishing.start)
+            if not draft.chains and sweep_is_short(search, problem.model.graph, effects, options):
+                self._sweep(search, effects)
             if not problem.deployment.facts.is_cpu:  # there settings gain more than rewrites, and decide which ones pay
                 search_session(search, options.session_share, options.beginning_margin)
             for _ in range(options.rounds):

@@ -120,6 +120,18 @@ def sweep(
     return None if best is start else best
 
 
+def sweep_is_short(search: Search, graph: Graph, effects: Effects, options: RegionalOptions) -> bool:
+    """Return whether `sweep` takes little of the time that is left: a graph is measured fast, and few rules have
+    several sites there.
+
+    Args:
+        graph: one that was measured.
+    """
+    rules = _rules(search, graph, effects, options.worst_alone)
+    seconds = len(rules) * search.problem.cost(graph)
+    return search.seconds + seconds <= search.after(options.sweeping_share)
+
+
 def _beats(search: Search, visit: Visit, best: Visit, gain: float) -> bool:
     """Return whether a visit is better than the best one; the original needs no further comparison, as the visit was
     timed beside it."""

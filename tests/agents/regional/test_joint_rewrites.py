@@ -12,7 +12,7 @@ from onnx import helper
 from agents.core.base import Budget, Search
 from agents.regional.agent import RegionalAgent
 from agents.regional.gains import Effects
-from agents.regional.joint_rewrites import sweep, tidy
+from agents.regional.joint_rewrites import sweep, sweep_is_short, tidy
 from agents.regional.options import RegionalOptions
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
@@ -138,6 +138,35 @@ def test_it_stops_when_told(problem: Problem, stop: str) -> None:
     assert search.best is not None
     assert sweep(search, search.best, Effects(), RegionalOptions(), lambda: stop == "until") is None
     assert search.measurements == 1
+
+
+@pytest.mark.parametrize(("cost_s", "expected"), [(2.0, True), (20.0, False)])
+def test_a_sweep_is_short_where_its_rules_are_measured_fast(problem: Problem, cost_s: float, expected: bool) -> None:
+    """One rule has several sites; 18 of 60 s are for the sweep."""
+    search = started(problem)
+    problem.cost = lambda graph, effort="screen": cost_s  # type: ignore[method-assign]
+    graph = problem.model.graph
+    assert sweep_is_short(search, graph, Effects(), RegionalOptions()) == expected
+    search.end()
+    assert not sweep_is_short(search, graph, Effects(), RegionalOptions())
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+def test_a_short_sweep_comes_before_the_first_round(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, is_short: bool
+) -> None:
+    begun = list[list[str]]()
+
+    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
+        assert search.best is not None
+        begun.append([node.op for node in search.best.graph.order()])
+        return False
+
+    monkeypatch.setattr(RegionalAgent, "_round", of_round)
+    monkeypatch.setattr("agents.regional.agent.sweep_is_short", lambda *_: is_short)
+    agent_with(ExactTimer()).explore(Search(problem, BUDGET))
+    swept = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
+    assert begun[0] == (swept if is_short else ["Relu"] * 4)
 
 
 def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:
