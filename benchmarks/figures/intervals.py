@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures.rows import Results, Row, Series
+from benchmarks.protocol.judging.intervals import over_models
 
 DRAWS = 4000
 MANY_SEEDS = 5
@@ -60,6 +61,37 @@ def across_models(results: Results, series: Series, models: Sequence[str] | None
     """
     strata = [rows for model in models or results.models if (rows := results.of(series, model))]
     return _estimate(strata) if any(row.counts for rows in strata for row in rows) else None
+
+
+def ratio_across_models(results: Results, one: Series, other: Series) -> SpeedupEstimate | None:
+    """Return how many times as fast the results of one series are as those of another: the geometric mean over the
+    models that both ran on, with a stratified bootstrap interval. Seeds and sessions are paired, as both were judged in
+    the same sessions; models on which they were not are left out. None where there is no model.
+
+    A run that failed counts as 1.0, since its user keeps the original.
+    """
+    pairs = {model: (results.of(one, model), results.of(other, model)) for model in results.models}
+    models = {model: _differences(*rows) for model, rows in pairs.items()}
+    models = {model: logs for model, logs in models.items() if logs}
+    if not models:
+        return None
+    found, rows = over_models(models), [row for model in models for row in pairs[model][0]]
+    return SpeedupEstimate(found.speedup, found.low, found.high, len(rows), sum(not row.counts for row in rows))
+
+
+def _differences(ones: Sequence[Row], others: Sequence[Row]) -> list[list[float]]:
+    """Return logarithms of the speed-ups of some runs over others, by seed and session; empty where they were not
+    judged together, or their seeds differ."""
+    seeds = [sorted(rows, key=lambda row: row.seed or 0) for rows in (ones, others)]
+    judged = [row for row in (*ones, *others) if row.counts and row.sessions]
+    if [row.seed for row in seeds[0]] != [row.seed for row in seeds[1]] or len({row.judgement for row in judged}) > 1:
+        return []
+    sessions = min((len(row.sessions) for row in judged), default=1)
+
+    def logs(row: Row) -> Sequence[float]:
+        return row.sessions[:sessions] if row.counts and row.sessions else [0.0] * sessions
+
+    return [[a - b for a, b in zip(logs(x), logs(y), strict=True)] for x, y in zip(*seeds, strict=True)]
 
 
 def interquartile_mean(results: Results, series: Series) -> SpeedupEstimate | None:

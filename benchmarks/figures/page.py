@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from benchmarks.figures.rows import KINDS, ORIGINAL, Results, Row
-from benchmarks.figures.tables import ahead_table, behind_table, legend, markdown, models_table, runs_table
+from benchmarks.figures.tables import ahead_table, behind_table, legend, markdown, models_table, pairs_table, runs_table
 
 PLOTS = {
     "speedups": "Speed-up by model and agent, with 95% intervals",
@@ -35,7 +35,12 @@ def page(
     agents, peers, controls = (results.series(kind) for kind in ("agent", "peer", "control"))
     leader = results.leader()
     if agents:
-        parts += ["## Agents", models_table(results, agents), legend(results), *_images(plots, "speedups", "profiles")]
+        parts += ["## Agents", models_table(results, agents), legend(results)]
+        pairs = pairs_table(results, leader) if leader else ""
+        parts += (
+            [f"Session by session, over all models that were judged beside {leader.label}:", pairs] if pairs else []
+        )
+        parts += _images(plots, "speedups", "profiles")
     if peers:
         parts += [
             "## Peers",

@@ -61,6 +61,10 @@ class Row:
     """Sessions of the judgement that other programs disturbed, and all of them."""
     failure: str
     """The reason why the row does not count, in words; empty where it counts."""
+    sessions: tuple[float, ...] = ()
+    """Logarithms of the speed-up in each session of its judgement; empty where it was not judged."""
+    judgement: str = ""
+    """Tells its judgement from others; empty where it was not judged."""
 
     @property
     def counts(self) -> bool:
@@ -185,7 +189,8 @@ def _row(entry: Mapping[str, Any]) -> Row:
         speedup, None if speedup is None else _interval(entry.get("speedup_ci95")), baseline_ms, latency_ms, seconds,
         measurements, verified, error, growth, sites, tuple((float(s), float(x)) for s, x in entry.get("curve") or ()),
         _positive(entry.get("cpu_speedup")), _interval(entry.get("cpu_speedup_ci95")), _disturbed(entry),
-        _failure(entry, speedup, verified),
+        _failure(entry, speedup, verified), tuple(map(float, entry.get("sessions") or ())),
+        str(entry.get("judgement") or ""),
     )  # fmt: skip
 
 

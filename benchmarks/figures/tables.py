@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from benchmarks.figures.intervals import MANY_SEEDS, SpeedupEstimate, across_models, interquartile_mean, of_model
+from benchmarks.figures.intervals import (
+    MANY_SEEDS,
+    SpeedupEstimate,
+    across_models,
+    interquartile_mean,
+    of_model,
+    ratio_across_models,
+)
 from benchmarks.figures.rows import Results, Row, Series
 
 NOT_RUN = "not run"
@@ -99,6 +106,17 @@ def ahead_table(results: Results, leader: Series) -> str:
             *("" if mean is None else interval(mean) for mean in means),
         ])  # fmt: skip
     return markdown(table)
+
+
+def pairs_table(results: Results, leader: Series) -> str:
+    """Return for each other series of an agent how many times as fast its results are as the leader's; empty where
+    there is none that was judged beside it."""
+    table = [["agent", f"times as fast as {leader.label}"]]
+    for series in results.series("agent"):
+        found = None if series == leader else ratio_across_models(results, series, leader)
+        if found is not None:
+            table.append([series.label, f"{found.value:.3f} ({found.low:.3f} to {found.high:.3f})"])
+    return markdown(table) if len(table) > 1 else ""
 
 
 def _on_the_same(results: Results, leader: Series, peer: Series) -> dict[str, tuple[SpeedupEstimate, SpeedupEstimate]]:

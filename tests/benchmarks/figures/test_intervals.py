@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.figures.intervals import across_models, interquartile_mean, of_model, share_reaching
+from benchmarks.figures.intervals import (
+    across_models,
+    interquartile_mean,
+    of_model,
+    ratio_across_models,
+    share_reaching,
+)
 from benchmarks.figures.rows import Results, read_results
 from tests.benchmarks.figures.made_up import row, typical, write_results
 
@@ -48,6 +55,45 @@ def test_seeds_that_agree_share_the_noise_of_their_measurement(tmp_path: Path) -
     found = of_model(results, results.series("agent")[0], "a")
     assert found is not None
     assert math.log(found.high / found.low) == pytest.approx(math.log(1.6 / 1.4), rel=0.06)
+
+
+def judged(model: str, agent: str, sessions: list[float], judgement: str = "j", **more: Any) -> dict[str, Any]:
+    speedup = math.exp(sum(sessions) / len(sessions))
+    return row(model, agent, speedup, sessions=sessions, judgement=f"{model} {judgement}", **more)
+
+
+def test_what_two_series_have_in_common_cancels_session_by_session(tmp_path: Path) -> None:
+    """Sessions differ by 20%, and one agent is ahead by 2% in each."""
+    noise = np.random.default_rng(0).uniform(0.0, 0.2, size=(4, 6))
+    rows = [
+        judged(f"m{number}", agent, (sessions + lead).tolist())
+        for number, sessions in enumerate(noise)
+        for agent, lead in (("ahead", 0.02), ("behind", 0.0))
+    ]
+    results = results_of(tmp_path, *rows)
+    ahead, behind = results.series("agent")
+    found, turned = ratio_across_models(results, ahead, behind), ratio_across_models(results, behind, ahead)
+    assert found is not None
+    assert turned is not None
+    assert (found.value, found.low, found.high) == pytest.approx((math.exp(0.02),) * 3)
+    assert turned.value == pytest.approx(1.0 / found.value)
+
+
+def test_only_runs_that_were_judged_together_are_paired(tmp_path: Path) -> None:
+    """An original that is kept, and a run that failed, count as 1.0 in all sessions."""
+    results = results_of(
+        tmp_path,
+        judged("kept", "x", [0.1] * 6), row("kept", "y", 1.0, sessions=[], judgement=None, speedup_ci95=[1.0, 1.0]),
+        judged("failed", "x", [0.2] * 6), row("failed", "y", None),
+        judged("elsewhere", "x", [0.5] * 6), judged("elsewhere", "y", [0.0] * 6, "k"),
+        judged("seeds", "x", [0.5] * 6), judged("seeds", "y", [0.0] * 6, seed=1),
+        judged("alone", "x", [0.5] * 6),
+    )  # fmt: skip
+    one, other = results.series("agent")
+    found = ratio_across_models(results, one, other)
+    assert found is not None
+    assert math.log(found.value) == pytest.approx(0.15)
+    assert ratio_across_models(results_of(tmp_path, judged("alone", "x", [0.5])), one, other) is None
 
 
 def test_the_interval_over_models_is_that_of_independent_noise(tmp_path: Path) -> None:
