@@ -121,14 +121,14 @@ def sweep(
 
 
 def sweep_is_short(search: Search, graph: Graph, effects: Effects, options: RegionalOptions) -> bool:
-    """Return whether `sweep` takes little of the time that is left: a graph is measured fast, and few rules have
-    several sites there.
+    """Return whether `sweep` takes little of the time that is left: graphs are measured fast, the fastest of those so
+    far, and few rules have several sites.
 
     Args:
-        graph: one that was measured.
+        graph: the one that the sweep begins with.
     """
-    rules = _rules(search, graph, effects, options.worst_alone)
-    seconds = len(rules) * search.problem.cost(graph)
+    costs = [search.problem.cost(visit.graph) for visit in search.visits.values()]
+    seconds = len(_rules(search, graph, effects, options.worst_alone)) * min(costs, default=0.0)
     return search.seconds + seconds <= search.after(options.sweeping_share)
 
 

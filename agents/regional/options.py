@@ -59,7 +59,7 @@ class RegionalOptions:
     """Part of the seconds for deployment choices before the first round."""
     joining_share: float = 0.2
     """Part of the seconds that are left then for rules that others carry on, each at all its sites, likewise."""
-    sweeping_share: float = 0.5
+    sweeping_share: float = 0.7
     """Part of the seconds left within which all rules must have been tried at all their sites, for that to come before
     the first round."""
     beginning_margin: float = 0.02

@@ -36,10 +36,8 @@ def page(
     leader = results.leader()
     if agents:
         parts += ["## Agents", models_table(results, agents), legend(results)]
-        pairs = pairs_table(results, leader) if leader else ""
-        parts += (
-            [f"Session by session, over all models that were judged beside {leader.label}:", pairs] if pairs else []
-        )
+        if leader and (pairs := pairs_table(results, leader)):
+            parts += [f"Session by session, over the models that were judged beside {leader.label}:", pairs]
         parts += _images(plots, "speedups", "profiles")
     if peers:
         parts += [

@@ -110,7 +110,7 @@ class ReluAsClip(Rule):
 
 
 def test_a_step_that_leads_to_less_than_hoped_gives_way(tmp_path: Path) -> None:
-    """Of two first steps at one node, that which is hoped to lead to most is carried on first. Its chain saves less
+    """The first step that is hoped to lead to most at a node is carried on before another one. Its chain saves less
     than what the other one does."""
     problem = chain_problem(tmp_path, 1)
     problem.rewriter = Rewriter((*RULES, ReluAsClip()), "site", deployment=False)

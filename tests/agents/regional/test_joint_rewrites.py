@@ -140,9 +140,9 @@ def test_it_stops_when_told(problem: Problem, stop: str) -> None:
     assert search.measurements == 1
 
 
-@pytest.mark.parametrize(("cost_s", "expected"), [(2.0, True), (40.0, False)])
+@pytest.mark.parametrize(("cost_s", "expected"), [(2.0, True), (50.0, False)])
 def test_a_sweep_is_short_where_its_rules_are_measured_fast(problem: Problem, cost_s: float, expected: bool) -> None:
-    """One rule has several sites; 30 of 60 s are for the sweep."""
+    """One rule has several sites; 42 of 60 s are for the sweep."""
     search = started(problem)
     problem.cost = lambda graph, effort="screen": cost_s  # type: ignore[method-assign]
     graph = problem.model.graph
