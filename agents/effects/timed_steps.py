@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from agents.effects.step_means import MOST_LOST, ChainStep, MeansOnLine, StepMeans, bounded, weight_of
-from graph_rewrite.ir.hashing import text_digest
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ class SearchedSteps:
     """All steps that a search has timed."""
 
     timed: dict[str, TimedStep] = field(default_factory=dict)
-    """By digests of the window and the chain."""
+    """By their most special keys, which tell window and chain."""
 
     def add(self, step: ChainStep, share: float | None, half: float, previous: StepInSearch | None) -> StepInSearch:
         """Add a step, and return it.
@@ -78,7 +77,7 @@ class SearchedSteps:
         own = -MOST_LOST if share is None else max(share - before, -MOST_LOST)
         names = step.names
         timed = TimedStep(names, bounded(step.guess), own, own, weight_of(half, half_before))
-        self.timed[text_digest([step.window, *step.rules])] = timed
+        self.timed[names[0]] = timed
         leading = previous
         while leading is not None and share is not None:
             leading.timed.best = max(leading.timed.best, share - leading.before)

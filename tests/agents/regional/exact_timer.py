@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.core.base import Budget
+import pytest
+
+from agents.core.base import Budget, Search
 from agents.regional.agent import RegionalAgent
 from agents.regional.chains import RewriteChain
 from agents.regional.options import RegionalOptions
@@ -39,6 +41,19 @@ class ExactTimer:
 def agent_with(timer: ExactTimer, **options: Any) -> RegionalAgent:
     """Make an agent without the climb at the end, which finds what the windows should."""
     return RegionalAgent(RegionalOptions(**{"climb": False, **options}, cache=False), timer=lambda _: timer)
+
+
+def watched_rounds(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return a list that gets the operators of the best graph as each round begins; rounds do nothing else."""
+    begun = list[list[str]]()
+
+    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
+        assert search.best is not None
+        begun.append([node.op for node in search.best.graph.order()])
+        return False
+
+    monkeypatch.setattr(RegionalAgent, "_round", of_round)
+    return begun
 
 
 def chain(

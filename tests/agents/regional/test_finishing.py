@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agents.core.base import Search
-from agents.regional.agent import RegionalAgent
 from agents.regional.assembly import AssembledGraph
 from agents.regional.finishing import Finishing
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
 from tests.agents.regional.test_joint_rewrites import ReluInOtherLayout, TransposesCancel, relus, started
 
 LAID_OUT = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
@@ -73,14 +71,7 @@ def test_without_measurements_left_nothing_is_done(problem: Problem) -> None:
 
 
 def test_the_original_is_finished_before_the_first_round(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = list[list[str]]()
-
-    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
-        assert search.best is not None
-        begun.append([node.op for node in search.best.graph.order()])
-        return False
-
-    monkeypatch.setattr(RegionalAgent, "_round", of_round)
+    begun = watched_rounds(monkeypatch)
     agent_with(ExactTimer()).explore(Search(problem, BUDGET))
     assert begun[0] == LAID_OUT
 

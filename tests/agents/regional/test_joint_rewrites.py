@@ -19,7 +19,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, watched_rounds
 from tests.agents.toys import ExactMeter, problem_on
 from tests.envs.fakes import _write
 
@@ -155,14 +155,7 @@ def test_a_sweep_is_short_where_its_rules_are_measured_fast(problem: Problem, co
 def test_a_short_sweep_comes_before_the_first_round(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, is_short: bool
 ) -> None:
-    begun = list[list[str]]()
-
-    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
-        assert search.best is not None
-        begun.append([node.op for node in search.best.graph.order()])
-        return False
-
-    monkeypatch.setattr(RegionalAgent, "_round", of_round)
+    begun = watched_rounds(monkeypatch)
     monkeypatch.setattr("agents.regional.agent.sweep_is_short", lambda *_: is_short)
     agent_with(ExactTimer()).explore(Search(problem, BUDGET))
     swept = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
