@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agents.conclusion.confirmation import MARGIN, chosen_again, confirmed, share_of_time, surely_faster, told
+from agents.conclusion.confirmation import MARGIN, confirmed, surely_faster, told
+from agents.conclusion.finalists import measured_finalists, with_light
 from agents.conclusion.fresh_process import slower_as_deployed
 from agents.conclusion.last_look import concluded_at_once
 from agents.conclusion.savings import measured_path
@@ -21,23 +20,11 @@ from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.delivery.ship import CheckedModel, OriginalModel, checked_model, kept_original, unmade_model
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import FULL, Latency, waited_seconds
+from graph_rewrite.latency import Latency, waited_seconds
 from graph_rewrite.onnx_files.saving import materialize
-from graph_rewrite.system.deadline import Limit, OutOfTime, ending_at, seconds_left
+from graph_rewrite.system.deadline import Limit, OutOfTime, ending_at
 from graph_rewrite.task.limits import priced
 from graph_rewrite.task.problem import Problem
-
-FINALISTS = 3
-"""Number of screened graphs that are measured with full effort: those with the highest lower bounds."""
-MEASURING_SHARE = 0.2
-"""Part of the time left before a deadline that measuring the finalists may take, each an equal part of it."""
-CHOOSING_SHARE = 0.8
-"""The same for a provisional budget, where nothing else is to be done."""
-BLOCK_RUNS = 16.0
-"""Runs of the original that a short measurement of a finalist takes, with its sessions."""
-AMPLE = 1.5
-"""Times the budget of a full measurement that there must be for each finalist, and each comparison of two, to measure
-them as without a deadline."""
 
 
 def conclude(search: Search, agent: str) -> OptimizationResult:
@@ -65,7 +52,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
         )  # fmt: skip
 
     with _limited(search):
-        measured = _measured(search)
+        measured = measured_finalists(search)
         known = {visit.graph.hash: latency for visit, latency in measured}
         promising, rejected = _promising(search, measured), list[str]()
         if search.proposed is not None:
@@ -143,45 +130,13 @@ def _reason(search: Search, rejected: list[str]) -> str:
     return "; ".join(filter(None, (*reasons, str(trials))))
 
 
-def _measured(search: Search) -> list[tuple[Visit, Latency]]:
-    """Measure the finalists with full effort, as far as the time goes; of the others the screened latency counts, and
-    of one alone where time is short. Return them fastest first."""
-    finalists = _finalists(search)
-    measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
-    share = CHOOSING_SHARE if search.budget.provisional else MEASURING_SHARE
-    seconds = share * seconds_left()
-    is_limited = seconds < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
-    if is_limited and (len(finalists) == 1 or seconds < BLOCK_RUNS * search.original_s * len(finalists)):
-        return _by_worth(search, measured.values())
-    with suppress(OutOfTime), share_of_time(share):
-        for left, visit in zip(range(len(finalists), 0, -1), finalists, strict=True):
-            with share_of_time(1.0 / left if is_limited else 1.0):
-                full = chosen_again(search, visit) if is_limited else search.problem.measure(visit.graph, "full")
-            measured[visit.graph.hash] = (visit, full)
-        if not is_limited:
-            return _ranked(search, _by_worth(search, measured.values()))
-    return _by_worth(search, measured.values())
-
-
-def _by_worth(search: Search, measured: Iterable[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
-    return sorted(measured, key=lambda pair: -search.worth(pair[0].graph, pair[1]))
-
-
 def _promising(search: Search, measured: list[tuple[Visit, Latency]]) -> list[Visit]:
     """Measured graphs that are worth a confirming measurement, in its order."""
     measured = [pair for pair in measured if priced(pair[1].speedup, search.price(pair[0].graph)) > 1.0]
     sure = [visit for visit, first in measured if surely_faster(first)]
     # One alone: of several doubtful ones some would pass by luck.
     hopeful = [visit for visit, first in measured if first.ok and first.speedup > 1.0 + MARGIN]
-    return _with_light(search, sure or [visit for visit, _ in measured[:1] if visit in hopeful], hopeful)
-
-
-def _with_light(search: Search, chosen: list[Visit], ranked: Sequence[Visit]) -> list[Visit]:
-    """Add the first of `ranked` without a price where all chosen graphs have one: what they gain may turn out to be too
-    little for the weights that they add."""
-    light = next((visit for visit in ranked if not search.price(visit.graph)), None)
-    dear = bool(chosen) and all(search.price(visit.graph) for visit in chosen)
-    return [*chosen, light] if dear and light is not None else chosen
+    return with_light(search, sure or [visit for visit, _ in measured[:1] if visit in hopeful], hopeful)
 
 
 def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:
@@ -221,35 +176,6 @@ def _own_file(problem: Problem, original: Graph, unrun: bool = True) -> CheckedM
         if not unrun:
             raise
     return kept_original(model.path, deployment, runnable=runnable, tolerance=tolerance, data=problem.data, unrun=unrun)
-
-
-def _finalists(search: Search) -> list[Visit]:
-    """Return the best screened graphs. The last of them is the one with the fewest rewrites among those that may be as
-    fast as the first: what was added to it may be luck. Where all of them add weights at a price, the best that adds
-    none follows."""
-    found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
-    found = [visit for visit in found if priced(visit.latency.speedup, search.price(visit.graph)) > 1.0]
-    found = sorted(found, key=lambda visit: -search.worth(visit.graph, visit.latency))
-    rest = [
-        visit
-        for visit in found[FINALISTS - 1 :]
-        if priced(visit.latency.ci95[1], search.price(visit.graph)) > search.worth(found[0].graph, found[0].latency)
-    ]
-    chosen = found[: FINALISTS - 1] + sorted(rest, key=lambda visit: len(visit.actions))[:1]
-    return _with_light(search, chosen, found)
-
-
-def _ranked(search: Search, ranked: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
-    """Return the graphs in their order, but the first such that none of the others was faster than it when both ran in
-    turn."""
-    for challenger in ranked[1:]:
-        leader = ranked[0]
-        compared = search.problem.compare(leader[0].graph, challenger[0].graph)
-        if compared is None or not compared[0].ok:
-            continue
-        if search.is_worth_more(challenger[0], replace(leader[0], latency=leader[1]), compared[0].speedup):
-            ranked = [challenger, *(pair for pair in ranked if pair is not challenger)]
-    return ranked
 
 
 def check_outputs(search: Search, visit: Visit) -> Equivalence:

@@ -7,31 +7,32 @@ from dataclasses import replace
 
 import numpy as np
 
-from agents.conclusion.conclude import check_outputs, conclude
+from agents.conclusion.conclude import conclude
 from agents.conclusion.last_look import roofline_seconds
 from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.records import supposed
 from agents.effects.own_means import remember
 from agents.greedy import GreedyAgent, MeasuredGraph
-from agents.regional.assembly import AssembledGraph, assemble, choose, within_limits
-from agents.regional.chains import RewriteChain, Timer, time_cut
+from agents.regional.assembly import choose
+from agents.regional.chains import RewriteChain, Timer
 from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.experience import LoggedRound
 from agents.regional.finishing import Finishing
 from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, sweep_is_short, tidy
+from agents.regional.judgement import judge, refine, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
-from agents.searching.known_starts import Start, measure_starts, visit_own
+from agents.searching.known_starts import Start, measure_starts
 from agents.searching.session_search import search_session
 from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
-from graph_rewrite.latency.windows import WindowMeter, WindowPair, traffic_of
+from graph_rewrite.latency.windows import WindowMeter, traffic_of
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import SiteClass, site_classes
 
@@ -116,6 +117,8 @@ class RegionalAgent:
             search.measure(problem.model.graph, ())
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
             finishing.finish(finishing.start)
+            if finishing.original_leads():
+                draft = NO_DRAFT
             if not draft.chains and sweep_is_short(search, problem.model.graph, effects, options):
                 self._sweep(search, effects)
             if not problem.deployment.facts.is_cpu:  # there settings gain more than rewrites, and decide which ones pay
@@ -148,7 +151,7 @@ class RegionalAgent:
         )  # fmt: skip
 
     def _draft(self, search: Search, scan: Timer, finishing: Finishing) -> MeasuredDraft:
-        """Measure a draft before anything else, and finish it."""
+        """Measure a draft before anything else, as it is and finished."""
         graph, options, deployment = search.problem.model.graph, self.options, search.problem.deployment
         if not options.draft or not deployment.facts.is_cpu:  # what other models say was timed on CPUs
             return NO_DRAFT
@@ -157,20 +160,8 @@ class RegionalAgent:
         chains = screen.draft(self._classes(search, graph), lambda: False)
         if not chains:
             return NO_DRAFT
-        began = search.seconds
-        assembly = self._within_bounds(search, supposed(graph, 1e3 * seconds), chains)
-        if finishing.is_left_to_the_end(assembly, seconds):
-            return NO_DRAFT
-        visit = _visit(search, assembly)
-        visit_own(search, visit.latency)
-        if not visit.latency.ok:
-            return NO_DRAFT
-        scale = visit.latency.baseline_ms / 1e3 / seconds
-        proved = [chain.scaled(scale) for chain in assembly.chains] if visit.latency.speedup > 1.0 else []
-        is_last = search.allowed - search.seconds < search.seconds - began
-        if proved and not is_last:
-            finishing.finish(visit)
-        return MeasuredDraft(proved, is_last)
+        assembly = within_bounds(search, supposed(graph, 1e3 * seconds), chains, options)
+        return finishing.measured_draft(assembly, seconds)
 
     def _classes(self, search: Search, graph: Graph) -> Iterator[SiteClass]:
         return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
@@ -195,47 +186,14 @@ class RegionalAgent:
         chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
         chosen = choose([*chains, *screen.standing])
         if chosen and not search.exhausted:
-            assembly = self._judged(search, start, chosen)
-            self._refine(search, careful, start, assembly)
+            assembly = judge(search, start, chosen, options)
+            refine(search, careful, start, assembly, options, finishing.seconds)
             self._tidy(search, start, finishing.start)
         best = finishing.start
         finishing.finish(best)
         if best is None:
             return False
         return search.worth(best.graph, best.latency) > search.worth(start.graph, start.latency) * (1.0 + options.gain)
-
-    def _within_bounds(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
-        """Return the assembly of chains, without those that the limits on size and errors leave no room for."""
-        assembly = within_limits(search, start.graph, start.actions, chosen, self.options)
-        return self._accurate(search, start, assembly)
-
-    def _judged(self, search: Search, start: Visit, chosen: list[RewriteChain]) -> AssembledGraph:
-        """Measure the assembly of chains end to end, and without those that may save nothing. Return the faster."""
-        assembly = self._within_bounds(search, start, chosen)
-        whole = _visit(search, assembly)
-        certain = [chain for chain in assembly.chains if chain.is_certain]
-        if whole.latency.ok and len(certain) < len(assembly.chains) and search.can_measure:
-            other = self._assemble(search, start, certain)
-            if search.beats(_visit(search, other), whole):
-                assembly = other
-        return assembly
-
-    def _assemble(self, search: Search, start: Visit, chains: list[RewriteChain]) -> AssembledGraph:
-        return assemble(search, start.graph, start.actions, chains, self.options)
-
-    def _accurate(self, search: Search, start: Visit, assembly: AssembledGraph) -> AssembledGraph:
-        """Leave out the chains that round most, until the outputs stay within the error budget. Where rounding errors
-        of single layers add up to little, the check at the end of the search is enough."""
-        problem = search.problem
-        tolerance = problem.limits.tolerance(problem.model.original, problem.deployment)
-        accepted = tolerance * self.options.error_share
-        while sum(chain.error for chain in assembly.chains) > accepted and not search.exhausted:
-            visit = Visit(assembly.graph, start.latency, assembly.actions)
-            worst = max(chain.error for chain in assembly.chains)
-            if check_outputs(search, visit).ok:
-                break
-            assembly = self._assemble(search, start, [chain for chain in assembly.chains if chain.error < worst])
-        return assembly
 
     def _joined(self, search: Search, effects: Effects) -> bool:
         """Try the rules that others carry on, each at all its sites: what they gain shows in no window. Return whether
@@ -271,28 +229,3 @@ class RegionalAgent:
         graph, actions = tidy(search, best.graph, best.actions, start.graph.next_id, self.options.most_sites)
         if graph is not best.graph:
             search.measure(graph, actions)
-
-    def _refine(self, search: Search, timer: Timer, start: Visit, assembly: AssembledGraph) -> None:
-        """Take chains out one by one, those with the smallest lower bound first, and leave out those without which the
-        model is faster."""
-        deadline = search.after(self.options.refinement_share)
-        changed = False
-        for chain in sorted(assembly.chains, key=lambda chain: chain.lower_bound):
-            if search.seconds >= deadline or len(assembly.chains) < 2:
-                break
-            without = self._assemble(search, start, [other for other in assembly.chains if other is not chain])
-            if without.graph.hash == assembly.graph.hash:
-                continue
-            timed = time_cut(search, timer, _whole(assembly.graph, without.graph))
-            if timed is not None and timed.ci95[0] > 0.0:
-                assembly, changed = without, True
-        if changed and search.can_measure:
-            search.measure(assembly.graph, assembly.actions)
-
-
-def _visit(search: Search, assembly: AssembledGraph) -> Visit:
-    return Visit(assembly.graph, search.measure(assembly.graph, assembly.actions), assembly.actions)
-
-
-def _whole(before: Graph, after: Graph) -> WindowPair:
-    return WindowPair(before, after, 1, f"{before.hash}:{after.hash}")

@@ -6,10 +6,17 @@ from dataclasses import dataclass, field
 
 from agents.conclusion.last_look import lacks_time, propose
 from agents.core.base import SMALL_LEAD, Action, Search, Visit
+from agents.core.records import supposed
 from agents.regional.assembly import AssembledGraph
-from agents.regional.joint_rewrites import tidy
+from agents.regional.drafting import NO_DRAFT, MeasuredDraft
+from agents.regional.joint_rewrites import continue_with, tidy
+from agents.regional.judgement import visit_of
 from agents.regional.sites import RewriteStep, apply_step
+from agents.searching.known_starts import visit_own
 from graph_rewrite.ir.graph import Graph
+
+CLEAR_LEAD = 0.02
+"""Lead of the finished original over every other graph, in lower bounds, from which on rounds go on from it."""
 
 
 @dataclass(slots=True)
@@ -25,6 +32,8 @@ class Finishing:
 
     search: Search
     most_sites: int
+    seconds: float = 0.0
+    """Seconds that finishing a graph took the last time, with its measurement."""
     _finished: dict[str, str] = field(default_factory=dict)
     """Hashes of the graphs that were made here, by those of the graphs that they were made from."""
     _goes_on: bool = True
@@ -38,15 +47,61 @@ class Finishing:
         open_visits = (visit for key, visit in self.search.visits.items() if key not in made)
         return max(open_visits, key=lambda visit: self.search.worth(visit.graph, visit.latency), default=None)
 
-    def finish(self, visit: Visit | None) -> None:
+    def finish(self, visit: Visit | None) -> Visit | None:
         """Apply the rules to a graph at all their sites, take out what cancels behind them, and measure the graph that
-        this gives. Nothing is done where they match nowhere, or no measurement is left."""
+        this gives; the same graph where they match nowhere. Return None where nothing is done: the graph was finished
+        before, cannot be run, or no measurement is left."""
         search = self.search
         if visit is None or not visit.latency.ok or visit.graph.hash in self._finished or not search.can_measure:
-            return
+            return None
+        began = search.seconds
         graph, actions = self.applied(visit.graph, visit.actions)
         self._finished[visit.graph.hash] = graph.hash
-        search.measure(graph, actions)
+        made = Visit(graph, search.measure(graph, actions), actions)
+        self.seconds = search.seconds - began
+        return made
+
+    def original_leads(self) -> bool:
+        """Finish the original too, where no graph has a large lead. Return whether that is clearly the best graph:
+        rounds go on from it then, since chains that were found without it keep parts of the model out of it."""
+        search = self.search
+        best, original = search.best, search.visits.get(search.problem.model.graph.hash)
+        if best is None or original is None or best.latency.speedup >= 1.0 + SMALL_LEAD:
+            return False
+        made = self.finish(original)
+        if (
+            made is None
+            or search.worth(made.graph, made.latency) <= search.worth(best.graph, best.latency) + CLEAR_LEAD
+        ):
+            return False
+        self._goes_on = False
+        return True
+
+    def measured_draft(self, draft: AssembledGraph, seconds: float) -> MeasuredDraft:
+        """Measure a draft before any other graph, as it is and finished: the more promising one first, since there may
+        be no time for the other. Where no time is left for either, it is left to the conclusion.
+
+        Args:
+            seconds: estimated, of a run of the original.
+        """
+        search, plain = self.search, Visit(draft.graph, supposed(draft.graph, 1e3 * seconds).latency, draft.actions)
+        if self.is_left_to_the_end(draft, seconds):
+            return NO_DRAFT
+        began, gains_much = search.seconds, _gain(draft, seconds) >= SMALL_LEAD
+        first = (self.finish(plain) if gains_much else None) or visit_of(search, draft)
+        visit_own(search, first.latency)
+        is_last, second = search.allowed - search.seconds < search.seconds - began, None
+        if not is_last and search.can_measure:
+            if gains_much:
+                second = visit_of(search, draft)
+            elif first.latency.speedup > 1.0:
+                second = self.finish(first)
+        measured = [visit.latency for visit in (first, second) if visit is not None and visit.latency.ok]
+        if not measured:
+            return NO_DRAFT
+        fastest = max(measured, key=lambda latency: latency.speedup)
+        scale = fastest.baseline_ms / 1e3 / seconds
+        return MeasuredDraft([c.scaled(scale) for c in draft.chains] if fastest.speedup > 1.0 else [], is_last)
 
     def is_left_to_the_end(self, draft: AssembledGraph, seconds: float) -> bool:
         """Return whether a draft is left to the conclusion to measure, as no time is left to measure it and to conclude
@@ -56,8 +111,7 @@ class Finishing:
         Args:
             seconds: estimated, of a run of the original.
         """
-        graph, actions = draft.graph, draft.actions
-        gain = sum(chain.saved for chain in draft.chains) / seconds
+        graph, actions, gain = draft.graph, draft.actions, _gain(draft, seconds)
         gains_much = gain >= SMALL_LEAD
         if not lacks_time(self.search, graph, gain, 2 if gains_much else 1):
             return False
@@ -69,8 +123,8 @@ class Finishing:
         return True
 
     def applied(self, start: Graph, actions: tuple[Action, ...]) -> tuple[Graph, tuple[Action, ...]]:
-        """Return the graph that the rules give at all their sites, less what cancels behind them, and the actions that
-        lead there; the same graph where they match nowhere."""
+        """Return the graph that the rules give at all their sites, with what carries them on and less what cancels behind
+        them, and the actions that lead there; the same graph where they match nowhere."""
         search, graph, since = self.search, start, start.next_id
         for rule in search.problem.rewriter.rules:
             if rule.covers_parts:
@@ -78,6 +132,7 @@ class Finishing:
                 applied = apply_step(search, graph, step, frozenset(graph.nodes), self.most_sites)
                 if applied is not None:
                     graph, actions = applied[0], (*actions, *applied[1])
+                    graph, actions = continue_with(search, graph, actions, rule.carried_by, since, self.most_sites)
         if graph is not start:
             graph, actions = tidy(search, graph, actions, since, self.most_sites)
         return graph, actions
@@ -87,3 +142,8 @@ class Finishing:
         before = self.start
         self._goes_on = False
         return before is not self.start
+
+
+def _gain(draft: AssembledGraph, seconds: float) -> float:
+    """Return the share of a run of the original, which takes so many seconds, that a draft is forecast to save."""
+    return sum(chain.saved for chain in draft.chains) / seconds

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from agents.conclusion.conclude import _finalists, conclude
+from agents.conclusion.conclude import conclude
+from agents.conclusion.finalists import finalists_of
 from agents.core.base import Action, Budget, Search, Visit
 from agents.core.registry import make_agent
 from agents.reporting.runs import write_optimized
@@ -260,6 +261,6 @@ class TestInTurn:
             search.measure(graph, (Action("key", "R", "R", 1),) * 9)
         self.visit(search, "lucky", 1.20, 4)
         self.visit(search, "modest", 1.05, 2)
-        assert self.graphs["modest"].hash in {visit.graph.hash for visit in _finalists(search)}
+        assert self.graphs["modest"].hash in {visit.graph.hash for visit in finalists_of(search)}
         self.visit(search, "leader", 0.95, 1)  # surely slower than the best: no finalist, however short
-        assert self.graphs["leader"].hash not in {visit.graph.hash for visit in _finalists(search)}
+        assert self.graphs["leader"].hash not in {visit.graph.hash for visit in finalists_of(search)}
