@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from statistics import NormalDist
 
-from agents.core.base import Search, Visit
+from agents.core.base import Search
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency, Plan
@@ -113,11 +113,30 @@ def _plan() -> Plan:
     return replace(STEADY, budget_s=min(STEADY.budget_s, max(0.0, seconds_left())))
 
 
-def chosen_again(search: Search, visit: Visit) -> Latency:
-    """Measure a finalist for the choice among finalists, in the time that is left for it, and put that together with
-    what the search measured."""
+def compared_again(search: Search, leader: Graph, rival: Graph) -> Latency | None:
+    """Return the speed-up of one finalist over another, timed in turn in the time that is left for it; None where the
+    meter cannot compare two graphs."""
     plan = replace(STEADY, min_instances=1, min_pairs=9, instances=4, budget_s=max(0.0, seconds_left()))
-    return pooled(visit.latency, search.problem.confirm(visit.graph, plan, look=-1))
+    compared = search.problem.compare(leader, rival, plan)
+    return None if compared is None else compared[0]
+
+
+def over(latency: Latency, ratio: Latency, *, inverse: bool = False) -> Latency:
+    """Return what is known of a graph from a measurement of another one and their ratio.
+
+    Args:
+        latency: of the other graph.
+        ratio: the speed-up of the graph over the other one.
+        inverse: it is that of the other one over the graph.
+    """
+    if not latency.ok:
+        return latency
+    times = 1.0 / ratio.speedup if inverse else ratio.speedup
+    half, speedup = math.hypot(_half(latency), _half(ratio)), latency.speedup * times
+    return replace(
+        latency, ms=latency.ms / times, speedup=speedup,
+        ci95=(speedup * math.exp(-half), speedup * math.exp(half)),
+    )  # fmt: skip
 
 
 def judging_plan(seconds: float | None) -> Plan:

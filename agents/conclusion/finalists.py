@@ -2,70 +2,86 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from agents.conclusion.confirmation import chosen_again, share_of_time
-from agents.core.base import SMALL_LEAD, Search, Visit
+from agents.conclusion.confirmation import compared_again, over, pooled, share_of_time
+from agents.core.base import Search, Visit
 from graph_rewrite.latency import FULL, Latency
-from graph_rewrite.system.deadline import OutOfTime, seconds_left
+from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from graph_rewrite.task.limits import priced
 
 FINALISTS = 3
 """Number of screened graphs that are measured with full effort: those with the highest lower bounds."""
-MEASURING_SHARE = 0.2
-"""Part of the time left before a deadline that measuring the finalists may take, each an equal part of it."""
-LARGE_LEAD_SHARE = 0.4
-"""The same where the best of them has a large lead over the original."""
+MEASURING_SHARE = 0.3
+"""Part of the time left before a deadline that measuring the finalists may take."""
 CHOOSING_SHARE = 0.8
 """The same for a provisional budget, where nothing else is to be done."""
-BLOCK_RUNS = 16.0
-"""Runs of the original that a short measurement of a finalist takes, with its sessions."""
+BLOCK_RUNS = 20.0
+"""Runs of the first finalist that a short comparison with another one takes, with its sessions."""
 AMPLE = 1.5
 """Times the budget of a full measurement that there must be for each finalist, and each comparison of two, to measure
 them as without a deadline."""
 
 
 def measured_finalists(search: Search) -> list[tuple[Visit, Latency]]:
-    """Measure the finalists with full effort. Where time is short, those that may be the fastest are measured again, as
-    many as there is time for; of the others, and of one alone, the screened latency counts. Return all of them, fastest
-    first."""
+    """Measure the finalists with full effort. Where time is short, those that may be the fastest are compared in turn
+    instead, as many as there is time for. Return all of them, fastest first."""
     finalists = finalists_of(search)
-    measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
-    share = _measuring_share(search, finalists)
+    share = CHOOSING_SHARE if search.budget.provisional else MEASURING_SHARE
     seconds = share * seconds_left()
-    is_limited = seconds < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s
-    again: Sequence[Visit] = finalists
-    if is_limited:
-        block_s = BLOCK_RUNS * search.original_s
-        again = _rivals(search, finalists)
-        again = again[: int(seconds / block_s)] if block_s else again
-        if len(again) < 2:
-            return _by_worth(search, measured.values())
+    if seconds < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s:
+        return _chosen_in_turn(search, [(visit, visit.latency) for visit in finalists], seconds)
+    measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
     with suppress(OutOfTime), share_of_time(share):
-        for left, visit in zip(range(len(again), 0, -1), again, strict=True):
-            with share_of_time(1.0 / left if is_limited else 1.0):
-                full = chosen_again(search, visit) if is_limited else search.problem.measure(visit.graph, "full")
-            measured[visit.graph.hash] = (visit, full)
-        if not is_limited:
-            return _ranked(search, _by_worth(search, measured.values()))
+        for visit in finalists:
+            measured[visit.graph.hash] = (visit, search.problem.measure(visit.graph, "full"))
+        return _ranked(search, _by_worth(search, measured.values()))
     return _by_worth(search, measured.values())
 
 
-def _measuring_share(search: Search, finalists: Sequence[Visit]) -> float:
-    """Return the part of the time left that measuring the finalists may take: more where the first has a large lead,
-    which little time confirms."""
-    if search.budget.provisional:
-        return CHOOSING_SHARE
-    is_large = bool(finalists) and search.worth(finalists[0].graph, finalists[0].latency) >= 1.0 + SMALL_LEAD
-    return LARGE_LEAD_SHARE if is_large else MEASURING_SHARE
+def _chosen_in_turn(
+    search: Search, measured: list[tuple[Visit, Latency]], seconds: float
+) -> list[tuple[Visit, Latency]]:
+    """Compare the first of the finalists with each that may be as fast, and go on from the faster. Two graphs timed
+    in turn tell their ratio better than two measurements against the original do, in half of the time.
+
+    Args:
+        seconds: that this may take.
+    """
+    leader, others = measured[:1], measured[1:]
+    if not leader:
+        return []
+    block_s, ends = BLOCK_RUNS * leader[0][1].ms / 1e3, time.monotonic() + seconds
+    rivals = _rivals(search, measured)[: int(seconds / block_s)]
+    with suppress(OutOfTime):
+        for left, rival in zip(range(len(rivals), 0, -1), rivals, strict=True):
+            with ending_at(time.monotonic() + (ends - time.monotonic()) / left):
+                pair = _compared(search, leader[0], rival)
+            leader, others = pair[:1], [*(other for other in others if other is not rival), *pair[1:]]
+    return [*leader, *_by_worth(search, others)]
 
 
-def _rivals(search: Search, finalists: Sequence[Visit]) -> Sequence[Visit]:
-    """Return those that may be as fast as the first one."""
-    least = max((search.worth(visit.graph, visit.latency) for visit in finalists), default=0.0)
-    return [visit for visit in finalists if priced(visit.latency.ci95[1], search.price(visit.graph)) >= least]
+def _rivals(search: Search, measured: Sequence[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
+    """Return those behind the first one that may be as fast."""
+    least = max((search.worth(visit.graph, latency) for visit, latency in measured), default=0.0)
+    return [pair for pair in measured[1:] if priced(pair[1].ci95[1], search.price(pair[0].graph)) >= least]
+
+
+def _compared(
+    search: Search, leader: tuple[Visit, Latency], rival: tuple[Visit, Latency]
+) -> list[tuple[Visit, Latency]]:
+    """Time two graphs in turn, and put that together with what is known of each. Return them, faster first."""
+    ratio = compared_again(search, leader[0].graph, rival[0].graph)
+    if ratio is None or not ratio.ok:
+        return [leader, rival]
+    known = [
+        (leader[0], pooled(leader[1], over(rival[1], ratio, inverse=True))),
+        (rival[0], pooled(rival[1], over(leader[1], ratio))),
+    ]
+    return sorted(known, key=lambda pair: -priced(pair[1].speedup, search.price(pair[0].graph)))
 
 
 def _by_worth(search: Search, measured: Iterable[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:

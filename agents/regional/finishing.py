@@ -123,8 +123,8 @@ class Finishing:
         return True
 
     def applied(self, start: Graph, actions: tuple[Action, ...]) -> tuple[Graph, tuple[Action, ...]]:
-        """Return the graph that the rules give at all their sites, with what carries them on and less what cancels behind
-        them, and the actions that lead there; the same graph where they match nowhere."""
+        """Return the graph that the rules give at all their sites, carried on by what the rules name and without what
+        cancels behind them, and the actions that lead there; the same graph where they match nowhere."""
         search, graph, since = self.search, start, start.next_id
         for rule in search.problem.rewriter.rules:
             if rule.covers_parts:

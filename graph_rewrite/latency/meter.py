@@ -145,8 +145,8 @@ class ConfirmingMeter(Protocol):
 class ComparingMeter(Protocol):
     """A meter that can compare any two graphs. Other meters know graphs against the baseline only."""
 
-    def compare(self, reference: Measurable, candidate: Measurable, effort: Effort = "full") -> Latency:
-        """Return the speed-up of `candidate` over `reference`, timed in turn."""
+    def compare(self, reference: Measurable, candidate: Measurable, plan: Plan | None = None) -> Latency:
+        """Return the speed-up of `candidate` over `reference`, timed in turn; with a plan, anew, whatever is known."""
         ...
 
 

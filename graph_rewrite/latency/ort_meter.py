@@ -134,9 +134,9 @@ class OrtMeter:
         """Return the latency of `graph` and its speed-up over the baseline."""
         return self._compare(self._plain_baseline(), self._as_deployed(graph), effort)
 
-    def compare(self, reference: Measurable, candidate: Measurable, effort: Effort = "full") -> Latency:
-        """Return the speed-up of `candidate` over `reference`, each run as it asks for."""
-        return self._compare(self._as_deployed(reference), self._as_deployed(candidate), effort)
+    def compare(self, reference: Measurable, candidate: Measurable, plan: Plan | None = None) -> Latency:
+        """Return the speed-up of `candidate` over `reference`, each run as it asks for; with a plan, anew."""
+        return self._compare(self._as_deployed(reference), self._as_deployed(candidate), "full", plan)
 
     def confirm(self, graph: Measurable, plan: Plan | None = None) -> Latency:
         """Take a full measurement anew, or one by `plan`, whatever is known already; it replaces what is remembered."""
@@ -173,9 +173,9 @@ class OrtMeter:
     def _as_deployed(self, graph: Measurable) -> _Side:
         return _Side(graph, self.deployment.asked_by(graph))
 
-    def _compare(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency:
-        known = self._recall(baseline, candidate, effort)
-        return known if known is not None else self._measure_anew(baseline, candidate, effort)
+    def _compare(self, baseline: _Side, candidate: _Side, effort: Effort, plan: Plan | None = None) -> Latency:
+        known = self._recall(baseline, candidate, effort) if plan is None else None
+        return known if known is not None else self._measure_anew(baseline, candidate, effort, plan)
 
     def _recall(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency | None:
         pair = (baseline.key, candidate.key)

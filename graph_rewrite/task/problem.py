@@ -156,8 +156,8 @@ class Problem:
             self._confirmed[key] = known
         return known
 
-    def compare(self, reference: Graph, candidate: Graph) -> tuple[Latency, float] | None:
-        """Time two graphs in turn with full effort.
+    def compare(self, reference: Graph, candidate: Graph, plan: Plan | None = None) -> tuple[Latency, float] | None:
+        """Time two graphs in turn with full effort, or anew by a plan of its own.
 
         Of two graphs that are nearly as fast this tells more than their latencies against the original.
 
@@ -168,10 +168,10 @@ class Problem:
         if not isinstance(self.meter, ComparingMeter):
             return None
         key = (reference.hash, candidate.hash)
-        if key not in self._compared:
+        if key not in self._compared or plan is not None:
             begin = unblocked_time()
             try:
-                latency = self.meter.compare(reference, candidate)
+                latency = self.meter.compare(reference, candidate, plan=plan)
             except (BaselineError, InvalidRewriteError) as error:
                 latency = Latency.failed("error", f"the graphs cannot be compared: {error}")
             self._compared[key] = (latency, unblocked_time() - begin)

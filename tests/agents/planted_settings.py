@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from graph_rewrite import Graph
-from graph_rewrite.latency import Effort, Latency
+from graph_rewrite.latency import Effort, Latency, Plan
 from graph_rewrite.task.models import open_model
 from graph_rewrite.task.problem import Problem
 from tests.agents.toys import ExactMeter, chain_problem
@@ -39,7 +39,7 @@ class PlantedMeter(ExactMeter):
             ms *= self.luck.get(name, 1.0) if effort == "screen" else 1.0
         return self._latency(ms, self._ms(self.baseline))
 
-    def compare(self, reference: Graph, candidate: Graph, effort: Effort = "full") -> Latency:
+    def compare(self, reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
         return self._latency(self._ms(candidate), self._ms(reference))
 
 

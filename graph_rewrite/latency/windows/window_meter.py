@@ -248,7 +248,7 @@ class WindowMeter:
         return [Block(tuple(one), tuple(other), repeats) for one, other, repeats in reply["blocks"]]
 
     def _end_to_end(self, before: Graph, after: Graph, reason: str) -> Difference:
-        return of_whole_models(None if self._whole is None else self._whole.compare(before, after, "full"), reason)
+        return of_whole_models(None if self._whole is None else self._whole.compare(before, after), reason)
 
 
 def clock_of(deployment: Deployment) -> Literal["wall", "cpu"]:

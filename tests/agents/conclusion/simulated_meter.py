@@ -71,8 +71,8 @@ class SimulatedMeter:
     def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
         return self._take(self.baseline, graph, SCREEN if effort == "screen" else FULL)
 
-    def compare(self, reference: Graph, candidate: Graph, effort: Effort = "full") -> Latency:
-        return self._take(reference, candidate, FULL)
+    def compare(self, reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
+        return self._take(reference, candidate, plan or FULL)
 
     def confirm(self, graph: Graph, plan: Plan | None = None) -> Latency:
         return self._take(self.baseline, graph, plan or FULL)

@@ -16,7 +16,7 @@ from agents.core.base import Action, Budget, Search, Visit
 from agents.core.registry import make_agent
 from agents.reporting.runs import write_optimized
 from graph_rewrite import Graph
-from graph_rewrite.latency import BaselineError, Latency, MachineLock
+from graph_rewrite.latency import BaselineError, Latency, MachineLock, Plan
 from graph_rewrite.task.problem import Problem
 from tests.envs.fakes import cost
 
@@ -167,7 +167,7 @@ class TestInTurn:
         self.asked: list[tuple[str, str]] = []
         speed = {graph.hash: self.TRUTH[name] for name, graph in self.graphs.items()}
 
-        def compare(reference: Graph, candidate: Graph) -> Latency:
+        def compare(reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
             self.asked.append((reference.hash, candidate.hash))
             ratio = speed[candidate.hash] / speed[reference.hash]
             return Latency(1.0, ratio, (ratio - 0.005, ratio + 0.005), 10, ratio)
@@ -204,7 +204,7 @@ class TestInTurn:
         assert not search.beats(modest, leader)
 
     def test_a_graph_that_no_longer_runs_beats_nothing(self, problem: Problem) -> None:
-        def compare(reference: Graph, candidate: Graph) -> Latency:
+        def compare(reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
             raise BaselineError("the worker died")
 
         problem.meter.compare = compare  # type: ignore[attr-defined]

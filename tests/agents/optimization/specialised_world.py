@@ -17,7 +17,7 @@ from agents.optimization.specialising import ShapeBundle, specialise
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.node import Node
-from graph_rewrite.latency import Deployment, Effort, Latency
+from graph_rewrite.latency import Deployment, Effort, Latency, Plan
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.task.models import Model
 from graph_rewrite.task.problem import Problem
@@ -76,7 +76,7 @@ class PlantedMeter(OperatorCountMeter):
         self.measured.append(graph.hash)
         return self.compare(self.baseline, graph)
 
-    def compare(self, reference: Graph, candidate: Graph, effort: Effort = "full") -> Latency:
+    def compare(self, reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
         before, after = self.ms(reference), self.ms(candidate)
         speedup = before / after
         return Latency(after, speedup, (speedup - self.noise, speedup + self.noise), 9, before)

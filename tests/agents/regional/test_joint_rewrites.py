@@ -78,10 +78,10 @@ def cost(graph: Graph) -> float:
     return 1.0 + sum(MS[node.op] for node in graph.nodes.values())
 
 
-def relus(folder: Path, *rules: Rule) -> Problem:
-    """Four Relus in a row."""
+def relus(folder: Path, *rules: Rule, last: str = "Relu") -> Problem:
+    """Four Relus in a row, or three and another operator."""
     names = ["x", "a", "b", "c", "y"]
-    nodes = [helper.make_node("Relu", [x], [y], f"relu_{y}") for x, y in pairwise(names)]
+    nodes = [helper.make_node(last if y == "y" else "Relu", [x], [y], f"relu_{y}") for x, y in pairwise(names)]
     path = _write(folder / "relus.onnx", nodes, [], (2, 3), "y")
     return problem_on(path, folder, Rewriter(rules, granularity="both", deployment=False), cost=cost)
 

@@ -11,7 +11,7 @@ from agents.core.base import Budget, Search
 from agents.searching.deployment_search import search_deployment
 from agents.taso import TasoAgent
 from graph_rewrite import Graph, Rewriter
-from graph_rewrite.latency import Latency, MeasurementError
+from graph_rewrite.latency import Latency, MeasurementError, Plan
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
@@ -62,7 +62,7 @@ def test_a_choice_that_was_only_lucky_is_not_kept(tmp_path: Path) -> None:
     problem = make_problem(tmp_path)
     compared: list[tuple[str, str]] = []
 
-    def slower(reference: Graph, candidate: Graph) -> Latency:
+    def slower(reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
         compared.append((reference.hash, candidate.hash))
         return Latency(1.0, 0.99, (0.98, 1.0), 10, 0.99)
 

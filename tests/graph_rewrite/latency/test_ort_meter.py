@@ -120,10 +120,10 @@ def test_cached_results_of_other_circumstances_do_not_count(
 
 def test_compare_two_candidates(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
     meter = make_meter()
-    latency = meter.compare(model("slow", 30), model("fast", 1), "screen")
+    latency = meter.compare(model("slow", 30), model("fast", 1))
     assert latency.speedup > 1
     assert not list(tmp_path.glob("*.onnx"))
-    assert meter.compare(model("slow", 30), model("fast", 1), "screen") == latency
+    assert meter.compare(model("slow", 30), model("fast", 1)) == latency
     assert meter.measurements == 1
 
 

@@ -117,7 +117,7 @@ class TestRequests:
         meter = make_meter()
         meter.measure(model("a", 1))
         meter.confirm(model("a", 1))
-        meter.compare(model("a", 1), model("b", 1), "screen")
+        meter.compare(model("a", 1), model("b", 1), meter.plans["screen"])
         assert len(asked) >= 3  # one that is disturbed is taken again
         assert all(message["feeds"] == [FeedSpec().to_json()] for message in asked)
         assert meter.feeds == (FeedSpec(),)

@@ -30,7 +30,7 @@ def test_each_side_runs_as_it_asks(make_meter: Callable[..., OrtMeter]) -> None:
     baseline, plain = Model("baseline", 2), Model("plain", 1)
     changed = replace(plain, hash="changed", session_settings=SETTINGS)
     assert meter.measure(changed).ok
-    assert meter.compare(plain, changed, "screen").ok
+    assert meter.compare(plain, changed, meter.plans["screen"]).ok
     # The baseline runs plainly whatever it asks for.
     assert meter.measure(replace(baseline, session_settings=SETTINGS)).ok
     sides = [(request["baseline"]["deployment"], request["candidate"]["deployment"]) for request in asked]

@@ -47,7 +47,7 @@ class FakeWhole:
     def __init__(self) -> None:
         self.asked = 0
 
-    def compare(self, reference: Any, candidate: Any, effort: Any = "full") -> Latency:
+    def compare(self, reference: Any, candidate: Any, plan: Any = None) -> Latency:
         self.asked += 1
         return Latency(8.0, 1.25, (1.0, 2.0), 7, 10.0)
 

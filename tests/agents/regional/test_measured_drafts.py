@@ -1,0 +1,137 @@
+"""The measurement of a draft, as it is and finished, and of the finished original beside one with a small lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.core.base import Budget, Search, action_of
+from agents.regional.assembly import AssembledGraph
+from agents.regional.drafting import MeasuredDraft
+from agents.regional.finishing import Finishing
+from graph_rewrite.latency import Latency
+from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.task.problem import Problem
+from tests.agents.regional.exact_timer import chain
+from tests.agents.regional.test_joint_rewrites import (
+    MS,
+    ReluAsThresholdedInOtherLayout,
+    ReluInOtherLayout,
+    TransposeAfterTanh,
+    TransposesCancel,
+    cost,
+    relus,
+    started,
+)
+
+MUCH, LITTLE = 0.3, 0.01
+DRAFTED = ["Transpose", "LeakyRelu", "Transpose", *["Relu"] * 3]
+LAID_OUT = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
+
+
+@pytest.fixture
+def problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Problem:
+    """Four Relus in a row, which a rule that finishes drafts takes in."""
+    monkeypatch.setattr(ReluInOtherLayout, "covers_parts", True)
+    return relus(tmp_path, ReluInOtherLayout(), ReluAsThresholdedInOtherLayout(), TransposesCancel())
+
+
+def candidate(problem: Problem, rule: type, sites: int) -> Candidate:
+    offered = problem.rewriter.candidates(problem.model.graph)
+    return next(one for one in offered if one.rule == rule.__name__ and one.count == sites)
+
+
+def measured(problem: Problem, gain: float, cost_s: float = 0.0) -> tuple[MeasuredDraft, list[list[str]]]:
+    """Measure a draft of one Relu, forecast to gain so much. Return it, and the operators of what was measured, in
+    order; a measurement takes `cost_s` of 60 seconds."""
+    problem.cost = lambda graph, effort="screen": cost_s  # type: ignore[method-assign]
+    search = Search(problem, Budget(50, 60.0))
+    one = candidate(problem, ReluInOtherLayout, 1)
+    draft = Finishing(search, 500).measured_draft(
+        AssembledGraph(one.apply(), (action_of(one),), (chain(gain, {1}),)), 1.0
+    )
+    return draft, [[node.op for node in visit.graph.order()] for visit in search.visits.values() if visit.actions]
+
+
+def test_one_that_is_to_gain_much_is_measured_finished_first(problem: Problem) -> None:
+    draft, graphs = measured(problem, MUCH)
+    assert graphs == [LAID_OUT, DRAFTED]
+    assert not draft.is_last
+
+
+def test_one_that_is_to_gain_little_is_finished_where_it_gains(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft, graphs = measured(problem, LITTLE)
+    assert graphs == [DRAFTED]
+    assert cost(problem.model.graph) < cost(candidate(problem, ReluInOtherLayout, 1).apply())
+    assert not draft.chains
+    monkeypatch.setitem(MS, "Transpose", 1.0)
+    problem._memo.clear()
+    draft, graphs = measured(problem, LITTLE)
+    assert graphs == [DRAFTED, LAID_OUT]
+    assert draft.chains
+
+
+@pytest.mark.parametrize(("gain", "first"), [(MUCH, LAID_OUT), (LITTLE, DRAFTED)])
+def test_where_no_other_measurement_fits_the_first_is_the_last(problem: Problem, gain: float, first: list[str]) -> None:
+    draft, graphs = measured(problem, gain, cost_s=40.0)
+    assert graphs == [first]
+    assert draft.is_last
+
+
+def test_its_chains_save_where_either_form_is_faster(problem: Problem) -> None:
+    """As it is, it takes longer than the original. What it saves is scaled to what the original takes."""
+    draft, _ = measured(problem, MUCH)
+    (scaled,) = draft.chains
+    assert scaled.saved == pytest.approx(MUCH * cost(problem.model.graph) / 1e3)
+
+
+@pytest.mark.parametrize("carried_by", [(), ("TransposeAfterTanh",)])
+def test_finishing_carries_a_rule_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, carried_by: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(ReluInOtherLayout, "covers_parts", True)
+    monkeypatch.setattr(ReluInOtherLayout, "carried_by", carried_by)
+    search = started(relus(tmp_path, ReluInOtherLayout(), TransposeAfterTanh(), last="Tanh"))
+    made = Finishing(search, 500).finish(search.best)
+    assert made is not None
+    assert [node.op for node in made.graph.order()][-2:] == (
+        ["Tanh", "Transpose"] if carried_by else ["Transpose", "Tanh"]
+    )
+
+
+class TestTheOriginal:
+    """Beside a draft that leaves nothing to the rule which covers the whole original."""
+
+    def started(self, problem: Problem, speedup: float) -> tuple[Search, Finishing]:
+        search = started(problem)
+        one = candidate(problem, ReluAsThresholdedInOtherLayout, 4)
+        ms = cost(problem.model.graph)
+        search.measure(one.apply(), (action_of(one),), Latency(ms / speedup, speedup, (speedup, speedup), 9, ms))
+        finishing = Finishing(search, 500)
+        finishing.finish(search.best)
+        return search, finishing
+
+    def test_where_it_leads_rounds_go_on_from_it(self, problem: Problem) -> None:
+        search, finishing = self.started(problem, 1.05)
+        assert finishing.original_leads()
+        assert search.best is not None
+        assert [node.op for node in search.best.graph.order()] == LAID_OUT
+        assert finishing.start is search.best
+
+    def test_beside_a_large_lead_it_is_left_as_it_is(self, problem: Problem) -> None:
+        search, finishing = self.started(problem, 1.2)
+        assert not finishing.original_leads()
+        assert search.measurements == 2
+
+    def test_where_it_is_slower_rounds_go_on_from_the_draft(
+        self, problem: Problem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(MS, "Transpose", 8.0)
+        search, finishing = self.started(problem, 1.05)
+        draft = search.best
+        assert not finishing.original_leads()
+        assert search.measurements == 3
+        assert finishing.start is draft
