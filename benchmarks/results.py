@@ -43,7 +43,8 @@ class Arguments:
     agents: tuple[str, ...] = AGENTS
     """Agents by name, with options; regional@600 has a budget of its own."""
     controls: tuple[str, ...] = ()
-    """Controls: policy-untrained, policy-unsampled, regional-no-climb, replay; or all."""
+    """Controls: policy-untrained, policy-unsampled, regional-no-climb, regional-unlearnt, regional-held-out, replay,
+    best-runtime; or all."""
     peers: tuple[str, ...] = (ALL,)
     """Other tools; ort stands for all whose names begin with ort-. --peers alone for none."""
     budget: tuple[float, ...] = (60.0,)

@@ -8,15 +8,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agents.conclusion.confirmation import compared_again, over, pooled, share_of_time
-from agents.core.base import Search, Visit
+from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.latency import FULL, Latency
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from graph_rewrite.task.limits import priced
 
-FINALISTS = 3
-"""Number of screened graphs that are measured with full effort: those with the highest lower bounds."""
-MEASURING_SHARE = 0.3
-"""Part of the time left before a deadline that measuring the finalists may take."""
+FINALISTS = 4
+"""Number of screened graphs that are measured with full effort: the one with the highest lower bound, those that seem
+to be fastest, and a simple one."""
+MEASURING_SHARE, LARGE_LEAD_SHARE = 0.2, 0.4
+"""Part of the time left before a deadline that measuring the finalists may take, and where the first has a large lead
+over the original, which little time confirms."""
 CHOOSING_SHARE = 0.8
 """The same for a provisional budget, where nothing else is to be done."""
 BLOCK_RUNS = 20.0
@@ -30,7 +32,7 @@ def measured_finalists(search: Search) -> list[tuple[Visit, Latency]]:
     """Measure the finalists with full effort. Where time is short, those that may be the fastest are compared in turn
     instead, as many as there is time for. Return all of them, fastest first."""
     finalists = finalists_of(search)
-    share = CHOOSING_SHARE if search.budget.provisional else MEASURING_SHARE
+    share = CHOOSING_SHARE if search.budget.provisional else _measuring_share(search, finalists)
     seconds = share * seconds_left()
     if seconds < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s:
         return _chosen_in_turn(search, [(visit, visit.latency) for visit in finalists], seconds)
@@ -40,6 +42,11 @@ def measured_finalists(search: Search) -> list[tuple[Visit, Latency]]:
             measured[visit.graph.hash] = (visit, search.problem.measure(visit.graph, "full"))
         return _ranked(search, _by_worth(search, measured.values()))
     return _by_worth(search, measured.values())
+
+
+def _measuring_share(search: Search, finalists: Sequence[Visit]) -> float:
+    is_large = bool(finalists) and search.worth(finalists[0].graph, finalists[0].latency) >= 1.0 + SMALL_LEAD
+    return LARGE_LEAD_SHARE if is_large else MEASURING_SHARE
 
 
 def _chosen_in_turn(
@@ -97,19 +104,27 @@ def with_light(search: Search, chosen: list[Visit], ranked: Sequence[Visit]) -> 
 
 
 def finalists_of(search: Search) -> list[Visit]:
-    """Return the best screened graphs. The last of them is the one with the fewest rewrites among those that may be as
-    fast as the first: what was added to it may be luck. Where all of them add weights at a price, the best that adds
-    none follows."""
+    """Return the best screened graphs: the one with the highest lower bound first, then those that seem to be fastest,
+    since the widths of intervals from a few runs are luck as well. The last of them is the one with the fewest rewrites
+    among those that may be as fast as the first: what was added to it may be luck. Where all of them add weights at a
+    price, the best that adds none follows."""
     found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
-    found = [visit for visit in found if priced(visit.latency.speedup, search.price(visit.graph)) > 1.0]
-    found = sorted(found, key=lambda visit: -search.worth(visit.graph, visit.latency))
+    found = [visit for visit in found if _estimate(search, visit) > 1.0]
+    if not found:
+        return []
+    by_worth = sorted(found, key=lambda visit: -search.worth(visit.graph, visit.latency))
+    first, others = by_worth[0], sorted(by_worth[1:], key=lambda visit: -_estimate(search, visit))
+    least = search.worth(first.graph, first.latency)
     rest = [
-        visit
-        for visit in found[FINALISTS - 1 :]
-        if priced(visit.latency.ci95[1], search.price(visit.graph)) > search.worth(found[0].graph, found[0].latency)
+        visit for visit in others[FINALISTS - 2 :] if priced(visit.latency.ci95[1], search.price(visit.graph)) > least
     ]
-    chosen = found[: FINALISTS - 1] + sorted(rest, key=lambda visit: len(visit.actions))[:1]
-    return with_light(search, chosen, found)
+    chosen = [first, *others[: FINALISTS - 2], *sorted(rest, key=lambda visit: len(visit.actions))[:1]]
+    return with_light(search, chosen, by_worth)
+
+
+def _estimate(search: Search, visit: Visit) -> float:
+    """Return the speed-up that a graph seems to have, with the price of added weights put on the latency."""
+    return priced(visit.latency.speedup, search.price(visit.graph))
 
 
 def _ranked(search: Search, ranked: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:

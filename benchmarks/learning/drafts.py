@@ -29,8 +29,8 @@ from agents.regional.gains import Effects
 from agents.regional.options import DEFAULTS
 from agents.regional.screen import Screen
 from benchmarks.learning.reports import tell_report
-from benchmarks.learning.step_means import FURTHER
 from benchmarks.protocol.machine.description import commit, machine, versions
+from benchmarks.protocol.searches.held_out import FURTHER, family_of, means_without
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite import zoo
 from graph_rewrite.ir.graph import Graph
@@ -80,13 +80,6 @@ class DraftedGraph:
     """Seconds that it took to list what is possible and to choose."""
 
 
-def family_of(tables: Sequence[WindowTable], model: str) -> str | None:
-    """Return the family that tables have of a model of the zoo; None where its architecture is in none of them."""
-    uri = f"zoo://{model}"
-    found = {one.family for table in tables for one in table.windows if one.model.partition("?")[0] == uri}
-    return min(found, default=None)
-
-
 def means_for(
     learners: Sequence[MeansLearner], tables: Sequence[WindowTable], model: str, kind: str
 ) -> Iterator[tuple[str, StepMeans]]:
@@ -95,8 +88,7 @@ def means_for(
     family = family_of(tables, model)
     if family is not None:
         yield KNOWN, means_on([(learner, None) for learner in learners], kind)
-    others = [[n for n, one in enumerate(table.windows) if one.family != family] for table in tables]
-    yield LEFT_OUT, means_on(list(zip(learners, others, strict=True)), kind)
+    yield LEFT_OUT, means_without(family, learners, tables, kind)
 
 
 def draft(problem: Problem, latency_s: float, means: StepMeans) -> DraftedGraph:

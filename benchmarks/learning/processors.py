@@ -27,7 +27,7 @@ from agents.effects.step_means import StepMeans
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
 from benchmarks.figures.tables import markdown
-from benchmarks.learning.step_means import FURTHER
+from benchmarks.protocol.searches.held_out import FURTHER
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.experience.validation import spearman
 from graph_rewrite.latency.device import processor_kind

@@ -22,15 +22,12 @@ from agents.effects.learning_means import MeansLearner, Part, means_by_kind, mea
 from agents.effects.step_means import SHIPPED as MEANS
 from agents.effects.step_means import save_means
 from benchmarks import RESULTS
+from benchmarks.protocol.searches.held_out import FURTHER
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.errors import UserError
 from graph_rewrite.runtime import PROVIDERS
 from graph_rewrite.system.commands import run_command
 
-FURTHER = tuple(
-    RESULTS / "learning" / f"windows-{name}.npz" for name in ("amd-epyc-25-17", "intel-xeon-6-207", "intel-xeon-6-167")
-)
-"""Tables of other processors than that of the shipped table."""
 OTHER_RUNTIMES = (RESULTS / "learning" / "windows-openvino-intel-xeon-6-167.npz",)
 """Tables of other runtimes than ONNX Runtime."""
 

@@ -12,6 +12,7 @@ from agents.core.registry import agent_names
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.preparing import Prepare
 from benchmarks.protocol.searches.faster_runtime import FASTER_RUNTIME
+from benchmarks.protocol.searches.held_out import HELD_OUT
 from benchmarks.protocol.searches.replaying import REPLAY
 from benchmarks.protocol.searches.runs import Run
 from graph_rewrite.errors import UserError
@@ -21,6 +22,8 @@ CONTROLS: Mapping[str, str] = {
     "policy-untrained": "ppo:untrained=true",
     "policy-unsampled": "ppo:sampled=false",
     "regional-no-climb": "regional:climb=false",
+    "regional-unlearnt": "regional:prior=constants,draft=false",
+    "regional-held-out": HELD_OUT,
     "replay": REPLAY,
     FASTER_RUNTIME: FASTER_RUNTIME,
 }

