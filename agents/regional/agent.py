@@ -13,7 +13,7 @@ from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.records import supposed
 from agents.effects.own_means import remember
 from agents.greedy import GreedyAgent, MeasuredGraph
-from agents.regional.assembly import choose
+from agents.regional.assembly import choose, with_parts
 from agents.regional.chains import RewriteChain, Timer
 from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.experience import LoggedRound
@@ -184,7 +184,8 @@ class RegionalAgent:
         tried |= screen.tried
         last = search.after(options.retiming_share)
         chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
-        chosen = choose([*chains, *screen.standing])
+        found_chains = [*chains, *screen.standing]
+        chosen = with_parts(choose(found_chains), found_chains)
         if chosen and not search.exhausted:
             assembly = judge(search, start, chosen, options)
             refine(search, careful, start, assembly, options, finishing.seconds)

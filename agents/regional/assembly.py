@@ -39,6 +39,22 @@ def choose(chains: Iterable[RewriteChain]) -> list[RewriteChain]:
     return chosen
 
 
+def with_parts(chosen: Sequence[RewriteChain], offered: Iterable[RewriteChain]) -> list[RewriteChain]:
+    """Return chosen chains that do not overlap, but for those that leave some of their sites to others: what a chain
+    saves in one layer may be more than what one over all layers saves there. Those that gave up sites come last, since
+    they are applied to what the others leave."""
+    whole, trimmed = list(chosen), list[RewriteChain]()
+    for chain in sorted(offered, key=lambda chain: -chain.lower_bound):
+        rivals = [other for other in (*whole, *trimmed) if other.nodes & chain.nodes]
+        parts = [part for other in rivals if (part := other.without(chain.nodes)) is not None]
+        if len(parts) < len(rivals) or chain in rivals:
+            continue
+        if chain.lower_bound + sum(part.lower_bound for part in parts) > sum(rival.lower_bound for rival in rivals):
+            whole = [*(other for other in whole if other not in rivals), chain]
+            trimmed = [*(other for other in trimmed if other not in rivals), *parts]
+    return [*whole, *trimmed]
+
+
 def _greedy(chains: Sequence[RewriteChain]) -> list[RewriteChain]:
     """Return, of chains in order of preference, those that overlap with none before."""
     chosen: list[RewriteChain] = []

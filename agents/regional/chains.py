@@ -47,6 +47,9 @@ class RewriteChain:
     """Seconds per inference that each step saved when it was first timed, after those before it."""
     logged: LoggedChain = field(default_factory=LoggedChain, compare=False, repr=False)
     """The chain as it is logged."""
+    sites: tuple[tuple[int, frozenset[int]], ...] = ()
+    """Where the first step's matches begin, and the nodes that are removed there; empty for a chain that cannot be
+    applied to a part of its sites."""
 
     @property
     def net(self) -> float:
@@ -74,6 +77,18 @@ class RewriteChain:
         return replace(
             self, saved=factor * self.saved, half=factor * self.half, price=factor * self.price,
             parts=tuple(factor * part for part in self.parts),
+        )  # fmt: skip
+
+    def without(self, nodes: frozenset[int]) -> RewriteChain | None:
+        """Return the chain at those of its sites that remove none of these nodes, with their part of what it saves;
+        None where none is left."""
+        kept = tuple((anchor, removed) for anchor, removed in self.sites if not removed & nodes)
+        if not kept:
+            return None
+        part = len(kept) / len(self.sites)
+        return replace(
+            self.scaled(part), anchors=frozenset(anchor for anchor, _ in kept),
+            nodes=frozenset().union(*(removed for _, removed in kept)), growth=round(part * self.growth), sites=kept,
         )  # fmt: skip
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from agents.effects.step_means import Forecast
-from agents.regional.assembly import choose
+from agents.regional.assembly import choose, with_parts
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain
 from agents.regional.experience import LoggedChain
@@ -68,13 +68,17 @@ class Drafter:
             kept = {id(chain) for chain in chosen}
             leading = [number for number in open_ones if id(offered[number]) in kept]
             if not leading:
-                return chosen
+                carried_on = (chain for number, chain in enumerate(offered) if number not in open_ones)
+                return with_parts(chosen, self._worthwhile([*carried_on, *alone]))
             for number in leading:
                 offered[number] = self._carried_on(known[number][0], until)
             open_ones.difference_update(leading)
 
     def _chosen(self, chains: Iterable[RewriteChain | None]) -> list[RewriteChain]:
-        return choose(chain for chain in chains if chain is not None and chain.lower_bound >= self.worth)
+        return choose(self._worthwhile(chains))
+
+    def _worthwhile(self, chains: Iterable[RewriteChain | None]) -> list[RewriteChain]:
+        return [chain for chain in chains if chain is not None and chain.lower_bound >= self.worth]
 
     def _known(self, step: Attempt) -> Forecast | None:
         """Return what is forecast of a step; None where that rests on too little."""

@@ -15,6 +15,7 @@ from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import ChainPolicy, Prior, StepPrior
 from agents.regional.proposals import Proposer
+from agents.regional.sites import removed_by_site
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency.windows.roofline import estimated_seconds
@@ -280,6 +281,7 @@ class Screen:
             self._price(growth),
             state.parts,
             state.logged or LoggedChain(),
+            removed_by_site(site_class, gone),
         )
 
     @staticmethod

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
 from agents.core.base import Action, Search, action_of
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.sites import Site
+from graph_rewrite.task.site_windows import SiteClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +74,13 @@ def apply_step(
         actions.append(action_of(candidate))
         inserted |= set(edit.delta.inserted)
     return (graph, tuple(actions), frozenset(inserted)) if actions else None
+
+
+def removed_by_site(site_class: SiteClass, gone: Set[int]) -> tuple[tuple[int, frozenset[int]], ...]:
+    """Return where the sites of a class begin, with the nodes that are removed there.
+
+    Args:
+        gone: nodes that the whole chain removes at the usual site, which is the first one.
+    """
+    usual, *others = ((site.anchor, frozenset(node.id for node in site.removed)) for site in site_class.sites)
+    return (usual[0], usual[1] | gone), *others
