@@ -73,7 +73,7 @@ def test_parts_never_overlap_and_never_save_less(offered: list[RewriteChain]) ->
 
 
 def test_both_are_applied(tmp_path: Path) -> None:
-    """Of four Relus one is written otherwise than the rest."""
+    """Write one of four Relus otherwise than the rest."""
     problem = relus(tmp_path)
     rules = ReluInOtherLayout(), ReluAsThresholdedInOtherLayout()
     problem.rewriter = Rewriter(rules, granularity="site", deployment=False)
