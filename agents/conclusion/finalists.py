@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from agents.conclusion.confirmation import compared_again, over, pooled, share_of_time
 from agents.core.base import SMALL_LEAD, Search, Visit
+from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
-from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
+from graph_rewrite.system.deadline import OutOfTime, seconds_left
 from graph_rewrite.task.limits import priced
 
 FINALISTS = 4
@@ -32,10 +32,11 @@ def measured_finalists(search: Search) -> list[tuple[Visit, Latency]]:
     """Measure the finalists with full effort. Where time is short, those that may be the fastest are compared in turn
     instead, as many as there is time for. Return all of them, fastest first."""
     finalists = finalists_of(search)
-    share = CHOOSING_SHARE if search.budget.provisional else _measuring_share(search, finalists)
-    seconds = share * seconds_left()
-    if seconds < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s:
-        return _chosen_in_turn(search, [(visit, visit.latency) for visit in finalists], seconds)
+    if not finalists:
+        return []
+    share = CHOOSING_SHARE if search.budget.provisional else _measuring_share(search, finalists[0])
+    if share * seconds_left() < AMPLE * (2 * len(finalists) - 1) * FULL.budget_s:
+        return _chosen_in_turn(search, [(visit, visit.latency) for visit in finalists], share)
     measured = {visit.graph.hash: (visit, visit.latency) for visit in finalists}
     with suppress(OutOfTime), share_of_time(share):
         for visit in finalists:
@@ -44,51 +45,43 @@ def measured_finalists(search: Search) -> list[tuple[Visit, Latency]]:
     return _by_worth(search, measured.values())
 
 
-def _measuring_share(search: Search, finalists: Sequence[Visit]) -> float:
-    is_large = bool(finalists) and search.worth(finalists[0].graph, finalists[0].latency) >= 1.0 + SMALL_LEAD
+def _measuring_share(search: Search, first: Visit) -> float:
+    is_large = search.worth(first.graph, first.latency) >= 1.0 + SMALL_LEAD
     return LARGE_LEAD_SHARE if is_large else MEASURING_SHARE
 
 
 def _chosen_in_turn(
-    search: Search, measured: list[tuple[Visit, Latency]], seconds: float
+    search: Search, measured: Sequence[tuple[Visit, Latency]], share: float
 ) -> list[tuple[Visit, Latency]]:
     """Compare the first of the finalists with each that may be as fast, and go on from the faster. Two graphs timed
     in turn tell their ratio better than two measurements against the original do, in half of the time.
 
     Args:
-        seconds: that this may take.
+        share: part of the time left that this may take.
     """
-    leader, others = measured[:1], measured[1:]
-    if not leader:
-        return []
-    block_s, ends = BLOCK_RUNS * leader[0][1].ms / 1e3, time.monotonic() + seconds
-    rivals = _rivals(search, measured)[: int(seconds / block_s)]
-    with suppress(OutOfTime):
+    leader, *others = measured
+    least = search.worth(leader[0].graph, leader[1])
+    rivals = [pair for pair in others if _upper(search, pair[0].graph, pair[1]) >= least]
+    with suppress(OutOfTime), share_of_time(share):
+        rivals = rivals[: int(seconds_left() / (BLOCK_RUNS * leader[1].ms / 1e3))]
         for left, rival in zip(range(len(rivals), 0, -1), rivals, strict=True):
-            with ending_at(time.monotonic() + (ends - time.monotonic()) / left):
-                pair = _compared(search, leader[0], rival)
-            leader, others = pair[:1], [*(other for other in others if other is not rival), *pair[1:]]
-    return [*leader, *_by_worth(search, others)]
-
-
-def _rivals(search: Search, measured: Sequence[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
-    """Return those behind the first one that may be as fast."""
-    least = max((search.worth(visit.graph, latency) for visit, latency in measured), default=0.0)
-    return [pair for pair in measured[1:] if priced(pair[1].ci95[1], search.price(pair[0].graph)) >= least]
+            with share_of_time(1.0 / left):
+                leader, behind = _compared(search, leader, rival)
+            others = [*(other for other in others if other is not rival), behind]
+    return [leader, *_by_worth(search, others)]
 
 
 def _compared(
     search: Search, leader: tuple[Visit, Latency], rival: tuple[Visit, Latency]
-) -> list[tuple[Visit, Latency]]:
+) -> tuple[tuple[Visit, Latency], tuple[Visit, Latency]]:
     """Time two graphs in turn, and put that together with what is known of each. Return them, faster first."""
     ratio = compared_again(search, leader[0].graph, rival[0].graph)
     if ratio is None or not ratio.ok:
-        return [leader, rival]
-    known = [
-        (leader[0], pooled(leader[1], over(rival[1], ratio, inverse=True))),
-        (rival[0], pooled(rival[1], over(leader[1], ratio))),
-    ]
-    return sorted(known, key=lambda pair: -priced(pair[1].speedup, search.price(pair[0].graph)))
+        return leader, rival
+    one = (leader[0], pooled(leader[1], over(rival[1], ratio, inverse=True)))
+    other = (rival[0], pooled(rival[1], over(leader[1], ratio)))
+    gains = _estimate(search, rival[0].graph, other[1]) > _estimate(search, leader[0].graph, one[1])
+    return (other, one) if gains else (one, other)
 
 
 def _by_worth(search: Search, measured: Iterable[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:
@@ -109,22 +102,25 @@ def finalists_of(search: Search) -> list[Visit]:
     among those that may be as fast as the first: what was added to it may be luck. Where all of them add weights at a
     price, the best that adds none follows."""
     found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
-    found = [visit for visit in found if _estimate(search, visit) > 1.0]
+    found = [visit for visit in found if _estimate(search, visit.graph, visit.latency) > 1.0]
     if not found:
         return []
     by_worth = sorted(found, key=lambda visit: -search.worth(visit.graph, visit.latency))
-    first, others = by_worth[0], sorted(by_worth[1:], key=lambda visit: -_estimate(search, visit))
+    first, others = by_worth[0], sorted(by_worth[1:], key=lambda visit: -_estimate(search, visit.graph, visit.latency))
     least = search.worth(first.graph, first.latency)
-    rest = [
-        visit for visit in others[FINALISTS - 2 :] if priced(visit.latency.ci95[1], search.price(visit.graph)) > least
-    ]
+    rest = [visit for visit in others[FINALISTS - 2 :] if _upper(search, visit.graph, visit.latency) > least]
     chosen = [first, *others[: FINALISTS - 2], *sorted(rest, key=lambda visit: len(visit.actions))[:1]]
     return with_light(search, chosen, by_worth)
 
 
-def _estimate(search: Search, visit: Visit) -> float:
+def _estimate(search: Search, graph: Graph, latency: Latency) -> float:
     """Return the speed-up that a graph seems to have, with the price of added weights put on the latency."""
-    return priced(visit.latency.speedup, search.price(visit.graph))
+    return priced(latency.speedup, search.price(graph))
+
+
+def _upper(search: Search, graph: Graph, latency: Latency) -> float:
+    """Return the upper bound of a speed-up, likewise."""
+    return priced(latency.ci95[1], search.price(graph))
 
 
 def _ranked(search: Search, ranked: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:

@@ -184,8 +184,8 @@ class RegionalAgent:
         tried |= screen.tried
         last = search.after(options.retiming_share)
         chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
-        found_chains = [*chains, *screen.standing]
-        chosen = with_parts(choose(found_chains), found_chains)
+        offered = [*chains, *screen.standing]
+        chosen = with_parts(choose(offered), offered)
         if chosen and not search.exhausted:
             assembly = judge(search, start, chosen, options)
             refine(search, careful, start, assembly, options, finishing.seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agents.conclusion.last_look import lacks_time, propose
 from agents.core.base import SMALL_LEAD, Action, Search, Visit
@@ -84,7 +84,7 @@ class Finishing:
         Args:
             seconds: estimated, of a run of the original.
         """
-        search, plain = self.search, Visit(draft.graph, supposed(draft.graph, 1e3 * seconds).latency, draft.actions)
+        search, plain = self.search, replace(supposed(draft.graph, 1e3 * seconds), actions=draft.actions)
         if self.is_left_to_the_end(draft, seconds):
             return NO_DRAFT
         began, gains_much = search.seconds, _gain(draft, seconds) >= SMALL_LEAD

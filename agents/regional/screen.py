@@ -267,12 +267,12 @@ class Screen:
             return None
         site_class = state.site_class
         gone = site_class.window.nodes.keys() - state.graph.nodes.keys()
-        nodes = frozenset(node.id for site in site_class.sites for node in site.removed) | gone
+        sites = removed_by_site(site_class, gone)
         growth = self._growth(site_class, state.graph)
         return RewriteChain(
             state.steps,
-            frozenset(site.anchor for site in site_class.sites),
-            nodes,
+            frozenset(anchor for anchor, _ in sites),
+            frozenset().union(*(removed for _, removed in sites)),
             seconds,
             half,
             growth,
@@ -281,7 +281,7 @@ class Screen:
             self._price(growth),
             state.parts,
             state.logged or LoggedChain(),
-            removed_by_site(site_class, gone),
+            sites,
         )
 
     @staticmethod

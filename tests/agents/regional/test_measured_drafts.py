@@ -14,6 +14,7 @@ from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.task.problem import Problem
 from tests.agents.regional.exact_timer import chain
+from tests.agents.regional.test_finishing import LAID_OUT
 from tests.agents.regional.test_joint_rewrites import (
     MS,
     ReluAsThresholdedInOtherLayout,
@@ -27,7 +28,6 @@ from tests.agents.regional.test_joint_rewrites import (
 
 MUCH, LITTLE = 0.3, 0.01
 DRAFTED = ["Transpose", "LeakyRelu", "Transpose", *["Relu"] * 3]
-LAID_OUT = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
 
 
 @pytest.fixture
