@@ -75,7 +75,7 @@ class Problem:
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
     _confirmed: dict[tuple[str, Plan | None, int], Latency] = field(default_factory=dict, repr=False)
-    _compared: dict[tuple[str, str], tuple[Latency, float]] = field(default_factory=dict, repr=False)
+    _compared: dict[tuple[str, str, Plan | None], tuple[Latency, float]] = field(default_factory=dict, repr=False)
     _active: dict[str, frozenset[str] | None] = field(default_factory=dict, repr=False)
     _faults_before: Counter[str] = field(default_factory=Counter, repr=False)
 
@@ -157,7 +157,7 @@ class Problem:
         return known
 
     def compare(self, reference: Graph, candidate: Graph, plan: Plan | None = None) -> tuple[Latency, float] | None:
-        """Time two graphs in turn with full effort, or anew by a plan of its own.
+        """Time two graphs in turn with full effort, or by a plan. The same graphs and plan give the same value every time.
 
         Of two graphs that are nearly as fast this tells more than their latencies against the original.
 
@@ -167,8 +167,8 @@ class Problem:
         """
         if not isinstance(self.meter, ComparingMeter):
             return None
-        key = (reference.hash, candidate.hash)
-        if key not in self._compared or plan is not None:
+        key = (reference.hash, candidate.hash, plan)
+        if key not in self._compared:
             begin = unblocked_time()
             try:
                 latency = self.meter.compare(reference, candidate, plan=plan)

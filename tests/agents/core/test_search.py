@@ -16,7 +16,7 @@ from agents.core.base import Action, Budget, Search, Visit
 from agents.core.registry import make_agent
 from agents.reporting.runs import write_optimized
 from graph_rewrite import Graph
-from graph_rewrite.latency import BaselineError, Latency, MachineLock, Plan
+from graph_rewrite.latency import SCREEN, BaselineError, Latency, MachineLock, Plan
 from graph_rewrite.task.problem import Problem
 from tests.envs.fakes import cost
 
@@ -212,6 +212,12 @@ class TestInTurn:
         leader, modest = self.visit(search, "leader", 1.10, 2), self.visit(search, "modest", 1.12, 3)
         assert not search.beats(modest, leader)
         assert conclude(search, "test").graph.hash == modest.graph.hash
+
+    def test_a_short_comparison_does_not_answer_for_a_full_one(self, problem: Problem) -> None:
+        pair = self.graphs["leader"], self.graphs["modest"]
+        for plan in (SCREEN, None, SCREEN, None):
+            problem.compare(*pair, plan)
+        assert len(self.asked) == 2
 
     def test_time_is_charged_also_for_a_comparison_that_is_known(self, problem: Problem) -> None:
         first = Search(problem, Budget())
