@@ -157,7 +157,7 @@ class Problem:
         return known
 
     def compare(self, reference: Graph, candidate: Graph, plan: Plan | None = None) -> tuple[Latency, float] | None:
-        """Time two graphs in turn with full effort, or by a plan. The same graphs and plan give the same value every time.
+        """Time two graphs in turn with full effort, or by a plan. The same graphs and plan always give the same value.
 
         Of two graphs that are nearly as fast this tells more than their latencies against the original.
 
