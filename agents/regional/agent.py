@@ -21,7 +21,7 @@ from agents.regional.finishing import Finishing
 from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, sweep_is_short, tidy
-from agents.regional.judgement import judge, refine, within_bounds
+from agents.regional.judgement import judge, judging_seconds, refine, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
 from agents.regional.retiming import retime
@@ -179,10 +179,11 @@ class RegionalAgent:
         found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
-        deadline = search.after(options.share)
+        latest = search.allowed - judging_seconds(search)  # what no graph is put together of was timed for nothing
+        deadline = min(search.after(options.share), latest)
         chains = screen.run(found, lambda: search.seconds >= deadline, drafted)
         tried |= screen.tried
-        last = search.after(options.retiming_share)
+        last = min(search.after(options.retiming_share), latest)
         chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
         offered = [*chains, *screen.standing]
         chosen = with_parts(choose(offered), offered)

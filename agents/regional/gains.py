@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.effects.step_means import Forecast
@@ -16,6 +16,8 @@ TRUSTED = 2.0
 """Windows of the model at hand that a forecast out of other models counts as."""
 
 Key = tuple[str, ...]
+SiteOfChain = tuple[str, int]
+"""The key of a class of sites, and the node at which a match begins."""
 
 
 @dataclass
@@ -61,6 +63,60 @@ class Effects:
         known = self._gains.get(chain, ())
         mean = (TRUSTED * forecast.mean + sum(known)) / (TRUSTED + len(known))
         return before + mean + hope * fading ** len(known)
+
+
+@dataclass
+class KnownSavings:
+    """The seconds per inference that the best chains known save, site by site: what saves something at all sites of its
+    class says little of what may be saved at one of them."""
+
+    _at: dict[int, SiteOfChain] = field(default_factory=dict)
+    """The sites by the nodes of the whole graph that are removed there."""
+    _seconds: dict[SiteOfChain, float] = field(default_factory=dict)
+
+    def add(self, key: str, sites: Iterable[tuple[int, frozenset[int]]], seconds: float) -> None:
+        """Note what a chain saves at all its sites together. It takes the place of others where it saves more than
+        these do, at single sites or at all the sites that are left then.
+
+        Args:
+            key: of the class of sites; a later chain there takes the place of an earlier one likewise.
+            sites: where matches begin, and the nodes that are removed there. A site that overlaps with an earlier one
+                is left out, since it is not rewritten beside that.
+        """
+        apart: dict[SiteOfChain, frozenset[int]] = {}
+        covered = set[int]()
+        for anchor, nodes in sites:
+            if not nodes & covered:
+                apart[key, anchor] = nodes
+                covered |= nodes
+        each = seconds / max(len(apart), 1)
+        left = {site: nodes for site, nodes in apart.items() if not self._put({site: nodes}, each)}
+        self._put(left, each)
+
+    def at(self, nodes: Iterable[int]) -> float:
+        """Return the seconds that are saved at all sites which remove one of these nodes."""
+        return sum(self._seconds[site] for site in self._touching(nodes))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._at.clear()
+        self._seconds.clear()
+
+    def _touching(self, nodes: Iterable[int]) -> set[SiteOfChain]:
+        return {self._at[node] for node in nodes if node in self._at}
+
+    def _put(self, sites: Mapping[SiteOfChain, frozenset[int]], each: float) -> bool:
+        """Put sites in the place of those that they overlap with; return whether that saves more."""
+        rivals = self._touching(node for nodes in sites.values() for node in nodes)
+        if each * len(sites) <= sum(self._seconds[site] for site in rivals):
+            return False
+        self._at = {node: site for node, site in self._at.items() if site not in rivals}
+        for site in rivals:
+            del self._seconds[site]
+        for site, nodes in sites.items():
+            self._seconds[site] = each
+            self._at.update(dict.fromkeys(nodes, site))
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.drafting import Drafter
 from agents.regional.experience import LoggedChain, LoggedRound
-from agents.regional.gains import Effects
+from agents.regional.gains import Effects, KnownSavings
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import ChainPolicy, Prior, StepPrior
 from agents.regional.proposals import Proposer
@@ -66,11 +66,12 @@ class Screen:
         self.tried: set[str] = set()
         """Keys of the classes of sites whose first step was timed."""
         self._seconds: dict[str, float] = {}
-        self._best: dict[int, float] = {}
-        """Seconds saved by the best chain known, by node of the whole graph."""
+        self._known = KnownSavings()
         self._proved: list[RewriteChain] = []
-        self._drafted: dict[int, float] = {}
-        """Seconds that drafted chains are forecast to save, likewise, as long as these stand in for known ones."""
+        self._drafted = KnownSavings()
+        """What drafted chains are forecast to save, as long as these stand in for known ones."""
+        self._removed: dict[str, frozenset[int]] = {}
+        """Nodes that the sites of classes remove, by the classes' keys."""
 
     def run(
         self,
@@ -87,12 +88,13 @@ class Screen:
         """
         first = self._first(found, until)
         self._proved = list(drafted)
-        self._drafted = {node: chain.net for chain in drafted for node in chain.nodes}
+        for chain in drafted:
+            self._drafted.add(chain.cut.key, chain.sites, chain.net)
         if isinstance(self._prior, ChainPolicy):  # forecasts of steps that it does not propose follow then
             chains, open_attempts = self._proposed(first, self._prior, until)
         else:
             chains, open_attempts = [], self._told(first)
-        if self._drafted:
+        if drafted:
             self._hopeful = self.options.hopeful[0]
             chains += self._explore(open_attempts, until, curious=False)
             self._drafted.clear()
@@ -213,9 +215,11 @@ class Screen:
         elsewhere."""
         site_class = attempt.state.site_class
         share = attempt.move.promise(self.effects, self.options, self._hopeful, curious)
-        known = max(
-            (saved.get(node, 0.0) for saved in (self._best, self._drafted) for node in site_class.touched), default=0.0
-        )
+        nodes = self._removed.get(site_class.key)
+        if nodes is None:
+            by_site = (removed for _, removed in removed_by_site(site_class, frozenset()))
+            nodes = self._removed[site_class.key] = frozenset().union(*by_site)
+        known = max(self._known.at(nodes), self._drafted.at(nodes))
         return self._seconds_of_all(site_class) * share - known
 
     def _children(self, attempt: Attempt, until: Callable[[], bool]) -> list[Attempt]:
@@ -243,10 +247,8 @@ class Screen:
         window_seconds = self._seconds[site_class.key.partition(":")[2]] = timed.window_seconds / attempt.part
         all_seconds = len(site_class.sites) * window_seconds
         share, half = timed.seconds / all_seconds, (timed.ci95[1] - timed.ci95[0]) / 2
-        for node in site_class.touched:
-            self._best[node] = max(
-                self._best.get(node, 0.0), timed.seconds - self._price(self._growth(site_class, after))
-            )
+        saved = timed.seconds - self._price(self._growth(site_class, after))
+        self._known.add(site_class.key, removed_by_site(site_class, frozenset()), saved)
         self.effects.record(attempt.keys[:2], share - state.share)
         if not first:
             self.effects.record(Attempt(state).keys, max(share - max(state.share, 0.0), 0.0))

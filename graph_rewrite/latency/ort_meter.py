@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from graph_rewrite.errors import UserError
@@ -135,12 +134,13 @@ class OrtMeter:
         return self._compare(self._plain_baseline(), self._as_deployed(graph), effort)
 
     def compare(self, reference: Measurable, candidate: Measurable, plan: Plan | None = None) -> Latency:
-        """Return the speed-up of `candidate` over `reference`, each run as it asks for; with a plan, anew."""
-        return self._compare(self._as_deployed(reference), self._as_deployed(candidate), "full", plan)
+        """Return the speed-up of `candidate` over `reference`, each as it asks to be run; by a plan, only this once."""
+        sides = self._as_deployed(reference), self._as_deployed(candidate)
+        return self._compare(*sides, "full") if plan is None else self._measure_anew(*sides, None, plan)
 
     def confirm(self, graph: Measurable, plan: Plan | None = None) -> Latency:
         """Take a full measurement anew, or one by `plan`, whatever is known already; it replaces what is remembered."""
-        return self._measure_anew(self._plain_baseline(), self._as_deployed(graph), "full", plan)
+        return self._measure_anew(self._plain_baseline(), self._as_deployed(graph), "full", plan or self.plans["full"])
 
     def active_optimizers(self, graph: Measurable) -> frozenset[str]:
         """Return the optimisers of ONNX Runtime that change this graph as deployed; refusing any other changes nothing.
@@ -162,9 +162,7 @@ class OrtMeter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def _plain_baseline(self) -> _Side:
@@ -173,9 +171,9 @@ class OrtMeter:
     def _as_deployed(self, graph: Measurable) -> _Side:
         return _Side(graph, self.deployment.asked_by(graph))
 
-    def _compare(self, baseline: _Side, candidate: _Side, effort: Effort, plan: Plan | None = None) -> Latency:
-        known = self._recall(baseline, candidate, effort) if plan is None else None
-        return known if known is not None else self._measure_anew(baseline, candidate, effort, plan)
+    def _compare(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency:
+        known = self._recall(baseline, candidate, effort)
+        return known if known is not None else self._measure_anew(baseline, candidate, effort, self.plans[effort])
 
     def _recall(self, baseline: _Side, candidate: _Side, effort: Effort) -> Latency | None:
         pair = (baseline.key, candidate.key)
@@ -194,16 +192,18 @@ class OrtMeter:
         latency = self._memo[(*pair, effort)] = Latency.from_json(stored)
         return latency
 
-    def _measure_anew(self, baseline: _Side, candidate: _Side, effort: Effort, plan: Plan | None = None) -> Latency:
+    def _measure_anew(self, baseline: _Side, candidate: _Side, effort: Effort | None, plan: Plan) -> Latency:
+        """Measure by a plan; remember it as of an effort, unless that is None."""
         self._measurements += 1
         try:
-            latency = self._take_calmly(baseline, candidate, plan or self.plans[effort])
+            latency = self._take_calmly(baseline, candidate, plan)
         except _NotWrittenError as error:  # the disk's fault and not the graph's, so it is not remembered
             return Latency.failed("error", str(error))
-        self._memo[(baseline.key, candidate.key, effort)] = latency
-        # A failure may be this machine's on this day: other runs try again.
-        if latency.ok and self._cache is not None:
-            self._cache.put(self._disk_key(baseline, candidate, effort), latency.to_json())
+        if effort is not None:
+            self._memo[(baseline.key, candidate.key, effort)] = latency
+            # A failure may be this machine's on this day: other runs try again.
+            if latency.ok and self._cache is not None and plan == self.plans[effort]:
+                self._cache.put(self._disk_key(baseline, candidate, effort), latency.to_json())
         return latency
 
     def _disk_key(self, baseline: _Side, candidate: _Side, effort: Effort) -> Mapping[str, Any]:

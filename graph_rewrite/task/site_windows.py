@@ -30,11 +30,6 @@ class SiteClass:
     seconds: float
     """Estimate of how long the window takes."""
 
-    @property
-    def touched(self) -> frozenset[int]:
-        """Nodes that the typical site removes."""
-        return frozenset(node.id for node in self.sites[0].removed)
-
 
 def site_classes(
     rewriter: Enumerator, graph: Graph, margin: int = MARGIN, compared_sites: int = COMPARED_SITES

@@ -7,17 +7,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.core.base import Search
+from agents.core.base import Budget, Search
 from agents.regional.assembly import AssembledGraph, assemble
+from agents.regional.finishing import Finishing
 from agents.regional.gains import Effects
-from agents.regional.judgement import refine, visit_of
+from agents.regional.judgement import judging_seconds, refine, visit_of
 from agents.regional.options import RegionalOptions
 from agents.regional.screen import Screen
+from graph_rewrite import Rewriter
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.task.site_windows import site_classes
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 from tests.agents.regional.test_drafting import GAINING, Told, two_kinds
+from tests.agents.regional.test_known_savings import NoRelu, ReluAsClip
+from tests.agents.toys import chain_problem
 
 OPTIONS = RegionalOptions(margin=1)
 
@@ -87,3 +91,19 @@ def test_one_that_costs_time_end_to_end_stays_out(world: SimpleNamespace) -> Non
     kept = min((first, second), key=lambda chain: -chain.lower_bound)
     alone: AssembledGraph = assemble(search, world.start.graph, (), [kept], OPTIONS)
     assert alone.graph.hash in search.visits
+
+
+def test_a_round_leaves_time_to_measure_what_it_finds(tmp_path: Path) -> None:
+    """A window takes 15 of 100 seconds, a measurement 30."""
+    problem = chain_problem(tmp_path, 4)
+    problem.rewriter = Rewriter((ReluAsClip(), NoRelu()), deployment=False)
+    problem.cost = lambda graph, effort="screen": 30.0  # type: ignore[method-assign]
+    search = Search(problem, Budget(measurements=200, seconds=100.0))
+    search.measure(problem.model.graph, ())
+    assert judging_seconds(search) == 60.0  # the original is compared with nothing
+    timer = Slow()
+    timer.seconds = 15.0
+    agent = agent_with(timer, margin=1)
+    agent._round(search, timer, timer, Effects(), set(), (), Finishing(search, OPTIONS.most_sites))
+    assert (len(timer.asked), len(search.visits)) == (1, 2)
+    assert search.seconds <= search.allowed

@@ -37,7 +37,8 @@ def test_a_screen_stops_where_nothing_promises_more(tmp_path: Path) -> None:
     problem, timer = chain_problem(tmp_path, 2), ExactTimer()
     search = Search(problem, BUDGET)
     screen = Screen(search, timer, Effects(), problem.model.graph, 0.0, OPTIONS)
-    screen._best = dict.fromkeys(problem.model.graph.nodes, 1.0)  # more than anything can still save
+    nodes = frozenset(problem.model.graph.nodes)
+    screen._known.add("everything", [(min(nodes), nodes)], 1.0)  # more than anything can still save
     assert screen.run(site_classes(problem.rewriter, problem.model.graph, margin=1), lambda: False) == []
     assert timer.asked == []
 

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from graph_rewrite.latency import BaselineError, Deployment, FeedSpec, Latency, LatencyMeter, MeasurementCache, OrtMeter
 from graph_rewrite.latency.estimates import latency_of
+from graph_rewrite.runtime import SCREEN
 
 MakeMeter = Callable[..., OrtMeter]
 
@@ -125,6 +127,23 @@ def test_compare_two_candidates(make_meter: MakeMeter, model: Any, tmp_path: Pat
     assert not list(tmp_path.glob("*.onnx"))
     assert meter.compare(model("slow", 30), model("fast", 1)) == latency
     assert meter.measurements == 1
+
+
+def test_what_another_plan_measured_answers_for_no_full_one(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
+    short = replace(SCREEN, min_pairs=2, max_pairs=2)
+    meter = make_meter(cache=MeasurementCache(tmp_path / "cache.sqlite3"))
+    assert meter.compare(model("slow", 30), model("fast", 1), short).ok
+    assert meter.confirm(model("a", 1), short).ok
+    again = make_meter(cache=MeasurementCache(tmp_path / "cache.sqlite3"))
+    again.measure(model("a", 1), "full")
+    again.compare(model("slow", 30), model("fast", 1))
+    assert again.measurements == 2
+    full = make_meter(cache=MeasurementCache(tmp_path / "cache.sqlite3"))
+    full.measure(model("a", 1), "full")
+    full.compare(model("slow", 30), model("fast", 1))
+    assert full.measurements == 0
+    meter.compare(model("slow", 30), model("fast", 1))
+    assert meter.measurements == 2  # by then the disk knew
 
 
 def test_feeds_of_the_caller(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
