@@ -1,4 +1,4 @@
-"""What is known to be saved at single sites, and what it leaves to look for there."""
+"""Savings that are known site by site, and what they leave to look for there."""
 
 from __future__ import annotations
 
