@@ -14,7 +14,7 @@ from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.records import Label
 from graph_rewrite.latency.cache import default_cache_path
 from graph_rewrite.latency.device import machine_kind, processor_kind
-from graph_rewrite.runtime import PROVIDERS
+from graph_rewrite.runtime import PROVIDERS, Deployment
 from graph_rewrite.system.atomic_files import replace_file
 
 FORMAT, VERSION = "rewritegym.own-steps", 2
@@ -26,18 +26,27 @@ MOST_STEPS = 20_000
 Steps = Mapping[str, TimedStep]
 """Steps that were timed, by their ids."""
 
+_THREADS = " threads of "
+
 
 def own_steps_path() -> Path:
     """Return the file of the steps that this machine's searches timed, beside the measurement cache."""
     return default_cache_path().with_name("own-steps.json")
 
 
+def own_kind(deployment: Deployment) -> str:
+    """Return what the steps that a deployment timed here are kept under: the kind of machine
+    (`graph_rewrite.latency.device.machine_kind`), and before it the number of a CPU's threads, if there are several."""
+    kind, threads = machine_kind(deployment.provider), deployment.threads
+    return f"{threads}{_THREADS}{kind}" if threads > 1 and deployment.facts.is_cpu else kind
+
+
 def save_own(steps: Steps, kind: str, *, anew: bool = False) -> None:
-    """Add steps that were timed on a kind of machine to those that are known here.
+    """Add steps that were timed on this machine to those that are known here.
 
     Args:
         steps: the steps; one that is known takes the place of what was known of it.
-        kind: the kind of machine (`graph_rewrite.latency.device.machine_kind`).
+        kind: what they are kept under (`own_kind`).
         anew: forget what was known of that kind.
 
     Raises:
@@ -57,35 +66,44 @@ def save_own(steps: Steps, kind: str, *, anew: bool = False) -> None:
     replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
 
 
-def remember(steps: Steps, provider: str) -> None:
-    """Keep what a search has timed on this machine with a provider for later searches. A file that cannot be written
+def remember(steps: Steps, deployment: Deployment) -> None:
+    """Keep what a search has timed on this machine with a deployment for later searches. A file that cannot be written
     costs a warning, and nothing else."""
     if not steps:
         return
     try:
-        save_own(steps, machine_kind(provider))
+        save_own(steps, own_kind(deployment))
     except OSError as error:
         warnings.warn(f"what this search learnt is lost: {error}", RuntimeWarning, stacklevel=2)
 
 
-def means_here(provider: str) -> StepMeans:
-    """Return the means that ship, with what is known of this kind of machine, and of this one by its own searches. A
-    file of own steps that cannot be used is left aside, with a warning.
+def means_here(deployment: Deployment) -> StepMeans:
+    """Return the means that ship, with what is known of this kind of machine, and of this one by its own searches:
+    first by those with another number of threads, and beyond them by those with this one. A file of own steps that
+    cannot be used is left aside, with a warning.
 
     Args:
-        provider: of the runtime that it is to be known of.
+        deployment: the runtime and the threads that it is to be known of.
 
     Raises:
         UserError: the means that ship are missing, or of another format.
     """
-    kind = machine_kind(provider)
-    means = load_means(SHIPPED, kind)
+    machine, kind = machine_kind(deployment.provider), own_kind(deployment)
+    means = load_means(SHIPPED, machine)
     try:
-        steps = _own(own_steps_path()).get(kind)
+        own = _own(own_steps_path())
     except UserError as error:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
         return means
-    return means.extended(means_of_timed(steps.values(), means)) if steps else means
+    others = sorted(one for one in own if one != kind and _machine_of(one) == machine)
+    for steps in (own[one] for one in (*others, kind) if own.get(one)):
+        means = means.extended(means_of_timed(steps.values(), means))
+    return means
+
+
+def _machine_of(kind: str) -> str:
+    """Return the kind of machine of what steps are kept under."""
+    return kind.partition(_THREADS)[2] or kind
 
 
 def labels_here(source: Path) -> list[Label]:
@@ -94,29 +112,38 @@ def labels_here(source: Path) -> list[Label]:
     Raises:
         UserError: there is no such file, or no such label in it.
     """
-    found = labels_by_kind(source).get(machine_kind("cpu"))
-    if found is None:
+    found = [label for label in _labels_of_here(source) if label.provider == "cpu"]
+    if not found:
         raise UserError(f"{source}: no label of ONNX Runtime on this kind of processor ({processor_kind()})")
     return found
 
 
-def labels_by_kind(source: Path) -> dict[str, list[Label]]:
-    """Return the labels of a store or an export that were timed on this kind of processor or device, by the kind of
-    machine.
+def labels_by_deployment(source: Path) -> dict[Deployment, list[Label]]:
+    """Return the labels of a store or an export that were timed on this kind of processor or device, by runtime and
+    threads.
 
     Raises:
         UserError: there is no such file, or no such label in it.
     """
+    found: dict[Deployment, list[Label]] = {}
+    for label in _labels_of_here(source):
+        deployment = Deployment(label.provider, int(label.context["deployment"]["threads"]))
+        found.setdefault(deployment, []).append(label)
+    return found
+
+
+def _labels_of_here(source: Path) -> list[Label]:
     if not source.exists():
         raise UserError(f"{source}: there is no such store; a search of the agent regional begins one")
-    found: dict[str, list[Label]] = {machine_kind(name): [] for name in PROVIDERS}
-    for label in labels_of(source):
-        kind = machine_kind(label.provider, str(label.context["device"]))
-        if kind in found:
-            found[kind].append(label)
-    if not any(found.values()):
+    kinds = {name: machine_kind(name) for name in PROVIDERS}
+    found = [
+        label
+        for label in labels_of(source)
+        if machine_kind(label.provider, str(label.context["device"])) == kinds[label.provider]
+    ]
+    if not found:
         raise UserError(f"{source}: no label of this kind of processor ({processor_kind()})")
-    return {kind: labels for kind, labels in found.items() if labels}
+    return found
 
 
 def _own(path: Path) -> dict[str, dict[str, TimedStep]]:

@@ -106,7 +106,7 @@ class LearntPrior:
         Raises:
             UserError: they are missing, or of other features.
         """
-        return cls(EffectPredictor.load(SHIPPED), deployment, means_here(deployment.provider))
+        return cls(EffectPredictor.load(SHIPPED), deployment, means_here(deployment))
 
     def forecasts(
         self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int

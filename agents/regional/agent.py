@@ -134,7 +134,7 @@ class RegionalAgent:
             careful.close()
             self.log.close()
             if self._is_users and self.log.is_on:
-                remember(effects.steps.timed, problem.deployment.provider)
+                remember(effects.steps.timed, problem.deployment)
         search_session(search, options.session_share)
         if options.climb:
             self._climb(search, seed)

@@ -140,7 +140,7 @@ def proposing(policy: ChainPolicy, deployment: Deployment) -> Prior:
     """Return a policy in front of the means of a deployment's runtime; the policy alone, with a warning, where there
     are none."""
     try:
-        return ProposingPrior(policy, means_here(deployment.provider))
+        return ProposingPrior(policy, means_here(deployment))
     except UserError as error:
         warnings.warn(f"regional: the policy alone predicts, since {error}", RuntimeWarning, stacklevel=2)
         return policy
@@ -153,7 +153,7 @@ def prior_of(name: PriorName, deployment: Deployment) -> Prior | None:
         return None
     try:
         if name == "means":
-            return means_here(deployment.provider)
+            return means_here(deployment)
         # Here, since PyTorch takes seconds and need not be installed.
         if name == "universal":
             from agents.universal.prior import UniversalPrior

@@ -70,8 +70,8 @@ class WindowTrainer:
         options: the table, and what is left out of it.
         config: settings, as `configs/windows.yaml` has them.
         checkpoint_folder: where checkpoints are written.
-        resume: a checkpoint of a training on windows to go on from.
-        taught: a policy of windows that a training begins with, in place of random weights.
+        resume: a checkpoint of a training on windows to go on from. Of another table it is what `taught` is.
+        taught: a policy of windows that a training begins with, in place of random weights; not beside `resume`.
 
     Raises:
         ConfigError: the feature set is not `full`.
@@ -156,12 +156,14 @@ class WindowTrainer:
             env, max_candidates=limits.max_candidates, max_nodes=limits.max_nodes, max_edges=limits.max_edges
         )  # fmt: skip
         offered = self._offered()
-        left_out = set() if self.taught is None else {*self.taught.description.left_out} - self._families()
+        left_out: Sequence[str] = self.options.without
+        if self.taught is not None:  # what it has learnt before it knows, whatever is left out now
+            left_out = sorted({*self.taught.description.left_out} - self._families())
         return PolicyDescription(
             rules=rules, offered=tuple(rule for rule in rules if rule in offered), operators=operator_vocabulary(),
             features=feature_widths("full"), encoder=self.config.encoder, head_layers=self.config.ppo.head_layers,
             env=shown, deployment_choices=False, trained_on=self.trained_on, timesteps=self.ppo.num_timesteps,
-            trained_in="windows", left_out=tuple(sorted({*self.options.without, *left_out})),
+            trained_in="windows", left_out=tuple(left_out),
         )  # fmt: skip
 
     def _families(self) -> set[str]:
@@ -194,10 +196,16 @@ class WindowTrainer:
         return True
 
     def _resume(self, checkpoint: Checkpoint) -> None:
+        """Go on with a policy, and with its training where that was on the same windows."""
         take_up_policy(checkpoint, self.policy)
-        state = load_state(checkpoint.path)
-        if state is not None and state.trained_on == self.trained_on:
-            self.progress, self.ppo.num_timesteps = state.progress, checkpoint.description.timesteps
+        state, described = load_state(checkpoint.path), checkpoint.description
+        last, _, earlier = described.trained_on.partition(AFTER)
+        if state is not None and last == self.trained_on:
+            self.progress, self.ppo.num_timesteps = state.progress, described.timesteps
+        else:
+            earlier = described.trained_on
+        if earlier:
+            self.taught = replace(checkpoint, description=replace(described, trained_on=earlier))
 
 
 def _environment(options: WindowTrainingOptions, config: Config) -> Monitor[Any, Any]:

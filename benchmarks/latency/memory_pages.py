@@ -17,8 +17,6 @@ import numpy as np
 import tyro
 
 from agents.commands.common import stderr_console
-from agents.conclusion.conclude import saved_and_checked
-from agents.core.config import load_config, model_uri
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
 from benchmarks.figures.tables import markdown
@@ -31,15 +29,13 @@ from benchmarks.protocol.judging.judgement import judged
 from benchmarks.protocol.machine.description import machine, machine_name, versions
 from benchmarks.protocol.plan import TablePlan
 from benchmarks.protocol.searches.runs import located
-from benchmarks.protocol.table import read_rows
 from benchmarks.protocol.tools import tools_of
+from benchmarks.recordings.made_again import made_again
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.latency.device import cpu_model
-from graph_rewrite.replay import Recording, replay
 from graph_rewrite.system import huge_pages
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.commands import run_command
-from graph_rewrite.task.problem import open_problem
 
 MODELS = ("nasrnn", "resnet18", "vgg19", "bert", "inception-v3", "bert-tiny")
 SMALL = {huge_pages.TUNABLES: "glibc.malloc.hugetlb=0"}
@@ -84,38 +80,6 @@ class PagesRow:
         return [self.model, f"{self.baseline_ms:.3g} ms", *shown]
 
 
-def recorded(arguments: Arguments, model: str) -> Recording:
-    """Return the rewrites of a result in the table.
-
-    Raises:
-        UserError: it has none.
-    """
-    wanted = (model, arguments.agent, 0, 60.0)
-    for row in read_rows(arguments.table, machine()):
-        if tuple(row[name] for name in ("model", "agent", "seed", "budget_s")) == wanted and row["rewrites"]:
-            return Recording.from_json(row["actions"])
-    raise UserError(f"{arguments.table} has no result of {arguments.agent} with rewrites for {model}")
-
-
-def optimised(arguments: Arguments, model: str) -> Path:
-    """Return the file of a result, made and checked if it is not there yet.
-
-    Raises:
-        UserError: its rewrites do not apply, or its outputs differ.
-    """
-    path = arguments.runs.resolve() / model / "result.onnx"
-    if path.is_file():
-        return path
-    problem = open_problem(model_uri(model, dict(load_config(model).model)), provider="cpu")
-    made = replay(recorded(arguments, model), problem.model.graph, problem.rewriter)
-    if not made.complete:
-        raise UserError(f"{model}: the recorded rewrites do not apply any more")
-    checked = saved_and_checked(problem, made.graph)
-    if not checked.outcome.ok:
-        raise UserError(f"{model}: {checked.outcome.message}")
-    return checked.write_to(path)
-
-
 def measured(arguments: Arguments, model: str, say: Say) -> PagesRow:
     """Judge a model's original and result with either pages.
 
@@ -125,7 +89,8 @@ def measured(arguments: Arguments, model: str, say: Say) -> PagesRow:
     """
     protocol = replace(Protocol(), sessions=arguments.sessions)
     tools = tools_of(TablePlan((model,), at_once=2, protocol=protocol), say, PATIENCE_S)
-    original, result = located(model, 1), optimised(arguments, model)
+    original, path = located(model, 1), arguments.runs.resolve() / model / "result.onnx"
+    result = made_again(arguments.table, arguments.agent, model, path)
     found = judged(
         result.parent, _contestant(ORIGINAL, original, SMALL), [
             _contestant("original in huge pages", original, {}), _contestant("result", result, SMALL),

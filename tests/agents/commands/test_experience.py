@@ -15,6 +15,7 @@ from graph_rewrite.experience import ExperienceStore
 from graph_rewrite.experience.means import shape_class
 from graph_rewrite.experience.records import Label
 from graph_rewrite.latency.device import machine_kind
+from graph_rewrite.runtime import Deployment
 from tests.agents.regional.logged import logged_search
 from tests.graph_rewrite.experience.test_exchange import store_with
 
@@ -61,7 +62,8 @@ def first_step(store: ExperienceStore) -> Label:
 
 
 def own_mean(label: Label) -> float:
-    found = means_here("cpu").forecast(label.rules, [step["family"] for step in label.steps], shape_class(label), 0.0)
+    families = [step["family"] for step in label.steps]
+    found = means_here(Deployment()).forecast(label.rules, families, shape_class(label), 0.0)
     assert found is not None
     assert found.own is not None
     return found.own.mean
@@ -88,7 +90,7 @@ def test_what_is_learnt_anew_takes_the_place_of_what_searches_left(
 ) -> None:
     assert main(["learn", str(searched.path), "--json"]) == 0
     before = own_steps_path().read_bytes()
-    remember({"another": TimedStep(["1", "A", "...", "... > A", ""], 0.0, -0.5, -0.5, 1.0)}, "cpu")
+    remember({"another": TimedStep(["1", "A", "...", "... > A", ""], 0.0, -0.5, -0.5, 1.0)}, Deployment())
     assert own_steps_path().read_bytes() != before
     assert main(["learn", str(searched.path)]) == 0
     assert own_steps_path().read_bytes() == before

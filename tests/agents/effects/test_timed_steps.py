@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
 from graph_rewrite.experience import ExperienceLog
 from graph_rewrite.latency.device import machine_kind, processor_kind
+from graph_rewrite.runtime import Deployment
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer
 from tests.agents.toys import chain_problem
 
@@ -73,59 +75,76 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def winograd() -> float:
-    found = means_here("cpu").forecast(["Winograd2x2"], ["winograd"], "Conv 3", 0.1)
+def winograd(threads: int = 1) -> float:
+    found = means_here(Deployment(threads=threads)).forecast(["Winograd2x2"], ["winograd"], "Conv 3", 0.1)
     assert found is not None
     return found.mean
 
 
 def test_later_searches_begin_with_what_was_timed(cache: Path) -> None:
     before = winograd()
-    remember({}, "cpu")
+    remember({}, Deployment())
     assert not own_steps_path().exists()
-    remember({"a": STEP}, "cpu")
+    remember({"a": STEP}, Deployment())
     once = winograd()
-    remember({"a": STEP}, "cpu")  # the same timing again tells nothing new
+    remember({"a": STEP}, Deployment())  # the same timing again tells nothing new
     assert winograd() == once
-    remember({"b": STEP, "c": STEP}, "cpu")
+    remember({"b": STEP, "c": STEP}, Deployment())
     assert winograd() < once < before
     base = load_means(SHIPPED, processor_kind())
-    assert means_here("cpu") == base.extended(means_of_timed([STEP] * 3, base))
+    assert means_here(Deployment()) == base.extended(means_of_timed([STEP] * 3, base))
 
 
 def test_other_processors_steps_are_kept_apart(cache: Path) -> None:
     before = winograd()
     save_own({"a": STEP}, "another processor")
     assert winograd() == before
-    remember({"b": STEP}, "cpu")
+    remember({"b": STEP}, Deployment())
     kinds = json.loads(own_steps_path().read_text())["kinds"]
     assert {kind: list(steps) for kind, steps in kinds.items()} == {"another processor": ["a"], processor_kind(): ["b"]}
     save_own({"c": STEP}, processor_kind(), anew=True)
     assert list(json.loads(own_steps_path().read_text())["kinds"][processor_kind()]) == ["c"]
 
 
+def test_steps_of_several_threads_are_kept_apart_and_count_until_there_are_own_ones(cache: Path) -> None:
+    two, slow = Deployment(threads=2), replace(STEP, best=0.3, own=0.3)
+    remember({"a": STEP}, Deployment())
+    alone = winograd()
+    assert means_here(two) == means_here(Deployment())
+    remember({"a": slow}, two)
+    kinds = json.loads(own_steps_path().read_text())["kinds"]
+    assert {kind: list(steps) for kind, steps in kinds.items()} == {
+        processor_kind(): ["a"],
+        f"2 threads of {processor_kind()}": ["a"],
+    }
+    one = load_means(SHIPPED, processor_kind())
+    one = one.extended(means_of_timed([STEP], one))
+    assert means_here(two) == one.extended(means_of_timed([slow], one))
+    assert winograd(threads=2) > alone
+
+
 def test_another_runtime_s_steps_are_kept_apart(cache: Path) -> None:
     before = winograd()
-    remember({"a": STEP}, "openvino")
+    remember({"a": STEP}, Deployment("openvino"))
     assert winograd() == before
     base = load_means(SHIPPED, machine_kind("openvino"))
-    assert means_here("openvino") == base.extended(means_of_timed([STEP], base))
+    assert means_here(Deployment("openvino")) == base.extended(means_of_timed([STEP], base))
 
 
 def test_a_device_s_steps_are_kept_apart_from_the_processor_s(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graph_rewrite.latency.device.gpu_model", lambda: "NVIDIA H100, 580.1")
     before = winograd()
-    remember({"a": STEP}, "cuda")
+    remember({"a": STEP}, Deployment("cuda"))
     assert winograd() == before
     assert list(json.loads(own_steps_path().read_text())["kinds"]) == ["cuda on NVIDIA H100"]
     base = load_means(SHIPPED)
-    assert means_here("cuda") == base.extended(means_of_timed([STEP], base))
+    assert means_here(Deployment("cuda")) == base.extended(means_of_timed([STEP], base))
 
 
 def test_the_oldest_steps_are_forgotten(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_means, "MOST_STEPS", 3)
     for ids in ("abc", "a", "d"):
-        remember(dict.fromkeys(ids, STEP), "cpu")
+        remember(dict.fromkeys(ids, STEP), Deployment())
     assert list(json.loads(own_steps_path().read_text())["kinds"][processor_kind()]) == ["c", "a", "d"]
 
 
@@ -140,7 +159,7 @@ def test_a_damaged_file_is_left_aside_and_then_replaced(cache: Path, damage: str
     own_steps_path().write_text(damage.replace("KIND", processor_kind()))
     with pytest.warns(RuntimeWarning, match="rewritegym experience learn"):
         assert winograd() == before
-    remember({"a": STEP}, "cpu")
+    remember({"a": STEP}, Deployment())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert winograd() < before
@@ -149,7 +168,7 @@ def test_a_damaged_file_is_left_aside_and_then_replaced(cache: Path, damage: str
 def test_what_cannot_be_written_costs_a_warning(cache: Path) -> None:
     cache.write_text("in the way of the folder")
     with pytest.warns(RuntimeWarning, match="what this search learnt is lost"):
-        remember({"a": STEP}, "cpu")
+        remember({"a": STEP}, Deployment())
 
 
 def test_a_users_search_leaves_what_it_timed(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,12 +121,23 @@ def test_an_interrupted_training_goes_on(options: WindowTrainingOptions, tmp_pat
 def test_on_another_table_the_policy_begins_a_training_anew(
     options: WindowTrainingOptions, trained: Path, tmp_path: Path
 ) -> None:
-    trainer = WindowTrainer(replace(options, name="another"), CONFIG, tmp_path, load_checkpoint(trained))
+    before, known = load_checkpoint(trained), FAMILIES[0]
+    another = replace(options, name="another", without=(*options.without[1:], known))
+    trainer = WindowTrainer(another, CONFIG, tmp_path, before)
     assert (trainer.progress, trainer.ppo.num_timesteps) == (TrainingProgress(), 0)
-    assert torch.equal(
-        trainer.policy.weights()["effects.0.weight"], load_checkpoint(trained).weights["effects.0.weight"]
-    )
+    assert torch.equal(trainer.policy.weights()["effects.0.weight"], before.weights["effects.0.weight"])
+    trainer.progress.epochs = 1
+    trainer.save()
     trainer.close()
+    described = load_checkpoint(tmp_path).description
+    assert described.trained_on.endswith(f"in another, after {before.description.trained_on}")
+    assert described.left_out == before.description.left_out[1:]  # one was learnt now, and one before
+    assert {*(described.offered or ())} >= {*(before.description.offered or ())}
+
+    again = WindowTrainer(another, CONFIG, tmp_path / "again", load_checkpoint(tmp_path))
+    assert again.progress.epochs == 1
+    assert again.describe() == described
+    again.close()
 
 
 def test_time_ends_a_training_and_the_checkpoint_is_there(options: WindowTrainingOptions, tmp_path: Path) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from benchmarks.latency import memory_pages
-from benchmarks.latency.memory_pages import Arguments, measured, recorded, run, table
+from benchmarks.latency.memory_pages import Arguments, measured, run, table
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.judging.intervals import over_sessions
 from benchmarks.protocol.judging.judgement import Judgement, Ruling
-from benchmarks.protocol.machine.description import machine
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.system import huge_pages
 
@@ -44,7 +43,7 @@ def judgement_with(failure: str) -> Any:
 
 @pytest.fixture
 def arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Arguments:
-    monkeypatch.setattr(memory_pages, "optimised", lambda arguments, model: tmp_path / "result.onnx")
+    monkeypatch.setattr(memory_pages, "made_again", lambda table, agent, model, path: tmp_path / "result.onnx")
     monkeypatch.setattr(memory_pages, "located", lambda model, batch: tmp_path / "model.onnx")
     monkeypatch.setattr(memory_pages, "judged", judgement_with(""))
     return Arguments(("nasrnn",), table=tmp_path / "table.json", out=tmp_path / "pages.json", runs=tmp_path)
@@ -82,11 +81,3 @@ def test_rows_are_written_where_huge_pages_are_given_on_request(
     assert [row.model for row in run(arguments, print)] == ["nasrnn"]
     assert json.loads(arguments.out.read_text())["rows"][0]["baseline_ms"] == 5.5
     assert "nasrnn" in arguments.out.with_suffix(".md").read_text()
-
-
-def test_a_table_without_the_result_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "table.json"
-    kept = {"model": "vgg19", "agent": "regional", "seed": 0, "budget_s": 60.0, "rewrites": []}
-    path.write_text(json.dumps({"machine": machine(), "protocol": {}, "rows": [kept]}))
-    with pytest.raises(UserError, match="no result of regional with rewrites for vgg19"):
-        recorded(Arguments(table=path), "vgg19")
