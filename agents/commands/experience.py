@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from agents.effects.own_means import labels_by_deployment, own_kind, own_steps_path, save_own
+from agents.effects.own_means import labels_by_kind, machine_of, own_steps_path, save_own
 from graph_rewrite.experience.cli import HANDLERS, Subcommand, store_of
-from graph_rewrite.latency.device import machine_kind
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 
@@ -51,14 +50,14 @@ def learn(arguments: LearnArguments) -> int:
     from agents.effects.learning_means import MeansLearner
     from agents.effects.tabulating import tabulated
 
-    target, timed_by = own_steps_path(), labels_by_deployment(store_of(arguments.file))
-    tables = {deployment: tabulated(labels, progress=_told).table for deployment, labels in timed_by.items()}
-    found = {one: MeansLearner(table).timed_steps(machine_kind(one.provider)) for one, table in tables.items()}
-    for deployment, timed in found.items():
-        save_own(timed, own_kind(deployment), anew=True)
+    target, by_kind = own_steps_path(), labels_by_kind(store_of(arguments.file))
+    tables = {kind: tabulated(labels, progress=_told).table for kind, labels in by_kind.items()}
+    found = {kind: MeansLearner(table).timed_steps(machine_of(kind)) for kind, table in tables.items()}
+    for kind, timed in found.items():
+        save_own(timed, kind, anew=True)
     steps, windows = sum(map(len, found.values())), sum(len(table.windows) for table in tables.values())
     if arguments.json:
-        count = sum(map(len, timed_by.values()))
+        count = sum(map(len, by_kind.values()))
         print(json.dumps({"file": str(target), "labels": count, "rewrites": steps, "windows": windows}))
     else:
         print(f"learnt what {steps} rewrites in {windows} windows save: {target}")

@@ -95,14 +95,14 @@ def means_here(deployment: Deployment) -> StepMeans:
     except UserError as error:
         warnings.warn(str(error), RuntimeWarning, stacklevel=2)
         return means
-    others = sorted(one for one in own if one != kind and _machine_of(one) == machine)
+    others = sorted(one for one in own if one != kind and machine_of(one) == machine)
     for steps in (own[one] for one in (*others, kind) if own.get(one)):
         means = means.extended(means_of_timed(steps.values(), means))
     return means
 
 
-def _machine_of(kind: str) -> str:
-    """Return the kind of machine of what steps are kept under."""
+def machine_of(kind: str) -> str:
+    """Return the kind of machine (`graph_rewrite.latency.device.machine_kind`) of what steps are kept under."""
     return kind.partition(_THREADS)[2] or kind
 
 
@@ -118,17 +118,17 @@ def labels_here(source: Path) -> list[Label]:
     return found
 
 
-def labels_by_deployment(source: Path) -> dict[Deployment, list[Label]]:
-    """Return the labels of a store or an export that were timed on this kind of processor or device, by runtime and
-    threads.
+def labels_by_kind(source: Path) -> dict[str, list[Label]]:
+    """Return the labels of a store or an export that were timed on this kind of processor or device, by what their
+    steps are kept under (`own_kind`).
 
     Raises:
         UserError: there is no such file, or no such label in it.
     """
-    found: dict[Deployment, list[Label]] = {}
+    found: dict[str, list[Label]] = {}
     for label in _labels_of_here(source):
         deployment = Deployment(label.provider, int(label.context["deployment"]["threads"]))
-        found.setdefault(deployment, []).append(label)
+        found.setdefault(own_kind(deployment), []).append(label)
     return found
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from agents.commands.common import stderr_console
-from agents.core.config import load_config, model_uri
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
 from benchmarks.figures.tables import markdown
@@ -28,7 +28,7 @@ from benchmarks.protocol.judging.inputs import make_inputs
 from benchmarks.protocol.machine.core_distance import probe_between
 from benchmarks.protocol.machine.description import machine, machine_name, versions
 from benchmarks.protocol.machine.processes import cores_for
-from benchmarks.protocol.searches.runs import located
+from benchmarks.protocol.searches.runs import located, uri_of
 from benchmarks.recordings.made_again import made_again
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency.device import cpu_model
@@ -140,7 +140,7 @@ def measured(arguments: Arguments, model: str, look: Look) -> list[DistanceRow]:
         UserError: it has no result that can be applied.
     """
     path = made_again(arguments.table, arguments.agent, model, arguments.runs.resolve() / f"{model}.onnx", threads=2)
-    feeds = make_inputs(open_model(model_uri(model, dict(load_config(model).model))), 8)
+    feeds = make_inputs(open_model(uri_of(model, 1)), 8)
     original, result = (
         _timed(ort_runner.open_runner(Contestant(name, ort_runner.MODULE, file), 2), feeds)
         for name, file in ((ORIGINAL, located(model, 1)), ("result", path))
@@ -151,15 +151,13 @@ def measured(arguments: Arguments, model: str, look: Look) -> list[DistanceRow]:
     return rows_of(model, found)
 
 
-def _timed(runner: ort_runner.OrtRunner, feeds: Sequence[dict[str, object]]) -> Run:
+def _timed(runner: ort_runner.OrtRunner, feeds: Sequence[Mapping[str, Any]]) -> Run:
     """Return what runs a model once, on one input after another."""
-    place = 0
+    inputs = cycle(feeds)
 
     def run() -> float:
-        nonlocal place
-        place += 1
         began = time.perf_counter()
-        runner.run(feeds[place % len(feeds)])  # type: ignore[arg-type]
+        runner.run(next(inputs))
         return time.perf_counter() - began
 
     return run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from agents.conclusion.conclude import saved_and_checked
-from agents.core.config import load_config, model_uri
 from benchmarks.protocol.machine.description import machine
+from benchmarks.protocol.searches.runs import uri_of
 from benchmarks.protocol.table import read_rows
 from graph_rewrite.errors import UserError
 from graph_rewrite.replay import Recording, replay
@@ -36,8 +36,7 @@ def made_again(table: Path, agent: str, model: str, path: Path, threads: int = 1
     """
     if path.is_file():
         return path
-    uri = model_uri(model, dict(load_config(model).model))
-    problem = open_problem(uri, provider="cpu", threads=threads)
+    problem = open_problem(uri_of(model, 1), provider="cpu", threads=threads)
     made = replay(recorded(table, agent, model), problem.model.graph, problem.rewriter)
     if not made.complete:
         raise UserError(f"{model}: the recorded rewrites do not apply any more")

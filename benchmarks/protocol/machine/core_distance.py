@@ -20,8 +20,8 @@ from statistics import median
 from benchmarks.protocol.machine.processes import child_environment, ending_with_us, pinned
 from graph_rewrite.errors import MachineError
 
-HOPS, BATCHES = 1_000, 7
-"""Hand-overs of a batch, and batches of a look, of which the middle one counts."""
+ROUND_TRIPS, BATCHES = 500, 7
+"""Hand-overs there and back of a batch, and batches of a look, of which the middle one counts."""
 _PATIENCE = 10_000_000
 """Looks at the number before the other process is given up: some tenths of a second."""
 _MODULE = __name__
@@ -46,14 +46,14 @@ class CoreProbe:
             MachineError: the other process does not answer.
         """
         assert self._other.stdin is not None
-        self._other.stdin.write(f"{BATCHES * HOPS // 2}\n")
+        self._other.stdin.write(f"{BATCHES * ROUND_TRIPS}\n")
         self._other.stdin.flush()
         with pinned(self._here):
-            return median(self._batch() for _ in range(BATCHES)) / HOPS
+            return median(self._batch() for _ in range(BATCHES)) / (2 * ROUND_TRIPS)
 
     def _batch(self) -> float:
         began = time.perf_counter()
-        for _ in range(HOPS // 2):
+        for _ in range(ROUND_TRIPS):
             self._number[0] = 1
             _wait_for(self._number, 0)
         return time.perf_counter() - began

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.commands.experience import main
-from agents.effects.own_means import means_here, own_steps_path, remember
+from agents.effects.own_means import labels_by_kind, means_here, own_steps_path, remember
 from agents.effects.timed_steps import TimedStep
 from graph_rewrite.experience import ExperienceStore
 from graph_rewrite.experience.means import shape_class
@@ -105,6 +105,28 @@ def test_each_runtime_is_learnt_of_apart(searched: ExperienceStore, monkeypatch:
     steps = json.loads(own_steps_path().read_text())["kinds"]
     assert list(steps) == [machine_kind("cpu"), machine_kind("openvino")]
     assert 0 < len(steps[machine_kind("openvino")]) < len(steps[machine_kind("cpu")])
+
+
+def test_each_number_of_threads_is_learnt_of_apart_but_not_of_a_device(
+    searched: ExperienceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graph_rewrite.latency.device.gpu_model", lambda: "NVIDIA H100, 580.1")
+    labels, context = list(searched.labels()), next(iter(searched.labels())).context
+
+    def timed(provider: str, threads: int, device: str) -> list[Label]:
+        deployment = {**context["deployment"], "provider": provider, "threads": threads}
+        told = {**context, "device": device, "deployment": deployment}
+        return [replace(one, id=f"{one.id} {provider} {threads}", context=told) for one in labels]
+
+    cpu, gpu = str(context["device"]), f"NVIDIA H100, 580.1 on {context['device']}"
+    others = [*timed("cpu", 2, cpu), *timed("cuda", 1, gpu), *timed("cuda", 4, gpu)]
+    monkeypatch.setattr("agents.effects.own_means.labels_of", lambda _: [*labels, *others])
+    found = labels_by_kind(searched.path)
+    assert {kind: len(one) // len(labels) for kind, one in found.items()} == {
+        machine_kind("cpu"): 1,
+        f"2 threads of {machine_kind('cpu')}": 1,
+        "cuda on NVIDIA H100": 2,
+    }
 
 
 def test_there_must_be_something_to_learn_from(

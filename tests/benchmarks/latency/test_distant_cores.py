@@ -2,7 +2,7 @@
 
 import json
 from contextlib import nullcontext
-from itertools import chain, cycle, repeat
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ def test_rounds_in_which_the_cores_move_are_left_out() -> None:
 
 
 def test_near_and_distant_cores_have_a_row_each() -> None:
-    machine = Machine(list(cycle_of(NEAR, NEAR, DISTANT, DISTANT, times=6)))
+    machine = Machine([NEAR, NEAR, DISTANT, DISTANT] * 6)
     near, distant = rows_of("toy", rounds_on(machine, 5.0))
     assert (near.cores, distant.cores) == ("near", "distant")
     assert near.speedup == pytest.approx(2.0)
@@ -54,10 +54,6 @@ def test_near_and_distant_cores_have_a_row_each() -> None:
     assert "| toy | distant | " in table([near, distant])
     (only,) = rows_of("toy", rounds_on(Machine([DISTANT]), 2.0))
     assert only.cores == "near"  # nothing is known of cores that are nearer
-
-
-def cycle_of(*values: float, times: int) -> list[float]:
-    return [value for _, value in zip(range(times * len(values)), cycle(values), strict=False)]
 
 
 def test_rows_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
