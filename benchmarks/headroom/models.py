@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
-from agents.core.config import load_config, model_uri
+from agents.core.config import load_config
 from benchmarks.figures.rows import Results, Row, Series
 from benchmarks.headroom.roofs import distances, roof
+from benchmarks.protocol.searches.runs import uri_of
 from graph_rewrite.errors import MachineError, UserError
 from graph_rewrite.inspection.profile import Profile, profile_model
 from graph_rewrite.inspection.roofline import Peaks, measure_peaks
@@ -66,8 +67,7 @@ def headroom_of(model: str, profiler: Profiler, threads: int, results: Results |
         MachineError: ONNX Runtime cannot run it.
     """
     batch = 1 if results is None else int(results.protocol.get("batch", 1))
-    parameters = {**load_config(model).model, **({"batch": batch} if batch > 1 else {})}
-    opened = open_model(model_uri(model, parameters))
+    opened = open_model(uri_of(model, batch))
     original = roof(profiler(opened.original, Deployment("cpu", threads)), profiler.peaks)
     found: dict[str, Any] = {"model": model, "peaks": asdict(profiler.peaks), ORIGINAL: original, "ours": None}
     leader = None if results is None else results.leader()
