@@ -27,13 +27,17 @@ rule was applied before in this episode, with a measurement right before and aft
 original's latency that it saved the last time, within -1..1.
 """
 
+INSTRUCTIONS = ("avx_vnni", "avx512_fp16", "amx_tile")
+"""Instruction sets that tell kinds of processors apart on which rewrites pay differently."""
 CONTEXT = (
-    "threads", "cuda", "block", "cores", "steps_left", "budget_left", *(f"refused {name}" for name in OPTIMIZERS),
+    "threads", "cuda", "block", "cores", *INSTRUCTIONS, "steps_left", "budget_left",
+    *(f"refused {name}" for name in OPTIMIZERS),
 )  # fmt: skip
 """Entries of `context`.
 
 threads: log2(1 + threads) / 8; cuda: 1 for the provider CUDA; block: channels in a block of ONNX Runtime's layout / 16
-(AVX-512 has 16, AVX2 8); cores: log2(1 + cores that this process may use) / 8; steps_left: share of the steps that
+(AVX-512 has 16, AVX2 8); cores: log2(1 + cores that this process may use) / 8; `INSTRUCTIONS`: 1 for each that
+the processor has, 0 with CUDA; steps_left: share of the steps that
 `step` counts; budget_left: share of the caller's budget (`EpisodeEnv.budget_left`), 1 until it is set; refused: 1 for
 each optimiser of ONNX Runtime that is refused.
 """

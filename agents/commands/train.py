@@ -43,7 +43,7 @@ def train(arguments: TrainArguments, console: Console) -> int:
     require("Training", *NEEDS["ppo"])
     if arguments.windows:
         return train_on_windows(arguments, console)
-    if arguments.table is not None or arguments.without or arguments.from_experience or arguments.experience:
+    if arguments.table or arguments.without or arguments.from_experience or arguments.experience:
         raise UserError(
             "--table, --without, --from-experience and --experience choose windows to learn from: add --windows"
         )

@@ -39,9 +39,9 @@ class TrainArguments(ModelArguments):
     """Folder in which run folders are made."""
     windows: bool = False
     """Train the universal policy on a table of windows, in place of a policy on one model."""
-    table: Path | None = None
-    """With --windows: the table to learn from (python -m benchmarks.learning.window_table makes one); by default the
-    one that ships."""
+    table: tyro.conf.UseAppendAction[tuple[Path, ...]] = ()
+    """With --windows: a table to learn from (python -m benchmarks.learning.window_table makes one), such as one of each
+    processor; may be repeated; by default the one that ships."""
     without: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """With --windows: an architecture whose windows are left out; may be repeated."""
     from_experience: bool = False
@@ -102,9 +102,13 @@ def resume_command(arguments: TrainArguments, run: Path) -> str:
 
 def plain_arguments(arguments: TrainArguments) -> dict[str, Any]:
     """Return the arguments as they are written into a run's folder."""
-    return {
-        key: str(value) if isinstance(value, Path) else value for key, value in dataclasses.asdict(arguments).items()
-    }
+    return {key: _plain(value) for key, value in dataclasses.asdict(arguments).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _episode_steps(config: Config) -> int:

@@ -40,7 +40,7 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
         raise UserError("--episodes and --eval-freq are for training on a model: with --windows name --total-timesteps")
     if arguments.experience is not None and not arguments.from_experience:
         raise UserError("--experience names what to learn from: add --from-experience")
-    if arguments.from_experience and (arguments.table is not None or arguments.without):
+    if arguments.from_experience and (arguments.table or arguments.without):
         raise UserError("--from-experience learns from all that was timed: leave out --table and --without")
     config = arguments.configure()
     check_seed(arguments.seed)

@@ -15,11 +15,12 @@ from envs.window.env import HORIZON
 
 _MEASURED = CANDIDATE_DETAILS.index("measured")
 _STEPS_LEFT, _BUDGET_LEFT = CONTEXT.index("steps_left"), CONTEXT.index("budget_left")
+_CORES, _ONE_CORE = CONTEXT.index("cores"), 1.0 / 8
 
 
 def unmeasured(observation: Observation, depth: int, horizon: int = HORIZON) -> Observation:
     """Return an observation of a window that tells nothing of what was measured: neither speed-ups nor what rules saved
-    before.
+    before. Nor does it tell of cores: tables are timed on one, whatever the machine has.
 
     Args:
         observation: of the feature set `full`.
@@ -30,7 +31,7 @@ def unmeasured(observation: Observation, depth: int, horizon: int = HORIZON) -> 
     taken = min(1.0, depth / horizon)
     details, context = observation["candidate_details"].copy(), observation["context"].copy()
     details[:, _MEASURED:] = 0.0
-    context[_STEPS_LEFT], context[_BUDGET_LEFT] = 1.0 - taken, 1.0
+    context[_STEPS_LEFT], context[_BUDGET_LEFT], context[_CORES] = 1.0 - taken, 1.0, _ONE_CORE
     own = int((observation["node_candidate"][:nodes] == 0).sum())
     refused = float(context[_BUDGET_LEFT + 1 :].sum()) / 8
     values = (taken, 0.0, 1.0, 1.0, 0.0, log_share(steps), log_share(own), refused)

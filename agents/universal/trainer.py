@@ -28,6 +28,7 @@ from agents.universal.pretraining import Lessons
 from envs.feature_sets import feature_widths
 from envs.vocabulary import NO_OP, operator_vocabulary, rule_vocabulary
 from envs.window import WindowTable, WindowTableEnv
+from envs.window.joining import joined
 from envs.window.table import SHIPPED
 
 AFTER = ", after "
@@ -53,14 +54,15 @@ class WindowTrainingOptions:
     forget what it knew."""
 
     @classmethod
-    def load(cls, table: Path | None, without: Sequence[str], seed: int = 0, device: str = "cpu") -> Self:
-        """Return the options of a training on a table's file; by default on the one that ships.
+    def load(cls, tables: Sequence[Path], without: Sequence[str], seed: int = 0, device: str = "cpu") -> Self:
+        """Return the options of a training on the files of tables; by default on the one that ships.
 
         Raises:
-            UserError: the file cannot be read, or is no table of windows.
+            UserError: a file cannot be read, or is no table of windows.
         """
-        path = table or SHIPPED
-        return cls(WindowTable.load(path), path.name, tuple(sorted(set(without))), seed, device)
+        paths = list(tables) or [SHIPPED]
+        table, name = joined([WindowTable.load(path) for path in paths]), ", ".join(path.name for path in paths)
+        return cls(table, name, tuple(sorted(set(without))), seed, device)
 
 
 class WindowTrainer:

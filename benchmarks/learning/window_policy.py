@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,12 +30,14 @@ from agents.effects.forecasts import TableForecasts
 from agents.effects.samples import samples_of
 from agents.effects.training import EffectTraining, train
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
+from agents.ppo.description import CheckpointError, read_description
+from agents.ppo.training_state import load_state
 from agents.reporting.progress import table_of
 from agents.universal.prior import restore_window_policy
 from agents.universal.rollouts import best_shares, effect_choices, policy_choices, random_shares, saved_shares
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from benchmarks.learning.reports import tell_report
-from envs.window.table import SHIPPED, WindowTable
+from envs.window.table import WindowTable
 from graph_rewrite.errors import UserError
 from graph_rewrite.system.commands import run_command
 
@@ -54,14 +56,16 @@ class Arguments:
     """Train as many policies in place of a checkpoint, each without another part of the architectures."""
     families: tuple[str, ...] = ()
     """Architectures to score on; by default those that the checkpoint's training left out."""
-    table: Path = SHIPPED
-    """A table of windows."""
+    table: tyro.conf.UseAppendAction[tuple[Path, ...]] = ()
+    """A table of windows; may be repeated; by default the one that ships."""
     least_chains: int = 2
     """Chains that must have been timed in a window: with one, there is little to choose."""
     set: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """With --folds: a setting of the training as key=value; may be repeated."""
     seed: int = 0
     """With --folds: seed of the trainings."""
+    keep: Path | None = None
+    """With --folds: folder for the checkpoints, one for each part; one that is there is not trained again."""
     out: Path | None = None
     """File for the scores, which are printed too."""
 
@@ -150,14 +154,32 @@ def _scored_checkpoint(arguments: Arguments, table: WindowTable) -> dict[str, An
     }  # fmt: skip
 
 
-def _scored_folds(arguments: Arguments, table: WindowTable, console: Console) -> dict[str, Any]:
+def _is_trained(folder: Path, trainer: WindowTrainer) -> bool:
+    """Tell whether a folder has the checkpoint of such a training, carried through."""
+    try:
+        _, described = read_description(folder)
+    except CheckpointError:
+        return False
+    state, config = load_state(folder), trainer.config
+    return (
+        (described.trained_on, described.left_out) == (trainer.trained_on, trainer.options.without)
+        and state is not None
+        and state.progress.epochs >= config.pretraining.epochs
+        and described.timesteps >= config.training.total_timesteps
+    )
+
+
+def _scored_folds(arguments: Arguments, console: Console) -> dict[str, Any]:
     config: Config = load_config("windows", settings=arguments.set)
+    options = WindowTrainingOptions.load(arguments.table, (), arguments.seed)
+    table = options.table
     found, numbers = list[Shares](), list[int]()
-    for part in parts_of_families(table, arguments.folds):
-        with tempfile.TemporaryDirectory() as folder:
-            options = WindowTrainingOptions(table, arguments.table.name, part, arguments.seed)
-            trainer = WindowTrainer(options, config, Path(folder))
-            trainer.run()
+    for number, part in enumerate(parts_of_families(table, arguments.folds)):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = (arguments.keep or Path(scratch)) / f"seed-{arguments.seed}-part-{number}"
+            trainer = WindowTrainer(replace(options, without=part), config, folder)
+            if not _is_trained(folder, trainer):
+                trainer.run()
             trainer.close()
             windows = _windows(table, part, arguments.least_chains)
             found.append(shares_of(load_checkpoint(folder), table, windows))
@@ -167,7 +189,7 @@ def _scored_folds(arguments: Arguments, table: WindowTable, console: Console) ->
     shares = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
     names = [table.windows[number].family for number in numbers]
     return {
-        "folds": arguments.folds, "seed": arguments.seed, "settings": list(arguments.set),
+        "folds": arguments.folds, "tables": options.name, "seed": arguments.seed, "settings": list(arguments.set),
         "families": sorted(set(names)), "held_out": True, "windows": len(numbers), "methods": summary(shares, names),
     }  # fmt: skip
 
@@ -175,11 +197,11 @@ def _scored_folds(arguments: Arguments, table: WindowTable, console: Console) ->
 def _run(arguments: Arguments) -> int:
     if (arguments.checkpoint is None) == (arguments.folds == 0):
         raise UserError("name a checkpoint, or --folds for trainings of their own")
-    console, table = stderr_console(), WindowTable.load(arguments.table)
+    console = stderr_console()
     if arguments.checkpoint is None:
-        report = _scored_folds(arguments, table, console)
+        report = _scored_folds(arguments, console)
     else:
-        report = _scored_checkpoint(arguments, table)
+        report = _scored_checkpoint(arguments, WindowTrainingOptions.load(arguments.table, ()).table)
     shown = table_of(f"{report['windows']} windows", ("method",), ("saves", "policy ahead by", "95% interval"))
     for name, score in report["methods"].items():
         low, high = score["ci95"]

@@ -12,7 +12,7 @@ from agents.core.registry import agent_names
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.preparing import Prepare
 from benchmarks.protocol.searches.faster_runtime import FASTER_RUNTIME
-from benchmarks.protocol.searches.held_out import HELD_OUT
+from benchmarks.protocol.searches.held_out import HELD_OUT, PPO_HELD_OUT
 from benchmarks.protocol.searches.replaying import REPLAY
 from benchmarks.protocol.searches.runs import Run
 from graph_rewrite.errors import UserError
@@ -24,6 +24,7 @@ CONTROLS: Mapping[str, str] = {
     "regional-no-climb": "regional:climb=false",
     "regional-unlearnt": "regional:prior=constants,draft=false",
     "regional-held-out": HELD_OUT,
+    "ppo-held-out": PPO_HELD_OUT,
     "replay": REPLAY,
     FASTER_RUNTIME: FASTER_RUNTIME,
 }

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.attributes import REPEATS
-from envs.feature_sets import CANDIDATE_DETAILS, CONTEXT, family_of_rules
+from envs.feature_sets import CANDIDATE_DETAILS, CONTEXT, INSTRUCTIONS, family_of_rules
 from envs.features import NODES
 from envs.graph_rewrite.meta_graph import Choices
 from envs.observation import Observation, ObservationLimits
 from envs.vocabulary import NO_OP, PADDING, UNKNOWN
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.device import device_name, instruction_sets
 from graph_rewrite.operators.nchwc import block_size
 from graph_rewrite.runtime import OPTIMIZERS, Deployment
 from graph_rewrite.system.cpu_count import available_cores
@@ -41,13 +42,19 @@ def full_entries(
 
 
 def context_features(
-    deployment: Deployment, graph: Graph, steps_left: float, budget_left: float
+    deployment: Deployment, graph: Graph, steps_left: float, budget_left: float, device: str = ""
 ) -> NDArray[np.float32]:
-    """Return the entries `CONTEXT` of an observation."""
+    """Return the entries `CONTEXT` of an observation.
+
+    Args:
+        device: name of the hardware, as `device_name` returns it; by default that of this machine.
+    """
     cuda = deployment.provider == "cuda"
+    known = frozenset() if cuda else instruction_sets(device or device_name("cpu"))
     values = [
         log2(1 + deployment.threads) / 8, float(cuda), block_size() / 16 if deployment.provider == "cpu" else 0.0,
-        log2(1 + available_cores()) / 8, max(0.0, steps_left), max(0.0, budget_left),
+        log2(1 + available_cores()) / 8, *(float(name in known) for name in INSTRUCTIONS),
+        max(0.0, steps_left), max(0.0, budget_left),
         *(float(name in graph.disabled_optimizers) for name in OPTIMIZERS),
     ]  # fmt: skip
     assert len(values) == len(CONTEXT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,12 +18,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.feature_sets import FeatureSet, feature_widths
+from envs.feature_sets import CONTEXT, INSTRUCTIONS, FeatureSet, feature_widths
 from envs.observation import ObservationLimits
 from graph_rewrite.errors import UserError
+from graph_rewrite.latency.device import instruction_sets
 from graph_rewrite.system.atomic_files import replace_file
 
-FORMAT, VERSION = "rewritegym.windows", 2
+FORMAT, VERSION = "rewritegym.windows", 3
 SHIPPED = Path(__file__).with_name("windows.npz")
 """The table that comes with the package; docs/rl/windows.md has its data card."""
 FEATURES: FeatureSet = "full"
@@ -181,21 +182,41 @@ class WindowTable:
                 header = json.loads(bytes(stored["header"]).decode())
                 if header["format"] != FORMAT:
                     raise UserError(f"{path}: this is no table of windows")
-                if header["version"] > VERSION or header["widths"] != _widths():
+                if header["version"] > VERSION or header["widths"] != _widths(header["version"]):
                     raise UserError(
                         f"{path}: this table has version {header['version']} or other features than this RewriteGym: "
                         "update RewriteGym, or make the table again from the experience"
                     )
-                read = dict(stored) if header["version"] == VERSION else _of_first_version(dict(stored))
+                windows = tuple(WindowRecord(**values) for values in header["windows"])
+                read = _upgraded(dict(stored), header["version"], windows)
                 arrays: dict[str, NDArray[Any]] = {name: read[name].astype(kind) for name, kind in ARRAYS.items()}
+        except UserError:
+            raise
         except OSError as error:
             raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
         except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise UserError(f"{path}: this is no table of windows: {error!r}") from error
-        windows = tuple(WindowRecord(**values) for values in header["windows"])
         limits = ObservationLimits(*header["limits"])
         names = (tuple(header["rules"]), tuple(header["families"]))
         return cls(windows, *names, arrays, limits, tuple(header.get("classes", ("",))))
+
+
+def _upgraded(
+    arrays: dict[str, NDArray[Any]], version: int, windows: Sequence[WindowRecord]
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a table of an earlier version as those of this one."""
+    if version < 2:
+        arrays = _of_first_version(arrays)
+    return _with_instructions(arrays, windows) if version < 3 else arrays
+
+
+def _with_instructions(arrays: dict[str, NDArray[Any]], windows: Sequence[WindowRecord]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a table of version 2 with what the processor of each window can do, by its name."""
+    known = [instruction_sets(window.device) for window in windows]
+    own = np.array([[float(name in sets) for name in INSTRUCTIONS] for sets in known]).reshape(-1, len(INSTRUCTIONS))
+    rows, first = arrays["context"][arrays["window_context"]], CONTEXT.index(INSTRUCTIONS[0])
+    context, numbers = np.unique(np.hstack([rows[:, :first], own, rows[:, first:]]), axis=0, return_inverse=True)
+    return {**arrays, "context": context, "window_context": numbers.reshape(-1)}
 
 
 def _of_first_version(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -206,6 +227,7 @@ def _of_first_version(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]
     return {**arrays, **unknown, "step_measured": np.ones(steps)}
 
 
-def _widths() -> dict[str, int]:
-    """Return the widths of the features that a table holds."""
-    return {name: width for name, width in feature_widths(FEATURES).items() if name != "families"}
+def _widths(version: int = VERSION) -> dict[str, int]:
+    """Return the widths of the features that a table of a version holds."""
+    widths = {name: width for name, width in feature_widths(FEATURES).items() if name != "families"}
+    return widths if version >= 3 else {**widths, "context": widths["context"] - len(INSTRUCTIONS)}

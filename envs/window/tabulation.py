@@ -149,6 +149,7 @@ class _WindowBuilder:
         self._observer = MetaGraphObserver(limits, features=FEATURES)
         self._deployment = Deployment.from_json(window.label.context["deployment"])
         self._children = window.children()
+        self._device = str(window.label.context["device"])
         self._root: Graph | None = None
         self._whole_s = 1.0
         """Estimated seconds of the window."""
@@ -169,14 +170,14 @@ class _WindowBuilder:
         if not first:
             return {}
         label = self._window.label
-        context = context_features(self._deployment, self._root, 1.0, 1.0)
+        context = context_features(self._deployment, self._root, 1.0, 1.0, self._device)
         self._whole_s = max(estimated_seconds(self._root, self._root.nodes), 1e-12)
         many = len(self._window.chains) >= MANY_CHAINS
         self._exhaustive = many and all(self._is_exhaustive(id, after) for id, after, _ in first)
         seconds = label.window_s if label.ok else 0.0
         record = WindowRecord(
             label.family, str(label.model["uri"]), str(label.window["fingerprint"]), seconds,
-            round(self._window.weight, 6), len(self._window.chains), self._exhaustive, str(label.context["device"]),
+            round(self._window.weight, 6), len(self._window.chains), self._exhaustive, self._device,
             label.provider,
         )  # fmt: skip
         try:
@@ -256,7 +257,7 @@ class _WindowBuilder:
         mask = np.zeros(self._observer.limits.max_candidates + 1, dtype=np.bool_)
         mask[: len(kept)] = mask[-1] = True
         observation = self._observer.observe(choices, mask, np.zeros(8).tolist())
-        context = context_features(self._deployment, graph, 1.0, 1.0)
+        context = context_features(self._deployment, graph, 1.0, 1.0, self._device)
         return observation | full_entries(choices, self._observer.limits, {}, context), kept
 
     def _is_exhaustive(self, id: str, after: TracedGraph) -> bool:

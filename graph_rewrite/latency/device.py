@@ -68,6 +68,11 @@ def device_name(provider: str) -> str:
     return cpu if PROVIDERS[provider].is_cpu else f"{gpu_model()} on {cpu}"
 
 
+def instruction_sets(device: str) -> frozenset[str]:
+    """Return those of `ISA_FLAGS` that the processor in a device's name has, as `device_name` returns it."""
+    return frozenset(device.rpartition(" [")[2].removesuffix("]").split()) & set(ISA_FLAGS)
+
+
 def device_key(provider: str) -> dict[str, str]:
     """Return what measurements on this machine are kept under: its hardware, and huge pages where it must be asked."""
     return {"device": device_name(provider), **({"memory_pages": "huge"} if are_asked_for() else {})}

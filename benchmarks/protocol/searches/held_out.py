@@ -1,19 +1,35 @@
-"""The control `regional-held-out`: a search whose means know nothing of the model's family of architectures."""
+"""Searches that know nothing of the model's family of architectures: the controls `regional-held-out` and
+`ppo-held-out`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from agents.core.paths import checkpoints
 from agents.effects.learning_means import MeansLearner, means_on
 from agents.effects.step_means import StepMeans
+from agents.ppo.description import DESCRIPTION, UNIVERSAL, read_description
 from agents.regional.agent import RegionalAgent
+from agents.regional.options import RegionalOptions
+from agents.regional.prior import PolicyOnDemand, Prior, ProposingPrior
 from benchmarks import RESULTS
 from envs.window.table import SHIPPED, WindowTable
+from graph_rewrite.errors import UserError
 from graph_rewrite.latency.device import processor_kind
+from graph_rewrite.runtime import Deployment
+from graph_rewrite.task.problem import Problem
+
+if TYPE_CHECKING:
+    from agents.universal.prior import UniversalPrior
 
 HELD_OUT = "held-out"
-"""The name of the control, in the place of an agent's."""
+"""The name of the control by means, in the place of an agent's."""
+PPO_HELD_OUT = "ppo-held-out"
+"""The name of the control by a policy in front of such means."""
+POLICIES = Path(__file__).parents[3] / "runs" / "held-out"
+"""Folder of checkpoints whose trainings left families out."""
 FURTHER = tuple(
     RESULTS / "learning" / f"windows-{name}.npz" for name in ("amd-epyc-25-17", "intel-xeon-6-207", "intel-xeon-6-167")
 )
@@ -36,15 +52,71 @@ def means_without(
     return means_on(list(zip(learners, others, strict=True)), kind)
 
 
-def held_out_agent(model: str, paths: Sequence[Path] = (SHIPPED, *FURTHER)) -> RegionalAgent:
+def _means_for(model: str, paths: Sequence[Path]) -> tuple[str | None, StepMeans]:
+    """Return the family of a model, and means that are learnt without it."""
+    tables = [WindowTable.load(path) for path in paths]
+    family = family_of(tables, model)
+    return family, means_without(family, [MeansLearner(table) for table in tables], tables, processor_kind())
+
+
+def held_out_regional(model: str, paths: Sequence[Path] = (SHIPPED, *FURTHER)) -> RegionalAgent:
     """Return the agent `regional` for a model of the zoo, with such means.
 
     Args:
         paths: tables of windows.
     """
-    tables = [WindowTable.load(path) for path in paths]
-    learners = [MeansLearner(table) for table in tables]
-    means = means_without(family_of(tables, model), learners, tables, processor_kind())
+    _, means = _means_for(model, paths)
     agent = RegionalAgent()
     agent.prior_for = lambda problem: means
     return agent
+
+
+def held_out_policy(family: str | None, folder: Path = POLICIES) -> Path:
+    """Return the first checkpoint in a folder whose training left a family out; where there is no family, so that no
+    training had it, the universal policy.
+
+    Raises:
+        UserError: there is none.
+        CheckpointError: one cannot be read.
+    """
+    if family is None:
+        return checkpoints() / UNIVERSAL
+    for path in sorted(folder.glob(f"**/{DESCRIPTION}")):
+        if family in read_description(path.parent)[1].left_out:
+            return path.parent
+    raise UserError(
+        f"{folder}: no policy was trained without the family {family}; train some with: "
+        "python -m benchmarks.learning.window_policy --folds 4 --keep runs/held-out"
+    )
+
+
+def held_out_ppo(model: str, paths: Sequence[Path] = (SHIPPED, *FURTHER), folder: Path = POLICIES) -> RegionalAgent:
+    """Return what agent `ppo` does with a policy in whose training a model's family was left out, and such means.
+
+    Args:
+        paths: tables of windows.
+        folder: of the policies.
+
+    Raises:
+        UserError: no policy was trained without the family.
+    """
+    family, means = _means_for(model, paths)
+    path = held_out_policy(family, folder)
+
+    def proposing(problem: Problem) -> Prior:
+        return ProposingPrior(PolicyOnDemand(lambda: _loaded(path, problem.deployment)), means)
+
+    agent = RegionalAgent(RegionalOptions(prior="universal"))
+    agent.prior_for = proposing
+    return agent
+
+
+def _loaded(path: Path, deployment: Deployment) -> UniversalPrior:
+    from agents.ppo.checkpoint import load_checkpoint  # imports PyTorch, which takes seconds
+    from agents.universal.prior import UniversalPrior
+
+    return UniversalPrior(load_checkpoint(path), deployment)
+
+
+MAKERS: Mapping[str, Callable[[str], RegionalAgent]] = {HELD_OUT: held_out_regional, PPO_HELD_OUT: held_out_ppo}
+"""Makes the agent of each control for a model."""

@@ -26,7 +26,7 @@ from agents.core.config import load_config
 from agents.core.registry import make_agent
 from agents.reporting.runs import result_entry, write_json
 from benchmarks.protocol.searches.faster_runtime import FASTER_RUNTIME, optimized_in_each_runtime
-from benchmarks.protocol.searches.held_out import HELD_OUT, held_out_agent
+from benchmarks.protocol.searches.held_out import MAKERS
 from benchmarks.protocol.searches.replaying import REPLAY, replayed_result
 from benchmarks.protocol.searches.runs import (
     CONCLUSION_S,
@@ -94,11 +94,11 @@ def conducted(
         cached=False, meter=meter,
     )  # fmt: skip
     seen: list[Search] = []
-    # Learning the means takes seconds, which no search has to pay for.
-    held_out = held_out_agent(run.model) if run.agent == HELD_OUT else None
     with cold(folder):
-        began = time.monotonic()
         try:
+            # Learning the means takes seconds, which no search has to pay for.
+            held_out = MAKERS[run.agent](run.model) if run.agent in MAKERS else None
+            began = time.monotonic()
             if run.agent == REPLAY:
                 result = replayed_result(problem)
             else:

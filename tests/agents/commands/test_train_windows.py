@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agents.commands.train import main
 from agents.ppo.checkpoint import load_checkpoint
@@ -51,6 +53,18 @@ def test_a_policy_is_trained_and_scored(tmp_path: Path) -> None:
     assert result["trained_on"] == f"{learnt} windows of 2 architectures in windows.npz"
     assert list((run / "tensorboard").iterdir())
     assert (run / "learning-curve.png").exists()
+
+
+def test_a_policy_learns_from_several_tables(tmp_path: Path) -> None:
+    shutil.copy(SHIPPED, tmp_path / "other.npz")
+    tables = ["--table", str(SHIPPED), "--table", str(tmp_path / "other.npz")]
+    assert main([*arguments(tmp_path / "runs"), *tables, "--set", "training.total_timesteps=0"]) == 0
+    run = only_run(tmp_path / "runs")
+    result = json.loads((run / "result.json").read_text())
+    learnt = sum(window.family in LEARNT for window in WindowTable.load(SHIPPED).windows)
+    assert result["trained_on"] == f"{2 * learnt} windows of 2 architectures in windows.npz, other.npz"
+    assert result["scores"]["seen"]["windows"] == 2 * learnt
+    assert yaml.safe_load((run / "config.yaml").read_text())["command"]["table"] == tables[1::2]
 
 
 def test_the_universal_policy_goes_on_with_what_was_timed_here(

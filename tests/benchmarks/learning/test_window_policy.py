@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from agents.effects.training import EffectTraining
+from agents.ppo.checkpoint import load_checkpoint
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from benchmarks.learning.window_policy import main, summary
 from envs.window import WindowTable
@@ -57,11 +58,12 @@ def test_seen_architectures_are_told_from_others(checkpoint: Path, capsys: pytes
 
 
 def test_parts_are_left_out_in_turn(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("benchmarks.learning.window_policy.EffectTraining", lambda: EffectTraining(epochs=1))
     settings = [word for setting in SMALL for word in ("--set", setting)]
-    assert main(["--folds", "2", *settings]) == 0
+    line = ["--folds", "2", "--keep", str(tmp_path), *settings]
+    assert main(line) == 0
     printed = capsys.readouterr()
     report = json.loads(printed.out)
     table = WindowTable.load(SHIPPED)
@@ -69,6 +71,13 @@ def test_parts_are_left_out_in_turn(
     assert report["windows"] == len(with_choice)  # each once
     assert report["families"] == sorted({window.family for window in with_choice})
     assert printed.err.count("without ") == 2
+    left_out = [load_checkpoint(tmp_path / f"seed-0-part-{part}").description.left_out for part in range(2)]
+    assert sorted([*left_out[0], *left_out[1]]) == sorted({window.family for window in table.windows})
+    monkeypatch.setattr(WindowTrainer, "run", lambda self: pytest.fail("it was trained"))
+    assert main(line) == 0
+    assert json.loads(capsys.readouterr().out) == report
+    with pytest.raises(pytest.fail.Exception, match="it was trained"):
+        main([*line, "--set", "pretraining.epochs=2"])
 
 
 def test_intervals_are_of_differences_within_architectures() -> None:

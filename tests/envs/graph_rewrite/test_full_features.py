@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log2
 from typing import Any
 
@@ -14,12 +15,14 @@ from onnx.numpy_helper import from_array
 
 from envs import GraphRewriteEnv
 from envs.attributes import NODE_ATTRIBUTES, REPEATS, attribute_features
-from envs.feature_sets import CANDIDATE_DETAILS, CONTEXT, family_vocabulary, feature_widths
+from envs.feature_sets import CANDIDATE_DETAILS, CONTEXT, INSTRUCTIONS, family_vocabulary, feature_widths
 from envs.features import NODE_FEATURES
+from envs.graph_rewrite.details import context_features
 from envs.graph_rewrite.footprint import ALL_KINDS, site_footprint
 from envs.vocabulary import rule_vocabulary
 from graph_rewrite.ir.attributes import operator_signature
 from graph_rewrite.ir.tensor_type import TensorType
+from graph_rewrite.latency.device import device_name
 from graph_rewrite.runtime import OPTIMIZERS
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import problem_of
@@ -166,6 +169,24 @@ def test_the_context_shows_deployment_refusals_and_budget(make_env: MakeEnv) -> 
     assert context("budget_left") == 0.25
     assert context("steps_left") == pytest.approx(7 / 8)
     assert [name for name in OPTIMIZERS if context(f"refused {name}")] == [refused]
+
+
+def test_the_context_tells_kinds_of_processors_apart(make_env: MakeEnv) -> None:
+    env = make_env(features="full")
+    env.reset()
+    first, deployment = CONTEXT.index(INSTRUCTIONS[0]), env.problem.deployment
+    gpu = replace(deployment, provider="cuda")
+    xeon = "Intel(R) Xeon(R) Processor, cpu family 6, model 167, stepping 1 [avx2 fma avx512_fp16 avx_vnni amx_tile]"
+    for one, device, expected in (
+        (deployment, "AMD EPYC, cpu family 25, model 17, stepping 1 [avx2 fma avx512f]", [0.0, 0.0, 0.0]),
+        (deployment, "AMD EPYC, cpu family 26, model 2, stepping 1 [avx2 fma avx512f avx_vnni]", [1.0, 0.0, 0.0]),
+        (deployment, xeon, [1.0, 1.0, 1.0]),
+        (gpu, f"NVIDIA H100, 580.159 on {xeon}", [0.0, 0.0, 0.0]),
+    ):
+        context = context_features(one, env.graph, 1.0, 1.0, device)
+        assert context[first : first + len(INSTRUCTIONS)].tolist() == expected
+    here = context_features(deployment, env.graph, 1.0, 1.0)
+    assert here.tolist() == context_features(deployment, env.graph, 1.0, 1.0, device_name("cpu")).tolist()
 
 
 def test_a_recorded_state_names_the_set_unless_it_is_plain(make_env: MakeEnv) -> None:

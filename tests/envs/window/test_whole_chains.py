@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import envs.window.table as tables
 from agents.effects.samples import samples_of, state_of
 from agents.tabular.game import WindowGame
 from agents.universal.decisions import believed_shares, decisions_of
+from envs.feature_sets import CONTEXT, INSTRUCTIONS
 from envs.window import WindowTable, WindowTableEnv
 from envs.window.tabulation import tabulate
 from graph_rewrite.experience.means import share
@@ -135,18 +137,30 @@ def test_timings_of_other_versions_are_of_the_same_window(labels: list[Label], p
     assert len(tabulate([label, elsewhere], problem.rewriter).table.windows) == 2
 
 
-def test_tables_of_the_first_version_are_read(
-    alone: WindowTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("version", [1, 2])
+def test_tables_of_earlier_versions_are_read(
+    version: int, alone: WindowTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new = ("step_measured", "step_guess", "step_class", "step_cost")
+    new = ("step_measured", "step_guess", "step_class", "step_cost") if version == 1 else ()
+    sets = [CONTEXT.index(name) for name in INSTRUCTIONS]
+    windows = tuple(replace(window, device="Some CPU, cpu family 6 [avx2 avx512_fp16]") for window in alone.windows)
+    old = replace(
+        alone, windows=windows, arrays={**alone.arrays, "context": np.delete(alone.arrays["context"], sets, 1)}
+    )
     with monkeypatch.context() as older:
-        older.setattr(tables, "VERSION", 1)
+        older.setattr(tables, "VERSION", version)
         older.setattr(tables, "ARRAYS", {name: kind for name, kind in tables.ARRAYS.items() if name not in new})
-        alone.save(tmp_path / "first.npz")
-    again = WindowTable.load(tmp_path / "first.npz")
-    assert again.measured_states().all()
+        older.setattr(tables, "_widths", partial(tables._widths, version))
+        old.save(tmp_path / "old.npz")
+    again = WindowTable.load(tmp_path / "old.npz")
+    if version == 1:
+        assert again.measured_states().all()
     assert again.steps == alone.steps
     assert np.array_equal(again.arrays["step_share"], alone.arrays["step_share"])
+    contexts = again.arrays["context"][again.arrays["window_context"]]
+    assert contexts[:, sets].tolist() == [[0.0, 1.0, 0.0]] * len(windows)
+    before = alone.arrays["context"][alone.arrays["window_context"]]
+    assert np.array_equal(np.delete(contexts, sets, 1), np.delete(before, sets, 1))
 
 
 def test_a_step_is_told_with_its_estimate_its_class_and_its_cost(table: WindowTable, labels: list[Label]) -> None:
