@@ -12,7 +12,7 @@ from benchmarks.figures.intervals import (
     of_model,
     ratio_across_models,
 )
-from benchmarks.figures.rows import Results, Row, Series
+from benchmarks.figures.rows import ORIGINAL, Results, Row, Series
 
 NOT_RUN = "not run"
 LONGEST_REASON = 40
@@ -22,13 +22,14 @@ MOST_RULES = 6
 
 
 def summary(results: Results) -> str:
-    """Return what README quotes: speed-ups by agent and, beside the default agent's, by peer, with a line that tells
-    what a cell is."""
+    """Return what README quotes: speed-ups by agent and, beside the default agent's, by control and by peer, with a line
+    that tells what a cell is. The original against itself is left to the page."""
     agents, leader = results.series("agent"), results.leader()
     peers = [series for series in results.series("peer") if results.without_result(series) is None]
     parts = [models_table(results, agents)] if agents else []
-    if peers:
-        parts.append(models_table(results, [leader, *peers] if leader else peers))
+    controls = [series for series in results.series("control") if series.agent != ORIGINAL]
+    for others in filter(None, (controls, peers)):
+        parts.append(models_table(results, [leader, *others] if leader else others))
     return "\n".join([*parts, *comparison(results), legend(results)])
 
 

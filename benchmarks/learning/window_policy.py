@@ -7,7 +7,8 @@
 The first form scores a checkpoint, on the windows that its training left out. The second trains one policy for each
 part of the architectures, without that part, and scores it there. A score is the mean share of a window's time that
 the chains save, beside those of the best chains that were measured (which nobody can know), of random actions, of
-stopping at once, and of the steps that a model of effects predicts to save most; it is trained on the same windows.
+stopping at once, of the steps that a model of effects predicts to save most, and of those to which means forecast the
+largest gain; both are learnt from the same windows.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rich.console import Console
 from agents.commands.common import stderr_console
 from agents.core.config import Config, load_config
 from agents.effects.forecasts import TableForecasts
+from agents.effects.learning_means import MeansLearner, means_by_kind, means_of
 from agents.effects.samples import samples_of
 from agents.effects.training import EffectTraining, train
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
@@ -34,11 +36,20 @@ from agents.ppo.description import CheckpointError, read_description
 from agents.ppo.training_state import load_state
 from agents.reporting.progress import table_of
 from agents.universal.prior import restore_window_policy
-from agents.universal.rollouts import best_shares, effect_choices, policy_choices, random_shares, saved_shares
+from agents.universal.rollouts import (
+    STOP,
+    Choices,
+    best_shares,
+    effect_choices,
+    policy_choices,
+    random_shares,
+    saved_shares,
+)
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from benchmarks.learning.reports import tell_report
 from envs.window.table import WindowTable
 from graph_rewrite.errors import UserError
+from graph_rewrite.latency.device import machine_kind
 from graph_rewrite.system.commands import run_command
 
 RESAMPLES = 2000
@@ -84,10 +95,32 @@ def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]
     return {
         "policy": saved_shares(table, windows, policy_choices(policy, table, windows, described.env.horizon)),
         "best chain": best_shares(table, windows),
+        "means": saved_shares(table, windows, means_choices(table, seen, windows)),
         "effect model": saved_shares(table, windows, effect_choices(effects, table, unknown)),
         "random": random_shares(table, windows),
         "stop": np.zeros(len(windows)),
     }
+
+
+def means_choices(table: WindowTable, seen: Sequence[int], windows: Sequence[int]) -> Choices:
+    """Return, in each state of some windows, the step to which means forecast the largest gain on the machine of the
+    window; to stop where they forecast none.
+
+    Args:
+        seen: the windows that means are learnt from.
+    """
+    part = MeansLearner(table), seen
+    general = means_of([part])
+    means = {kind: general.extended(own) for kind, own in means_by_kind([part], general).items()}
+    choices, start = np.full(table.states, STOP, dtype=np.intp), table.arrays["step_start"]
+    for state in np.flatnonzero(np.isin(table.arrays["state_window"], list(windows))).tolist():
+        window = table.windows[table.arrays["state_window"][state]]
+        own = means.get(machine_kind(window.provider, window.device), general)
+        forecasts = [part[0].forecast(own, step) for step in range(int(start[state]), int(start[state + 1]))]
+        gains = [-np.inf if forecast is None else forecast.mean for forecast in forecasts]
+        if max(gains, default=0.0) > 0.0:
+            choices[state] = int(np.argmax(gains))
+    return choices
 
 
 def summary(shares: Shares, families: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The environments of windows: `rewritegym/WindowRewrite-v0` times them, `rewritegym/WindowTable-v0` looks them up.
 
 `env` and `problems` are the first one. `table` is a table of windows, states, steps and what these saved; `tabulation`
-makes it out of the store of experience, and `table_env` plays it.
+makes it out of the store of experience, `joining` makes one of several, and `table_env` plays it.
 """
 
 from envs.window.env import WindowRewriteEnv, WindowRewriteOptions

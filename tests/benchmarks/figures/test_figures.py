@@ -167,6 +167,13 @@ def test_the_summary_compares_with_peers_and_names_those_without_a_result(tmp_pa
     assert "Without a result on this machine: onnxslim (onnxslim is not installed).\n" in text
     alone = summary(read_results(write_results(tmp_path / "a.json", [row("bert", "onnxsim", None, None)])))
     assert "Without a result on this machine: onnxsim (no result).\n" in alone
+    assert "against itself" not in text
+
+
+def test_the_summary_has_the_controls_beside_the_default_agent(tmp_path: Path) -> None:
+    rows = [*typical(), row("bert", "regional-unlearnt", 1.1, kind="control")]
+    text = summary(read_results(write_results(tmp_path / "cpu-t1.json", rows)))
+    assert "| model | original | regional | regional-unlearnt |\n" in text
 
 
 def test_sites_are_means_over_the_runs_that_count(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_a_checkpoint_is_scored_on_what_its_training_left_out(
     assert report["windows"] == sum(one.family in ("dalle", "vit") and one.chains > 1 for one in windows)
     assert report["held_out"]
     methods = report["methods"]
-    assert set(methods) == {"policy", "best chain", "effect model", "random", "stop"}
+    assert set(methods) == {"policy", "best chain", "means", "effect model", "random", "stop"}
     assert methods["best chain"]["saved_percent"] >= max(score["saved_percent"] for score in methods.values())
     for score in methods.values():
         low, high = score["ci95"]
