@@ -22,8 +22,8 @@ MOST_RULES = 6
 
 
 def summary(results: Results) -> str:
-    """Return what README quotes: speed-ups by agent and, beside the default agent's, by control and by peer, with a line
-    that tells what a cell is. The original against itself is left to the page."""
+    """Return what README quotes: speed-ups by agent and, beside the default agent's, by control and by peer, with a
+    line that tells what a cell is. The original against itself is left to the page."""
     agents, leader = results.series("agent"), results.leader()
     peers = [series for series in results.series("peer") if results.without_result(series) is None]
     parts = [models_table(results, agents)] if agents else []
