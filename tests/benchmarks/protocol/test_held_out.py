@@ -87,7 +87,8 @@ def test_its_policy_was_trained_without_the_family(tower: str, tmp_path: Path) -
     table = WindowTable.load(SHIPPED)
     assert isinstance(prior.means, StepMeans)
     assert known(prior.means) == known(means_without("vgg", [MeansLearner(table)], [table], processor_kind()))
-    assert len(prior.hopes(problem.rewriter.candidates(problem.graph)[:3], 0.0, 0)) == 3
+    steps = list(problem.rewriter.candidates(problem.model.graph))[:3]
+    assert len(prior.hopes(steps, 0.0, 0)) == 3
 
 
 def test_without_such_a_policy_an_error_says_what_trains_one(tmp_path: Path) -> None:

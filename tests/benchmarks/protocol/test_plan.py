@@ -32,7 +32,7 @@ def test_controls_are_runs_of_their_kind_and_a_replay_needs_one_seed() -> None:
     assert {run.kind for run in runs} == {"control"}
     assert {run.agent for run in runs if run.name == "policy-untrained"} == {"ppo:untrained=true"}
     assert [run.seed for run in runs if run.name == "replay"] == [0]
-    assert len(runs) == 19
+    assert len(runs) == 3 * len(CONTROLS) - 2
 
 
 @pytest.mark.parametrize(
