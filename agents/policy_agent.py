@@ -50,7 +50,7 @@ class PolicyAgent:
 
     def __init__(self, checkpoint: Checkpoint | Path | str | None = None, options: RolloutOptions = DEFAULTS) -> None:
         self.checkpoint, self.options = checkpoint or None, options
-        self._given = None if self.checkpoint is None else _Policy.of(self.checkpoint)
+        self._given = None if self.checkpoint is None else StoredPolicy.of(self.checkpoint)
         self.starts: Sequence[Start] = ()
         """Graphs that a search with a policy of windows begins with, beside the problem's own."""
         if self._given is not None and self._given.is_by_windows and options != DEFAULTS:
@@ -85,7 +85,7 @@ class PolicyAgent:
             return result.remarked(f"no time was left for chains that {policy.folder} proposes")
         return result.remarked(f"chains proposed by {policy.folder}, trained on {policy.description.trained_on}")
 
-    def _policy_for(self, problem: Problem) -> _Policy | None:
+    def _policy_for(self, problem: Problem) -> StoredPolicy | None:
         """Return the policy for a model; None where rollouts in its graph find their own.
 
         Raises:
@@ -97,7 +97,7 @@ class PolicyAgent:
         if self.options != DEFAULTS or ships_for(problem.model.uri):
             return None
         try:
-            universal = _Policy.of(checkpoints() / UNIVERSAL)
+            universal = StoredPolicy.of(checkpoints() / UNIVERSAL)
             universal.check()
         except CheckpointError:  # none ships, or one of other rules
             return None
@@ -105,8 +105,8 @@ class PolicyAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Policy:
-    """A policy that is not loaded yet, or only in memory."""
+class StoredPolicy:
+    """A policy that is not loaded yet, or only in memory: where its checkpoint lies, and what that says of it."""
 
     folder: Path
     description: PolicyDescription

@@ -36,8 +36,6 @@ LAZY_IMPORTS = (
     ("agents.commands", "agents.policy_agent", "Gymnasium need not be installed"),
     ("agents.policy_agent", "agents.ppo", "PyTorch takes seconds to import, which a draft does without"),
     ("agents.policy_agent", "agents.universal", "PyTorch takes seconds to import, which a draft does without"),
-    ("benchmarks.protocol.searches.held_out", "agents.ppo", "PyTorch takes seconds to import, as for agent ppo"),
-    ("benchmarks.protocol.searches.held_out", "agents.universal", "PyTorch takes seconds to import, as for agent ppo"),
     ("agents.commands", "agents.universal", "PyTorch takes seconds to import, and need not be installed"),
     ("agents.commands", "agents.reporting.plots", "Matplotlib takes a second to import, and need not be installed"),
     ("benchmarks.env_speed", "agents", "only the timing of the policy needs PyTorch, which takes seconds to import"),

@@ -6,7 +6,6 @@ import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tyro
 
@@ -98,17 +97,6 @@ def resume_command(arguments: TrainArguments, run: Path) -> str:
         else:
             words += [word for item in (value if isinstance(value, tuple) else (value,)) for word in (flag, str(item))]
     return shlex.join([*words, "--resume", str(run)])
-
-
-def plain_arguments(arguments: TrainArguments) -> dict[str, Any]:
-    """Return the arguments as they are written into a run's folder."""
-    return {key: _plain(value) for key, value in dataclasses.asdict(arguments).items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def _episode_steps(config: Config) -> int:

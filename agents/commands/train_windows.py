@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from agents.commands.plotting import plot_training
-from agents.commands.train_arguments import TrainArguments, plain_arguments
+from agents.commands.train_arguments import TrainArguments
 from agents.commands.training_run import run_training, status_line
 from agents.core.budget import check_seed
 from agents.core.config import Config
@@ -64,7 +64,7 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
 def _new_run(arguments: TrainArguments, config: Config) -> tuple[Path, Path]:
     """Make the run's folder; return it, and the one of TensorBoard's files."""
     run = new_run(arguments.runs, "windows", "ppo")
-    write_config(run, config, plain_arguments(arguments))
+    write_config(run, config, asdict(arguments))
     return run, arguments.tensorboard_log or run / "tensorboard"
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
 
 from agents.commands.signals import interrupting_between_steps
-from agents.commands.train_arguments import TrainArguments, plain_arguments, resume_command
+from agents.commands.train_arguments import TrainArguments, resume_command
 from agents.core.budget import check_seed
 from agents.core.config import Config
 from agents.ppo.progress import TrainingProgress
@@ -40,7 +41,7 @@ def begin_run(
     # Trainings are compared on what they measure, not on what an earlier run left on disk.
     problem = arguments.open(config, cached=False)
     run = new_run(arguments.runs, arguments.model, "ppo")
-    write_config(run, in_effect or config, plain_arguments(arguments))
+    write_config(run, in_effect or config, asdict(arguments))
     console.print(f"model {arguments.uri(config)}: {problem.model.report}")
     console.print(f"run folder {run}", soft_wrap=True, markup=False)
     return problem, run

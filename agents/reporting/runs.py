@@ -54,7 +54,7 @@ def write_config(folder: Path, config: Config, command: dict[str, Any]) -> None:
     """Write the full configuration and the command line, as YAML."""
     replace_file(
         folder / "config.yaml",
-        yaml.safe_dump({"command": command, "config": _plain(config.to_dict())}, sort_keys=False),
+        yaml.safe_dump(_plain({"command": command, "config": config.to_dict()}), sort_keys=False),
     )
 
 
@@ -124,4 +124,6 @@ def result_entry(result: OptimizationResult, problem: Problem, onnx_path: Path |
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, Path):
+        return str(value)
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

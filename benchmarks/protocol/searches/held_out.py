@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agents.core.paths import checkpoints
 from agents.effects.learning_means import MeansLearner, means_on
 from agents.effects.step_means import StepMeans
+from agents.policy_agent import StoredPolicy
 from agents.ppo.description import DESCRIPTION, UNIVERSAL, read_description
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
@@ -18,11 +18,7 @@ from benchmarks import RESULTS
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency.device import processor_kind
-from graph_rewrite.runtime import Deployment
 from graph_rewrite.task.problem import Problem
-
-if TYPE_CHECKING:
-    from agents.universal.prior import UniversalPrior
 
 HELD_OUT = "held-out"
 """The name of the control by means, in the place of an agent's."""
@@ -101,21 +97,14 @@ def held_out_ppo(model: str, paths: Sequence[Path] = (SHIPPED, *FURTHER), folder
         UserError: no policy was trained without the family.
     """
     family, means = _means_for(model, paths)
-    path = held_out_policy(family, folder)
+    policy = StoredPolicy.of(held_out_policy(family, folder))
 
     def proposing(problem: Problem) -> Prior:
-        return ProposingPrior(PolicyOnDemand(lambda: _loaded(path, problem.deployment)), means)
+        return ProposingPrior(PolicyOnDemand(lambda: policy.prior(problem.deployment)), means)
 
     agent = RegionalAgent(RegionalOptions(prior="universal"))
     agent.prior_for = proposing
     return agent
-
-
-def _loaded(path: Path, deployment: Deployment) -> UniversalPrior:
-    from agents.ppo.checkpoint import load_checkpoint  # imports PyTorch, which takes seconds
-    from agents.universal.prior import UniversalPrior
-
-    return UniversalPrior(load_checkpoint(path), deployment)
 
 
 MAKERS: Mapping[str, Callable[[str], RegionalAgent]] = {HELD_OUT: held_out_regional, PPO_HELD_OUT: held_out_ppo}
