@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from agents.core.config import EncoderConfig
 from agents.effects.plain import WIDTH, PlainSteps
 from agents.effects.samples import StateSample
+from agents.effects.stored import LEAST_LOG, MOST_LOG, MOST_SCALED
 from agents.ppo.batches import batch_of
 from agents.ppo.encoder import GraphEncoder
 from envs.feature_sets import family_vocabulary, observation_space
@@ -46,7 +47,7 @@ class PlainNetwork(nn.Module):
         width = WIDTH + 16 + 8 + 24
         self.layers = nn.Sequential(
             nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, hidden), nn.ReLU(),
-            nn.Dropout(dropout), nn.Linear(hidden, 2),
+            nn.Dropout(dropout), nn.Linear(hidden, 4),
         )  # fmt: skip
         nn.init.normal_(self.rule.weight, std=0.1)
         nn.init.normal_(self.family.weight, std=0.1)
@@ -65,7 +66,8 @@ class PlainNetwork(nn.Module):
             self.scale.copy_(torch.where(deviation > 1e-6, deviation.clamp(min=1e-3), _NEVER_DIFFERS))
 
     def forward(self, prepared: Sequence[PlainSteps]) -> Tensor:
-        """Return [steps of all states, 2]: the mean of the effect, and the log of its standard deviation."""
+        """Return [steps of all states, 2, 2]: of each step by itself, and of the best chain that begins with it, the
+        mean of the effect and the log of its standard deviation."""
         numbers = torch.from_numpy(np.concatenate([one.numbers for one in prepared]))
         rules, families = (
             torch.from_numpy(np.concatenate([getattr(one, name) for one in prepared])) for name in ("rules", "families")
@@ -73,9 +75,9 @@ class PlainNetwork(nn.Module):
         bags = [bag for one in prepared for bag in one.operators]
         starts = torch.from_numpy(np.cumsum([0, *map(len, bags)])[:-1].astype(np.int64))
         operators = self.operators(torch.from_numpy(np.concatenate(bags)), starts).view(len(numbers), -1)
-        scaled = ((numbers - self.mean) / self.scale).clamp(-6.0, 6.0)
+        scaled = ((numbers - self.mean) / self.scale).clamp(-MOST_SCALED, MOST_SCALED)
         joined = torch.cat([scaled, self.rule(rules), self.family(families), operators], dim=1)
-        return bounded(self.layers(joined))
+        return bounded(self.layers(joined).unflatten(-1, (2, 2)))
 
 
 class GraphNetwork(nn.Module):
@@ -89,7 +91,7 @@ class GraphNetwork(nn.Module):
         super().__init__()
         space = observation_space(ObservationLimits(1, 1, 1), "full")
         self.encoder = GraphEncoder(space, len(operator_vocabulary()), len(rule_vocabulary()), config)
-        self.head = nn.Sequential(nn.Linear(3 * config.hidden + 2, 64), nn.ReLU(), nn.Linear(64, 2))
+        self.head = nn.Sequential(nn.Linear(3 * config.hidden + 2, 64), nn.ReLU(), nn.Linear(64, 4))
 
     def prepare(self, samples: Sequence[StateSample]) -> dict[str, Tensor]:
         """Return what `forward` takes: a batch of observations, padded to its largest."""
@@ -98,16 +100,17 @@ class GraphNetwork(nn.Module):
         return batch
 
     def forward(self, prepared: dict[str, Tensor]) -> Tensor:
-        """Return [steps of all states, 2]: the mean of the effect, and the log of its standard deviation."""
+        """Return [steps of all states, 2, 2]: of each step by itself, and of the best chain that begins with it, the
+        mean of the effect and the log of its standard deviation."""
         before = prepared["before"]
         observations = {name: tensor for name, tensor in prepared.items() if name != "before"}
         rows = self.encoder(observations)[:, :-1]
         rows = torch.cat([rows, before[:, None, :].expand(-1, rows.shape[1], -1)], dim=-1)
         real = torch.arange(rows.shape[1])[None, :] < observations["sizes"][:, 2:3]
-        return bounded(self.head(rows[real]))
+        return bounded(self.head(rows[real]).unflatten(-1, (2, 2)))
 
 
 def bounded(out: Tensor) -> Tensor:
     """Return predictions [..., 2], mean and log of the standard deviation of effects, with standard deviations kept
     between 0.3% and three times the time."""
-    return torch.stack([out[..., 0], out[..., 1].clamp(-5.8, 1.1)], dim=-1)
+    return torch.stack([out[..., 0], out[..., 1].clamp(LEAST_LOG, MOST_LOG)], dim=-1)

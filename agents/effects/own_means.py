@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from agents.effects.step_means import SHIPPED, StepMeans, load_means
+from agents.effects.means_file import SHIPPED, load_means
+from agents.effects.step_means import StepMeans
 from agents.effects.timed_steps import TimedStep, means_of_timed
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.exchange import labels_of

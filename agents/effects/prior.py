@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.effects.model import EffectPredictor
 from agents.effects.own_means import means_here
-from agents.effects.plain import forecast_features
 from agents.effects.samples import StateSample, share_after
-from agents.effects.step_means import ChainStep, Expectation, Forecast, StepMeans
+from agents.effects.step_means import ChainStep, Expectation, Forecast, StepMeans, bounded
+from agents.effects.stored import BEST, OWN, ChainPredictor, PlainPredictor
 from envs.graph_rewrite.details import context_features, full_entries
 from envs.graph_rewrite.meta_graph import MetaGraphObserver, ObservationLimitError
 from envs.observation import ObservationLimits
+from envs.window.env import LEAST_SHARE
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from graph_rewrite.runtime import Deployment
 
@@ -38,8 +37,8 @@ class StepObserver:
         self._observer = MetaGraphObserver(LIMITS, features="full")
 
     def observed(
-        self, steps: Sequence[Candidate], share: float, depth: int
-    ) -> tuple[list[int], StateSample | None]:  # fmt: skip
+        self, steps: Sequence[Candidate], share: float, depth: int, guesses: Sequence[float] = ()
+    ) -> tuple[list[int], StateSample | None]:
         """Return the numbers of the steps that fit into an observation, and the state with these steps; None where
         none does. Nothing is known of their effects.
 
@@ -47,6 +46,7 @@ class StepObserver:
             steps: steps of one state of a window.
             share: share of the window's time that the chain before them saves.
             depth: rewrites of that chain.
+            guesses: share that each step saves by a count of operations and bytes; by default 0.
         """
         if not steps:
             return [], None
@@ -64,8 +64,9 @@ class StepObserver:
         context = context_features(self._deployment, graph, 1.0, 1.0)
         observation = self._observer.observe(choices, mask, np.zeros(8).tolist())
         observation |= full_entries(choices, LIMITS, {}, context)
-        unknown = np.zeros(len(kept))
-        return kept, StateSample(0, 0, observation, share, depth, unknown, unknown)
+        unknown = np.full(len(kept), np.nan)
+        guessed = np.array([bounded(guesses[number]) if guesses else 0.0 for number in kept])
+        return kept, StateSample(0, 0, observation, share, depth, unknown, unknown, unknown, guessed)
 
 
 def savings(
@@ -75,28 +76,30 @@ def savings(
 
     Args:
         share: share that the chain before them saves.
-        means, deviations: of the effects.
+        means, deviations: of the effects, [steps, 2] each, as `ChainPredictor.predict_both` returns them.
         labels: timings of the rule of each.
     """
     after = share_after(share, means)
-    saved, spread = after - max(share, -2.0), (1.0 - after) * deviations
+    saved, spread = after - max(share, LEAST_SHARE), (1.0 - after) * deviations
     return [
-        Forecast(mean, deviation, known, Expectation(mean, deviation))
+        Forecast(mean[BEST], deviation[BEST], known, Expectation(mean[OWN], deviation[OWN]))
         for mean, deviation, known in zip(saved.tolist(), spread.tolist(), labels, strict=True)
     ]
 
 
 class LearntPrior:
-    """Forecasts what steps of a window save, by a model of effects that is told what means forecast.
+    """Forecasts what steps of a window save by a model of effects, and by what was timed of them on this kind of
+    machine.
 
     Args:
-        predictor: the model.
+        model: the model.
         deployment: machine and settings that the windows are timed with.
-        means: of what steps saved in other models.
+        means: of what steps saved: here they correct the model, and they alone speak of steps too large to be looked
+            at.
     """
 
-    def __init__(self, predictor: EffectPredictor, deployment: Deployment, means: StepMeans) -> None:
-        self._predictor, self._means = predictor, means
+    def __init__(self, model: ChainPredictor, deployment: Deployment, means: StepMeans) -> None:
+        self._model, self._means = model, means
         self._observer = StepObserver(deployment)
 
     @classmethod
@@ -106,13 +109,13 @@ class LearntPrior:
         Raises:
             UserError: they are missing, or of other features.
         """
-        return cls(EffectPredictor.load(SHIPPED), deployment, means_here(deployment))
+        return cls(PlainPredictor.load(SHIPPED), deployment, means_here(deployment))
 
     def forecasts(
         self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int
     ) -> list[Forecast | None]:
-        """Return what each step of a state is expected to save beyond what the chain before it saves; for steps too
-        large to be looked at what the means say, and None where they say nothing either.
+        """Return what each step of a state is expected to save beyond what the chain before it saves; None where its
+        rule was never timed.
 
         Args:
             steps: steps of one state of a window.
@@ -120,14 +123,13 @@ class LearntPrior:
             share: share of the window's time that the chain before them saves.
             depth: rewrites of that chain.
         """
-        told = [self._means.forecast(*chain) for chain in chains]
-        kept, sample = self._observer.observed(steps, share, depth)
+        found = self._means.forecasts(steps, chains, share, depth)
+        kept, sample = self._observer.observed(steps, share, depth, [chain.guess for chain in chains])
         if sample is None:
-            return told
-        rows = [forecast_features(told[number], self._means.on_line(chains[number].guess)) for number in kept]
-        known = replace(sample, forecasts=np.array(rows, dtype=np.float32))
-        labels = [0.0 if (one := told[number]) is None else one.labels for number in kept]
-        found = list(told)
-        for number, forecast in zip(kept, savings(share, *self._predictor.predict([known]), labels), strict=True):
-            found[number] = forecast
+            return found
+        labels = [0.0 if (one := found[number]) is None else one.labels for number in kept]
+        for number, predicted in zip(kept, savings(share, *self._model.predict_both([sample]), labels), strict=True):
+            if found[number] is not None:
+                chain = chains[number]
+                found[number] = self._means.corrected(chain.names, chain.guess, predicted)
         return found

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.effects.believed import believed_shares
 from agents.effects.plain import PlainSteps, plain_steps
-from agents.effects.step_means import Z95
+from agents.effects.step_means import MOST_GUESS, MOST_LOST, Z95
 from envs.observation import Observation
 from envs.window.env import LEAST_SHARE
 from envs.window.shown_states import ShownStates
@@ -36,13 +37,17 @@ class StateSample:
     and where one of the two was not timed."""
     errors: NDArray[np.float64]
     """Standard deviations of measuring `effects`."""
-    forecasts: NDArray[np.float32] | None = None
-    """[steps, `FORECAST`], what means forecast of each step; None where nothing is forecast."""
+    best: NDArray[np.float64]
+    """Of each step, the effect of the best chain that begins with it, of those that were timed; a large loss where the
+    step could not be run. NaN where one of the two states was not timed."""
+    guesses: NDArray[np.float64]
+    """Of each step, the share of the window's time that it saves by a count of operations and bytes, large ones cut
+    off."""
 
     @cached_property
     def plain(self) -> PlainSteps:
         """The plain features of its steps."""
-        return plain_steps(self.observation, self.share, self.depth, self.forecasts)
+        return plain_steps(self.observation, self.depth, self.guesses)
 
 
 def effect(before: NDArray[np.float64] | float, after: NDArray[np.float64] | float) -> NDArray[np.float64]:
@@ -68,6 +73,7 @@ def samples_of(table: WindowTable, windows: Collection[int] | None = None) -> It
     """Yield the states of a table that have steps, those of the windows with these numbers; by default of all."""
     shown, arrays, timed = ShownStates(table, 1), table.arrays, table.measured_states()
     chosen = None if windows is None else set(windows)
+    best, guesses = _best_effects(table), np.clip(arrays["step_guess"], -MOST_GUESS, MOST_GUESS).astype(np.float64)
     for state in range(table.states):
         first, end = (int(arrays["step_start"][number]) for number in (state, state + 1))
         if first == end or (chosen is not None and int(arrays["state_window"][state]) not in chosen):
@@ -78,5 +84,14 @@ def samples_of(table: WindowTable, windows: Collection[int] | None = None) -> It
         errors = arrays["step_half"][first:end] / Z95 / _left(after)
         yield StateSample(
             int(arrays["state_window"][state]), first, shown.observation((state,), 0), share,
-            int(arrays["state_depth"][state]), effects, errors,
+            int(arrays["state_depth"][state]), effects, errors, best[first:end], guesses[first:end],
         )  # fmt: skip
+
+
+def _best_effects(table: WindowTable) -> NDArray[np.float64]:
+    """Return the effect of the best chain that begins with each step; measurements count by how precise they are."""
+    arrays, states, believed = table.arrays, table.step_states(), believed_shares(table)
+    before, best = believed[states], table.best_shares(believed)[arrays["step_next"]]
+    after = np.where(arrays["step_failed"], before - MOST_LOST, np.maximum(best, before - MOST_LOST))
+    timed = arrays["step_measured"] & table.measured_states()[states]
+    return np.where(timed, effect(before, after), np.nan)

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import lzma
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graph_rewrite.errors import UserError
 from graph_rewrite.experience.means import MeanEffects, chain_keys
 from graph_rewrite.ir.hashing import text_digest
-from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.rewriting.candidates import Candidate
 
-SHIPPED = Path(__file__).with_name("step-means.json.xz")
-"""The means that ship; `python -m benchmarks.learning.step_means` makes them."""
-FORMAT, VERSION = "rewritegym.step-means", 4
 MOST_GUESS = 0.5
 """Share of a window's time beyond which an estimate counts as this: it knows nothing of layouts."""
 LEAST_LABELS = 1.0
@@ -35,10 +27,12 @@ MOST_LOST = 0.5
 _DIGITS = 4
 _SUM_DIGITS = (2, 3, 4)
 """Digits that are kept of the weights, shares and squares that means are made of: shares are timed to some percent."""
-_CHAIN, _RULE = -4, -2
-"""Where the keys of a step have its chain, and its rule."""
+_CLASS, _CHAIN, _RULE = -5, -4, -2
+"""Where the keys of a step have its chain on a class of shapes, its chain, and its rule."""
+CLASS_PRIOR, WINDOW_PRIOR = 6.0, 1.0
+"""Timings that a prediction counts as beside those of the same chain on the same class of shapes, and beside those in
+the very window; chosen on windows that neither means nor model knew, and on those that both knew."""
 _LETTERS = 12
-_COMPRESSED = ".xz"
 Halves = TypeVar("Halves", float, NDArray[np.float64])
 
 
@@ -103,6 +97,20 @@ class MeansOnLine:
         """Return what is expected of a step under some keys, from special to general."""
         mean, deviation = self.means.expect(names)
         return Expectation(mean + self.at(guess), deviation)
+
+    def corrected(self, names: Sequence[str], guess: float, told: float, predicted: Expectation) -> Expectation:
+        """Return a prediction, drawn towards what was timed of the same chain on the same class of shapes, and in the
+        very window.
+
+        Args:
+            names: the keys of the step, from special to general.
+            told: what these means are beyond.
+        """
+        base = told + self.at(guess)
+        found = (predicted.mean - base, predicted.deviation)
+        found = self.means.expect([names[_CLASS]], found, CLASS_PRIOR)
+        mean, deviation = self.means.expect(names[:_CLASS], found, WINDOW_PRIOR)
+        return Expectation(mean + base, deviation)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, rounded."""
@@ -181,6 +189,30 @@ class StepMeans:
         """Return what the line says of what a step leads to, by an estimate."""
         return self.best.at(guess) + (0.0 if self.here is None else self.here.on_line(guess))
 
+    def corrected(self, names: Sequence[str], guess: float, predicted: Forecast) -> Forecast:
+        """Return what a model predicts of a step, drawn towards what was timed of it on this kind of machine, and on
+        this machine; by what the step saves elsewhere the model was trained.
+
+        Args:
+            names: the keys of the step, from special to general.
+        """
+        best, own = Expectation(predicted.mean, predicted.deviation), predicted.own
+        here = self.here
+        at_best, by_itself = self.best.expect(names, guess).mean, self.own.expect(names, guess).mean
+        while here is not None:
+            best = here.best.corrected(names, guess, at_best, best)
+            own = own and here.own.corrected(names, guess, by_itself, own)
+            at_best += here.best.expect(names, guess).mean
+            by_itself += here.own.expect(names, guess).mean
+            here = here.here
+        return Forecast(*best, predicted.labels, own)
+
+    def forecasts(
+        self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int
+    ) -> list[Forecast | None]:
+        """Return `forecast` of each step of a state; only `chains` is read."""
+        return [self.forecast(*chain) for chain in chains]
+
     def extended(self, more: StepMeans) -> StepMeans:
         """Return these means with what is known beyond all that they know."""
         return replace(self, here=more if self.here is None else self.here.extended(more))
@@ -197,50 +229,6 @@ class StepMeans:
             KeyError, TypeError, ValueError: these are no such values.
         """
         return cls(MeansOnLine.from_json(values["best"]), MeansOnLine.from_json(values["own"]))
-
-
-def save_means(path: Path, means: StepMeans, by_kind: Mapping[str, StepMeans] = MappingProxyType({})) -> None:
-    """Write means as JSON, the same bytes for the same means; compressed where the name of the file ends with `.xz`.
-
-    Args:
-        by_kind: what steps save beyond them, by the kind of machine (`graph_rewrite.latency.device.machine_kind`).
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    kinds = {kind: more.to_json() for kind, more in sorted(by_kind.items())}
-    whole = {"format": FORMAT, "version": VERSION, **means.to_json(), "kinds": kinds}
-    text = json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n"
-    replace_file(path, lzma.compress(text.encode()) if path.suffix == _COMPRESSED else text)
-
-
-def load_means(path: Path, kind: str = "") -> StepMeans:
-    """Read means, with what is known of a kind of machine. Of a runtime other than ONNX Runtime on an unknown processor
-    that is what it saves on another one.
-
-    Raises:
-        UserError: there are none, or they are of another format or a later version.
-    """
-    try:
-        stored = path.read_bytes()
-        values = json.loads(lzma.decompress(stored) if path.suffix == _COMPRESSED else stored)
-        if values["format"] != FORMAT or values["version"] != VERSION:
-            raise UserError(f"{path}: these means are of another format: update RewriteGym, or learn them anew")
-        means, more = StepMeans.from_json(values), values["kinds"].get(_nearest(values["kinds"], kind))
-        return means if more is None else means.extended(StepMeans.from_json(more))
-    except OSError as error:
-        raise UserError(f"{path}: no means of steps can be read there: {error.strerror}") from error
-    except (AttributeError, KeyError, TypeError, ValueError, EOFError, lzma.LZMAError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: this holds no means of steps: {error!r}") from error
-
-
-def _nearest(kinds: Iterable[str], kind: str) -> str:
-    """Return the kind of machine whose means count for another: itself, or one of the same runtime."""
-    runtime, on, _ = kind.partition(" on ")
-    alike = sorted(one for one in kinds if on and one.startswith(runtime + on))
-    return alike[0] if alike and kind not in alike else kind
 
 
 def weight_of(half: Halves, half_before: Halves) -> Halves:

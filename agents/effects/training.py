@@ -8,12 +8,14 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from agents.core.config import EncoderConfig
 from agents.effects.model import EffectPredictor
 from agents.effects.networks import GraphNetwork, PlainNetwork
 from agents.effects.samples import StateSample
+from agents.effects.stored import BEST, OWN
 from graph_rewrite.errors import UserError
 
 Kind = Literal["plain", "graph"]
@@ -86,7 +88,9 @@ def _epochs(
         order, total = random.permutation(len(samples)), 0.0
         for batch in np.array_split(order, batches):
             drawn = [samples[number] for number in batch]
-            loss = effect_loss(network(network.prepare(drawn)), drawn)
+            out, errors = network(network.prepare(drawn)), _joined(drawn, "errors")
+            loss = effect_loss(out[:, OWN], _joined(drawn, "effects"), errors)
+            loss = loss + effect_loss(out[:, BEST], _joined(drawn, "best"), errors)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -96,22 +100,28 @@ def _epochs(
         yield total
 
 
-def effect_loss(out: Tensor, samples: Sequence[StateSample]) -> Tensor:
+def effect_loss(out: Tensor, effects: NDArray[np.float64], errors: NDArray[np.float64]) -> Tensor:
     """Return the loss of a batch: the mean is drawn towards precise labels, whatever the deviation that is predicted;
-    the deviation is that of labels, measuring errors included, from the mean.
+    the deviation is that of labels, measuring errors included, from the mean. Without any label it is 0.
 
     Args:
-        out: [steps of all samples, 2], the mean of the effect and the log of its standard deviation.
-        samples: at least one of their steps could be run.
+        out: [steps, 2], the mean of the effect and the log of its standard deviation.
+        effects: [steps], NaN where there is no label.
+        errors: [steps], standard deviations of measuring them.
     """
-    effects = torch.from_numpy(np.concatenate([sample.effects for sample in samples])).float()
-    errors = torch.from_numpy(np.concatenate([sample.errors for sample in samples])).float()
-    known = torch.isfinite(effects)
-    mean, log_deviation, effects, errors = out[known, 0], out[known, 1], effects[known], errors[known]
-    weight = LEAST_ERROR**2 / (LEAST_ERROR**2 + errors**2)
-    robust = nn.functional.huber_loss(mean, effects, reduction="none", delta=0.1) / 0.1
-    surprise = (effects - mean.detach()).abs() / log_deviation.exp()
+    labels, wrong = torch.from_numpy(effects).float(), torch.from_numpy(errors).float()
+    known = torch.isfinite(labels)
+    if not bool(known.any()):
+        return out.sum() * 0.0
+    mean, log_deviation, labels, wrong = out[known, 0], out[known, 1], labels[known], wrong[known]
+    weight = LEAST_ERROR**2 / (LEAST_ERROR**2 + wrong**2)
+    robust = nn.functional.huber_loss(mean, labels, reduction="none", delta=0.1) / 0.1
+    surprise = (labels - mean.detach()).abs() / log_deviation.exp()
     # Laplace's distribution: a few labels are far from what others of their kind are.
     likelihood = log_deviation + 1.4142 * surprise
     loss: Tensor = (weight * robust * 10.0).sum() / weight.sum() + likelihood.mean()
     return loss
+
+
+def _joined(samples: Sequence[StateSample], name: str) -> NDArray[np.float64]:
+    return np.concatenate([getattr(sample, name) for sample in samples])

@@ -11,7 +11,7 @@ from agents.effects.timed_steps import StepInSearch
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import FURTHER, Key, NextMove
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import Prior, StepPrior, WindowPrior
+from agents.regional.prior import Prior, StepPrior
 from agents.regional.sites import RewriteStep, apply_all
 from graph_rewrite.experience.describing import shape_class_at
 from graph_rewrite.ir.graph import Graph
@@ -156,12 +156,10 @@ class AttemptLists:
     def predicted(self, attempts: list[Attempt]) -> list[Attempt]:
         """Return steps of one state with what the prior says that they save."""
         prior = self._prior
-        if isinstance(prior, StepPrior):
-            return [replace(one, forecast=prior.forecast(*self.chain_step(one))) for one in attempts]
         if prior is None or not attempts:
             return attempts
         state, steps = attempts[0].state, [one.candidate for one in attempts]
-        if isinstance(prior, WindowPrior):
+        if isinstance(prior, StepPrior):
             found = prior.forecasts(steps, list(map(self.chain_step, attempts)), state.share, len(state.steps))
             return [replace(one, forecast=forecast) for one, forecast in zip(attempts, found, strict=True)]
         hopes = prior.hopes(steps, state.share, len(state.steps))

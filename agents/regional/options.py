@@ -37,11 +37,11 @@ class RegionalOptions:
     """Rewrites per rollout of the climb."""
     cache: bool = True
     """Keep times of windows on disk."""
-    prior: PriorName = "means"
+    prior: PriorName = "effects"
     """What steps are hoped to save before anything is known of them: `constants`, which `optimism` and `doubt` set;
-    `means` of what the same rules saved in other models, and constants for rules that were timed in none; or what the
-    model of `effects` or the `universal` policy predicts, which needs the extra `train`. The policy also proposes whole
-    chains, which are timed first."""
+    `means` of what the same rules saved in other models; what the model of `effects` predicts of the window, with what
+    is known of it on this kind of machine; constants stand in for rules that were never timed. The `universal` policy
+    also proposes whole chains, which are timed first; it needs the extra `train`."""
     experience: bool = True
     """Log what windows cost in the store of experience, unless `$REWRITEGYM_EXPERIENCE` is `off`."""
 

@@ -30,28 +30,8 @@ class EffectPrior(Protocol):
 
 @runtime_checkable
 class StepPrior(Protocol):
-    """Forecasts what single steps save by their rules and shapes, as `agents.effects.step_means.StepMeans` does."""
-
-    def forecast(
-        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
-    ) -> Forecast | None:
-        """Return what the last step of a chain is expected to save beyond the chain before it; None where nothing is
-        known.
-
-        Args:
-            rules: of the chain.
-            families: of these rules.
-            shapes: the class of shapes that the chain begins on.
-            guess: share of the window's time that the step saves by a count of operations and bytes.
-            window: fingerprint of the window before any rewrite; by default it is like no other.
-        """
-        ...
-
-
-@runtime_checkable
-class WindowPrior(Protocol):
-    """Forecasts what steps save by the window and what means say of them, as `agents.effects.prior.LearntPrior`
-    does."""
+    """Forecasts what steps save, as `agents.effects.step_means.StepMeans` does by their rules and shapes, and
+    `agents.effects.prior.LearntPrior` by the window."""
 
     def forecasts(
         self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int
@@ -75,7 +55,7 @@ class ChainPolicy(EffectPrior, Protocol):
         ...
 
 
-Prior = EffectPrior | StepPrior | WindowPrior
+Prior = EffectPrior | StepPrior
 
 
 class PolicyOnDemand:
@@ -110,16 +90,16 @@ class PolicyOnDemand:
 
 @dataclass(frozen=True, slots=True)
 class ProposingPrior:
-    """A policy that proposes chains, in front of means that order everything else: what the policy does not know is
+    """A policy that proposes chains, in front of a prior that orders everything else: what the policy does not know is
     tried as if there were none.
 
     Args:
         policy: proposes chains, and predicts what they save.
-        means: forecast what all steps save that are not proposed.
+        others: forecasts what all steps save that are not proposed.
     """
 
     policy: ChainPolicy
-    means: StepPrior
+    others: StepPrior
 
     def opinion(self, steps: Sequence[Candidate], depth: int) -> Opinion | None:
         """Return the policy's opinion of the steps of a state."""
@@ -129,18 +109,33 @@ class ProposingPrior:
         """Return what the policy hopes of steps."""
         return self.policy.hopes(steps, share, depth)
 
-    def forecast(
-        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
-    ) -> Forecast | None:
-        """Return the means' forecast of the last step of a chain."""
-        return self.means.forecast(rules, families, shapes, guess, window)
+    def forecasts(
+        self, steps: Sequence[Candidate], chains: Sequence[ChainStep], share: float, depth: int
+    ) -> list[Forecast | None]:
+        """Return what the other prior forecasts of steps."""
+        return self.others.forecasts(steps, chains, share, depth)
+
+
+def forecasting(deployment: Deployment) -> StepPrior:
+    """Return the prior that knows most of a deployment: the model of effects, which was trained on ONNX Runtime's CPU
+    kernels, and means for all other runtimes.
+
+    Raises:
+        UserError: what ships is missing, or of another format.
+    """
+    if not (deployment.facts.is_cpu and deployment.facts.is_onnxruntime):
+        return means_here(deployment)
+    # Here, since it loads Gymnasium.
+    from agents.effects.prior import LearntPrior
+
+    return LearntPrior.shipped(deployment)
 
 
 def proposing(policy: ChainPolicy, deployment: Deployment) -> Prior:
-    """Return a policy in front of the means of a deployment's runtime; the policy alone, with a warning, where there
-    are none."""
+    """Return a policy in front of what forecasts steps for a deployment; the policy alone, with a warning, where that
+    is missing."""
     try:
-        return ProposingPrior(policy, means_here(deployment))
+        return ProposingPrior(policy, forecasting(deployment))
     except UserError as error:
         warnings.warn(f"regional: the policy alone predicts, since {error}", RuntimeWarning, stacklevel=2)
         return policy
@@ -154,14 +149,12 @@ def prior_of(name: PriorName, deployment: Deployment) -> Prior | None:
     try:
         if name == "means":
             return means_here(deployment)
+        if name == "effects":
+            return forecasting(deployment)
         # Here, since PyTorch takes seconds and need not be installed.
-        if name == "universal":
-            from agents.universal.prior import UniversalPrior
+        from agents.universal.prior import UniversalPrior
 
-            return proposing(UniversalPrior.shipped(deployment), deployment)
-        from agents.effects.prior import LearntPrior
-
-        return LearntPrior.shipped(deployment)
+        return proposing(UniversalPrior.shipped(deployment), deployment)
     except (ImportError, UserError) as error:
         warnings.warn(
             f"regional: nothing is predicted, since {error}; constants are used", RuntimeWarning, stacklevel=2

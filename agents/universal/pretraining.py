@@ -89,7 +89,6 @@ class Lessons:
 def _effects(outputs: PolicyOutputs, drawn: Sequence[TableDecision]) -> Tensor:
     """Return the loss of predicted effects; 0 where none is known."""
     samples = [decision.sample for decision in drawn]
-    if not any(np.isfinite(sample.effects).any() for sample in samples):
-        return outputs.effects.sum() * 0.0
     rows = [outputs.effects[row, : len(sample.effects)] for row, sample in enumerate(samples)]
-    return effect_loss(torch.cat(rows), samples)
+    effects, errors = (np.concatenate([getattr(one, name) for one in samples]) for name in ("effects", "errors"))
+    return effect_loss(torch.cat(rows), effects, errors)

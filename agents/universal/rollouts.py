@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.effects.model import EffectPredictor
-from agents.effects.samples import StateSample, samples_of, share_after, state_of
+from agents.effects.samples import StateSample, samples_of, state_of
+from agents.effects.stored import BEST, OWN, ChainPredictor
 from agents.universal.observations import unmeasured
 from agents.universal.policy import WindowPolicy
 from agents.universal.prior import opinions
@@ -74,25 +73,32 @@ def policy_choices(
     return choices
 
 
-def effect_choices(predictor: EffectPredictor, table: WindowTable, samples: Sequence[StateSample]) -> Choices:
-    """Return, in each state of a table, the step that a model of effects predicts to save most; to stop where it
-    predicts that none saves anything. It is told what it predicted of the steps before, not what was measured.
+def effect_choices(model: ChainPredictor, table: WindowTable, samples: Sequence[StateSample]) -> Choices:
+    """Return, in each state of a table, the step that a model of effects predicts to lead to most; to stop where that
+    is a loss, or where no part of the chain that begins with it is predicted to save anything by itself.
 
     Args:
-        samples: the states of all depths of some windows, with forecasts; in all others the choice is to stop.
+        samples: the states of all depths of some windows; in all others the choice is to stop.
     """
-    choices, expected = _nothing(table), np.zeros(table.states)
+    choices, ahead = _nothing(table), np.zeros(table.states)
     states = _numbered(table, samples)
-    for depth in sorted({sample.depth for _, sample in states}):
-        level = [(number, sample) for number, sample in states if sample.depth == depth]
-        effects, _ = predictor.predict([replace(sample, share=float(expected[number])) for number, sample in level])
-        first = 0
-        for number, sample in level:
-            count = len(sample.effects)
-            mine, first = effects[first : first + count], first + count
-            choices[number] = int(mine.argmax()) if mine.max() > 0.0 else STOP
-            after = table.arrays["step_next"][sample.first_step : sample.first_step + count]
-            expected[after] = share_after(expected[number], mine)
+    predicted: dict[int, tuple[int, float]] = {}
+    for begin in range(0, len(states), _STATES):
+        part, first = states[begin : begin + _STATES], 0
+        means, _ = model.predict_both([sample for _, sample in part])
+        for number, sample in part:
+            mine, first = means[first : first + len(sample.effects)], first + len(sample.effects)
+            best = int(mine[:, BEST].argmax())
+            if mine[best, BEST] > 0.0:
+                predicted[number] = best, float(mine[best, OWN])
+    for number in sorted(predicted, reverse=True):  # steps lead to states with larger numbers
+        best, own = predicted[number]
+        after = table.arrays["step_next"][table.arrays["step_start"][number] + best]
+        ahead[number] = own + ahead[after]
+        if ahead[number] > 0.0:
+            choices[number] = best
+        else:
+            ahead[number] = 0.0
     return choices
 
 

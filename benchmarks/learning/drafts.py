@@ -3,8 +3,9 @@
     python -m benchmarks.learning.drafts
     python -m benchmarks.learning.drafts --models resnet18 densenet121 --out drafts.json
 
-Each model is drafted by the means that ship, and by means of a table of windows without the model's family of
-architectures. Both graphs are then measured end to end against the original. Nothing chooses among drafts.
+Each model is drafted by means and by the model of effects, both learnt from all windows, and without those of the
+model's family of architectures (`python -m benchmarks.learning.window_policy --folds 4 --keep runs/held-out` trains
+these models of effects). All graphs are then measured end to end against the original. Nothing chooses among drafts.
 """
 
 from __future__ import annotations
@@ -23,25 +24,27 @@ from agents.commands.common import stderr_console
 from agents.core.base import Budget, Search
 from agents.core.config import load_config, model_uri
 from agents.effects.learning_means import MeansLearner, means_on
-from agents.effects.step_means import StepMeans
+from agents.effects.prior import LearntPrior
 from agents.regional.assembly import within_limits
 from agents.regional.gains import Effects
-from agents.regional.options import DEFAULTS
+from agents.regional.options import DEFAULTS, RegionalOptions
+from agents.regional.prior import StepPrior
 from agents.regional.screen import Screen
 from benchmarks.learning.reports import tell_report
 from benchmarks.protocol.machine.description import commit, machine, versions
-from benchmarks.protocol.searches.held_out import FURTHER, family_of, means_without
+from benchmarks.protocol.searches.held_out import FURTHER, family_of, held_out_effects, means_without
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite import zoo
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.device import processor_kind
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
+from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.task.problem import Problem, open_problem
 from graph_rewrite.task.site_windows import site_classes
 
-KNOWN, LEFT_OUT = "all", "without its family"
+KNOWN, LEFT_OUT = "", ", without its family"
 
 
 @dataclass(frozen=True)
@@ -80,25 +83,33 @@ class DraftedGraph:
     """Seconds that it took to list what is possible and to choose."""
 
 
-def means_for(
-    learners: Sequence[MeansLearner], tables: Sequence[WindowTable], model: str, kind: str
-) -> Iterator[tuple[str, StepMeans]]:
-    """Yield means for a kind of processor with and without the family of a model; one of the two where the tables lack
-    it."""
-    family = family_of(tables, model)
+def priors_for(
+    learners: Sequence[MeansLearner], tables: Sequence[WindowTable], model: str, deployment: Deployment
+) -> Iterator[tuple[str, StepPrior]]:
+    """Yield means and models of effects with and without the family of a model; one of the two where the tables lack
+    it.
+
+    Raises:
+        UserError: no model of effects was trained without the family.
+    """
+    kind, family = processor_kind(), family_of(tables, model)
+    found = [(LEFT_OUT, means_without(family, learners, tables, kind), held_out_effects(family))]
     if family is not None:
-        yield KNOWN, means_on([(learner, None) for learner in learners], kind)
-    yield LEFT_OUT, means_without(family, learners, tables, kind)
+        known = means_on([(learner, None) for learner in learners], kind)
+        found = [(KNOWN, known, held_out_effects(None)), *found]
+    for title, means, effects in found:
+        yield f"means{title}", means
+        yield f"effects{title}", LearntPrior(effects, deployment, means)
 
 
-def draft(problem: Problem, latency_s: float, means: StepMeans) -> DraftedGraph:
+def draft(problem: Problem, latency_s: float, prior: StepPrior, options: RegionalOptions = DEFAULTS) -> DraftedGraph:
     """Draft a graph of a model that takes `latency_s`."""
     graph, began = problem.model.graph, time.perf_counter()
     search = Search(problem, Budget(seconds=float("inf")))
-    classes = site_classes(problem.rewriter, graph, DEFAULTS.margin, DEFAULTS.compared_sites)
-    screen = Screen(search, _Untimed(), Effects(), graph, latency_s, DEFAULTS, None, means)
+    classes = site_classes(problem.rewriter, graph, options.margin, options.compared_sites)
+    screen = Screen(search, _Untimed(), Effects(), graph, latency_s, options, None, prior)
     chains = screen.draft(classes, lambda: False)
-    found = within_limits(search, graph, (), chains, DEFAULTS)
+    found = within_limits(search, graph, (), chains, options)
     left = max(1.0 - sum(chain.saved for chain in found.chains) / latency_s, 0.05)
     return DraftedGraph(found.graph, len(found.chains), 1.0 / left, time.perf_counter() - began)
 
@@ -106,18 +117,18 @@ def draft(problem: Problem, latency_s: float, means: StepMeans) -> DraftedGraph:
 def rows(
     model: str, learners: Sequence[MeansLearner], tables: Sequence[WindowTable], threads: int
 ) -> Iterator[dict[str, Any]]:
-    """Draft and measure one model, with each of the means."""
+    """Draft and measure one model, with each of the priors."""
     config = load_config(model)
     problem = open_problem(
         model_uri(model, dict(config.model)), provider="cpu", threads=threads, rules=config.env.rules, cached=False
     )
     original = problem.measure(problem.model.graph)
-    for name, means in means_for(learners, tables, model, processor_kind()):
-        made = draft(problem, original.ms / 1e3, means)
+    for name, prior in priors_for(learners, tables, model, problem.deployment):
+        made = draft(problem, original.ms / 1e3, prior)
         latency = problem.measure(made.graph, "full") if made.chains else original
         low, high = latency.ci95 if made.chains else (1.0, 1.0)
         yield {
-            "model": model, "means": name, "chains": made.chains, "forecast": round(made.forecast, 3),
+            "model": model, "prior": name, "chains": made.chains, "forecast": round(made.forecast, 3),
             "drafted_s": round(made.seconds, 2), "baseline_ms": latency.baseline_ms,
             "speedup": round(latency.speedup, 4) if made.chains else 1.0,
             "speedup_ci95": [round(low, 4), round(high, 4)], "failure": latency.message,
@@ -125,12 +136,12 @@ def rows(
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return, for each of the means, how many models were drafted, on how many the draft is surely faster than the
+    """Return, for each prior, how many models were drafted, on how many the draft is surely faster than the
     original and surely slower, and the geometric mean of the speed-up that a search begins with: 1 where a draft is
     slower."""
     found = {}
-    for name in dict.fromkeys(row["means"] for row in rows):
-        mine = [row for row in rows if row["means"] == name]
+    for name in dict.fromkeys(row["prior"] for row in rows):
+        mine = [row for row in rows if row["prior"] == name]
         found[name] = {
             "models": len(mine),
             "faster": sum(row["speedup_ci95"][0] > 1.0 for row in mine),
@@ -145,7 +156,7 @@ def _run(arguments: Arguments) -> int:
     learners, found = [MeansLearner(table) for table in tables], list[dict[str, Any]]()
     for model in arguments.models or (*zoo.names(), *zoo.further_names()):
         for row in rows(model, learners, tables, arguments.threads):
-            console.print(f"{model}, means of {row['means']}: {row['speedup']:.3f} {row['failure']}")
+            console.print(f"{model}, {row['prior']}: {row['speedup']:.3f} {row['failure']}")
             found.append(row)
     head = {"machine": machine(), "versions": versions(), "commit": commit(), "threads": arguments.threads}
     tell_report({**head, "summary": summary(found), "rows": found}, arguments.out)

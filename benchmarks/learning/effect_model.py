@@ -1,6 +1,6 @@
-"""Train models of effects on experience, score them on families of networks that they have not seen, and write one.
+"""Train models of effects on experience, and score them on families of networks that they have not seen.
 
-    python -m benchmarks.learning.effect_model experience.jsonl.xz --out build/effects
+    python -m benchmarks.learning.effect_model experience.jsonl.xz --out effect_models.json
 
 prints, for each model, the rank correlation with what was measured, the share of windows whose best first step is among
 three, and the coverage of its 90% intervals. The same experience gives the same figures on one machine.
@@ -20,7 +20,6 @@ import tyro
 
 from agents.commands.common import stderr_console
 from agents.effects.evaluation import StatePredictor, TabulatedEffects, ceiling, repeatability
-from agents.effects.forecasts import TableForecasts
 from agents.effects.samples import StateSample, samples_of
 from agents.effects.tabulating import tabulated
 from agents.effects.training import EffectTraining, train
@@ -40,17 +39,15 @@ PRECISE = 0.05
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train and score models of effects."""
+    """Train models of effects, and score them."""
 
     experience: Annotated[Path, tyro.conf.Positional]
     """A store of experience, or an export of one."""
-    out: Path = Path("build/effects")
-    """Folder of the trained model and of `report.json`."""
+    out: Path | None = None
+    """File for the scores, which are printed too."""
     models: tuple[Model, ...] = ("means", "trees", "plain")
     """Models to score: means of rules, boosted trees and a perceptron over plain features, graph attention (which takes
     longest)."""
-    ship: Literal["plain", "graph"] = "plain"
-    """The model that is trained on everything and written."""
     folds: int | None = None
     """Parts into which the families are divided, each left out as a whole; by default one family at a time."""
     epochs: int = 20
@@ -66,9 +63,8 @@ def _run(arguments: Arguments) -> int:
     made = tabulated(labels)
     console.print(f"{len(labels)} labels, {made.used} chains in {len(made.table.windows)} windows", highlight=False)
     known = [label for label in labels if label.id in made.step_of]
-    samples, forecasts = list(samples_of(made.table)), TableForecasts(made.table)
+    samples = list(samples_of(made.table))
     settings = EffectTraining("plain", arguments.members, arguments.epochs, seed=arguments.seed)
-    train(forecasts.for_training(samples), replace(settings, kind=arguments.ship)).save(arguments.out)
     report: dict[str, Any] = {
         "labels": len(labels), "scored": len(known), "chains": made.used, "windows": len(made.table.windows),
         "repeatability": repeatability(known), "ceiling": ceiling(most_precise(known)),
@@ -76,7 +72,7 @@ def _run(arguments: Arguments) -> int:
         "models": {}, "precise": {},
     }  # fmt: skip
     for name in arguments.models:
-        rows = held_out_predictions(known, _fitting(name, made, samples, forecasts, settings), arguments.folds)
+        rows = held_out_predictions(known, _fitting(name, made, samples, settings), arguments.folds)
         for title, chosen in (
             ("models", rows),
             ("precise", [row for row in rows if row.label.half_of_window <= PRECISE]),
@@ -85,17 +81,15 @@ def _run(arguments: Arguments) -> int:
                 scores = scores_by_family(chosen)
                 report[title][name] = {family or "all": score.to_json() for family, score in scores.items()}
                 console.print(f"{title}, {name}: {json.dumps(report[title][name]['all'])}", highlight=False)
-    tell_report(report, arguments.out / "report.json")
+    tell_report(report, arguments.out)
     return 0
 
 
-def _fitting(
-    name: Model, made: Tabulation, samples: Sequence[StateSample], forecasts: TableForecasts, settings: EffectTraining
-) -> Any:
+def _fitting(name: Model, made: Tabulation, samples: Sequence[StateSample], settings: EffectTraining) -> Any:
     """Return what makes a model out of the labels of some families."""
     if name == "means":
         return lambda known: MeanEffects().learn(known)
-    fit = partial(_fit, made=made, samples=samples, forecasts=forecasts)
+    fit = partial(_fit, made=made, samples=samples)
     if name == "trees":
         return partial(fit, learn=lambda some: TreePredictor(some, TreeSettings()))
     return partial(fit, learn=lambda some: train(some, replace(settings, kind=name)))
@@ -105,13 +99,12 @@ def _fit(
     known: Sequence[Label],
     made: Tabulation,
     samples: Sequence[StateSample],
-    forecasts: TableForecasts,
     learn: Callable[[Sequence[StateSample]], StatePredictor],
 ) -> TabulatedEffects:
     families = {label.family for label in known}
     windows = made.table.windows
     seen = [one for one in samples if windows[one.window].family in families]
-    return TabulatedEffects(learn(forecasts.for_training(seen)), forecasts.learnt_from(seen, samples), made.step_of)
+    return TabulatedEffects(learn(seen), samples, made.step_of)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

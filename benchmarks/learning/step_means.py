@@ -19,8 +19,8 @@ from pathlib import Path
 import tyro
 
 from agents.effects.learning_means import MeansLearner, Part, means_by_kind, means_of
-from agents.effects.step_means import SHIPPED as MEANS
-from agents.effects.step_means import save_means
+from agents.effects.means_file import SHIPPED as MEANS
+from agents.effects.means_file import save_means
 from benchmarks import RESULTS
 from benchmarks.protocol.searches.held_out import FURTHER
 from envs.window.table import SHIPPED, WindowTable

@@ -7,8 +7,8 @@
 The first form scores a checkpoint, on the windows that its training left out. The second trains one policy for each
 part of the architectures, without that part, and scores it there. A score is the mean share of a window's time that
 the chains save, beside those of the best chains that were measured (which nobody can know), of random actions, of
-stopping at once, of the steps that a model of effects predicts to save most, and of those to which means forecast the
-largest gain; both are learnt from the same windows.
+stopping at once, of the steps that a model of effects predicts to lead to most, and of those to which means forecast
+the largest gain; both are learnt from the same windows. The model is kept beside the policy.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from rich.console import Console
 
 from agents.commands.common import stderr_console
 from agents.core.config import Config, load_config
-from agents.effects.forecasts import TableForecasts
 from agents.effects.learning_means import MeansLearner, means_by_kind, means_of
 from agents.effects.samples import samples_of
+from agents.effects.stored import DESCRIPTION as EFFECTS
+from agents.effects.stored import ChainPredictor, PlainPredictor
 from agents.effects.training import EffectTraining, train
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.description import CheckpointError, read_description
@@ -89,9 +90,7 @@ def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]
     """
     policy, described = restore_window_policy(checkpoint), checkpoint.description
     seen = [number for number, one in enumerate(table.windows) if one.family not in described.left_out]
-    forecasts, known = TableForecasts(table), list(samples_of(table, seen))
-    effects = train(forecasts.for_training(known), EffectTraining())
-    unknown = forecasts.learnt_from(known, list(samples_of(table, windows)))
+    effects, unknown = effects_beside(checkpoint.path, table, seen), list(samples_of(table, windows))
     return {
         "policy": saved_shares(table, windows, policy_choices(policy, table, windows, described.env.horizon)),
         "best chain": best_shares(table, windows),
@@ -100,6 +99,14 @@ def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]
         "random": random_shares(table, windows),
         "stop": np.zeros(len(windows)),
     }
+
+
+def effects_beside(folder: Path, table: WindowTable, seen: Sequence[int]) -> ChainPredictor:
+    """Return the model of effects in a checkpoint's folder; where there is none, one that is trained on some windows of
+    a table, and put there."""
+    if not (folder / EFFECTS).exists():
+        train(list(samples_of(table, seen)), EffectTraining(members=3)).save(folder)
+    return PlainPredictor.load(folder)
 
 
 def means_choices(table: WindowTable, seen: Sequence[int], windows: Sequence[int]) -> Choices:

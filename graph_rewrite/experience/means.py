@@ -133,17 +133,25 @@ class MeanEffects:
         it may save. Only the window and the chain are read, not what was measured."""
         return self.expect(keys(label))
 
-    def expect(self, names: Sequence[str]) -> tuple[float, float]:
-        """Return what is expected under some keys, from special to general, and the standard deviation of that."""
-        mean, variance = 0.0, 1.0
+    def expect(
+        self, names: Sequence[str], start: tuple[float, float] = (0.0, 1.0), prior: float | None = None
+    ) -> tuple[float, float]:
+        """Return what is expected under some keys, from special to general, and the standard deviation of that.
+
+        Args:
+            start: what is expected before anything is known under these keys: mean and standard deviation.
+            prior: labels that this counts as, and each mean in the next more special one; by default `self.prior`.
+        """
+        mean, variance = start[0], start[1] ** 2
+        counted = self.prior if prior is None else prior
         for name in reversed(names):
             found = self._sums.get(name)
             if found is None:
                 continue
-            weight = found.count + self.prior
-            before, mean = mean, (found.total + self.prior * mean) / weight
+            weight = found.count + counted
+            before, mean = mean, (found.total + counted * mean) / weight
             around = found.squares - 2.0 * mean * found.total + found.count * mean**2
-            variance = (max(around, 0.0) + self.prior * (variance + (before - mean) ** 2)) / weight
+            variance = (max(around, 0.0) + counted * (variance + (before - mean) ** 2)) / weight
         return mean, math.sqrt(variance)
 
     def to_json(self) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from agents.core.config import load_config
-from agents.effects.forecasts import TableForecasts
 from agents.effects.learning_means import MeansLearner
 from agents.effects.prior import savings
 from agents.effects.samples import StateSample, samples_of, state_of
@@ -48,14 +47,14 @@ def by_means(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predict
 
 def by_effects(facts: TableFacts, families: tuple[str, ...], seed: int) -> Predictions:
     """Predict by a model of effects, as `regional:prior=effects` does."""
-    table, told = facts.table, TableForecasts(facts.table)
+    table = facts.table
     known = list(samples_of(table, _windows(facts, families, False)))
-    predictor = train(told.for_training(known), EffectTraining(members=3, seed=seed))
-    samples = told.learnt_from(known, list(samples_of(table, _windows(facts, families, True))))
+    predictor = train(known, EffectTraining(members=3, seed=seed))
+    samples = list(samples_of(table, _windows(facts, families, True)))
     by_mean, found = by_means(facts, families, seed).forecasts, dict[int, Forecast]()
     for begin in range(0, len(samples), _STATES):
         part = samples[begin : begin + _STATES]
-        means, deviations = predictor.predict(part)
+        means, deviations = predictor.predict_both(part)
         first = 0
         for sample in part:
             mine, steps = slice(first, first + len(sample.effects)), range(len(sample.effects))

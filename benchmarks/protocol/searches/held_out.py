@@ -8,12 +8,15 @@ from pathlib import Path
 
 from agents.core.paths import checkpoints
 from agents.effects.learning_means import MeansLearner, means_on
+from agents.effects.prior import SHIPPED as MODEL
+from agents.effects.prior import LearntPrior
 from agents.effects.step_means import StepMeans
+from agents.effects.stored import PlainPredictor
 from agents.policy_agent import StoredPolicy
 from agents.ppo.description import DESCRIPTION, UNIVERSAL, read_description
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import PolicyOnDemand, Prior, ProposingPrior
+from agents.regional.prior import PolicyOnDemand, Prior, ProposingPrior, StepPrior
 from benchmarks import RESULTS
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.errors import UserError
@@ -48,22 +51,40 @@ def means_without(
     return means_on(list(zip(learners, others, strict=True)), kind)
 
 
-def _means_for(model: str, paths: Sequence[Path]) -> tuple[str | None, StepMeans]:
-    """Return the family of a model, and means that are learnt without it."""
+def held_out_effects(family: str | None, folder: Path = POLICIES) -> PlainPredictor:
+    """Return a model of effects that was trained without a family; where there is none, the one that ships.
+
+    Raises:
+        UserError: there is none.
+        CheckpointError: a policy beside such a model cannot be read.
+    """
+    return PlainPredictor.load(MODEL if family is None else held_out_policy(family, folder))
+
+
+def _prior_for(model: str, paths: Sequence[Path], folder: Path) -> tuple[Path, Callable[[Problem], StepPrior]]:
+    """Return the folder of what was trained without the family of a model, and what makes the prior that forecasts
+    steps: a model of effects and means that are learnt without it."""
     tables = [WindowTable.load(path) for path in paths]
     family = family_of(tables, model)
-    return family, means_without(family, [MeansLearner(table) for table in tables], tables, processor_kind())
+    means = means_without(family, [MeansLearner(table) for table in tables], tables, processor_kind())
+    effects = held_out_effects(family, folder)
+    return held_out_policy(family, folder), lambda problem: LearntPrior(effects, problem.deployment, means)
 
 
-def held_out_regional(model: str, paths: Sequence[Path] = (SHIPPED, *FURTHER)) -> RegionalAgent:
-    """Return the agent `regional` for a model of the zoo, with such means.
+def held_out_regional(
+    model: str, paths: Sequence[Path] = (SHIPPED, *FURTHER), folder: Path = POLICIES
+) -> RegionalAgent:
+    """Return the agent `regional` for a model of the zoo, with such a prior.
 
     Args:
         paths: tables of windows.
+        folder: of what was trained without families.
+
+    Raises:
+        UserError: nothing was trained without the family.
     """
-    _, means = _means_for(model, paths)
     agent = RegionalAgent()
-    agent.prior_for = lambda problem: means
+    agent.prior_for = _prior_for(model, paths, folder)[1]
     return agent
 
 
@@ -87,20 +108,20 @@ def held_out_policy(family: str | None, folder: Path = POLICIES) -> Path:
 
 
 def held_out_ppo(model: str, paths: Sequence[Path] = (SHIPPED, *FURTHER), folder: Path = POLICIES) -> RegionalAgent:
-    """Return what agent `ppo` does with a policy in whose training a model's family was left out, and such means.
+    """Return what agent `ppo` does with a policy in whose training a model's family was left out, and such a prior.
 
     Args:
         paths: tables of windows.
-        folder: of the policies.
+        folder: of the policies and models of effects.
 
     Raises:
-        UserError: no policy was trained without the family.
+        UserError: nothing was trained without the family.
     """
-    family, means = _means_for(model, paths)
-    policy = StoredPolicy.of(held_out_policy(family, folder))
+    trained, others = _prior_for(model, paths, folder)
+    policy = StoredPolicy.of(trained)
 
     def proposing(problem: Problem) -> Prior:
-        return ProposingPrior(PolicyOnDemand(lambda: policy.prior(problem.deployment)), means)
+        return ProposingPrior(PolicyOnDemand(lambda: policy.prior(problem.deployment)), others(problem))
 
     agent = RegionalAgent(RegionalOptions(prior="universal"))
     agent.prior_for = proposing

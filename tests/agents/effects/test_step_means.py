@@ -17,7 +17,7 @@ from agents.effects.learning_means import (
     means_of,
     stated_steps,
 )
-from agents.effects.step_means import SHIPPED, load_means, save_means
+from agents.effects.means_file import SHIPPED, load_means, save_means
 from envs.window import WindowTable
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency.device import machine_kind, processor_kind

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.effects import own_means
+from agents.effects.means_file import SHIPPED, load_means
 from agents.effects.own_means import means_here, own_steps_path, remember, save_own
-from agents.effects.step_means import MOST_LOST, SHIPPED, ChainStep, load_means
+from agents.effects.step_means import MOST_LOST, ChainStep
 from agents.effects.timed_steps import SearchedSteps, TimedStep, means_of_timed
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions

@@ -20,6 +20,7 @@ from agents.mcts.states import EnvState
 from agents.ppo.acting import acting_env
 from graph_rewrite import Rewriter
 from graph_rewrite.task.problem import Problem
+from tests.agents.forecasting import ForecastsByChain
 from tests.agents.regional.test_prior import DECOYS
 from tests.agents.toys import RULES, chain_problem, costs_of_all, graph_cost, problem_on
 
@@ -28,7 +29,7 @@ GOOD = {"ReluAsThresholded": 0.5, "ThresholdedAsLeaky": 0.7, "LeakyAsClip": 0.9}
 """What the chains through these rules save in the end: the first two lose."""
 
 
-class Told:
+class Told(ForecastsByChain):
     """Knows some rules; of the others it says nothing."""
 
     def __init__(self, means: dict[str, float]) -> None:

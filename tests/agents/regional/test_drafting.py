@@ -24,12 +24,13 @@ from graph_rewrite import Rewriter, Rule
 from graph_rewrite.latency import Deployment
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
+from tests.agents.forecasting import ForecastsByChain
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 from tests.agents.toys import RULES, ExactMeter, LeakyAsClip, chain_problem, costs_of_all, graph_cost, problem_on
 
 
 @dataclass
-class Told:
+class Told(ForecastsByChain):
     """Forecasts steps by their chains of rules: what each saves, and leads to."""
 
     means: dict[tuple[str, ...], float]

@@ -23,6 +23,7 @@ from graph_rewrite.experience.describing import shape_class_at
 from graph_rewrite.experience.means import shape_class
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.task.site_windows import site_classes
+from tests.agents.forecasting import ForecastsByChain
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer
 from tests.agents.regional.test_prior import DECOYS
 from tests.agents.toys import RULES, chain_problem, graph_cost, problem_on
@@ -30,7 +31,7 @@ from tests.envs.window.drawn import DrawnTimer, convolutions, drawn_labels
 
 
 @dataclass
-class Told:
+class Told(ForecastsByChain):
     """Knows some rules; of the others it says nothing."""
 
     means: dict[str, float]
@@ -131,8 +132,8 @@ def test_steps_of_the_library_are_forecast(tmp_path: Path) -> None:
     assert all(-1.0 <= one.mean <= 1.0 and one.deviation > 0.0 for one in known)
 
 
-def test_means_are_the_default_and_can_be_turned_off() -> None:
-    assert RegionalOptions().prior == "means"
+def test_the_model_of_effects_is_the_default_and_can_be_turned_off() -> None:
+    assert RegionalOptions().prior == "effects"
     assert RegionalOptions(prior="constants").prior == "constants"
     for wrong in ((), (-1.0,)):
         with pytest.raises(UserError, match="hopeful"):

@@ -10,10 +10,10 @@ import pytest
 
 from agents.core.base import Search
 from agents.core.registry import make_agent
-from agents.effects.step_means import ChainStep, Forecast
+from agents.effects.step_means import ChainStep, Forecast, StepMeans
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.prior import EffectPrior, StepPrior, WindowPrior, prior_of
+from agents.regional.prior import EffectPrior, StepPrior, prior_of
 from agents.regional.screen import Screen
 from graph_rewrite import Rewriter
 from graph_rewrite.errors import UserError
@@ -60,7 +60,7 @@ class Planted:
         return [0.5 if step.rule in self.good else -0.5 for step in steps]
 
 
-def _timings(folder: Path, prior: EffectPrior | WindowPrior | None) -> tuple[float, int]:
+def _timings(folder: Path, prior: EffectPrior | StepPrior | None) -> tuple[float, int]:
     """Return what the best chain saves, and the timings until it was found."""
     chain = chain_problem(folder, 1)
     problem = problem_on(chain.model.path, folder, Rewriter([*DECOYS, *RULES], "site", deployment=False))
@@ -120,7 +120,7 @@ def test_the_model_that_ships_predicts_steps_of_windows(tmp_path: Path) -> None:
 
     problem = problem_on(generate("encoder", 0, tmp_path / "e.onnx"), tmp_path, Rewriter(deployment=False))
     prior = prior_of("effects", Deployment())
-    assert isinstance(prior, WindowPrior)
+    assert isinstance(prior, StepPrior)
     found, told = [], []
     for site_class in list(site_classes(problem.rewriter, problem.model.graph))[:12]:
         step = Candidate("site", site_class.window, site_class.sites[:1])
@@ -156,8 +156,8 @@ def test_large_windows_go_by_the_means(monkeypatch: pytest.MonkeyPatch, tmp_path
     problem = chain_problem(tmp_path, 2)
     site_class = next(iter(site_classes(problem.rewriter, problem.model.graph)))
     prior, means = prior_of("effects", Deployment()), prior_of("means", Deployment())
-    assert isinstance(prior, WindowPrior)
-    assert isinstance(means, StepPrior)
+    assert isinstance(prior, StepPrior)
+    assert isinstance(means, StepMeans)
     step = Candidate("site", site_class.window, site_class.sites[:1])
     chains = [ChainStep(("NoSuchRule",), ("algebra",), "", 0.1), ChainStep(("ExpandGelu",), ("algebra",), "", 0.1)]
     known = means.forecast(*chains[1])

@@ -24,6 +24,7 @@ from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
+from tests.agents.forecasting import ForecastsByChain
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
 from tests.agents.toys import RULES, chain_problem, costs_of_all, graph_cost, problem_on
 
@@ -123,7 +124,7 @@ def test_what_the_policy_cannot_look_at_goes_by_constants(tmp_path: Path) -> Non
     assert told[1] == alone[1]
 
 
-class Means:
+class Means(ForecastsByChain):
     """Forecasts what rules lead to."""
 
     def __init__(self, means: Mapping[str, float]) -> None:

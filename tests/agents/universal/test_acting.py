@@ -15,8 +15,9 @@ from agents import policy_agent
 from agents.core.base import Budget, Search
 from agents.core.config import EnvConfig
 from agents.core.registry import make_agent
-from agents.effects.prior import StepObserver
+from agents.effects.prior import LearntPrior, StepObserver
 from agents.effects.samples import samples_of
+from agents.effects.step_means import StepMeans
 from agents.mcts.agent import MCTSAgent
 from agents.mcts.savings import SavingsGuide
 from agents.mcts.states import EnvState
@@ -26,7 +27,7 @@ from agents.ppo.agent import PPOAgent
 from agents.ppo.checkpoint import load_checkpoint
 from agents.ppo.description import CheckpointError
 from agents.regional.agent import RegionalAgent
-from agents.regional.prior import ProposingPrior, prior_of
+from agents.regional.prior import ProposingPrior, prior_of, proposing
 from agents.universal.observations import unmeasured
 from agents.universal.opinion import Opinion
 from agents.universal.prior import UniversalPrior
@@ -272,7 +273,8 @@ def test_the_policy_is_a_prior_of_the_search_by_windows(
     prior = prior_of("universal", Deployment())
     assert isinstance(prior, ProposingPrior)
     assert isinstance(prior.policy, UniversalPrior)
-    assert prior.means == prior_of("means", Deployment())
+    assert isinstance(prior.others, LearntPrior)
+    assert isinstance(proposing(prior.policy, Deployment("openvino")).others, StepMeans)  # type: ignore[union-attr]
     monkeypatch.setattr("agents.effects.own_means.SHIPPED", tmp_path / "none.json")
     with pytest.warns(RuntimeWarning, match="the policy alone predicts"):
         assert isinstance(prior_of("universal", Deployment()), UniversalPrior)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from agents.core.config import ConfigError, EnvConfig
-from agents.effects.samples import samples_of
+from agents.effects.samples import StateSample, effect, samples_of
 from agents.ppo.acting import restore_policy
 from agents.ppo.checkpoint import load_checkpoint
 from agents.ppo.description import CheckpointError
@@ -18,6 +19,7 @@ from agents.ppo.progress import TrainingProgress
 from agents.ppo.training_state import load_state
 from agents.universal.prior import restore_window_policy
 from agents.universal.rollouts import (
+    STOP,
     best_shares,
     effect_choices,
     policy_choices,
@@ -175,29 +177,31 @@ def test_a_table_has_no_plain_features(options: WindowTrainingOptions, tmp_path:
 
 
 class Oracle:
-    """A model of effects that knows what is planted."""
+    """A model of effects that knows what each step saves, and the best chain that begins with it."""
 
-    def predict(self, samples: list[object]) -> tuple[np.ndarray, np.ndarray]:
-        found = np.concatenate([sample.effects for sample in samples])  # type: ignore[attr-defined]
-        return found, np.zeros(len(found))
+    def __init__(self, table: WindowTable) -> None:
+        self._table, self._best = table, table.best_shares()
+
+    def predict_both(self, samples: Sequence[StateSample]) -> tuple[np.ndarray, np.ndarray]:
+        arrays, rows = self._table.arrays, []
+        for sample in samples:
+            steps = slice(sample.first_step, sample.first_step + len(sample.effects))
+            after, failed = arrays["step_next"][steps], arrays["step_failed"][steps]
+            for number, lost in zip(after.tolist(), failed.tolist(), strict=True):
+                leads = (arrays["state_share"][number], self._best[number])
+                rows.append([-5.0 if lost else float(effect(sample.share, share)) for share in leads])
+        return np.array(rows), np.zeros((len(rows), 2))
 
 
-def test_steps_by_a_model_of_effects_are_greedy(table: WindowTable) -> None:
-    arrays = table.arrays
-
-    def greedy(state: int) -> float:
-        part = slice(arrays["step_start"][state], arrays["step_start"][state + 1])
-        shares = arrays["step_share"][part].tolist()
-        here = float(arrays["state_share"][state])
-        if not shares or max(shares) <= here:
-            return here
-        return greedy(int(arrays["step_next"][part][int(np.argmax(shares))]))
-
+def test_a_model_of_effects_that_knows_everything_finds_the_best_chains(table: WindowTable) -> None:
     windows = windows_of(table)
-    choices = effect_choices(Oracle(), table, list(samples_of(table, windows)))  # type: ignore[arg-type]
+    choices = effect_choices(Oracle(table), table, list(samples_of(table, windows)))
     saved = saved_shares(table, windows, choices)
-    assert saved == pytest.approx([greedy(int(arrays["window_root"][window])) for window in windows])
+    assert saved == pytest.approx(best_shares(table, windows), abs=1e-6)
     assert saved.max() > 0.3
+    # What follows a loss that leads nowhere is left out.
+    roots = table.arrays["window_root"][windows]
+    assert (choices[roots[saved <= 0.0]] == STOP).all()
 
 
 def test_random_actions_save_the_mean_over_all_of_them(table: WindowTable) -> None:

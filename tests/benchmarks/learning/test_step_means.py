@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.effects.step_means import load_means
+from agents.effects.means_file import load_means
 from benchmarks.learning import step_means
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.latency.device import machine_kind

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agents.effects.stored import PlainPredictor
 from agents.effects.training import EffectTraining
 from agents.ppo.checkpoint import load_checkpoint
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
@@ -60,7 +61,7 @@ def test_seen_architectures_are_told_from_others(checkpoint: Path, capsys: pytes
 def test_parts_are_left_out_in_turn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmarks.learning.window_policy.EffectTraining", lambda: EffectTraining(epochs=1))
+    monkeypatch.setattr("benchmarks.learning.window_policy.EffectTraining", lambda members: EffectTraining(epochs=1))
     settings = [word for setting in SMALL for word in ("--set", setting)]
     line = ["--folds", "2", "--keep", str(tmp_path), *settings]
     assert main(line) == 0
@@ -73,7 +74,9 @@ def test_parts_are_left_out_in_turn(
     assert printed.err.count("without ") == 2
     left_out = [load_checkpoint(tmp_path / f"seed-0-part-{part}").description.left_out for part in range(2)]
     assert sorted([*left_out[0], *left_out[1]]) == sorted({window.family for window in table.windows})
+    assert all(PlainPredictor.load(tmp_path / f"seed-0-part-{part}").stored.kind == "plain" for part in range(2))
     monkeypatch.setattr(WindowTrainer, "run", lambda self: pytest.fail("it was trained"))
+    monkeypatch.setattr("benchmarks.learning.window_policy.train", lambda *_: pytest.fail("effects were trained"))
     assert main(line) == 0
     assert json.loads(capsys.readouterr().out) == report
     with pytest.raises(pytest.fail.Exception, match="it was trained"):

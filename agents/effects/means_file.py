@@ -1,0 +1,62 @@
+"""Means of what steps save in a file, with those of kinds of machines beyond them."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from agents.effects.step_means import StepMeans
+from graph_rewrite.errors import UserError
+from graph_rewrite.system.atomic_files import replace_file
+
+SHIPPED = Path(__file__).with_name("step-means.json.xz")
+"""The means that ship; `python -m benchmarks.learning.step_means` makes them."""
+FORMAT, VERSION = "rewritegym.step-means", 4
+_COMPRESSED = ".xz"
+
+
+def save_means(path: Path, means: StepMeans, by_kind: Mapping[str, StepMeans] = MappingProxyType({})) -> None:
+    """Write means as JSON, the same bytes for the same means; compressed where the name of the file ends with `.xz`.
+
+    Args:
+        by_kind: what steps save beyond them, by the kind of machine (`graph_rewrite.latency.device.machine_kind`).
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    kinds = {kind: more.to_json() for kind, more in sorted(by_kind.items())}
+    whole = {"format": FORMAT, "version": VERSION, **means.to_json(), "kinds": kinds}
+    text = json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n"
+    replace_file(path, lzma.compress(text.encode()) if path.suffix == _COMPRESSED else text)
+
+
+def load_means(path: Path, kind: str = "") -> StepMeans:
+    """Read means, with what is known of a kind of machine. Of a runtime other than ONNX Runtime on an unknown processor
+    that is what it saves on another one.
+
+    Raises:
+        UserError: there are none, or they are of another format or a later version.
+    """
+    try:
+        stored = path.read_bytes()
+        values = json.loads(lzma.decompress(stored) if path.suffix == _COMPRESSED else stored)
+        if values["format"] != FORMAT or values["version"] != VERSION:
+            raise UserError(f"{path}: these means are of another format: update RewriteGym, or learn them anew")
+        means, more = StepMeans.from_json(values), values["kinds"].get(_nearest(values["kinds"], kind))
+        return means if more is None else means.extended(StepMeans.from_json(more))
+    except OSError as error:
+        raise UserError(f"{path}: no means of steps can be read there: {error.strerror}") from error
+    except (AttributeError, KeyError, TypeError, ValueError, EOFError, lzma.LZMAError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path}: this holds no means of steps: {error!r}") from error
+
+
+def _nearest(kinds: Iterable[str], kind: str) -> str:
+    """Return the kind of machine whose means count for another: itself, or one of the same runtime."""
+    runtime, on, _ = kind.partition(" on ")
+    alike = sorted(one for one in kinds if on and one.startswith(runtime + on))
+    return alike[0] if alike and kind not in alike else kind
