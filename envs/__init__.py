@@ -4,11 +4,6 @@
 episodes start from (`problems`), the observation (`observation`, `features`, `vocabulary`) and rewards (`reward`).
 """
 
-# ruff: noqa: E402
-from graph_rewrite.system.extras import require
-
-require("The environment", "gymnasium")  # first, as all modules below import it
-
 from envs.graph_rewrite.env import GraphRewriteEnv
 from envs.graph_rewrite.wrappers import GraphSpaceWrapper
 from envs.observation import Observation, ObservationLimits

@@ -22,7 +22,7 @@ ENVIRONMENTS = {
 def register_environments() -> None:
     """Register the environments, now where Gymnasium is imported already, else right after it is imported.
 
-    Gymnasium takes a tenth of a second to import, and whoever optimises a model does without it.
+    Gymnasium takes a tenth of a second to import, which the help does without.
     """
     if "gymnasium" in sys.modules:
         _register()
@@ -31,7 +31,7 @@ def register_environments() -> None:
 
 
 def _register() -> None:
-    import gymnasium  # here, since it need not be installed
+    import gymnasium  # here, since it takes a tenth of a second
 
     for identifier, entry_point in ENVIRONMENTS.items():
         if identifier not in gymnasium.registry:

@@ -95,10 +95,20 @@ def test_a_missing_library_is_asked_for_in_one_sentence(command: str, sentence: 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", sentence + "\n")
 
 
-@pytest.mark.parametrize("code", ["import rewritegym; rewritegym.GraphRewriteEnv", "import envs"])
-def test_the_environment_asks_for_gymnasium(code: str, bare: dict[str, str]) -> None:
+def test_the_environment_needs_nothing_more(bare: dict[str, str], tmp_path: Path) -> None:
+    model = write_tower(tmp_path / "tower.onnx", 2, 16)
+    code = f"import gymnasium, rewritegym; gymnasium.make(rewritegym.ENV_ID, model={str(model)!r}, horizon=2).reset()"
     done = run_python("-c", code, **bare)
-    assert done.stderr.endswith(f"MissingLibraryError: The environment needs Gymnasium: {ENV}\n")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_search_by_windows_predicts_without_pytorch(bare: dict[str, str]) -> None:
+    code = (
+        "from agents.regional.prior import prior_of; from graph_rewrite.runtime import Deployment; "
+        "print(type(prior_of('effects', Deployment())).__name__)"
+    )
+    done = run_python("-W", "error", "-c", code, **bare)
+    assert (done.stdout, done.stderr) == ("LearntPrior\n", "")
 
 
 def test_comparison_goes_on_without_plots(tmp_path: Path) -> None:
@@ -132,8 +142,8 @@ def test_development_has_every_extra() -> None:
 
 def test_the_larger_extra_is_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graph_rewrite.system.extras.is_installed", lambda module: False)
-    with pytest.raises(MissingLibraryError, match=r"^It needs PyTorch, Gymnasium and z3: pip .*\[train,verify\]'$"):
-        require("It", "torch", "gymnasium", "z3")
+    with pytest.raises(MissingLibraryError, match=r"^It needs PyTorch, Matplotlib and z3: pip .*\[train,verify\]'$"):
+        require("It", "torch", "matplotlib", "z3")
 
 
 def test_what_is_installed_is_not_asked_for() -> None:

@@ -46,7 +46,7 @@ def learn(arguments: LearnArguments) -> int:
     Raises:
         UserError: there is no such store, or it has no label of this kind of processor that can be used.
     """
-    # Here, since they need Gymnasium, which the other subcommands do not.
+    # Here, since the help needs neither tables nor Gymnasium.
     from agents.effects.learning_means import MeansLearner
     from agents.effects.tabulating import tabulated
 

@@ -73,7 +73,7 @@ def _inductor(model: Path, folder: Path, threads: int) -> Contestant:
 def _network(
     name: str, task: str, model: Path, folder: Path, threads: int, timeout_s: float | None = None
 ) -> Contestant:
-    _require(name, "torch", "onnxscript", "safetensors")
+    _require(name, "torch", "onnxscript")
     if zoo.origin(model) is None:
         raise MissingPeer(
             f"{name} runs the PyTorch modules of the zoo, and {model} is no file that this version of the zoo exported"
