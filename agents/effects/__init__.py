@@ -1,6 +1,7 @@
-"""Models of effects: what a rewrite saves in a window, predicted from the window and the rewrite.
+"""What a rewrite saves in a window, predicted before it is timed.
 
-`samples` takes them out of a table of windows, `plain` makes plain features of them, `networks` are the models,
-`training` trains them, and `model` stores and applies what was trained. PyTorch is needed by all but `samples` and
-`plain`.
+`step_means` are means by rules and shapes, which `learning_means` learns from tables of windows and `own_means` from the
+searches of a machine. Models of effects see the window: `samples` takes states out of a table, `plain` makes features of
+them, `networks` and `training` train models, `stored` keeps them and predicts without PyTorch, and `model` predicts with
+it. `prior` brings both together for a search.
 """
