@@ -1,9 +1,9 @@
 """RewriteGym: faster ONNX models by verified graph rewrites, chosen from measured latency.
 
 Importing this package registers the Gymnasium environments ``rewritegym/GraphRewrite-v0``,
-``rewritegym/EGraphRewrite-v0``, ``rewritegym/WindowRewrite-v0`` and ``rewritegym/WindowTable-v0``, and nothing more: the
-names below are imported when they are first used, so Gymnasium, PyTorch and ONNX Runtime are not loaded before they are
-needed.
+``rewritegym/EGraphRewrite-v0``, ``rewritegym/WindowRewrite-v0`` and ``rewritegym/WindowTable-v0``, and nothing more:
+the names below are imported when they are first used, so Gymnasium, PyTorch and ONNX Runtime are not loaded before they
+are needed.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -146,6 +146,10 @@ class MeansLearner:
         """Return what means forecast of a step of the table; None where its rule was never timed."""
         return means.forecast(*self._steps[step])
 
+    def corrected(self, means: StepMeans, step: int, predicted: Forecast) -> Forecast:
+        """Return what a model predicts of a step of the table, corrected by means."""
+        return means.corrected(self._steps[step].names, float(self._told.guesses[step]), predicted)
+
     def on_line(self, means: StepMeans, step: int) -> float:
         """Return what the line of means says of a step of the table."""
         return means.on_line(float(self._told.guesses[step]))

@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.attributes import NODE_ATTRIBUTES
-from envs.feature_sets import CONTEXT
+from envs.feature_sets import CONTEXT, INSTRUCTIONS
 from envs.features import HEAD, NODE_FEATURES
 from envs.observation import CANDIDATE_FEATURES, Observation
 
 DETAILS = 2
 """Columns of `candidate_details` that are taken: the others tell of an episode."""
-MACHINE = CONTEXT.index("steps_left")
-"""Entries of `context` that tell of machine and deployment come before this one."""
+MACHINE = [CONTEXT.index(name) for name in ("block", *INSTRUCTIONS)]
+"""Entries of `context` that tell of the processor. Those of threads and cores are left out: tables are timed on one or
+two, and nobody knows what a model would make of sixteen."""
 _NODE = len(NODE_FEATURES) + len(NODE_ATTRIBUTES)
-WIDTH = len(CANDIDATE_FEATURES) + DETAILS + 3 * (_NODE + 1) + MACHINE + 2
+WIDTH = len(CANDIDATE_FEATURES) + DETAILS + 3 * (_NODE + 1) + len(MACHINE) + 2
 """Plain features of a step."""
 
 
@@ -61,7 +62,7 @@ def plain_steps(observation: Observation, depth: int, guesses: NDArray[np.float6
         numbers[step] = np.concatenate(
             [
                 observation["candidate_features"][step], observation["candidate_details"][step, :DETAILS],
-                _summary(features[removed]), _summary(features[inserted]), whole, observation["context"][:MACHINE],
+                _summary(features[removed]), _summary(features[inserted]), whole, observation["context"][MACHINE],
                 guesses[step : step + 1], deep,
             ]
         )  # fmt: skip

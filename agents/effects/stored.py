@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from agents.effects.plain import PlainSteps
+from agents.effects.plain import WIDTH, PlainSteps
 from agents.effects.samples import StateSample
 from envs.feature_sets import family_vocabulary, feature_widths
 from envs.vocabulary import operator_vocabulary, rule_vocabulary
@@ -148,7 +148,8 @@ def combined(outs: Sequence[NDArray[np.float64]], scale: float) -> Predictions:
 
 def feature_widths_read() -> dict[str, int]:
     """Return the widths of the features that a model reads."""
-    return {name: width for name, width in feature_widths("full").items() if name != "families"}
+    widths = {name: width for name, width in feature_widths("full").items() if name != "families"}
+    return widths | {"plain": WIDTH}
 
 
 def _perceptron(weights: Arrays, steps: Sequence[PlainSteps]) -> NDArray[np.float64]:

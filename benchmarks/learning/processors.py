@@ -1,18 +1,18 @@
-"""Score means of what steps save on a processor that they do not know, and with some minutes of its own timings.
+"""Score forecasts of what steps save on a processor that they do not know, and with some minutes of its own timings.
 
     python -m benchmarks.learning.processors
 
 takes tables of windows of other processors, and one of the processor in question. Each architecture is left out in
 turn, in all tables. The forecasts of its steps on that processor are compared with what was timed: by means of the
-others' timings alone, with some minutes of the processor's own on top, drawn at random, and with all.
-It measures nothing itself.
+others' timings alone, with some minutes of the processor's own on top, drawn at random, and with all; and by a model of
+effects of the others' timings, which the processor's own correct likewise. It measures nothing itself.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -23,11 +23,16 @@ import tyro
 from numpy.typing import NDArray
 
 from agents.effects.learning_means import MeansLearner, Part, means_of, means_on
-from agents.effects.step_means import StepMeans
+from agents.effects.prior import savings
+from agents.effects.samples import samples_of
+from agents.effects.step_means import Forecast, StepMeans
+from agents.effects.training import EffectTraining, train
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
 from benchmarks.figures.tables import markdown
+from benchmarks.learning.window_policy import parts_of_families
 from benchmarks.protocol.searches.held_out import FURTHER
+from envs.window.joining import joined
 from envs.window.table import SHIPPED, WindowTable
 from graph_rewrite.experience.validation import spearman
 from graph_rewrite.latency.device import processor_kind
@@ -40,12 +45,22 @@ LEAST_STEPS = 5
 """First steps that such a window must have."""
 FIRST = 3
 """The best first step should be among so many."""
-HEADINGS = ("timings of the processor", "error, itself", "error, at best", "rank", "best first step in the first 3")
+PARTS = 4
+"""Parts of the architectures; a model of effects is trained without each."""
+MODEL = EffectTraining(members=3)
+HEADINGS = (
+    "by",
+    "timings of the processor",
+    "error, itself",
+    "error, at best",
+    "rank",
+    "best first step in the first 3",
+)
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Score means across processors."""
+    """Score forecasts across processors."""
 
     others: tuple[Path, ...] = (SHIPPED, *FURTHER[:-1])
     """Tables of windows of other processors."""
@@ -64,8 +79,10 @@ class Arguments:
 class ForecastScore:
     """The fit of forecasts, over all steps of all architectures left out."""
 
+    by: str
+    """What makes the forecasts: means, or a model of effects."""
     timings: str
-    """What the means were told of the processor."""
+    """What it was told of the processor."""
     own_error: float
     """Root mean square error of what steps save by themselves, in shares of the window's time."""
     best_error: float
@@ -78,6 +95,7 @@ class ForecastScore:
     def cells(self) -> list[str]:
         """Return the row of the table."""
         return [
+            self.by,
             self.timings,
             f"{self.own_error:.4f}",
             f"{self.best_error:.4f}",
@@ -107,6 +125,7 @@ class Processors:
 
     def __init__(self, others: Sequence[WindowTable], own: WindowTable) -> None:
         self._others = [(MeansLearner(other), [window.family for window in other.windows]) for other in others]
+        self._table, self._all_others = own, joined(others)
         self._own_families = [window.family for window in own.windows]
         self._own = MeansLearner(own)
         arrays = own.arrays
@@ -144,13 +163,30 @@ class Processors:
             ]
         return means_of(parts) if alone or not windows else means_on(parts, self._kind)
 
-    def fold(self, family: str, means: StepMeans) -> _Fold:
-        """Return how means forecast the steps of an architecture."""
+    def predicted(self, families: Sequence[str], settings: EffectTraining) -> dict[int, Forecast]:
+        """Return what a model of effects predicts of the processor's steps of some architectures, by their numbers. It
+        is trained on other architectures, on the other processors."""
+        others, found = self._all_others, dict[int, Forecast]()
+        seen = [number for number, window in enumerate(others.windows) if window.family not in families]
+        model = train(list(samples_of(others, seen)), settings)
+        inside = [number for number, one in enumerate(self._own_families) if one in families]
+        for sample in samples_of(self._table, inside):
+            steps = range(sample.first_step, sample.first_step + len(sample.effects))
+            told = savings(sample.share, *model.predict_both([sample]), [0.0] * len(steps))
+            found |= dict(zip(steps, told, strict=True))
+        return found
+
+    def fold(self, family: str, means: StepMeans, predicted: Mapping[int, Forecast] | None = None) -> _Fold:
+        """Return how means forecast the steps of an architecture.
+
+        Args:
+            predicted: what a model of effects predicts, by the numbers of the steps, which the means then correct.
+        """
         inside = [number for number, one in enumerate(self._own_families) if one == family]
         numbers = self._own.timed(inside)
         rows = {
             own: np.column_stack([
-                [self._forecast(means, step, own=own) for step in numbers.tolist()],
+                [self._forecast(means, step, predicted, own=own) for step in numbers.tolist()],
                 self._own.gains(numbers, own=own).values,
             ])
             for own in (True, False)
@@ -160,8 +196,10 @@ class Processors:
             rows[True], rows[False], [hit for number in inside if (hit := self._hit(number, gain)) is not None]
         )
 
-    def _forecast(self, means: StepMeans, step: int, *, own: bool) -> float:
-        found = self._own.forecast(means, step)
+    def _forecast(self, means: StepMeans, step: int, predicted: Mapping[int, Forecast] | None, *, own: bool) -> float:
+        found = self._own.forecast(means, step) if predicted is None else None
+        if predicted is not None:
+            found = self._own.corrected(means, step, predicted[step])
         if found is None or found.own is None:
             return self._own.on_line(means, step)
         return found.own.mean if own else found.mean
@@ -177,7 +215,7 @@ class Processors:
         return sum(forecast > best[0] for forecast, _ in steps) < FIRST
 
 
-def score(timings: str, folds: Sequence[_Fold]) -> ForecastScore:
+def score(by: str, timings: str, folds: Sequence[_Fold]) -> ForecastScore:
     """Return the score of all folds together."""
     own, best = (np.concatenate([getattr(one, name) for one in folds]) for name in ("own", "best"))
     ranked = [one for one in folds if len(one.best) > 2]
@@ -185,7 +223,7 @@ def score(timings: str, folds: Sequence[_Fold]) -> ForecastScore:
     sizes = np.array([len(one.best) for one in ranked], dtype=np.float64)
     known = np.isfinite(ranks)
     return ForecastScore(
-        timings, _error(own), _error(best), float(np.average(ranks[known], weights=sizes[known])),
+        by, timings, _error(own), _error(best), float(np.average(ranks[known], weights=sizes[known])),
         fmean(hit for one in folds for hit in one.hits),
     )  # fmt: skip
 
@@ -194,22 +232,32 @@ def _error(rows: NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean((rows[:, 0] - rows[:, 1]) ** 2)))
 
 
-def scores(arguments: Arguments) -> Iterator[ForecastScore]:
-    """Yield the scores, from no timings of the processor to all of them, and of these alone."""
-    both = Processors([WindowTable.load(path) for path in arguments.others], WindowTable.load(arguments.own))
+def scores(arguments: Arguments, settings: EffectTraining = MODEL) -> Iterator[ForecastScore]:
+    """Yield the scores of means and of a model of effects, from no timings of the processor to all of them, and of
+    means of these alone.
+
+    Args:
+        settings: of the training of models.
+    """
+    own = WindowTable.load(arguments.own)
+    both = Processors([WindowTable.load(path) for path in arguments.others], own)
     families = both.families()
-    yield score("none", [both.fold(family, both.means(family, [])) for family in families])
-    for minutes in arguments.minutes:
-        folds = [
-            both.fold(family, both.means(family, both.drawn(family, minutes, seed)))
-            for seed in range(arguments.seeds)
-            for family in families
-        ]
-        yield score(f"{minutes:g} min", folds)
     every = {family: both.drawn(family, float("inf"), 0) for family in families}
-    yield score("all", [both.fold(family, both.means(family, every[family])) for family in families])
+    predicted: dict[int, Forecast] = {}
+    for part in parts_of_families(own, PARTS):
+        predicted |= both.predicted(part, settings)
+    for by, known in (("means", None), ("model of effects", predicted)):
+        yield score(by, "none", [both.fold(family, both.means(family, []), known) for family in families])
+        for minutes in arguments.minutes:
+            folds = [
+                both.fold(family, both.means(family, both.drawn(family, minutes, seed)), known)
+                for seed in range(arguments.seeds)
+                for family in families
+            ]
+            yield score(by, f"{minutes:g} min", folds)
+        yield score(by, "all", [both.fold(family, both.means(family, every[family]), known) for family in families])
     alone = [both.fold(family, both.means(family, every[family], alone=True)) for family in families]
-    yield score("all, without those of others", alone)
+    yield score("means", "all, without those of others", alone)
 
 
 def table(rows: Sequence[ForecastScore]) -> str:

@@ -183,14 +183,24 @@ def test_what_is_no_model_is_refused(samples: list[StateSample], tmp_path: Path,
 
 
 def test_features_that_never_differ_in_training_do_not_count(samples: list[StateSample]) -> None:
-    """On a machine with more cores than that of the labels, predictions stay the same."""
-    cores = CONTEXT.index("cores")
-    assert len({float(sample.observation["context"][cores]) for sample in samples}) == 1
+    """On a machine with other blocks than that of the labels, predictions stay the same."""
+    block = CONTEXT.index("block")
+    assert len({float(sample.observation["context"][block]) for sample in samples}) == 1
     model = train(planted(samples[:20], by_number), replace(QUICK, epochs=2))
     others = []
     for sample in samples:
         context = sample.observation["context"].copy()
-        context[cores] += 0.3
+        context[block] -= 0.5
         others.append(replace(sample, observation={**sample.observation, "context": context}))
     for one, other in zip(model.predict(samples), model.predict(others), strict=True):
         assert other == pytest.approx(one, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["threads", "cores"])
+def test_threads_and_cores_are_not_looked_at(samples: list[StateSample], name: str) -> None:
+    """Tables are timed on one or two."""
+    sample = samples[0]
+    context = sample.observation["context"].copy()
+    context[CONTEXT.index(name)] = 0.6
+    other = replace(sample, observation={**sample.observation, "context": context})
+    assert np.array_equal(sample.plain.numbers, other.plain.numbers)
