@@ -1,4 +1,4 @@
-"""What a rewrite saves in a window, predicted before it is timed.
+"""Predictions of what a rewrite saves in a window, before it is timed.
 
 `step_means` are means by rules and shapes, which `learning_means` learns from tables of windows and `own_means` from
 the searches of a machine. Models of effects see the window: `samples` takes states out of a table, `plain` makes

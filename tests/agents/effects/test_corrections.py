@@ -1,4 +1,4 @@
-"""What was timed corrects the predictions of a model: most in the very window, less on alike shapes."""
+"""Corrections of a model's predictions by what was timed: most in the very window, less on alike shapes."""
 
 from __future__ import annotations
 
