@@ -25,6 +25,8 @@ from agents.effects.tabulating import tabulated
 from agents.effects.training import EffectTraining, train
 from agents.effects.trees import TreePredictor, TreeSettings
 from benchmarks.learning.reports import tell_report
+from benchmarks.protocol.searches.held_out import FURTHER
+from envs.window.table import WindowTable
 from envs.window.tabulation import Tabulation
 from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.means import MeanEffects
@@ -45,6 +47,9 @@ class Arguments:
     """A store of experience, or an export of one."""
     out: Path | None = None
     """File for the scores, which are printed too."""
+    further: tuple[Path, ...] = FURTHER
+    """Tables of windows of other processors: models learn from them too, as the one that ships does, but means do
+    not."""
     models: tuple[Model, ...] = ("means", "trees", "plain")
     """Models to score: means of rules, boosted trees and a perceptron over plain features, graph attention (which takes
     longest)."""
@@ -64,6 +69,8 @@ def _run(arguments: Arguments) -> int:
     console.print(f"{len(labels)} labels, {made.used} chains in {len(made.table.windows)} windows", highlight=False)
     known = [label for label in labels if label.id in made.step_of]
     samples = list(samples_of(made.table))
+    others = [(one, one.windows) for one in (WindowTable.load(path) for path in arguments.further)]
+    further = [(windows[sample.window].family, sample) for one, windows in others for sample in samples_of(one)]
     settings = EffectTraining("plain", arguments.members, arguments.epochs, seed=arguments.seed)
     report: dict[str, Any] = {
         "labels": len(labels), "scored": len(known), "chains": made.used, "windows": len(made.table.windows),
@@ -72,7 +79,7 @@ def _run(arguments: Arguments) -> int:
         "models": {}, "precise": {},
     }  # fmt: skip
     for name in arguments.models:
-        rows = held_out_predictions(known, _fitting(name, made, samples, settings), arguments.folds)
+        rows = held_out_predictions(known, _fitting(name, made, samples, further, settings), arguments.folds)
         for title, chosen in (
             ("models", rows),
             ("precise", [row for row in rows if row.label.half_of_window <= PRECISE]),
@@ -85,11 +92,14 @@ def _run(arguments: Arguments) -> int:
     return 0
 
 
-def _fitting(name: Model, made: Tabulation, samples: Sequence[StateSample], settings: EffectTraining) -> Any:
+def _fitting(
+    name: Model, made: Tabulation, samples: Sequence[StateSample], further: Sequence[tuple[str, StateSample]],
+    settings: EffectTraining,
+) -> Any:  # fmt: skip
     """Return what makes a model out of the labels of some families."""
     if name == "means":
         return lambda known: MeanEffects().learn(known)
-    fit = partial(_fit, made=made, samples=samples)
+    fit = partial(_fit, made=made, samples=samples, further=further)
     if name == "trees":
         return partial(fit, learn=lambda some: TreePredictor(some, TreeSettings()))
     return partial(fit, learn=lambda some: train(some, replace(settings, kind=name)))
@@ -99,11 +109,14 @@ def _fit(
     known: Sequence[Label],
     made: Tabulation,
     samples: Sequence[StateSample],
+    further: Sequence[tuple[str, StateSample]],
     learn: Callable[[Sequence[StateSample]], StatePredictor],
 ) -> TabulatedEffects:
     families = {label.family for label in known}
     windows = made.table.windows
-    seen = [one for one in samples if windows[one.window].family in families]
+    left_out = {window.family for window in windows} - families
+    seen = [one for one in samples if windows[one.window].family not in left_out]
+    seen += [one for family, one in further if family not in left_out]
     return TabulatedEffects(learn(seen), samples, made.step_of)
 
 
