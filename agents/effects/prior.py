@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from agents.effects.own_means import means_here
 from agents.effects.samples import StateSample, share_after
-from agents.effects.step_means import ChainStep, Expectation, Forecast, StepMeans, bounded
+from agents.effects.step_means import LEAST_LABELS, ChainStep, Expectation, Forecast, StepMeans, bounded
 from agents.effects.stored import BEST, OWN, ChainPredictor, PlainPredictor
 from envs.graph_rewrite.details import context_features, full_entries
 from envs.graph_rewrite.meta_graph import MetaGraphObserver, ObservationLimitError
@@ -123,13 +123,14 @@ class LearntPrior:
             share: share of the window's time that the chain before them saves.
             depth: rewrites of that chain.
         """
-        found = self._means.forecasts(steps, chains, share, depth)
         kept, sample = self._observer.observed(steps, share, depth, [chain.guess for chain in chains])
-        if sample is None:
-            return found
-        labels = [0.0 if (one := found[number]) is None else one.labels for number in kept]
-        for number, predicted in zip(kept, savings(share, *self._model.predict_both([sample]), labels), strict=True):
-            if found[number] is not None:
-                chain = chains[number]
-                found[number] = self._means.corrected(chain.names, chain.guess, predicted)
-        return found
+        found: dict[int, Forecast | None] = {}
+        if sample is not None:
+            names = [chains[number].names for number in kept]
+            told = savings(share, *self._model.predict_both([sample]), [self._means.labels(one) for one in names])
+            for number, keys, one in zip(kept, names, told, strict=True):
+                known = one.labels >= LEAST_LABELS
+                found[number] = self._means.corrected(keys, chains[number].guess, one) if known else None
+        return [
+            found[number] if number in found else self._means.forecast(*chain) for number, chain in enumerate(chains)
+        ]

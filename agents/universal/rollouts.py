@@ -94,11 +94,8 @@ def effect_choices(model: ChainPredictor, table: WindowTable, samples: Sequence[
     for number in sorted(predicted, reverse=True):  # steps lead to states with larger numbers
         best, own = predicted[number]
         after = table.arrays["step_next"][table.arrays["step_start"][number] + best]
-        ahead[number] = own + ahead[after]
-        if ahead[number] > 0.0:
-            choices[number] = best
-        else:
-            ahead[number] = 0.0
+        if own + ahead[after] > 0.0:
+            choices[number], ahead[number] = best, own + ahead[after]
     return choices
 
 

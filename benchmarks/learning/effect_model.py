@@ -69,8 +69,8 @@ def _run(arguments: Arguments) -> int:
     console.print(f"{len(labels)} labels, {made.used} chains in {len(made.table.windows)} windows", highlight=False)
     known = [label for label in labels if label.id in made.step_of]
     samples = list(samples_of(made.table))
-    others = [(one, one.windows) for one in (WindowTable.load(path) for path in arguments.further)]
-    further = [(windows[sample.window].family, sample) for one, windows in others for sample in samples_of(one)]
+    tables = map(WindowTable.load, arguments.further)
+    further = [(table.windows[one.window].family, one) for table in tables for one in samples_of(table)]
     settings = EffectTraining("plain", arguments.members, arguments.epochs, seed=arguments.seed)
     report: dict[str, Any] = {
         "labels": len(labels), "scored": len(known), "chains": made.used, "windows": len(made.table.windows),

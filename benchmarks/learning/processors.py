@@ -197,9 +197,8 @@ class Processors:
         )
 
     def _forecast(self, means: StepMeans, step: int, predicted: Mapping[int, Forecast] | None, *, own: bool) -> float:
-        found = self._own.forecast(means, step) if predicted is None else None
-        if predicted is not None:
-            found = self._own.corrected(means, step, predicted[step])
+        learner = self._own
+        found = learner.forecast(means, step) if predicted is None else learner.corrected(means, step, predicted[step])
         if found is None or found.own is None:
             return self._own.on_line(means, step)
         return found.own.mean if own else found.mean
