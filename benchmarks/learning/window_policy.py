@@ -8,7 +8,7 @@ The first form scores a checkpoint, on the windows that its training left out. T
 part of the architectures, without that part, and scores it there. A score is the mean share of a window's time that
 the chains save, beside those of the best chains that were measured (which nobody can know), of random actions, of
 stopping at once, of the steps that a model of effects predicts to lead to most, and of those to which means forecast
-the largest gain; both are learnt from the same windows. The model is kept beside the policy.
+the largest gain; both are learnt from the same windows. With --keep the model is kept beside the policy.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from rich.console import Console
 from agents.commands.common import stderr_console
 from agents.core.config import Config, load_config
 from agents.effects.learning_means import MeansLearner, means_by_kind, means_of
+from agents.effects.model import EffectPredictor
 from agents.effects.samples import samples_of
 from agents.effects.stored import DESCRIPTION as EFFECTS
 from agents.effects.stored import ChainPredictor, PlainPredictor
@@ -82,7 +83,9 @@ class Arguments:
     """File for the scores, which are printed too."""
 
 
-def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]) -> Shares:
+def shares_of(
+    checkpoint: Checkpoint, effects: ChainPredictor | None, table: WindowTable, windows: Sequence[int]
+) -> Shares:
     """Return the shares that the policy of a checkpoint and its rivals save in some windows.
 
     Raises:
@@ -90,7 +93,7 @@ def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]
     """
     policy, described = restore_window_policy(checkpoint), checkpoint.description
     seen = [number for number, one in enumerate(table.windows) if one.family not in described.left_out]
-    effects, unknown = effects_beside(checkpoint.path, table, seen), list(samples_of(table, windows))
+    effects, unknown = effects or effects_of(table, seen), list(samples_of(table, windows))
     return {
         "policy": saved_shares(table, windows, policy_choices(policy, table, windows, described.env.horizon)),
         "best chain": best_shares(table, windows),
@@ -101,12 +104,9 @@ def shares_of(checkpoint: Checkpoint, table: WindowTable, windows: Sequence[int]
     }
 
 
-def effects_beside(folder: Path, table: WindowTable, seen: Sequence[int]) -> ChainPredictor:
-    """Return the model of effects in a checkpoint's folder; where there is none, one that is trained on some windows of
-    a table, and put there."""
-    if not (folder / EFFECTS).exists():
-        train(list(samples_of(table, seen)), EffectTraining(members=3)).save(folder)
-    return PlainPredictor.load(folder)
+def effects_of(table: WindowTable, seen: Sequence[int]) -> EffectPredictor:
+    """Return a model of effects that is trained on some windows of a table."""
+    return train(list(samples_of(table, seen)), EffectTraining(members=3))
 
 
 def means_choices(table: WindowTable, seen: Sequence[int], windows: Sequence[int]) -> Choices:
@@ -190,7 +190,7 @@ def _scored_checkpoint(arguments: Arguments, table: WindowTable) -> dict[str, An
     return {
         "checkpoint": str(arguments.checkpoint), "trained_on": checkpoint.description.trained_on,
         "families": list(families), "held_out": set(families) <= set(checkpoint.description.left_out),
-        "windows": len(windows), "methods": summary(shares_of(checkpoint, table, windows), names),
+        "windows": len(windows), "methods": summary(shares_of(checkpoint, None, table, windows), names),
     }  # fmt: skip
 
 
@@ -218,11 +218,14 @@ def _scored_folds(arguments: Arguments, console: Console) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as scratch:
             folder = (arguments.keep or Path(scratch)) / f"seed-{arguments.seed}-part-{number}"
             trainer = WindowTrainer(replace(options, without=part), config, folder)
-            if not _is_trained(folder, trainer):
+            known = _is_trained(folder, trainer)
+            if not known:
                 trainer.run()
+            if not known or not (folder / EFFECTS).exists():
+                effects_of(table, [n for n, one in enumerate(table.windows) if one.family not in part]).save(folder)
             trainer.close()
             windows = _windows(table, part, arguments.least_chains)
-            found.append(shares_of(load_checkpoint(folder), table, windows))
+            found.append(shares_of(load_checkpoint(folder), PlainPredictor.load(folder), table, windows))
         numbers += windows
         means = ", ".join(f"{name} {saved.mean():.2%}" for name, saved in found[-1].items())
         console.print(f"without {', '.join(part)}: {means}", highlight=False, soft_wrap=True)
