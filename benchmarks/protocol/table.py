@@ -91,6 +91,7 @@ def _judged(judgement: Judgement | None, name: str, error: float | None) -> Row:
         "max_rel_error": _worst(error, verdict),
         "sessions": list(verdict.sessions),
         "failure": verdict.failure,
+        **({"judged_as": verdict.judged_as} if verdict.judged_as else {}),
         **judgement.facts,
     }
 
@@ -113,7 +114,7 @@ def counts(row: Row) -> bool:
 
 
 def check_no_shared_measurement(rows: Sequence[Row]) -> None:
-    """Refuse rows of which two seeds share a measurement.
+    """Refuse rows of which two seeds share a measurement, unless they are the same model and say so.
 
     Raises:
         SharedMeasurementError: two seeds of an agent, budget and model have the same latency, to the last digit, in the
@@ -125,7 +126,8 @@ def check_no_shared_measurement(rows: Sequence[Row]) -> None:
             continue
         run = (row["model"], row["agent"], row["budget_s"], row.get("threads"), row.get("batch"))
         searched = (row.get("search") or {}).get("latency_ms")
-        for where, latency in (("judged", row["latency_ms"]), ("searched", searched)):
+        judged = None if row.get("judged_as") else row["latency_ms"]
+        for where, latency in (("judged", judged), ("searched", searched)):
             if not latency:
                 continue
             other = by_run[run].setdefault((where, latency), row["seed"])

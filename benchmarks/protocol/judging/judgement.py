@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,6 +16,7 @@ from agents.reporting.runs import write_json
 from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.judging.intervals import Interval, over_sessions, session_ratio
 from benchmarks.protocol.judging.judge import Judge, Protocol, Session, SessionTimes
+from benchmarks.protocol.judging.same_models import judged_as
 from graph_rewrite.system.huge_pages import pages_of_children
 
 MakeJudge = Callable[[Contestant, Sequence[Contestant]], Judge]
@@ -40,6 +41,8 @@ class Ruling:
     verified: bool = False
     failure: str = ""
     """The reason why it does not count; empty where it counts."""
+    judged_as: str = ""
+    """The contestant that is the same model and was timed for it; empty where it was timed itself."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ def judged(
     at_once: int = 1,
     quiet: Quiet = nullcontext,
 ) -> Judgement:
-    """Play the sessions of a judgement that are not in its folder yet, each kept there as it ends.
+    """Play the sessions of a judgement that are not in its folder yet, each kept there as it ends. Contestants that are
+    the same model, run in the same way, have one process in a session: what is timed holds for all of them.
 
     Args:
         folder: of the model; a judgement has a folder of its own in it.
@@ -97,6 +101,7 @@ def judged(
 
     Raises:
         MachineError: the original cannot be opened or run.
+        OSError: the file of a contestant cannot be read.
         ValueError: two contestants have the same name.
     """
     names = [original.name, *(one.name for one in contestants)]
@@ -108,7 +113,8 @@ def judged(
     paths = [place / f"session-{number:02}.json" for number in range(protocol.sessions)]
     known = {number: session for number, path in enumerate(paths) if (session := _known(path)) is not None}
     missing = [number for number in range(protocol.sessions) if number not in known]
-    judge = make(original, contestants) if missing else None
+    timed = judged_as(contestants)
+    judge = make(original, [one for one in contestants if timed[one.name] == one.name]) if missing else None
     for group in (missing[first : first + at_once] for first in range(0, len(missing), at_once)):
         assert judge is not None
         excluded = {name for one in known.values() for name in (*one.failures, *one.wrong)}
@@ -119,7 +125,10 @@ def judged(
                 write_json(paths[session.number], session.to_json())
                 known[session.number] = session
     sessions = [known[number] for number in sorted(known)]
-    verdicts = {one.name: verdict_on(one.name, sessions) for one in contestants}
+    verdicts = {
+        name: replace(verdict_on(first, sessions), judged_as="" if name == first else first)
+        for name, first in timed.items()
+    }
     return Judgement(key, tuple(sessions), verdicts)
 
 

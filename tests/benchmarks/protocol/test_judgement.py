@@ -122,6 +122,27 @@ def test_wrong_and_broken_contestants_leave_after_their_first_session(tmp_path: 
     assert found.verdicts["b"].max_rel_error == pytest.approx(2.0)
 
 
+def test_one_model_is_timed_once_and_counts_for_all_that_are_it(tmp_path: Path) -> None:
+    def found(name: str, model: str, deployment: str, **options: Any) -> Contestant:
+        path = tmp_path / name / "result.onnx"
+        path.parent.mkdir()
+        path.write_text(model)
+        path.with_name("result.onnx.json").write_text(deployment)
+        return Contestant(name, "planted", path, options)
+
+    others = [
+        found("a", "fast", "1 thread"), found("b", "fast", "1 thread"), found("c", "fast", "2 threads"),
+        found("d", "other", "1 thread"), found("e", "fast", "1 thread", plain=True),
+    ]  # fmt: skip
+    machine = Machine({"original": 1e-3, **dict.fromkeys("acde", 5e-4)}, instance=0.05, seed=3)
+    verdicts = play(tmp_path / "judged", machine, others).verdicts
+    assert {name: verdict.judged_as for name, verdict in verdicts.items()} == {
+        "a": "", "b": "a", "c": "", "d": "", "e": "",
+    }  # fmt: skip
+    assert "b" not in machine.opened
+    assert verdicts["b"].sessions == verdicts["a"].sessions != verdicts["c"].sessions
+
+
 def test_what_disturbed_a_session_is_reported(tmp_path: Path) -> None:
     found = play(tmp_path, Machine({"original": 1e-3, "a": 5e-4}), contestants("a"))
     assert found.facts["disturbed_sessions"] == [2]

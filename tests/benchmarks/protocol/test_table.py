@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,17 @@ def test_seeds_that_share_a_measurement_are_an_error(tmp_path: Path, where: str)
         write_results(path, {"machine": MACHINE}, rows)
     assert not path.exists()
     rows[1]["latency_ms"], rows[1]["search"] = 1.61, {"latency_ms": 9.0}
+    check_no_shared_measurement(rows)
+
+
+def test_seeds_that_found_the_same_model_share_its_judgement() -> None:
+    verdicts = verdict(1.25, 1.6), replace(verdict(1.25, 1.6), judged_as="greedy/0")
+    rows = [
+        run_row(run_of(seed), outcome(run_of(seed)), judgement(**{f"greedy__{seed}": verdicts[seed]}))
+        for seed in (0, 1)
+    ]
+    assert ("judged_as" in rows[0], rows[1]["judged_as"]) == (False, "greedy/0")
+    rows[1]["search"] = {"latency_ms": 9.0}
     check_no_shared_measurement(rows)
 
 
