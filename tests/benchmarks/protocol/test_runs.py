@@ -262,3 +262,15 @@ def test_recorded_rewrites_are_replayed_without_measuring(tower: str, tmp_path: 
     assert result.verified
     assert result.measurements == 0
     assert fresh.measurements == 0
+    assert "at other sizes" not in result.message
+    wider: Problem = open_problem(
+        str(write_tower(tmp_path / "wider.onnx", width=6)), provider="cpu", meter=count_operators
+    )
+    result = replayed_result(wider, memory)
+    assert "at other sizes" in result.message
+    assert len(result.actions) == len(found.actions)
+    assert result.verified
+    with pytest.raises(UserError, match="no result is recorded"):
+        replayed_result(
+            open_problem(str(write_tower(tmp_path / "taller.onnx", 5)), provider="cpu", meter=count_operators), memory
+        )
