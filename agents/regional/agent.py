@@ -119,15 +119,17 @@ class RegionalAgent:
             finishing.finish(finishing.start)
             if finishing.original_leads():
                 draft = NO_DRAFT
-            if not draft.chains and sweep_is_short(search, problem.model.graph, effects, options):
-                self._sweep(search, effects)
+            if self._sweeps_first(search, effects, drafted=bool(draft.chains)):
+                draft = NO_DRAFT
             if not problem.deployment.facts.is_cpu:  # there settings gain more than rewrites, and decide which ones pay
                 search_session(search, options.session_share, options.beginning_margin)
             for _ in range(options.rounds):
                 gained = not search.exhausted and self._round(
                     search, scan, careful, effects, tried, draft.chains, finishing
                 )
-                if not gained and not finishing.goes_on_from_finished() and not self._sweep(search, effects):
+                if gained or finishing.goes_on_from_finished():
+                    continue
+                if not self._sweep(search, effects, search.best):
                     break
         finally:
             scan.close()
@@ -207,14 +209,28 @@ class RegionalAgent:
         clear, last = replace(options, gain=options.beginning_margin), search.after(options.joining_share)
         return sweep(search, best, effects, clear, lambda: search.seconds >= last, carried_only=True) is not None
 
-    def _sweep(self, search: Search, effects: Effects) -> bool:
-        """Try rules that pay only at all their sites together, from the best graph on. Return whether that gained."""
-        best, gained = search.best, False
+    def _sweeps_first(self, search: Search, effects: Effects, *, drafted: bool) -> bool:
+        """Sweep the original before the first round, if that takes little time; where a draft gains, under the
+        deployment choices that gain without it. Return whether that gained."""
+        options, own = self.options, search.problem.model.graph
+        share = options.short_sweep_share if drafted else options.sweeping_share
+        if not sweep_is_short(search, own, effects, options, share):
+            return False
+        start = search.best
+        if drafted:
+            start = search_deployment(
+                search, search.visits[own.hash], options.beginning_margin, options.deployment_share
+            )
+        return self._sweep(search, effects, start)
+
+    def _sweep(self, search: Search, effects: Effects, start: Visit | None) -> bool:
+        """Try rules that pay only at all their sites together, from a graph on. Return whether that gave the best
+        graph."""
+        before, best = search.best, start
         last = search.after(self.options.share)
         while best is not None and best.latency.ok and search.seconds < last:
             best = sweep(search, best, effects, self.options, lambda: search.seconds >= last)
-            gained = gained or best is not None
-        return gained
+        return search.best is not before
 
     def _climb(self, search: Search, seed: int) -> None:
         """Go on from the best graph so far by measuring whole models."""

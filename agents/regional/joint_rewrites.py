@@ -120,16 +120,17 @@ def sweep(
     return None if best is start else best
 
 
-def sweep_is_short(search: Search, graph: Graph, effects: Effects, options: RegionalOptions) -> bool:
+def sweep_is_short(search: Search, graph: Graph, effects: Effects, options: RegionalOptions, share: float) -> bool:
     """Return whether `sweep` takes little of the time that is left: graphs are measured fast, the fastest of those so
     far, and few rules have several sites.
 
     Args:
         graph: the one that the sweep begins with.
+        share: part of the seconds that are left, which it may take.
     """
     costs = [search.problem.cost(visit.graph) for visit in search.visits.values()]
     seconds = len(_rules(search, graph, effects, options.worst_alone)) * min(costs, default=0.0)
-    return search.seconds + seconds <= search.after(options.sweeping_share)
+    return search.seconds + seconds <= search.after(share)
 
 
 def _beats(search: Search, visit: Visit, best: Visit, gain: float) -> bool:

@@ -61,7 +61,9 @@ class RegionalOptions:
     """Part of the seconds that are left then for rules that others carry on, each at all its sites, likewise."""
     sweeping_share: float = 0.7
     """Part of the seconds left within which all rules must have been tried at all their sites, for that to come before
-    the first round."""
+    the first round where no draft gains."""
+    short_sweep_share: float = 0.2
+    """The same where a draft gains: of a small model the original is swept all the same."""
     beginning_margin: float = 0.02
     """Gain from which a deployment choice, or such a rule, is kept before the first round: what little noise says of
     it then, windows behind it repeat. Later steps of the search go over both again, with a smaller margin."""
@@ -155,7 +157,7 @@ class RegionalOptions:
             )
         shares = (
             "retiming_share", "refinement_share", "curiosity_share", "deployment_share", "session_share",
-            "joining_share", "sweeping_share", "proposing_share", "drafting_share", "likely",
+            "joining_share", "sweeping_share", "short_sweep_share", "proposing_share", "drafting_share", "likely",
         )  # fmt: skip
         for name in shares:
             if not 0.0 <= getattr(self, name) <= 1.0:
