@@ -11,6 +11,7 @@ from onnx import helper
 
 from agents.core.base import Budget, Search
 from agents.regional.agent import RegionalAgent
+from agents.regional.drafting import MeasuredDraft
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep, sweep_is_short, tidy
 from agents.regional.options import RegionalOptions
@@ -19,7 +20,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, watched_rounds
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
 from tests.agents.toys import ExactMeter, problem_on
 from tests.envs.fakes import _write
 
@@ -48,6 +49,18 @@ class ReluAsThresholdedInOtherLayout(Rule):
 
     def target(self, op: Any, m: Any, x: Any) -> Any:
         return op.Transpose(op.ThresholdedRelu(op.Transpose(x, perm=(1, 0)), alpha=0.0), perm=(1, 0))
+
+
+class ReluAsLeakyRelu(Rule):
+    """Relu(x) = LeakyRelu(x, alpha=0), which gains by itself"""
+
+    family = "toy_alone"
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Relu(x)
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.LeakyRelu(x, alpha=0.0)
 
 
 class TransposesCancel(Rule):
@@ -146,9 +159,10 @@ def test_a_sweep_is_short_where_its_rules_are_measured_fast(problem: Problem, co
     search = started(problem)
     problem.cost = lambda graph, effort="screen": cost_s  # type: ignore[method-assign]
     graph = problem.model.graph
-    assert sweep_is_short(search, graph, Effects(), RegionalOptions()) == expected
+    assert sweep_is_short(search, graph, Effects(), RegionalOptions(), 0.7) == expected
+    assert not sweep_is_short(search, graph, Effects(), RegionalOptions(), 0.03)
     search.end()
-    assert not sweep_is_short(search, graph, Effects(), RegionalOptions())
+    assert not sweep_is_short(search, graph, Effects(), RegionalOptions(), 0.7)
 
 
 @pytest.mark.parametrize("is_short", [True, False])
@@ -160,6 +174,34 @@ def test_a_short_sweep_comes_before_the_first_round(
     agent_with(ExactTimer()).explore(Search(problem, BUDGET))
     swept = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
     assert begun[0] == (swept if is_short else ["Relu"] * 4)
+
+
+@pytest.mark.parametrize(("share", "leads"), [(RegionalOptions().short_sweep_share, True), (0.0, False)])
+def test_where_a_draft_gains_the_original_is_swept_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, leads: bool
+) -> None:
+    problem = relus(tmp_path, ReluInOtherLayout(), TransposesCancel(), ReluAsLeakyRelu())
+    drafted = [chain(0.01, {1})]
+    begun = list[tuple[list[str], Any]]()
+
+    def draft(agent: RegionalAgent, search: Search, *others: Any) -> MeasuredDraft:
+        one = next(c for c in problem.rewriter.candidates(problem.model.graph) if c.rule == "ReluAsLeakyRelu")
+        graph = one.apply()
+        search.measure(graph, ())
+        return MeasuredDraft(drafted, False)
+
+    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
+        assert search.best is not None
+        begun.append(([node.op for node in search.best.graph.order()], others[4]))
+        return False
+
+    monkeypatch.setattr(RegionalAgent, "_draft", draft)
+    monkeypatch.setattr(RegionalAgent, "_round", of_round)
+    monkeypatch.setattr("agents.regional.agent.sweep_is_short", lambda *asked: asked[-1] == share)
+    agent_with(ExactTimer()).explore(Search(problem, BUDGET))
+    operators, chains = begun[0]
+    assert operators.count("LeakyRelu") == (4 if leads else 1)
+    assert list(chains) == ([] if leads else drafted)
 
 
 def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:
