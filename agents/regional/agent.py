@@ -20,7 +20,7 @@ from agents.regional.experience import LoggedRound
 from agents.regional.finishing import Finishing
 from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
-from agents.regional.joint_rewrites import sweep, sweep_is_short, tidy
+from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
 from agents.regional.judgement import judge, judging_seconds, refine, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
@@ -210,24 +210,22 @@ class RegionalAgent:
         return sweep(search, best, effects, clear, lambda: search.seconds >= last, carried_only=True) is not None
 
     def _sweeps_first(self, search: Search, effects: Effects, *, drafted: bool) -> bool:
-        """Sweep the original before the first round, if that takes little time; where a draft gains, under the
-        deployment choices that gain without it. Return whether that gained."""
+        """Sweep the original before the first round, if that takes little time; beside a draft that gains only where
+        the model is small, under the deployment choices that gain without the draft. Return whether that gained."""
         options, own = self.options, search.problem.model.graph
-        share = options.short_sweep_share if drafted else options.sweeping_share
-        if not sweep_is_short(search, own, effects, options, share):
+        if not drafted:
+            return sweep_is_short(search, own, effects, options) and self._sweep(search, effects, search.best)
+        if not is_small(search, options):
             return False
-        start = search.best
-        if drafted:
-            start = search_deployment(
-                search, search.visits[own.hash], options.beginning_margin, options.deployment_share
-            )
-        return self._sweep(search, effects, start)
+        last = search.after(options.small_sweep_share)
+        start = search_deployment(search, search.visits[own.hash], options.beginning_margin, options.deployment_share)
+        return self._sweep(search, effects, start, last)
 
-    def _sweep(self, search: Search, effects: Effects, start: Visit | None) -> bool:
-        """Try rules that pay only at all their sites together, from a graph on. Return whether that gave the best
-        graph."""
+    def _sweep(self, search: Search, effects: Effects, start: Visit | None, last: float | None = None) -> bool:
+        """Try rules that pay only at all their sites together, from a graph on, until a time of the search. Return
+        whether that gave the best graph."""
         before, best = search.best, start
-        last = search.after(self.options.share)
+        last = search.after(self.options.share) if last is None else last
         while best is not None and best.latency.ok and search.seconds < last:
             best = sweep(search, best, effects, self.options, lambda: search.seconds >= last)
         return search.best is not before

@@ -120,17 +120,26 @@ def sweep(
     return None if best is start else best
 
 
-def sweep_is_short(search: Search, graph: Graph, effects: Effects, options: RegionalOptions, share: float) -> bool:
+def sweep_is_short(search: Search, graph: Graph, effects: Effects, options: RegionalOptions) -> bool:
     """Return whether `sweep` takes little of the time that is left: graphs are measured fast, the fastest of those so
     far, and few rules have several sites.
 
     Args:
         graph: the one that the sweep begins with.
-        share: part of the seconds that are left, which it may take.
     """
-    costs = [search.problem.cost(visit.graph) for visit in search.visits.values()]
-    seconds = len(_rules(search, graph, effects, options.worst_alone)) * min(costs, default=0.0)
-    return search.seconds + seconds <= search.after(share)
+    seconds = len(_rules(search, graph, effects, options.worst_alone)) * _least_cost(search)
+    return search.seconds + seconds <= search.after(options.sweeping_share)
+
+
+def is_small(search: Search, options: RegionalOptions) -> bool:
+    """Return whether many graphs of the model can be measured in the time that is left."""
+    return options.small * _least_cost(search) <= search.after(1.0) - search.seconds
+
+
+def _least_cost(search: Search) -> float:
+    """Return the seconds of the shortest measurement so far; graphs that were timed beside another have none."""
+    costs = (search.problem.cost(visit.graph) for visit in search.visits.values())
+    return min((cost for cost in costs if cost > 0.0), default=0.0)
 
 
 def _beats(search: Search, visit: Visit, best: Visit, gain: float) -> bool:

@@ -62,8 +62,11 @@ class RegionalOptions:
     sweeping_share: float = 0.7
     """Part of the seconds left within which all rules must have been tried at all their sites, for that to come before
     the first round where no draft gains."""
-    short_sweep_share: float = 0.2
-    """The same where a draft gains: of a small model the original is swept all the same."""
+    small: int = 50
+    """Measurements of a whole graph that must fit into the time that is left for a model to count as small: beside a
+    draft that gains, the original is swept too."""
+    small_sweep_share: float = 0.2
+    """Part of the seconds left that this may take."""
     beginning_margin: float = 0.02
     """Gain from which a deployment choice, or such a rule, is kept before the first round: what little noise says of
     it then, windows behind it repeat. Later steps of the search go over both again, with a smaller margin."""
@@ -157,7 +160,7 @@ class RegionalOptions:
             )
         shares = (
             "retiming_share", "refinement_share", "curiosity_share", "deployment_share", "session_share",
-            "joining_share", "sweeping_share", "short_sweep_share", "proposing_share", "drafting_share", "likely",
+            "joining_share", "sweeping_share", "small_sweep_share", "proposing_share", "drafting_share", "likely",
         )  # fmt: skip
         for name in shares:
             if not 0.0 <= getattr(self, name) <= 1.0:

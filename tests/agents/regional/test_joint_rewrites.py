@@ -13,7 +13,7 @@ from agents.core.base import Budget, Search
 from agents.regional.agent import RegionalAgent
 from agents.regional.drafting import MeasuredDraft
 from agents.regional.gains import Effects
-from agents.regional.joint_rewrites import sweep, sweep_is_short, tidy
+from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
 from agents.regional.options import RegionalOptions
 from graph_rewrite import Rewriter
 from graph_rewrite.ir.graph import Graph
@@ -159,10 +159,24 @@ def test_a_sweep_is_short_where_its_rules_are_measured_fast(problem: Problem, co
     search = started(problem)
     problem.cost = lambda graph, effort="screen": cost_s  # type: ignore[method-assign]
     graph = problem.model.graph
-    assert sweep_is_short(search, graph, Effects(), RegionalOptions(), 0.7) == expected
-    assert not sweep_is_short(search, graph, Effects(), RegionalOptions(), 0.03)
+    assert sweep_is_short(search, graph, Effects(), RegionalOptions()) == expected
     search.end()
-    assert not sweep_is_short(search, graph, Effects(), RegionalOptions(), 0.7)
+    assert not sweep_is_short(search, graph, Effects(), RegionalOptions())
+
+
+@pytest.mark.parametrize(("cost_s", "expected"), [(1.1, True), (1.3, False)])
+def test_a_graph_that_was_timed_beside_another_says_nothing_of_costs(
+    problem: Problem, cost_s: float, expected: bool
+) -> None:
+    """60 s hold 50 measurements of 1.1 s each."""
+    search = started(problem)
+    other = problem.rewriter.candidates(problem.model.graph)[0].apply()
+    search.measure(other, ())
+    costs = {problem.model.graph.hash: 0.0, other.hash: cost_s}
+    problem.cost = lambda graph, effort="screen": costs[graph.hash]  # type: ignore[method-assign]
+    assert is_small(search, RegionalOptions()) == expected
+    costs[other.hash] = 50.0
+    assert not sweep_is_short(search, problem.model.graph, Effects(), RegionalOptions())
 
 
 @pytest.mark.parametrize("is_short", [True, False])
@@ -176,32 +190,31 @@ def test_a_short_sweep_comes_before_the_first_round(
     assert begun[0] == (swept if is_short else ["Relu"] * 4)
 
 
-@pytest.mark.parametrize(("share", "leads"), [(RegionalOptions().short_sweep_share, True), (0.0, False)])
-def test_where_a_draft_gains_the_original_is_swept_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, leads: bool
+@pytest.mark.parametrize("small", [True, False])
+def test_where_a_draft_of_a_small_model_gains_the_original_is_swept_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
     problem = relus(tmp_path, ReluInOtherLayout(), TransposesCancel(), ReluAsLeakyRelu())
-    drafted = [chain(0.01, {1})]
-    begun = list[tuple[list[str], Any]]()
+    begun = list[tuple[list[str], int]]()
 
     def draft(agent: RegionalAgent, search: Search, *others: Any) -> MeasuredDraft:
-        one = next(c for c in problem.rewriter.candidates(problem.model.graph) if c.rule == "ReluAsLeakyRelu")
-        graph = one.apply()
+        found = problem.rewriter.candidates(problem.model.graph)
+        graph = next(c for c in found if c.rule == "ReluAsLeakyRelu" and c.count == 1).apply()
         search.measure(graph, ())
-        return MeasuredDraft(drafted, False)
+        return MeasuredDraft([chain(0.01, {1})], False)
 
     def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
         assert search.best is not None
-        begun.append(([node.op for node in search.best.graph.order()], others[4]))
+        begun.append(([node.op for node in search.best.graph.order()], len(others[4])))
         return False
 
     monkeypatch.setattr(RegionalAgent, "_draft", draft)
     monkeypatch.setattr(RegionalAgent, "_round", of_round)
-    monkeypatch.setattr("agents.regional.agent.sweep_is_short", lambda *asked: asked[-1] == share)
+    monkeypatch.setattr("agents.regional.agent.is_small", lambda *_: small)
     agent_with(ExactTimer()).explore(Search(problem, BUDGET))
-    operators, chains = begun[0]
-    assert operators.count("LeakyRelu") == (4 if leads else 1)
-    assert list(chains) == ([] if leads else drafted)
+    operators, drafted = begun[0]
+    assert operators == (["Transpose", *["LeakyRelu"] * 4, "Transpose"] if small else ["LeakyRelu", *["Relu"] * 3])
+    assert drafted == (0 if small else 1)
 
 
 def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:
