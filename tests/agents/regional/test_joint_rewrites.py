@@ -11,7 +11,6 @@ from onnx import helper
 
 from agents.core.base import Budget, Search
 from agents.regional.agent import RegionalAgent
-from agents.regional.drafting import MeasuredDraft
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
 from agents.regional.options import RegionalOptions
@@ -20,7 +19,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, watched_rounds
 from tests.agents.toys import ExactMeter, problem_on
 from tests.envs.fakes import _write
 
@@ -49,18 +48,6 @@ class ReluAsThresholdedInOtherLayout(Rule):
 
     def target(self, op: Any, m: Any, x: Any) -> Any:
         return op.Transpose(op.ThresholdedRelu(op.Transpose(x, perm=(1, 0)), alpha=0.0), perm=(1, 0))
-
-
-class ReluAsLeakyRelu(Rule):
-    """Relu(x) = LeakyRelu(x, alpha=0), which gains by itself"""
-
-    family = "toy_alone"
-
-    def source(self, op: Any, x: Any) -> Any:
-        return op.Relu(x)
-
-    def target(self, op: Any, m: Any, x: Any) -> Any:
-        return op.LeakyRelu(x, alpha=0.0)
 
 
 class TransposesCancel(Rule):
@@ -188,33 +175,6 @@ def test_a_short_sweep_comes_before_the_first_round(
     agent_with(ExactTimer()).explore(Search(problem, BUDGET))
     swept = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
     assert begun[0] == (swept if is_short else ["Relu"] * 4)
-
-
-@pytest.mark.parametrize("small", [True, False])
-def test_where_a_draft_of_a_small_model_gains_the_original_is_swept_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: bool
-) -> None:
-    problem = relus(tmp_path, ReluInOtherLayout(), TransposesCancel(), ReluAsLeakyRelu())
-    begun = list[tuple[list[str], int]]()
-
-    def draft(agent: RegionalAgent, search: Search, *others: Any) -> MeasuredDraft:
-        found = problem.rewriter.candidates(problem.model.graph)
-        graph = next(c for c in found if c.rule == "ReluAsLeakyRelu" and c.count == 1).apply()
-        search.measure(graph, ())
-        return MeasuredDraft([chain(0.01, {1})], False)
-
-    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
-        assert search.best is not None
-        begun.append(([node.op for node in search.best.graph.order()], len(others[4])))
-        return False
-
-    monkeypatch.setattr(RegionalAgent, "_draft", draft)
-    monkeypatch.setattr(RegionalAgent, "_round", of_round)
-    monkeypatch.setattr("agents.regional.agent.is_small", lambda *_: small)
-    agent_with(ExactTimer()).explore(Search(problem, BUDGET))
-    operators, drafted = begun[0]
-    assert operators == (["Transpose", *["LeakyRelu"] * 4, "Transpose"] if small else ["LeakyRelu", *["Relu"] * 3])
-    assert drafted == (0 if small else 1)
 
 
 def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:

@@ -1,19 +1,22 @@
-"""The measurement of a draft, as it is and finished, and of the finished original beside one with a small lead."""
+"""The measurement of a draft, as it is and finished, and of the original, finished or swept, beside it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents.core.base import Budget, Search, action_of
+from agents.regional.agent import RegionalAgent
 from agents.regional.assembly import AssembledGraph
 from agents.regional.drafting import MeasuredDraft
 from agents.regional.finishing import Finishing
 from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
+from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
-from tests.agents.regional.exact_timer import chain
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain
 from tests.agents.regional.test_finishing import LAID_OUT
 from tests.agents.regional.test_joint_rewrites import (
     MS,
@@ -25,6 +28,19 @@ from tests.agents.regional.test_joint_rewrites import (
     relus,
     started,
 )
+
+
+class ReluAsLeakyRelu(Rule):
+    """Relu(x) = LeakyRelu(x, alpha=0), which gains by itself"""
+
+    family = "toy_alone"
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.Relu(x)
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.LeakyRelu(x, alpha=0.0)
+
 
 MUCH, LITTLE = 0.3, 0.01
 DRAFTED = ["Transpose", "LeakyRelu", "Transpose", *["Relu"] * 3]
@@ -135,3 +151,28 @@ class TestTheOriginal:
         assert not finishing.original_leads()
         assert search.measurements == 3
         assert finishing.start is draft
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_where_a_draft_of_a_small_model_gains_the_original_is_swept_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    problem = relus(tmp_path, ReluInOtherLayout(), TransposesCancel(), ReluAsLeakyRelu())
+    begun = list[tuple[list[str], int]]()
+
+    def draft(agent: RegionalAgent, search: Search, *others: Any) -> MeasuredDraft:
+        search.measure(candidate(problem, ReluAsLeakyRelu, 1).apply(), ())
+        return MeasuredDraft([chain(0.01, {1})], False)
+
+    def of_round(agent: RegionalAgent, search: Search, *others: Any) -> bool:
+        assert search.best is not None
+        begun.append(([node.op for node in search.best.graph.order()], len(others[4])))
+        return False
+
+    monkeypatch.setattr(RegionalAgent, "_draft", draft)
+    monkeypatch.setattr(RegionalAgent, "_round", of_round)
+    monkeypatch.setattr("agents.regional.agent.is_small", lambda *_: small)
+    agent_with(ExactTimer()).explore(Search(problem, BUDGET))
+    operators, drafted = begun[0]
+    assert operators == (["Transpose", *["LeakyRelu"] * 4, "Transpose"] if small else ["LeakyRelu", *["Relu"] * 3])
+    assert drafted == (0 if small else 1)
