@@ -211,15 +211,16 @@ class RegionalAgent:
 
     def _sweeps_first(self, search: Search, effects: Effects, *, drafted: bool) -> bool:
         """Sweep the original before the first round, if that takes little time; beside a draft that gains only where
-        the model is small, under the deployment choices that gain without the draft. Return whether that gained."""
-        options, own = self.options, search.problem.model.graph
-        if not drafted:
-            return sweep_is_short(search, own, effects, options) and self._sweep(search, effects, search.best)
-        if not is_small(search, options):
-            return False
-        last = search.after(options.small_sweep_share)
-        start = search_deployment(search, search.visits[own.hash], options.beginning_margin, options.deployment_share)
-        return self._sweep(search, effects, start, last)
+        the model is small, under the deployment choices that gain without the draft. Return whether that gave the best
+        graph."""
+        options, own, before = self.options, search.problem.model.graph, search.best
+        if not drafted and sweep_is_short(search, own, effects, options):
+            self._sweep(search, effects, before)
+        elif drafted and is_small(search, options):
+            last, margin = search.after(options.small_sweep_share), options.beginning_margin
+            start = search_deployment(search, search.visits[own.hash], margin, options.deployment_share)
+            self._sweep(search, effects, start, last)
+        return search.best is not before
 
     def _sweep(self, search: Search, effects: Effects, start: Visit | None, last: float | None = None) -> bool:
         """Try rules that pay only at all their sites together, from a graph on, until a time of the search. Return
