@@ -28,7 +28,7 @@ DISTURBED = 1.05
 """Times the fastest run of a block above which a long run was disturbed: undisturbed runs of 0.2 s and longer differ by
 1% to 2% (one thread of a Zen 4)."""
 _LONG_S = 0.05
-_KNOWS_ITS_ERROR = 8
+KNOWS_ITS_ERROR = 8
 """Pairs of which one may be disturbed."""
 FEWEST = 3
 """Pairs that are taken however long they take, and kept whatever disturbed them: fewer tell nothing about their
@@ -75,7 +75,7 @@ def log_ratios(block: Block) -> list[float]:
     """
     pairs = list(zip(block.baseline, block.candidate, strict=True))
     fastest = min(block.baseline), min(block.candidate)
-    if len(pairs) < _KNOWS_ITS_ERROR and min(fastest) >= _LONG_S:
+    if len(pairs) < KNOWS_ITS_ERROR and min(fastest) >= _LONG_S:
         calm = [pair for pair in pairs if all(s <= DISTURBED * least for s, least in zip(pair, fastest, strict=True))]
         pairs = calm if len(calm) >= FEWEST else pairs
     return [math.log(b / c) for b, c in pairs]

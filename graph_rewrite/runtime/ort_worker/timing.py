@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from .plan import Plan
-from .statistics import FEWEST, Block, block_is_precise, median_standard_error
+from .statistics import FEWEST, KNOWS_ITS_ERROR, Block, block_is_precise, median_standard_error
 from .traffic import Between
 
 Run = Callable[[], None]
@@ -26,6 +26,7 @@ LONG_S = 0.05
 _MAX_REPEATS = 1000
 _OVERRUN = 4.0  # Times the budget after which even the plan's fewest pairs are not waited for.
 _SPARE_PAIRS = 1.5  # A pair is not broken off, and the answer takes its time too.
+_SPARE_BLOCKS = 1.5  # A further block may take this many times as long as those before did.
 _HOPELESS = 3.0  # Times the baseline, at which one pair tells enough.
 
 
@@ -50,11 +51,34 @@ def repeats_for(seconds: float) -> int:
     return min(_MAX_REPEATS, max(1, math.ceil(MIN_SAMPLE_S / max(seconds, 1e-9))))
 
 
-def block_budget(plan: Plan, left_s: float, pair_s: float) -> float:
+def is_last_block(elapsed_s: float, blocks: int, within_s: float) -> bool:
+    """Return whether a further block would be cut off, and take all the others with it.
+
+    Args:
+        elapsed_s: seconds that the measurement took so far.
+        blocks: that it has so far.
+        within_s: seconds within which it must end.
+    """
+    return elapsed_s * (1.0 + _SPARE_BLOCKS / blocks) > within_s
+
+
+def block_budget(plan: Plan, left_s: float, pair_s: float, spent_s: float = 0.0, number: int = 1) -> float:
     """Return the seconds to plan for a block of pairs of `pair_s`, when `left_s` are left for the whole measurement: so
-    many that even its fewest pairs end in time, where three of them fit."""
+    many that even its fewest pairs end in time, where three of them fit. The last block that fits takes as many pairs
+    as tell their own error, where that leaves time for them.
+
+    Args:
+        spent_s: seconds that the measurement took before it.
+        number: of the block, from 1 on.
+    """
+    ends_s = spent_s + left_s
     left_s = max(0.0, left_s - _SPARE_PAIRS * pair_s)
-    return min(plan.budget_s / plan.instances, left_s if left_s >= plan.min_pairs * pair_s else left_s / _OVERRUN)
+    share_s, fewest_s = plan.budget_s / plan.instances, plan.min_pairs * pair_s
+    if left_s < fewest_s:
+        return min(share_s, left_s / _OVERRUN)
+    if is_last_block(spent_s + max(share_s, fewest_s), number, ends_s):
+        share_s = max(share_s, min(plan.budget_s, KNOWS_ITS_ERROR * pair_s))
+    return min(share_s, left_s)
 
 
 def time_block(

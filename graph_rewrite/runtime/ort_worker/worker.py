@@ -47,7 +47,7 @@ from .rotating.runner import Runner
 from .runtimes.opening import runtime_of
 from .session_runs import feeds_of
 from .statistics import Block, is_enough
-from .timing import Clock, block_budget, repeats_for, time_alone, time_block, warm_up
+from .timing import Clock, block_budget, is_last_block, repeats_for, time_alone, time_block, warm_up
 from .traffic import Traffic
 from .wire import Message, read_message, write_message
 
@@ -59,7 +59,6 @@ _OUT_OF_MEMORY = re.compile(
 )
 _MESSAGE_LENGTH = 1000
 _CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.thread_time}
-_SPARE = 1.5  # A further block may take this many times as long as those before did.
 
 
 class Worker:
@@ -113,10 +112,9 @@ class Worker:
             clock = _CLOCKS[request.get("clock", "wall")]
             if "answers" in request and not blocks:
                 found = self._answers(*alive[0], request["answers"], clock)
-            blocks.append(self._time_block(*alive[0], plan, clock, started + within_s, first, traffic))
+            blocks.append(self._time_block(*alive[0], plan, clock, (started, within_s), instance + 1, first, traffic))
             elapsed = time.perf_counter() - started
-            # A further block that would be cut off would take all the others with it.
-            if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + _SPARE / len(blocks)) > within_s:
+            if is_enough(blocks, plan, elapsed) or is_last_block(elapsed, len(blocks), within_s):
                 break
         return {"blocks": [[block.baseline, block.candidate, block.repeats] for block in blocks], **found}
 
@@ -163,10 +161,11 @@ class Worker:
         return Runner(side["path"], Deployment.from_request(side["deployment"]), lambda *_: self._rotations.last(copy))
 
     def _time_block(
-        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, ends: float, first: int, traffic: int
-    ) -> Block:
-        """Time one block, from the inputs of number `first` on, for a measurement that ends at a moment of
-        `time.perf_counter`; `traffic` bytes are read between two runs."""
+        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, span: tuple[float, float], number: int,
+        first: int, traffic: int,
+    ) -> Block:  # fmt: skip
+        """Time the block of this number, from the inputs of number `first` on, for a measurement that began at a moment
+        of `time.perf_counter` and must end within so many seconds; `traffic` bytes are read between two runs."""
         self._enter("baseline: run")
         baseline_s = baseline.warm_up(plan.warmup, clock, first)
         self._enter("candidate: run", expect_s=plan.warmup * baseline_s)
@@ -177,7 +176,8 @@ class Worker:
         # What is read between runs would take the most of several short ones.
         repeats = 1 if between is not None else repeats_for(min(baseline_s, candidate_s))
         pair_s = repeats * (baseline_s + candidate_s) + (0.0 if between is None else 2.0 * warm_up(between, 1))
-        budget_s = block_budget(plan, ends - time.perf_counter(), pair_s)
+        spent_s = time.perf_counter() - span[0]
+        budget_s = block_budget(plan, span[1] - spent_s, pair_s, spent_s, number)
         self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * pair_s)
 
         def turn_to(number: int) -> None:

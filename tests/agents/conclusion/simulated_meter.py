@@ -15,7 +15,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, SCREEN, Effort, Latency, Plan
 from graph_rewrite.latency.estimates import latency_of
 from graph_rewrite.runtime.ort_worker.statistics import Block, is_enough
-from graph_rewrite.runtime.ort_worker.timing import block_budget, repeats_for, time_block
+from graph_rewrite.runtime.ort_worker.timing import block_budget, is_last_block, repeats_for, time_block
 from graph_rewrite.system.deadline import check_time, seconds_left
 
 SESSION_SD = 0.0046
@@ -86,18 +86,18 @@ class SimulatedMeter:
         self.measurements += 1
         blocks: list[Block] = []
         within, began = seconds_left(), self.clock.now
-        for _ in range(plan.instances):
+        for number in range(1, plan.instances + 1):
             self.clock.now += 2 * self.open_s
             runs = [self._session(self.seconds(graph)) for graph in (baseline, candidate)]
             for run in runs * plan.warmup:
                 run()
-            left = within - (self.clock.now - began)
+            spent = self.clock.now - began
             seconds = self.seconds(baseline), self.seconds(candidate)
             repeats = repeats_for(min(seconds))
-            budget = block_budget(plan, left, repeats * sum(seconds))
+            budget = block_budget(plan, within - spent, repeats * sum(seconds), spent, number)
             blocks.append(time_block(runs[0], runs[1], plan, repeats, budget, self.clock))
             elapsed = self.clock.now - began
-            if is_enough(blocks, plan, elapsed) or elapsed * (1.0 + 1.5 / len(blocks)) > within:
+            if is_enough(blocks, plan, elapsed) or is_last_block(elapsed, number, within):
                 break
         check_time()
         timings = [(list(block.baseline), list(block.candidate), block.repeats) for block in blocks]

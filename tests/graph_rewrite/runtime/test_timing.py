@@ -1,6 +1,7 @@
 """The timing loops under a clock of our own."""
 
 import gc
+import math
 from collections.abc import Callable
 
 import pytest
@@ -114,3 +115,16 @@ def test_a_block_takes_the_time_that_is_left_where_its_fewest_pairs_fit() -> Non
     assert block_budget(plan, left_s=5.0, pair_s=1.0) == pytest.approx(3.5 / 4)
     assert block_budget(plan, left_s=100.0, pair_s=1.0) == 45.0
     assert block_budget(plan, left_s=0.5, pair_s=1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "left_s", "number", "expected"),
+    [(5.0, 8.0, 1, 6.0), (5.0, 6.0, 1, 4.875), (0.5, 40.0, 1, 3.0), (5.0, math.inf, 1, 3.0), (9.0, 9.0, 3, 3.0)],
+)
+def test_the_last_block_has_time_for_pairs_that_tell_their_error(
+    spent_s: float, left_s: float, number: int, expected: float
+) -> None:
+    """A block has 3 s for four pairs; eight fit into 6 s. A further block fits where two fifths of the time are over,
+    or where several blocks took little."""
+    plan = Plan(instances=4, min_pairs=4, budget_s=12.0)
+    assert block_budget(plan, left_s, 0.75, spent_s, number) == pytest.approx(expected)
