@@ -224,12 +224,13 @@ class RegionalAgent:
 
     def _sweep(self, search: Search, effects: Effects, start: Visit | None, last: float | None = None) -> bool:
         """Try rules that pay only at all their sites together, from a graph on, until a time of the search. Return
-        whether that gave the best graph."""
-        before, best = search.best, start
+        whether that gained over this graph."""
+        best, gained = start, False
         last = search.after(self.options.share) if last is None else last
         while best is not None and best.latency.ok and search.seconds < last:
             best = sweep(search, best, effects, self.options, lambda: search.seconds >= last)
-        return search.best is not before
+            gained = gained or best is not None
+        return gained
 
     def _climb(self, search: Search, seed: int) -> None:
         """Go on from the best graph so far by measuring whole models."""

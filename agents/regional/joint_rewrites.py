@@ -133,7 +133,7 @@ def sweep_is_short(search: Search, graph: Graph, effects: Effects, options: Regi
 
 def is_small(search: Search, options: RegionalOptions) -> bool:
     """Return whether many graphs of the model can be measured in the time that is left."""
-    return options.small * _least_cost(search) <= search.after(1.0) - search.seconds
+    return options.small * _least_cost(search) <= search.allowed - search.seconds
 
 
 def _least_cost(search: Search) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchmarks.protocol.contestants import Contestant
+from graph_rewrite.delivery.bundles.manifest import digest_of
 
 
 def judged_as(contestants: Sequence[Contestant]) -> dict[str, str]:
@@ -28,9 +27,4 @@ def _content(contestant: Contestant) -> str:
         return contestant.name
     values = {**contestant.to_json(), "name": "", "path": ""}
     files = sorted(path.parent.glob(f"{path.name}*"))
-    return json.dumps([values, [[file.name, _digest(file)] for file in files]], sort_keys=True)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return json.dumps([values, [[file.name, digest_of(file)] for file in files]], sort_keys=True)
