@@ -18,6 +18,7 @@ from pathlib import Path
 
 import onnx
 
+from graph_rewrite.delivery.bundles.manifest import digest_of
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, sidecar_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
 from graph_rewrite.delivery.weight_files import copy_weights, weight_files
@@ -123,7 +124,7 @@ def checked_model(
     folder = Path(tempfile.mkdtemp(prefix="checked-", dir=workspace))
     metadata = {METADATA_KEY: _text(deployment_of(graph, deployment))}
     path = save(graph, folder / _MODEL, metadata, external_weights=external_weights, durable=False)
-    digests = {file.name: _digest(file) for file in sorted(folder.iterdir())}
+    digests = {file.name: digest_of(file) for file in sorted(folder.iterdir())}
     recorded = replace(recorded_deployment(path), custom_ops=deployment.custom_ops)
     if compare is not None:
         outcome = compare(path, recorded)
@@ -189,7 +190,7 @@ def kept_original(
         if not unrun:
             raise
         outcome = Equivalence(True, 0.0, 0.0, "it is the same file; no time was left to run it")
-    return OriginalModel(original, deployment, outcome, {original.name: _digest(original)})
+    return OriginalModel(original, deployment, outcome, {original.name: digest_of(original)})
 
 
 def copy_original(original: Path, path: Path, deployment: Deployment) -> Path:
@@ -216,11 +217,6 @@ def _put(path: Path, model: bytes, deployment: Deployment) -> None:
 
 def _text(deployment: Deployment) -> str:
     return json.dumps(deployment.to_json(), sort_keys=True)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _with_location(model: bytes, data: str) -> bytes:
