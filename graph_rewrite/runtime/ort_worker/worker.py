@@ -161,11 +161,12 @@ class Worker:
         return Runner(side["path"], Deployment.from_request(side["deployment"]), lambda *_: self._rotations.last(copy))
 
     def _time_block(
-        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, span: tuple[float, float], number: int,
+        self, baseline: Runner, candidate: Runner, plan: Plan, clock: Clock, span: tuple[float, float], block: int,
         first: int, traffic: int,
     ) -> Block:  # fmt: skip
-        """Time the block of this number, from the inputs of number `first` on, for a measurement that began at a moment
-        of `time.perf_counter` and must end within so many seconds; `traffic` bytes are read between two runs."""
+        """Time the block of number `block`, from 1 on, with the inputs from number `first` on, for a measurement that
+        began at a moment of `time.perf_counter` and must end within so many seconds (`span`); `traffic` bytes are read
+        between two runs."""
         self._enter("baseline: run")
         baseline_s = baseline.warm_up(plan.warmup, clock, first)
         self._enter("candidate: run", expect_s=plan.warmup * baseline_s)
@@ -177,7 +178,7 @@ class Worker:
         repeats = 1 if between is not None else repeats_for(min(baseline_s, candidate_s))
         pair_s = repeats * (baseline_s + candidate_s) + (0.0 if between is None else 2.0 * warm_up(between, 1))
         spent_s = time.perf_counter() - span[0]
-        budget_s = block_budget(plan, span[1] - spent_s, pair_s, spent_s, number)
+        budget_s = block_budget(plan, span[1] - spent_s, pair_s, spent_s, block)
         self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * pair_s)
 
         def turn_to(number: int) -> None:
