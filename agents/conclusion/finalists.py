@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,7 +11,7 @@ from agents.conclusion.confirmation import compared_again, over, pooled, share_o
 from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
-from graph_rewrite.system.deadline import OutOfTime, seconds_left
+from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from graph_rewrite.task.limits import priced
 
 FINALISTS = 4
@@ -23,6 +24,8 @@ CHOOSING_SHARE = 0.8
 """The same for a provisional budget, where nothing else is to be done."""
 BLOCK_RUNS = 20.0
 """Runs of the first finalist that a short comparison with another one takes, with its sessions."""
+COMPARING_RUNS = 30.0
+"""The same, where more sessions than one should fit, or large weights are opened."""
 AMPLE = 1.5
 """Times the budget of a full measurement that there must be for each finalist, and each comparison of two, to measure
 them as without a deadline."""
@@ -82,6 +85,14 @@ def _compared(
     other = (rival[0], pooled(rival[1], over(leader[1], ratio)))
     gains = _estimate(search, rival[0].graph, other[1]) > _estimate(search, leader[0].graph, one[1])
     return (other, one) if gains else (one, other)
+
+
+def compare_in_turn(search: Search, one: Visit, other: Visit) -> None:
+    """Time two measured graphs in turn in about `COMPARING_RUNS` runs of the first one, and keep in the search what
+    that says of both. Where the meter cannot compare graphs, or that time does not suffice, nothing changes."""
+    with suppress(OutOfTime), ending_at(time.monotonic() + COMPARING_RUNS * one.latency.ms / 1e3):
+        for visit, latency in _compared(search, (one, one.latency), (other, other.latency)):
+            search.visits[visit.graph.hash] = replace(visit, latency=latency)
 
 
 def _by_worth(search: Search, measured: Iterable[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:

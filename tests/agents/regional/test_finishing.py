@@ -10,6 +10,8 @@ import pytest
 from agents.core.base import Search
 from agents.regional.assembly import AssembledGraph
 from agents.regional.finishing import Finishing
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Latency, Plan
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
@@ -82,6 +84,62 @@ def test_the_search_finds_what_only_a_finished_graph_gains(problem: Problem, mon
     agent_with(ExactTimer()).explore(search)
     assert search.best is not None
     assert [node.op for node in search.best.graph.order()] == LAID_OUT
+
+
+class TestASmallLead:
+    """Of a finished graph over the one it was made from: 1% to 4% against the original."""
+
+    TRUTH = 0.98
+
+    def finished(
+        self, problem: Problem, lead: float, truth: float = TRUTH, seconds: float = 60.0, share: float = 0.0
+    ) -> tuple[Search, int]:
+        """Finish the original, which seems to gain `lead` by that, and in turn is `truth` times as fast. Return the
+        search, and the number of comparisons.
+
+        Args:
+            seconds: those of the search.
+            share: of them that measuring the finished graph takes.
+        """
+        asked = list[float]()
+
+        def compare(reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
+            asked.append(truth)
+            return Latency(1.0, truth, (truth - 0.01, truth + 0.01), 10, truth)
+
+        problem.meter.compare = compare  # type: ignore[attr-defined]
+        search = started(problem, seconds=seconds)
+        finishing, ms = Finishing(search, 500), search.visits[problem.model.graph.hash].latency.ms
+        graph, _ = finishing.applied(problem.model.graph, ())
+        seen = Latency(ms / lead, lead, (lead - 0.005, lead + 0.02), 9, ms)
+        problem._memo[graph.hash, "screen"] = seen
+        problem.cost = lambda graph, effort="screen": share * seconds  # type: ignore[method-assign]
+        made = finishing.finish(search.best)
+        assert made is not None
+        assert search.visits[graph.hash].latency == made.latency
+        return search, len(asked)
+
+    @staticmethod
+    def is_original(search: Search) -> bool:
+        assert search.best is not None
+        return search.best.graph is search.problem.model.graph
+
+    @pytest.mark.parametrize(("truth", "original"), [(0.98, True), (1.02, False)])
+    def test_a_comparison_in_turn_decides(self, problem: Problem, truth: float, original: bool) -> None:
+        search, compared = self.finished(problem, 1.01, truth)
+        assert (self.is_original(search), compared) == (original, 1)
+
+    def test_without_the_time_for_it_the_other_graph_is_best(self, problem: Problem) -> None:
+        search, compared = self.finished(problem, 1.01, share=0.999)
+        assert (self.is_original(search), compared) == (True, 0)
+
+    def test_a_large_lead_needs_none(self, problem: Problem) -> None:
+        search, compared = self.finished(problem, 1.06, share=0.999)
+        assert (self.is_original(search), compared) == (False, 0)
+
+    def test_what_seems_slower_needs_none(self, problem: Problem) -> None:
+        search, compared = self.finished(problem, 0.97)
+        assert (self.is_original(search), compared) == (True, 0)
 
 
 class TestLackOfTime:
