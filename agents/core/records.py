@@ -39,9 +39,9 @@ class ProposedGraph:
     """Share of the original's latency that it is forecast to save."""
 
 
-def supposed(graph: Graph, ms: float) -> Visit:
+def supposed(graph: Graph, ms: float, actions: tuple[Action, ...] = ()) -> Visit:
     """Return the visit of a start that is taken to be as fast as the original, which takes so many milliseconds."""
-    return Visit(graph, Latency(ms, 1.0, (1.0, 1.0), 0, ms), ())
+    return Visit(graph, Latency(ms, 1.0, (1.0, 1.0), 0, ms), actions)
 
 
 def is_supposed(visit: Visit) -> bool:

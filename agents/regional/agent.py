@@ -28,7 +28,7 @@ from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
 from agents.searching.known_starts import Start, measure_starts
-from agents.searching.session_search import search_session
+from agents.searching.session_search import search_session, start_under_settings
 from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
@@ -90,6 +90,7 @@ class RegionalAgent:
         self.prior_for: Callable[[Problem], Prior] | None = None
         """Makes the prior of the screen for a problem, in place of the one that the options name."""
         self._prior: Prior | None = None
+        self._own: Start
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
@@ -106,7 +107,8 @@ class RegionalAgent:
         scan, careful = self._timer(problem, options.scan), self._timer(problem, options.careful)
         made = self.prior_for
         self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
-        effects, tried, finishing = Effects(), set[str](), Finishing(search, options.most_sites)
+        self._own = own = start_under_settings(search)
+        effects, tried, finishing = Effects(), set[str](), Finishing(search, options.most_sites, own.graph)
         try:
             if self.starts:
                 measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
@@ -115,6 +117,8 @@ class RegionalAgent:
             if draft.is_last or search.proposed:
                 return
             search.measure(problem.model.graph, ())
+            if own.actions and search.can_measure and self._settings_lead(search):
+                draft = NO_DRAFT
             search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
             finishing.finish(finishing.start)
             if finishing.original_leads():
@@ -154,16 +158,22 @@ class RegionalAgent:
 
     def _draft(self, search: Search, scan: Timer, finishing: Finishing) -> MeasuredDraft:
         """Measure a draft before anything else, as it is and finished."""
-        graph, options, deployment = search.problem.model.graph, self.options, search.problem.deployment
+        own, options, deployment = self._own, self.options, search.problem.deployment
         if not options.draft or not deployment.facts.is_cpu:  # what other models say was timed on CPUs
             return NO_DRAFT
         seconds = roofline_seconds(search.problem)
-        screen = Screen(search, scan, Effects(), graph, seconds, options, None, self._prior)
-        chains = screen.draft(self._classes(search, graph), lambda: False)
+        screen = Screen(search, scan, Effects(), own.graph, seconds, options, None, self._prior)
+        chains = screen.draft(self._classes(search, own.graph), lambda: False)
         if not chains:
             return NO_DRAFT
-        assembly = within_bounds(search, supposed(graph, 1e3 * seconds), chains, options)
+        assembly = within_bounds(search, supposed(own.graph, 1e3 * seconds, own.actions), chains, options)
         return finishing.measured_draft(assembly, seconds)
+
+    def _settings_lead(self, search: Search) -> bool:
+        """Measure the graph that the search begins with. Return whether its session settings alone give the best
+        graph, so that what was drafted under them gains nothing."""
+        search.measure(self._own.graph, self._own.actions)
+        return search.best is search.visits[self._own.graph.hash]
 
     def _classes(self, search: Search, graph: Graph) -> Iterator[SiteClass]:
         return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
@@ -175,7 +185,7 @@ class RegionalAgent:
         """Screen, choose, judge, refine and finish, from the best graph so far; in the first round from the original,
         where drafted chains are known to save. Return whether that gained."""
         options, drafted = self.options, () if tried else drafted
-        start = search.visits[search.problem.model.graph.hash] if drafted else finishing.start
+        start = search.visits[self._own.graph.hash] if drafted else finishing.start
         if start is None or not start.latency.ok:
             return False
         found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
@@ -202,8 +212,8 @@ class RegionalAgent:
     def _joined(self, search: Search, effects: Effects) -> bool:
         """Try the rules that others carry on, each at all its sites: what they gain shows in no window. Return whether
         one gained."""
-        graph, options = search.problem.model.graph, self.options
-        best = search.best or supposed(graph, 1e3 * roofline_seconds(search.problem))
+        own, options = self._own, self.options
+        best = search.best or supposed(own.graph, 1e3 * roofline_seconds(search.problem), own.actions)
         if not best.latency.ok:
             return False
         clear, last = replace(options, gain=options.beginning_margin), search.after(options.joining_share)
@@ -213,10 +223,10 @@ class RegionalAgent:
         """Sweep the original before the first round, if that takes little time; beside a draft that gains only where
         the model is small, under the deployment choices that gain without the draft. Return whether that gave the best
         graph."""
-        options, own, before = self.options, search.problem.model.graph, search.best
+        options, own, before = self.options, self._own.graph, search.best
         if not drafted and sweep_is_short(search, own, effects, options):
             self._sweep(search, effects, before)
-        elif drafted and is_small(search, options):
+        elif drafted and own.hash in search.visits and is_small(search, options):
             last, margin = search.after(options.small_sweep_share), options.beginning_margin
             start = search_deployment(search, search.visits[own.hash], margin, options.deployment_share)
             self._sweep(search, effects, start, last)

@@ -35,10 +35,12 @@ class Finishing:
     Args:
         search: its applications and measurements are spent.
         most_sites: applications of a rule in a graph, at most.
+        original: the graph that the search begins with; by default the problem's own.
     """
 
     search: Search
     most_sites: int
+    original: Graph | None = None
     seconds: float = 0.0
     """Seconds that finishing a graph took the last time, with its measurement."""
     _finished: dict[str, str] = field(default_factory=dict)
@@ -90,7 +92,8 @@ class Finishing:
         """Finish the original too, where no graph has a large lead. Return whether that is clearly the best graph:
         rounds go on from it then, since chains that were found without it keep parts of the model out of it."""
         search = self.search
-        best, original = search.best, search.visits.get(search.problem.model.graph.hash)
+        graph = self.original or search.problem.model.graph
+        best, original = search.best, search.visits.get(graph.hash)
         if best is None or original is None or best.latency.speedup >= 1.0 + SMALL_LEAD:
             return False
         made = self.finish(original)

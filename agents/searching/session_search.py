@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from agents.core.base import Search, Visit, action_of
+from agents.searching.known_starts import Start
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import ComparingMeter, Latency, unblocked_time
+from graph_rewrite.operators.denormals import computes_denormals
 from graph_rewrite.rewriting.session_choices import session_candidates
 
 MARGIN = 0.005
 """A setting is kept where it surely gains more than this."""
 SHARE = 0.1
 """Part of the seconds left in the budget for these choices."""
+FLUSHING = "set set_denormal_as_zero=true"
 _WARY = {"set allow_spinning=false": 0.05}
 """Larger margins. While they are timed, threads stop spinning when a run ends; deployed ones go on, and begin the next
 run sooner. Where it pays to forbid it, because cores are shared or rationed, it pays more than that."""
@@ -55,6 +58,21 @@ def search_session(search: Search, share: float = SHARE, margin: float = MARGIN)
             best = Visit(graph, search.measure(graph, actions), actions)
         search.tell()
     return best
+
+
+def start_under_settings(search: Search) -> Start:
+    """Return the problem's own graph, with the session settings that a look at it says will pay: where it computes with
+    denormal numbers, it is run without them. Where no settings may be chosen, or results must keep denormal numbers,
+    it stays as it is."""
+    problem = search.problem
+    own = problem.model.graph
+    if problem.rewriter.deployment and isinstance(problem.meter, ComparingMeter) and computes_denormals(own):
+        offered = session_candidates(own, problem.deployment, strict=problem.strict)
+        candidate = next((one for one in offered if one.label == FLUSHING), None)
+        graph = None if candidate is None else search.apply(candidate)
+        if candidate is not None and graph is not None:
+            return Start(graph, (action_of(candidate),))
+    return Start(own, ())
 
 
 def _screened(search: Search, graph: Graph) -> Latency:
