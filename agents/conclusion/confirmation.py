@@ -22,6 +22,8 @@ MOST_LOOKS = 4
 CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0
 """Part of the time left that saving and comparing the winner keeps; and the seconds, or runs of the original with the
 seconds for weights that are written once and read twice, that it keeps of a short time, but never more than half."""
+TELLING = 1.5
+"""Factor on the time in which the error of a lead shrinks to the lead: for the next measurement may find less."""
 
 _NORMAL = NormalDist()
 AMPLE_S = 2.0 * JUDGE.budget_s
@@ -67,8 +69,7 @@ def confirmed(search: Search, graph: Graph, known: Latency) -> Latency:
     left = seconds_left()
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
-    runs_s = CHECK_RUNS * search.original_s + CHECK_S_PER_GB * weight_bytes(graph) / 1e9
-    kept = max(CHECK_SHARE * left, min(max(CHECK_S, runs_s), 0.5 * left))
+    kept = checking_seconds(search, graph, left)
     others = sum(bool(visit.actions) for visit in search.visits.values()) - 1
     chosen = simultaneous(known, 1 + others)
     if surely_faster(chosen) and left - kept < problem.cost(graph) + _least_seconds(known):
@@ -90,6 +91,19 @@ def confirmed(search: Search, graph: Graph, known: Latency) -> Latency:
             except OutOfTime:
                 break
     return latency
+
+
+def checking_seconds(search: Search, graph: Graph, left: float) -> float:
+    """Return the seconds that saving and comparing a graph keeps of those that are left."""
+    runs_s = CHECK_RUNS * search.original_s + CHECK_S_PER_GB * weight_bytes(graph) / 1e9
+    return max(CHECK_SHARE * left, min(max(CHECK_S, runs_s), 0.5 * left))
+
+
+def telling_seconds(latency: Latency, took_s: float) -> float:
+    """Return the seconds of measuring after which a lead is told from none, by a measurement of it that took `took_s`:
+    errors shrink with the root of the time. Infinite where there is no lead."""
+    gain = math.log(latency.speedup / (1.0 + MARGIN)) if latency.ok else 0.0
+    return TELLING * took_s * (_half(latency) / gain) ** 2 if gain > 0.0 else math.inf
 
 
 def simultaneous(latency: Latency, count: int) -> Latency:

@@ -65,10 +65,10 @@ def lacks_time(search: Search, graph: Graph, gain: float = SMALL_LEAD, measureme
         return False
     runs = (USUAL_RUNS if gain >= SMALL_LEAD else DOUBTFUL_RUNS) + FURTHER_RUNS * (measurements - 1)
     usual = runs * OF_ROOFLINE * roofline_seconds(problem) + USUAL_S_PER_GB * weight_bytes(graph) / 1e9
-    return _seconds_left(search) < usual and not problem.violation(graph)
+    return seconds_left_in_all(search) < usual and not problem.violation(graph)
 
 
-def _seconds_left(search: Search) -> float:
+def seconds_left_in_all(search: Search) -> float:
     """Return the seconds that the search and its conclusion have left; infinite without a limit."""
     budget = search.budget
     if budget.deadline is not None:

@@ -9,19 +9,20 @@ import numpy as np
 
 from agents.conclusion.conclude import conclude
 from agents.conclusion.last_look import roofline_seconds
+from agents.conclusion.stopping import lead_needs_time
 from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.records import supposed
 from agents.effects.own_means import remember
 from agents.greedy import GreedyAgent, MeasuredGraph
-from agents.regional.assembly import choose, with_parts
+from agents.regional.assembly import AssembledGraph, choose, with_parts
 from agents.regional.chains import RewriteChain, Timer
 from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.experience import LoggedRound
-from agents.regional.finishing import Finishing
+from agents.regional.finishing import Finishing, keeps_promise
 from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
-from agents.regional.judgement import judge, judging_seconds, refine, within_bounds
+from agents.regional.judgement import judge, judging_seconds, refine, visit_of, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
 from agents.regional.retiming import retime
@@ -114,7 +115,7 @@ class RegionalAgent:
                 measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
             joined = self._joined(search, effects)
             draft = NO_DRAFT if joined or self.starts or search.proposed else self._draft(search, scan, finishing)
-            if draft.is_last or search.proposed:
+            if draft.is_last or search.proposed or lead_needs_time(search):
                 return
             search.measure(problem.model.graph, ())
             if own.actions and search.can_measure and self._settings_lead(search):
@@ -131,6 +132,8 @@ class RegionalAgent:
                 gained = not search.exhausted and self._round(
                     search, scan, careful, effects, tried, draft.chains, finishing
                 )
+                if lead_needs_time(search):
+                    return
                 if gained or finishing.goes_on_from_finished():
                     continue
                 if not self._sweep(search, effects, search.best):
@@ -166,8 +169,27 @@ class RegionalAgent:
         chains = screen.draft(self._classes(search, own.graph), lambda: False)
         if not chains:
             return NO_DRAFT
-        assembly = within_bounds(search, supposed(own.graph, 1e3 * seconds, own.actions), chains, options)
-        return finishing.measured_draft(assembly, seconds)
+        start = supposed(own.graph, 1e3 * seconds, own.actions)
+        assembly = within_bounds(search, start, chains, options)
+        draft = finishing.measured_draft(assembly, seconds)
+        if draft.is_last or any(keeps_promise(visit, assembly, seconds) for visit in search.visits.values()):
+            return draft
+        return self._surest_part(search, start, assembly, draft)
+
+    def _surest_part(
+        self, search: Search, start: Visit, assembly: AssembledGraph, draft: MeasuredDraft
+    ) -> MeasuredDraft:
+        """Measure the chain alone that was forecast to save most of a draft that keeps little of its promise, if there
+        is time. Return the better draft."""
+        lacks_time = search.seconds + judging_seconds(search) >= search.allowed
+        if len(assembly.chains) < 2 or lacks_time or not search.can_measure:
+            return draft
+        surest = max(assembly.chains, key=lambda chain: chain.lower_bound)
+        found = max((visit.latency.speedup for visit in search.visits.values() if visit.latency.ok), default=1.0)
+        alone = visit_of(search, within_bounds(search, start, [surest], self.options))
+        if not alone.latency.ok or alone.latency.speedup <= found:
+            return draft
+        return MeasuredDraft([surest.scaled(alone.latency.baseline_ms / start.latency.ms)], False)
 
     def _settings_lead(self, search: Search) -> bool:
         """Measure the graph that the search begins with. Return whether its session settings alone give the best

@@ -265,18 +265,21 @@ def test_a_draft_that_cannot_be_run_leaves_the_search_as_it_is(tmp_path: Path) -
     assert graph_cost(result.graph) <= graph_cost(problem.model.graph)
 
 
+class OfLarge(Told):
+    """Right about one of two kinds of sites, wrong about the other."""
+
+    def forecast(
+        self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
+    ) -> Forecast | None:
+        if shapes.startswith("Relu 2"):
+            return Told.forecast(self, rules, families, shapes, guess)
+        return Forecast(0.5, 0.05, 9.0, Expectation(0.5, 0.05)) if len(rules) == 1 else None
+
+
 def test_what_was_drafted_stands_where_no_window_was_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the best of both: of two kinds of sites the draft is wrong about one, which is timed, and right about the
     other, for which no time is left."""
     problem = two_kinds(tmp_path)
-
-    class OfLarge(Told):
-        def forecast(
-            self, rules: Sequence[str], families: Sequence[str], shapes: str, guess: float, window: str = ""
-        ) -> Forecast | None:
-            if shapes.startswith("Relu 2"):
-                return Told.forecast(self, rules, families, shapes, guess)
-            return Forecast(0.5, 0.05, 9.0, Expectation(0.5, 0.05)) if len(rules) == 1 else None
 
     explore = Screen._explore
 

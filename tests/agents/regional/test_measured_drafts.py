@@ -16,7 +16,8 @@ from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
+from tests.agents.regional.test_drafting import GAINING, OfLarge, Told, two_kinds
 from tests.agents.regional.test_finishing import LAID_OUT
 from tests.agents.regional.test_joint_rewrites import (
     MS,
@@ -151,6 +152,24 @@ class TestTheOriginal:
         assert not finishing.original_leads()
         assert search.measurements == 3
         assert finishing.start is draft
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_of_a_draft_that_keeps_little_of_its_promise_the_surest_chain_is_measured_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool
+) -> None:
+    problem = two_kinds(tmp_path)
+    watched_rounds(monkeypatch)
+    agent = agent_with(ExactTimer())
+    agent.prior_for = lambda _: (OfLarge if wrong else Told)(GAINING)
+    search = Search(problem, BUDGET)
+    agent.explore(search)
+    drafted = [visit for visit in search.visits.values() if visit.actions]
+    assert len(drafted) == (2 if wrong else 1)
+    if wrong:
+        both, alone = drafted
+        assert alone.latency.speedup > both.latency.speedup
+        assert {action.rule for action in alone.actions} < {action.rule for action in both.actions}
 
 
 @pytest.mark.parametrize("small", [True, False])
