@@ -169,7 +169,7 @@ def test_of_a_draft_that_keeps_little_of_its_promise_the_surest_chain_is_measure
     if wrong:
         both, alone = drafted
         assert alone.latency.speedup > both.latency.speedup
-        assert {action.rule for action in alone.actions} < {action.rule for action in both.actions}
+        assert len(alone.actions) < len(both.actions)
 
 
 @pytest.mark.parametrize("small", [True, False])

@@ -44,7 +44,7 @@ def test_on_a_device_they_are_chosen_before_the_windows_too(tmp_path: Path) -> N
 
 
 class TestDenormals:
-    """Of a graph that is known to compute with denormal numbers."""
+    """A graph that is known to compute with denormal numbers."""
 
     @pytest.fixture(autouse=True)
     def computes_denormals(self, monkeypatch: pytest.MonkeyPatch) -> None:
