@@ -20,5 +20,6 @@ def lead_needs_time(search: Search) -> bool:
         return False
     first = finalists[0]
     needed = telling_seconds(first.latency, search.problem.cost(first.graph))
-    left -= checking_seconds(search, first.graph, left)
-    return left - max(0.0, search.allowed - search.seconds) < needed <= left
+    own = left - max(0.0, search.allowed - search.seconds)
+    own, left = (seconds - checking_seconds(search, first.graph, seconds) for seconds in (own, left))
+    return own < needed <= left
