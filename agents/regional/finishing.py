@@ -115,7 +115,7 @@ class Finishing:
         Args:
             seconds: estimated, of a run of the original.
         """
-        search, plain = self.search, replace(supposed(draft.graph, 1e3 * seconds), actions=draft.actions)
+        search, plain = self.search, supposed(draft.graph, 1e3 * seconds, draft.actions)
         if self.is_left_to_the_end(draft, seconds):
             return NO_DRAFT
         began, gains_much = search.seconds, gain_of(draft, seconds) >= SMALL_LEAD

@@ -14,6 +14,7 @@ MARGIN = 0.005
 SHARE = 0.1
 """Part of the seconds left in the budget for these choices."""
 FLUSHING = "set set_denormal_as_zero=true"
+"""The session choice that computes with zero in the place of denormal numbers."""
 _WARY = {"set allow_spinning=false": 0.05}
 """Larger margins. While they are timed, threads stop spinning when a run ends; deployed ones go on, and begin the next
 run sooner. Where it pays to forbid it, because cores are shared or rationed, it pays more than that."""

@@ -7,6 +7,7 @@ from onnx import TensorProto
 
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.node import Node
 
 EXPONENTS = (-104.0, -87.3)
 """Exponents between which the exponential function is a denormal number of single precision."""
@@ -24,16 +25,7 @@ def computes_denormals(graph: Graph) -> bool:
     """Return whether a Softmax takes exponentials that are denormal in single precision, as where a mask adds -100 to
     scores; masks of -10,000 or of negative infinity give zeros. Some processors take a hundred times as long for an
     operation on denormal numbers. Those that come from inputs or weights are not looked for."""
-    for node in graph.nodes.values():
-        number = _SCORES.get((node.domain, node.op), len(node.inputs))
-        if number < len(node.inputs) and _are_masked(graph, node.inputs[number]):
-            return True
-    return False
-
-
-def _are_masked(graph: Graph, scores: int | None) -> bool:
-    """Return whether scores come from a constant that makes denormal exponentials of some."""
-    open_values = [] if scores is None else [scores]
+    open_values = [value for node in graph.nodes.values() if (value := _scores(node)) is not None]
     seen = set(open_values)
     while open_values:
         value = open_values.pop()
@@ -46,6 +38,11 @@ def _are_masked(graph: Graph, scores: int | None) -> bool:
             seen |= found
             open_values += found
     return False
+
+
+def _scores(node: Node) -> int | None:
+    number = _SCORES.get((node.domain, node.op), len(node.inputs))
+    return node.inputs[number] if number < len(node.inputs) else None
 
 
 def _makes_denormals(constant: Constant) -> bool:

@@ -91,16 +91,9 @@ class TestASmallLead:
 
     TRUTH = 0.98
 
-    def finished(
-        self, problem: Problem, lead: float, truth: float = TRUTH, seconds: float = 60.0, share: float = 0.0
-    ) -> tuple[Search, int]:
+    def finished(self, problem: Problem, lead: float, truth: float = TRUTH, cost_s: float = 0.0) -> tuple[Search, int]:
         """Finish the original, which seems to gain `lead` by that, and in turn is `truth` times as fast. Return the
-        search, and the number of comparisons.
-
-        Args:
-            seconds: those of the search.
-            share: of them that measuring the finished graph takes.
-        """
+        search, and the number of comparisons. Measuring the finished graph takes `cost_s` of 60 seconds."""
         asked = list[float]()
 
         def compare(reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
@@ -108,12 +101,12 @@ class TestASmallLead:
             return Latency(1.0, truth, (truth - 0.01, truth + 0.01), 10, truth)
 
         problem.meter.compare = compare  # type: ignore[attr-defined]
-        search = started(problem, seconds=seconds)
+        search = started(problem)
         finishing, ms = Finishing(search, 500), search.visits[problem.model.graph.hash].latency.ms
         graph, _ = finishing.applied(problem.model.graph, ())
         seen = Latency(ms / lead, lead, (lead - 0.005, lead + 0.02), 9, ms)
         problem._memo[graph.hash, "screen"] = seen
-        problem.cost = lambda graph, effort="screen": share * seconds  # type: ignore[method-assign]
+        problem.cost = lambda graph, effort="screen": cost_s  # type: ignore[method-assign]
         made = finishing.finish(search.best)
         assert made is not None
         assert search.visits[graph.hash].latency == made.latency
@@ -130,11 +123,11 @@ class TestASmallLead:
         assert (self.is_original(search), compared) == (original, 1)
 
     def test_without_the_time_for_it_the_other_graph_is_best(self, problem: Problem) -> None:
-        search, compared = self.finished(problem, 1.01, share=0.999)
+        search, compared = self.finished(problem, 1.01, cost_s=59.94)
         assert (self.is_original(search), compared) == (True, 0)
 
     def test_a_large_lead_needs_none(self, problem: Problem) -> None:
-        search, compared = self.finished(problem, 1.06, share=0.999)
+        search, compared = self.finished(problem, 1.06, cost_s=59.94)
         assert (self.is_original(search), compared) == (False, 0)
 
     def test_what_seems_slower_needs_none(self, problem: Problem) -> None:
