@@ -94,6 +94,8 @@ class RegionalOptions:
     """Part of the seconds that are left in which these chains are carried on by further steps."""
     drafting_hope: float = 0.3
     """Standard deviations above its mean that a forecast is hoped to reach in a draft."""
+    doubting_share: float = 0.1
+    """Part of the seconds that are left in which the doubtful chains of a draft are timed."""
 
     proposed: int = 2
     """Chains that a policy proposes in a window, each from another first step."""
@@ -160,7 +162,8 @@ class RegionalOptions:
             )
         shares = (
             "retiming_share", "refinement_share", "curiosity_share", "deployment_share", "session_share",
-            "joining_share", "sweeping_share", "small_sweep_share", "proposing_share", "drafting_share", "likely",
+            "joining_share", "sweeping_share", "small_sweep_share", "proposing_share", "drafting_share",
+            "doubting_share", "likely",
         )  # fmt: skip
         for name in shares:
             if not 0.0 <= getattr(self, name) <= 1.0:

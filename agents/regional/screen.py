@@ -9,7 +9,7 @@ from agents.core.base import Search
 from agents.effects.timed_steps import StepInSearch
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain, Timer, time_cut
-from agents.regional.drafting import Drafter
+from agents.regional.drafting import Drafter, without_losses
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import Effects, KnownSavings
 from agents.regional.options import RegionalOptions
@@ -111,7 +111,7 @@ class Screen:
         return [chain for chain in self._proved if chain.cut.key not in self.tried]
 
     def draft(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[RewriteChain]:
-        """Return the chains that are forecast to save, and time nothing.
+        """Return the chains that are forecast to save, after a timing of the doubtful ones.
 
         Args:
             found: the classes of sites to look at.
@@ -121,7 +121,11 @@ class Screen:
         last = self.search.after(self.options.drafting_share)
         worth = self.options.worth * self.latency_s
         drafter = Drafter(self._lists, self.options, self._seconds_of_all, self._forecast_chain, worth)
-        return drafter.chains(first, lambda: until() or self.search.seconds >= last)
+        chains = drafter.chains(first, lambda: until() or self.search.seconds >= last)
+        end = self.search.after(self.options.doubting_share)
+        return without_losses(
+            self.search, self.timer, chains, self._scale, lambda: until() or self.search.seconds >= end
+        )
 
     def _first(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[Attempt]:
         return [step for site_class in found for step in self._lists.first(site_class, until)]

@@ -17,7 +17,7 @@ from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
-from tests.agents.regional.test_drafting import GAINING, OfLarge, Told, two_kinds
+from tests.agents.regional.test_drafting import CHAIN, GAINING, OfLarge, Told, drafted, two_kinds
 from tests.agents.regional.test_finishing import LAID_OUT
 from tests.agents.regional.test_joint_rewrites import (
     MS,
@@ -29,6 +29,7 @@ from tests.agents.regional.test_joint_rewrites import (
     relus,
     started,
 )
+from tests.agents.toys import chain_problem
 
 
 class ReluAsLeakyRelu(Rule):
@@ -195,3 +196,13 @@ def test_where_a_draft_of_a_small_model_gains_the_original_is_swept_beside_it(
     operators, drafted = begun[0]
     assert operators == (["Transpose", *["LeakyRelu"] * 4, "Transpose"] if small else ["LeakyRelu", *["Relu"] * 3])
     assert drafted == (0 if small else 1)
+
+
+def test_doubtful_chains_are_timed_and_left_out_where_they_save_nothing(tmp_path: Path) -> None:
+    """The first step alone costs time, the chain of all three saves some."""
+    problem = chain_problem(tmp_path, 1)
+    little, whole = {CHAIN[:1]: 0.03}, [" > ".join(CHAIN)]
+    assert drafted(problem, Told(little)) == ([], 1)
+    assert drafted(problem, Told(dict.fromkeys(GAINING, 0.015), deviation=0.0)) == (whole, 1)
+    assert drafted(problem, Told({CHAIN[:1]: 0.2})) == ([CHAIN[0]], 0)
+    assert drafted(problem, Told(little), doubting_share=0.0) == ([CHAIN[0]], 0)
