@@ -25,6 +25,7 @@ from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
 from agents.regional.judgement import judge, judging_seconds, refine, visit_of, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
+from agents.regional.proved_drafts import ProvedDrafts
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
@@ -165,12 +166,10 @@ class RegionalAgent:
         if not options.draft or not deployment.facts.is_cpu:  # what other models say was timed on CPUs
             return NO_DRAFT
         seconds = roofline_seconds(search.problem)
-        screen = Screen(search, scan, Effects(), own.graph, seconds, options, None, self._prior)
-        chains = screen.draft(self._classes(search, own.graph), lambda: False)
-        if not chains:
-            return NO_DRAFT
         start = supposed(own.graph, 1e3 * seconds, own.actions)
-        assembly = within_bounds(search, start, chains, options)
+        assembly = ProvedDrafts(search, scan, self._prior, options).draft(start)
+        if assembly is None:
+            return NO_DRAFT
         draft = finishing.measured_draft(assembly, seconds)
         if draft.is_last or any(keeps_promise(visit, assembly, seconds) for visit in search.visits.values()):
             return draft

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from agents.core.base import Search
 from agents.effects.step_means import Forecast
 from agents.regional.assembly import choose, with_parts
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
-from agents.regional.chains import RewriteChain, Timer, time_cut
+from agents.regional.chains import RewriteChain
 from agents.regional.experience import LoggedChain
 from agents.regional.options import RegionalOptions
-from graph_rewrite.latency.windows.roofline import estimated_seconds
-from graph_rewrite.latency.windows.trial import trial_pair
 from graph_rewrite.task.site_windows import SiteClass
 
 MakeChain = Callable[[WindowState, float], RewriteChain | None]
@@ -32,10 +29,6 @@ class MeasuredDraft:
 
 
 NO_DRAFT = MeasuredDraft((), False)
-
-DOUBTFUL = 0.06
-"""Part of its windows' time that a chain must be forecast to save to be taken without a timing. Forecasts err by 0.02
-to 0.05: of 71 drafted chains of 14 models, all that cost time in their windows were forecast to save less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,29 +130,3 @@ class Drafter:
     def _state(self, step: Attempt, share: float) -> WindowState:
         """Return the state after a step."""
         return reached(step, share, share * self.seconds_of(step.state.site_class), LoggedChain())
-
-
-def without_losses(
-    search: Search, timer: Timer, chains: Sequence[RewriteChain], scale: float, until: Callable[[], bool]
-) -> list[RewriteChain]:
-    """Time the doubtful chains of a draft in their windows, those first that are forecast to save least there, until
-    time is up. Return the chains without those that save nothing or cannot be timed.
-
-    Args:
-        scale: what estimated seconds are multiplied by in what chains are forecast to save.
-    """
-    lost: set[int] = set()
-    shares = {id(chain): _share(chain, scale) for chain in chains}
-    for chain in sorted(chains, key=lambda chain: shares[id(chain)]):
-        if until() or shares[id(chain)] >= DOUBTFUL:
-            break
-        timed = time_cut(search, timer, trial_pair(chain.cut.before, chain.cut.after, len(chain.sites)))
-        if timed is None or timed.seconds <= 0.0:
-            lost.add(id(chain))
-    return [chain for chain in chains if id(chain) not in lost]
-
-
-def _share(chain: RewriteChain, scale: float) -> float:
-    """Return the share of its windows' time that a chain is forecast to save."""
-    window = chain.cut.before
-    return chain.saved / (len(chain.sites) * scale * max(estimated_seconds(window, window.nodes), 1e-12))

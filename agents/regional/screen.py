@@ -9,7 +9,7 @@ from agents.core.base import Search
 from agents.effects.timed_steps import StepInSearch
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain, Timer, time_cut
-from agents.regional.drafting import Drafter, without_losses
+from agents.regional.drafting import Drafter
 from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import Effects, KnownSavings
 from agents.regional.options import RegionalOptions
@@ -56,7 +56,8 @@ class Screen:
     ) -> None:
         self.search, self.timer, self.effects = search, timer, effects
         self._lists, self._prior = AttemptLists(search, logged, prior), prior
-        self._scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)
+        self.scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)
+        """What estimated seconds are multiplied by in what chains save."""
         self.latency_s, self.options = latency_s, options
         self._weights = weight_bytes(search.problem.model.original)
         best = search.best
@@ -111,7 +112,7 @@ class Screen:
         return [chain for chain in self._proved if chain.cut.key not in self.tried]
 
     def draft(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[RewriteChain]:
-        """Return the chains that are forecast to save, after a timing of the doubtful ones.
+        """Return the chains that are forecast to save, and time nothing.
 
         Args:
             found: the classes of sites to look at.
@@ -121,11 +122,7 @@ class Screen:
         last = self.search.after(self.options.drafting_share)
         worth = self.options.worth * self.latency_s
         drafter = Drafter(self._lists, self.options, self._seconds_of_all, self._forecast_chain, worth)
-        chains = drafter.chains(first, lambda: until() or self.search.seconds >= last)
-        end = self.search.after(self.options.doubting_share)
-        return without_losses(
-            self.search, self.timer, chains, self._scale, lambda: until() or self.search.seconds >= end
-        )
+        return drafter.chains(first, lambda: until() or self.search.seconds >= last)
 
     def _first(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[Attempt]:
         return [step for site_class in found for step in self._lists.first(site_class, until)]
@@ -207,7 +204,7 @@ class Screen:
 
     def _seconds_of(self, site_class: SiteClass) -> float:
         """Return the seconds that a window takes, timed or estimated."""
-        return self._seconds.get(site_class.key.partition(":")[2], self._scale * site_class.seconds)
+        return self._seconds.get(site_class.key.partition(":")[2], self.scale * site_class.seconds)
 
     def _seconds_of_all(self, site_class: SiteClass) -> float:
         """Return the seconds per inference that all windows of a class take."""

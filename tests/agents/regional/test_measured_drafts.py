@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 
 from agents.core.base import Budget, Search, action_of
+from agents.core.records import supposed
 from agents.regional.agent import RegionalAgent
 from agents.regional.assembly import AssembledGraph
 from agents.regional.drafting import MeasuredDraft
 from agents.regional.finishing import Finishing
+from agents.regional.options import RegionalOptions
+from agents.regional.proved_drafts import ProvedDrafts
+from graph_rewrite import Rewriter
 from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
-from tests.agents.regional.test_drafting import CHAIN, GAINING, OfLarge, Told, drafted, two_kinds
+from tests.agents.regional.test_drafting import CHAIN, GAINING, OfLarge, Told, two_kinds
 from tests.agents.regional.test_finishing import LAID_OUT
 from tests.agents.regional.test_joint_rewrites import (
     MS,
@@ -29,7 +33,7 @@ from tests.agents.regional.test_joint_rewrites import (
     relus,
     started,
 )
-from tests.agents.toys import chain_problem
+from tests.agents.toys import RULES, ThresholdedAsRelu, chain_problem
 
 
 class ReluAsLeakyRelu(Rule):
@@ -160,6 +164,8 @@ def test_of_a_draft_that_keeps_little_of_its_promise_the_surest_chain_is_measure
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool
 ) -> None:
     problem = two_kinds(tmp_path)
+    taking_back = ThresholdedAsRelu.__name__
+    problem.rewriter = Rewriter([one for one in RULES if one.name != taking_back], "site", deployment=False)
     watched_rounds(monkeypatch)
     agent = agent_with(ExactTimer())
     agent.prior_for = lambda _: (OfLarge if wrong else Told)(GAINING)
@@ -198,11 +204,27 @@ def test_where_a_draft_of_a_small_model_gains_the_original_is_swept_beside_it(
     assert drafted == (0 if small else 1)
 
 
+def proved(problem: Problem, told: Told, **options: float) -> tuple[list[str], int]:
+    """Return the rules of a draft, and the windows that were timed for it."""
+    timer, search = ExactTimer(), Search(problem, BUDGET)
+    settings = RegionalOptions(margin=1, **options)  # type: ignore[arg-type]
+    draft = ProvedDrafts(search, timer, told, settings).draft(supposed(problem.model.graph, 7.0))
+    return [] if draft is None else [action.rule for action in draft.actions], len(timer.asked)
+
+
 def test_doubtful_chains_are_timed_and_left_out_where_they_save_nothing(tmp_path: Path) -> None:
     """The first step alone costs time, the chain of all three saves some."""
     problem = chain_problem(tmp_path, 1)
-    little, whole = {CHAIN[:1]: 0.03}, [" > ".join(CHAIN)]
-    assert drafted(problem, Told(little)) == ([], 1)
-    assert drafted(problem, Told(dict.fromkeys(GAINING, 0.015), deviation=0.0)) == (whole, 1)
-    assert drafted(problem, Told({CHAIN[:1]: 0.2})) == ([CHAIN[0]], 0)
-    assert drafted(problem, Told(little), doubting_share=0.0) == ([CHAIN[0]], 0)
+    little, deviation = {CHAIN[:1]: 0.03}, 0.0
+    assert proved(problem, Told(little)) == ([], 1)
+    assert proved(problem, Told(dict.fromkeys(GAINING, 0.015), deviation=deviation)) == (list(CHAIN), 1)
+    assert proved(problem, Told({CHAIN[:1]: 0.2})) == ([CHAIN[0]], 0)
+    assert proved(problem, Told(little), doubting_share=0.0) == ([CHAIN[0]], 0)
+
+
+def test_what_a_draft_makes_possible_is_drafted_behind_it(tmp_path: Path) -> None:
+    """The steps behind the first one are forecast by themselves, not as its continuation."""
+    problem = chain_problem(tmp_path, 1)
+    behind = {CHAIN[:1]: 0.2, CHAIN[1:2]: 0.1, CHAIN[1:]: 0.1}
+    assert proved(problem, Told(behind)) == (list(CHAIN), 1)
+    assert proved(problem, Told(behind), drafting_share=0.0) == ([CHAIN[0]], 0)
