@@ -45,8 +45,9 @@ class RegionalAgent:
 
     In rounds, while the model gains:
 
-    0. *Draft*, before the first round: the chains that other models say will save are put together and measured end
-       to end, where no rule gains that others carry on (see below); then finished, as in 5.
+    0. *Draft*, before the first round: the chains that other models say will save are put together, the doubtful ones
+       after a timing in their windows, and measured end to end, where no rule gains that others carry on (see below);
+       then finished, as in 5.
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
@@ -167,10 +168,12 @@ class RegionalAgent:
             return NO_DRAFT
         seconds = roofline_seconds(search.problem)
         start = supposed(own.graph, 1e3 * seconds, own.actions)
-        assembly = ProvedDrafts(search, scan, self._prior, options).draft(start)
+        drafts = ProvedDrafts(search, scan, self._prior, options, self.log)
+        assembly = drafts.draft(start)
         if assembly is None:
             return NO_DRAFT
         draft = finishing.measured_draft(assembly, seconds)
+        drafts.tell()
         if draft.is_last or any(keeps_promise(visit, assembly, seconds) for visit in search.visits.values()):
             return draft
         return self._surest_part(search, start, assembly, draft)

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from agents.core.base import Search, Visit
 from agents.core.records import supposed
 from agents.regional.assembly import AssembledGraph
 from agents.regional.chains import RewriteChain, Timer, time_cut
+from agents.regional.experience import LoggedRound, Note
 from agents.regional.gains import Effects
 from agents.regional.judgement import within_bounds
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior
 from agents.regional.screen import Screen
+from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.trial import trial_pair
 from graph_rewrite.task.site_windows import SiteClass, site_classes
 
 DOUBTFUL = 0.06
 """Part of its windows' time that a chain must be forecast to save to be taken without a timing. Forecasts err by 0.02
-to 0.05: of 71 chains drafted for 14 models, all that cost time in their windows were forecast to save less."""
+to 0.05: of 71 chains drafted for 12 models on a Xeon, all that cost time were forecast to save less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,15 @@ class ProvedDrafts:
         timer: times windows.
         prior: forecasts what steps save.
         options: settings of the search.
+        log: logs what is timed, once `tell` is called.
     """
 
     search: Search
     timer: Timer
     prior: Prior | None
     options: RegionalOptions
+    log: ExperienceLog
+    _timed: list[tuple[LoggedRound, Note, Difference | None]] = field(default_factory=list)
 
     def draft(self, start: Visit) -> AssembledGraph | None:
         """Draft from a graph, and again from what that gives: chains bring in what other rules match, and those that
@@ -58,6 +64,13 @@ class ProvedDrafts:
         again = self._assembly(start, parts_left_out, math.inf, lambda: self.search.seconds >= last)
         return first if again is None else replace(again, chains=first.chains)
 
+    def tell(self) -> None:
+        """Log what was timed, where it is known by now how long the original takes."""
+        for round_, note, timed in self._timed if self.search.original_s else []:
+            round_.model_s = self.search.original_s
+            note(timed)
+        self._timed.clear()
+
     def _classes(self, graph: Graph) -> Iterator[SiteClass]:
         return site_classes(self.search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
 
@@ -65,26 +78,24 @@ class ProvedDrafts:
         self, start: Visit, found: Iterable[SiteClass], doubtful: float, until: Callable[[], bool]
     ) -> AssembledGraph | None:
         """Return the assembly of the chains that are forecast to save. Those that are forecast to save less than
-        `doubtful` of their windows' time are timed, and left out where they save nothing."""
+        `doubtful` of their windows' time are timed, those first that are to save least there, until time is up; and
+        left out where they save nothing or cannot be timed."""
         search, options = self.search, self.options
-        screen = Screen(search, self.timer, Effects(), start.graph, start.latency.ms / 1e3, options, None, self.prior)
-        chains = self._without_losses(screen.draft(found, until), screen.scale, doubtful)
-        return within_bounds(search, start, chains, options) if chains else None
-
-    def _without_losses(self, chains: Sequence[RewriteChain], scale: float, doubtful: float) -> list[RewriteChain]:
-        """Time the doubtful chains in their windows, those first that are forecast to save least there, until time is
-        up. Return the chains without those that save nothing or cannot be timed."""
-        search, lost = self.search, set[int]()
-        last = search.after(self.options.doubting_share)
-        shares = {id(chain): _share(chain, scale) for chain in chains}
+        logged, seconds = LoggedRound(self.log, search, start) if self.log.is_on else None, start.latency.ms / 1e3
+        screen = Screen(search, self.timer, Effects(), start.graph, seconds, options, logged, self.prior)
+        chains = screen.draft(found, until)
+        shares, lost = {id(chain): _share(chain, screen.scale) for chain in chains}, set[int]()
+        last = search.after(options.doubting_share)
         for chain in sorted(chains, key=lambda chain: shares[id(chain)]):
             if search.seconds >= last or shares[id(chain)] >= doubtful:
                 break
-            cut = trial_pair(chain.cut.before, chain.cut.after, len(chain.sites))
-            timed = time_cut(search, self.timer, cut)
+            timed = time_cut(search, self.timer, trial_pair(chain.cut.before, chain.cut.after, len(chain.sites)))
+            if logged is not None:
+                self._timed.append((logged, chain.logged.noting("scan", options.scan), timed))
             if timed is None or timed.seconds <= 0.0:
                 lost.add(id(chain))
-        return [chain for chain in chains if id(chain) not in lost]
+        kept = [chain for chain in chains if id(chain) not in lost]
+        return within_bounds(search, start, kept, options) if kept else None
 
 
 def _share(chain: RewriteChain, scale: float) -> float:

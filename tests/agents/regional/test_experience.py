@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from agents.core.base import Search
 from agents.regional.agent import RegionalAgent
 from agents.regional.options import RegionalOptions
 from graph_rewrite.experience import ExperienceLog, ExperienceStore, graph_of
 from graph_rewrite.replay import RecordedStep, Recording, fingerprint, replay
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, watched_rounds
 from tests.agents.regional.logged import logged_search
+from tests.agents.regional.test_drafting import CHAIN, GAINING, Told
 from tests.agents.toys import chain_problem
 
 
@@ -71,6 +73,21 @@ def test_a_search_logs_every_window_that_it_times_and_finds_the_same(tmp_path: P
     labels = list(store.labels())
     assert {label.plan["effort"] for label in labels} >= {"scan", "careful"}
     assert any(label.place["applied"] for label in labels) or len({label.place["nodes"] for label in labels}) == 1
+
+
+def test_timings_of_a_draft_are_logged_once_the_original_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, timer = ExperienceStore(tmp_path / "x.sqlite3"), ExactTimer()
+    watched_rounds(monkeypatch)
+    agent, search = agent_with(timer), Search(chain_problem(tmp_path, 1), BUDGET)
+    agent.log = log = ExperienceLog(store)
+    agent.prior_for = lambda _: Told(dict.fromkeys(GAINING, 0.015), deviation=0.0)
+    agent.explore(search)
+    assert log.labels == len(timer.asked) == 1
+    (label,) = store.labels()
+    assert label.rules == CHAIN
+    assert label.body["model_s"] == search.original_s > 0.0
 
 
 def test_a_store_that_fails_changes_no_search(tmp_path: Path) -> None:

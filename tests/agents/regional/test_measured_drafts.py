@@ -16,6 +16,7 @@ from agents.regional.finishing import Finishing
 from agents.regional.options import RegionalOptions
 from agents.regional.proved_drafts import ProvedDrafts
 from graph_rewrite import Rewriter
+from graph_rewrite.experience import ExperienceLog
 from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
@@ -208,7 +209,8 @@ def proved(problem: Problem, told: Told, **options: float) -> tuple[list[str], i
     """Return the rules of a draft, and the windows that were timed for it."""
     timer, search = ExactTimer(), Search(problem, BUDGET)
     settings = RegionalOptions(margin=1, **options)  # type: ignore[arg-type]
-    draft = ProvedDrafts(search, timer, told, settings).draft(supposed(problem.model.graph, 7.0))
+    drafts = ProvedDrafts(search, timer, told, settings, ExperienceLog(None))
+    draft = drafts.draft(supposed(problem.model.graph, 7.0))
     return [] if draft is None else [action.rule for action in draft.actions], len(timer.asked)
 
 
