@@ -9,6 +9,7 @@ from agents.effects.step_means import Forecast
 from agents.regional.assembly import choose, with_parts
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain
+from agents.regional.experience import DeferredChain
 from agents.regional.options import RegionalOptions
 from graph_rewrite.task.site_windows import SiteClass
 
@@ -128,4 +129,5 @@ class Drafter:
 
     def _state(self, step: Attempt, share: float) -> WindowState:
         """Return the state after a step."""
-        return reached(step, share, share * self.seconds_of(step.state.site_class), self.lists.chain_of(step))
+        logged = DeferredChain(lambda: self.lists.chain_of(step))
+        return reached(step, share, share * self.seconds_of(step.state.site_class), logged)

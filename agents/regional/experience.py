@@ -66,6 +66,26 @@ class LoggedChain:
         return lambda timed: window.note(trace, timed, self._part, effort, plan)
 
 
+class DeferredChain(LoggedChain):
+    """A chain that is described only where it is needed, since few of those that are drafted are timed.
+
+    Args:
+        describe: returns the chain.
+    """
+
+    def __init__(self, describe: Callable[[], LoggedChain]) -> None:
+        super().__init__()
+        self._describe = describe
+
+    def then(
+        self, sites: Sequence[Site], applied: Sequence[tuple[Site, range]], after: Graph, part: float
+    ) -> LoggedChain:
+        return self._describe().then(sites, applied, after, part)
+
+    def noting(self, effort: str, plan: Plan) -> Note:
+        return self._describe().noting(effort, plan)
+
+
 class LoggedWindow:
     """The window of a class of sites, and its place in the whole graph."""
 
