@@ -121,8 +121,7 @@ def test_the_policy_learns_what_was_timed(make: Make, taught: Checkpoint) -> Non
         for policy in (taught, found)
     )
     best = best_shares(timed, windows).mean()
-    # Real timings: beside other load 0.24 of the way was seen, alone 0.3 and more.
-    assert after_it > before_it + 0.15 * (best - before_it)
+    assert after_it > before_it + 0.3 * (best - before_it)
     at, share, _ = progress.curve[-1]
     assert (at, share) == (progress.labels, pytest.approx(after_it / best))
 
