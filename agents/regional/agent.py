@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,18 +25,16 @@ from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
 from agents.regional.judgement import judge, judging_seconds, refine, visit_of, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
-from agents.regional.proved_drafts import ProvedDrafts
+from agents.regional.proved_drafts import ProvedDrafts, classes_of
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
 from agents.searching.known_starts import Start, measure_starts
 from agents.searching.session_search import search_session, start_under_settings
 from graph_rewrite.experience.log import ExperienceLog
-from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import MeasurementCache, Plan
 from graph_rewrite.latency.windows import WindowMeter, traffic_of
 from graph_rewrite.task.problem import Problem
-from graph_rewrite.task.site_windows import SiteClass, site_classes
 
 
 class RegionalAgent:
@@ -199,9 +197,6 @@ class RegionalAgent:
         search.measure(self._own.graph, self._own.actions)
         return search.best is search.visits[self._own.graph.hash]
 
-    def _classes(self, search: Search, graph: Graph) -> Iterator[SiteClass]:
-        return site_classes(search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
-
     def _round(
         self, search: Search, scan: Timer, careful: Timer, effects: Effects, tried: set[str],
         drafted: Sequence[RewriteChain], finishing: Finishing,
@@ -212,7 +207,7 @@ class RegionalAgent:
         start = search.visits[self._own.graph.hash] if drafted else finishing.start
         if start is None or not start.latency.ok:
             return False
-        found = [site_class for site_class in self._classes(search, start.graph) if site_class.key not in tried]
+        found = [site_class for site_class in classes_of(search, start.graph, options) if site_class.key not in tried]
         logged = LoggedRound(self.log, search, start) if self.log.is_on else None
         screen = Screen(search, scan, effects, start.graph, start.latency.ms / 1e3, options, logged, self._prior)
         latest = search.allowed - judging_seconds(search)  # what no graph is put together of was timed for nothing

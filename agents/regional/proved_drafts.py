@@ -54,14 +54,18 @@ class ProvedDrafts:
         save more keep others away from their nodes. Parts of the model are left to the finishing then. Return the
         graph, with the chains of the first draft only, whose nodes are those of the graph that it began with; None
         where nothing is forecast to save."""
-        first = self._assembly(start, self._classes(start.graph), DOUBTFUL, lambda: False)
+        first = self._assembly(start, classes_of(self.search, start.graph, self.options), DOUBTFUL, lambda: False)
         if first is None:
             return None
         last = self.search.after(self.options.drafting_share)
-        classes = takewhile(lambda _: self.search.seconds < last, self._classes(first.graph))
+
+        def is_late() -> bool:
+            return self.search.seconds >= last
+
+        classes = takewhile(lambda _: not is_late(), classes_of(self.search, first.graph, self.options))
         parts_left_out = (one for one in classes if not one.sites[0].rule.covers_parts)
         start = supposed(first.graph, start.latency.ms, first.actions)
-        again = self._assembly(start, parts_left_out, math.inf, lambda: self.search.seconds >= last)
+        again = self._assembly(start, parts_left_out, math.inf, is_late)
         return first if again is None else replace(again, chains=first.chains)
 
     def tell(self) -> None:
@@ -70,9 +74,6 @@ class ProvedDrafts:
             round_.model_s = self.search.original_s
             note(timed)
         self._timed.clear()
-
-    def _classes(self, graph: Graph) -> Iterator[SiteClass]:
-        return site_classes(self.search.problem.rewriter, graph, self.options.margin, self.options.compared_sites)
 
     def _assembly(
         self, start: Visit, found: Iterable[SiteClass], doubtful: float, until: Callable[[], bool]
@@ -96,6 +97,11 @@ class ProvedDrafts:
                 lost.add(id(chain))
         kept = [chain for chain in chains if id(chain) not in lost]
         return within_bounds(search, start, kept, options) if kept else None
+
+
+def classes_of(search: Search, graph: Graph, options: RegionalOptions) -> Iterator[SiteClass]:
+    """Return the classes of sites of a graph, with their windows."""
+    return site_classes(search.problem.rewriter, graph, options.margin, options.compared_sites)
 
 
 def _share(chain: RewriteChain, scale: float) -> float:
