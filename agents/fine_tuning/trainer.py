@@ -165,8 +165,9 @@ class FineTuner:
         )
         agent.prior_for = lambda _: proposing(UniversalPrior(self.checkpoint, problem.deployment), problem.deployment)
         seconds = min(seconds, self._left())
-        # With a deadline, what an earlier round has timed costs nothing.
-        budget = Budget(10**9, seconds, deadline=time.monotonic() + seconds)
+        # With a deadline, what an earlier round has timed costs nothing. Nothing is concluded from the search: it keeps
+        # no time for that, and ends for no lead that a conclusion would need time to confirm.
+        budget = Budget(10**9, seconds, deadline=time.monotonic() + seconds, provisional=True)
 
         def told(search: Search) -> None:
             best = search.best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,10 @@ from agents.universal.rollouts import best_shares, policy_choices, saved_shares
 from agents.universal.trainer import WindowTrainer, WindowTrainingOptions
 from envs.window import WindowTable
 from envs.window.table import SHIPPED
+from graph_rewrite import Graph
 from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.store import ExperienceStore
+from graph_rewrite.latency import Effort, Latency
 from graph_rewrite.replay import read_recording
 from graph_rewrite.task.problem import Problem
 from tests.agents.toys import ExactMeter
@@ -32,8 +35,10 @@ from tests.envs.window.drawn import DrawnTimer, convolutions
 
 LEARNING = replace(
     CONFIG,
-    fine_tuning=FineTuningConfig(search_seconds=20.0, epochs=30, learning_rate=1e-2, timesteps=32, rehearsed=4),
+    training=replace(CONFIG.training, seconds=5000.0),
+    fine_tuning=FineTuningConfig(search_seconds=1000.0, epochs=30, learning_rate=1e-2, timesteps=32, rehearsed=4),
 )
+"""Its searches end by themselves, long before their time is up: what is timed does not depend on other load."""
 URI = "file:convolutions.onnx"
 
 Make = Callable[..., FineTuner]
@@ -124,6 +129,21 @@ def test_the_policy_learns_what_was_timed(make: Make, taught: Checkpoint) -> Non
     assert after_it > before_it + 0.3 * (best - before_it)
     at, share, _ = progress.curve[-1]
     assert (at, share) == (progress.labels, pytest.approx(after_it / best))
+
+
+def test_a_search_keeps_no_time_to_confirm_a_lead(make: Make, problem: Problem) -> None:
+    meter = problem.meter
+    assert isinstance(meter, ExactMeter)
+    exact = meter.measure
+
+    def doubtful(graph: Graph, effort: Effort = "screen") -> Latency:
+        latency = exact(graph, effort)
+        time.sleep(0.1)  # what a measurement takes, and so many times as long to confirm what it found
+        return replace(latency, ci95=(0.5 * latency.speedup, 2.0 * latency.speedup))
+
+    meter.measure = doubtful  # type: ignore[method-assign]
+    make("run").run()
+    assert len(set(meter.measured)) > 2  # the original, the first round's graph, and what was found from that
 
 
 def test_it_ends_where_a_round_times_nothing_new(make: Make) -> None:
