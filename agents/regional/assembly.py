@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agents.core.base import Action, Search
 from agents.regional.chains import RewriteChain
 from agents.regional.options import RegionalOptions
-from agents.regional.sites import apply_step
+from agents.regional.sites import RewriteStep, apply_step
 from graph_rewrite.ir.graph import Graph
 
 
@@ -86,6 +86,12 @@ def assemble(
             near = applied[2] if number == 0 else near | applied[2]
             if number == 0:
                 done.append(chain)
+        # At some sites other rules follow than at the one whose window was timed.
+        following = next((step.follows for step in chain.steps if step.follows), ())
+        for rule in following if done and done[-1] is chain else ():
+            applied = apply_step(search, graph, RewriteStep("", rule, "", (rule,)), near, options.most_sites)
+            if applied is not None:
+                graph, actions, near = applied[0], (*actions, *applied[1]), near | applied[2]
     return AssembledGraph(graph, actions, tuple(done))
 
 

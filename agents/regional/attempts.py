@@ -12,7 +12,7 @@ from agents.regional.experience import LoggedChain, LoggedRound
 from agents.regional.gains import FURTHER, Key, NextMove
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior, StepPrior
-from agents.regional.sites import RewriteStep, apply_all
+from agents.regional.sites import RewriteStep, apply_all, is_near
 from graph_rewrite.experience.describing import shape_class_at
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
@@ -49,11 +49,15 @@ class WindowState:
     """Fingerprints of the graphs before each step."""
     timed: StepInSearch | None = None
     """The last step; None before the first, and where it was not timed by itself."""
+    depth: int = 0
+    """Number of steps, without those that follow others (`Rule.followed_by`)."""
+    following: tuple[str, ...] = ()
+    """Names of the rules that the rules of its steps name for that."""
 
     def may_go_on(self, options: RegionalOptions) -> bool:
         """Return whether further steps are looked for."""
         widest = len(self.site_class.window.nodes) + options.widest
-        return len(self.steps) < options.depth and len(self.graph.nodes) <= widest
+        return self.depth < options.depth and len(self.graph.nodes) <= widest
 
     def was(self, graph: Graph) -> bool:
         """Return whether a graph is like one before a step: a step there takes back what others did, and saves what was
@@ -135,6 +139,20 @@ class AttemptLists:
         rewriter, window = self.search.problem.rewriter, state.site_class.window
         return list(further_steps(rewriter, window, before, state.graph).values())
 
+    def following(self, state: WindowState, until: Callable[[], bool]) -> Attempt | None:
+        """Return the step by the first of the rules that follow the steps so far, at all its sites where it matches or
+        reads what these brought in; None where there are none."""
+        brought_in = state.graph.nodes.keys() - state.site_class.window.nodes.keys()
+        offered = self.search.problem.rewriter.sites(state.graph) if state.following else []
+        for name in state.following:
+            sites = tuple(
+                site for site in offered
+                if site.rule.name == name and is_near(state.graph, site, brought_in, or_reads=True)
+            )  # fmt: skip
+            if sites and (steps := self.steps(state, [sites], until)):
+                return self.predicted(steps)[0]
+        return None
+
     def steps(self, state: WindowState, groups: Iterable[tuple[Site, ...]], until: Callable[[], bool]) -> list[Attempt]:
         """Return steps from a state, each with the graph it leads to and what it saves by a count of its operations,
         until time is up."""
@@ -197,8 +215,13 @@ def reached(attempt: Attempt, share: float, seconds: float, logged: LoggedChain)
     """
     state, site, after = attempt.state, attempt.sites[0], attempt.after
     assert after is not None
-    step = RewriteStep(site.class_key, site.rule.name, site.rule.family)
+    follows = state.following if site.rule.name in state.following else ()
+    step = RewriteStep(site.class_key, site.rule.name, site.rule.family, follows)
     error = max(state.error, site.rule.error_growth)
     parts = (*state.parts, seconds - sum(state.parts))
     passed = state.passed | {fingerprint(state.graph)}
-    return WindowState(state.site_class, after, (*state.steps, step), share, error, parts, logged, passed)
+    following = tuple(dict.fromkeys((*state.following, *site.rule.followed_by)))
+    return WindowState(
+        state.site_class, after, (*state.steps, step), share, error, parts, logged, passed, None,
+        state.depth + (0 if follows else 1), following,
+    )  # fmt: skip

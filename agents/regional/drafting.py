@@ -101,9 +101,9 @@ class Drafter:
         return best
 
     def _next(self, step: Attempt, share: float, until: Callable[[], bool]) -> Attempt | None:
-        """Return the step behind another one that is hoped to lead to most; None where none is hoped to lead to
-        anything. Steps like those that finish a draft are left to its finishing, which takes in whole parts of the
-        model (`agents.regional.finishing`).
+        """Return the step that follows another one, else the one behind it that is hoped to lead to most; None where
+        none is hoped to lead to anything. Steps like those that finish a draft are left to its finishing, which takes
+        in whole parts of the model (`agents.regional.finishing`).
 
         Args:
             share: of the window's time, which the chain up to that step saves.
@@ -111,6 +111,9 @@ class Drafter:
         state = self._state(step, share)
         if until() or not state.may_go_on(self.options):
             return None
+        following = self.lists.following(state, until)
+        if following is not None:
+            return following
         groups = self.lists.groups(state, step.state.graph)
         finishing = {rule.family for rule in self.lists.search.problem.rewriter.rules if rule.covers_parts}
         offered = [group for group in groups if group[0].rule.family not in finishing]

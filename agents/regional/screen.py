@@ -157,7 +157,7 @@ class Screen:
             # By now another chain may have been found there, or what the rule saved elsewhere may say otherwise.
             promising = self._promise(attempt, False) >= self.options.worth * self.latency_s
             if promising and not until() and self.search.can_apply and self.search.seconds < last:
-                self._take(attempt, open_attempts, chains)
+                self._take(attempt, open_attempts, chains, until)
             elif not attempt.state.steps:
                 open_attempts.append(self._opened(attempt))
         return chains, open_attempts
@@ -185,16 +185,25 @@ class Screen:
             if not attempt.sites:
                 open_attempts += self._children(attempt, until)
             else:
-                self._take(attempt, open_attempts, chains)
+                self._take(attempt, open_attempts, chains, until)
         return chains
 
-    def _take(self, attempt: Attempt, open_attempts: list[Attempt], chains: list[RewriteChain]) -> None:
-        """Take a step and time it; add the chain that it makes where that gains, and the listing of further steps."""
-        state, chain = self._advance(attempt)
-        if chain is not None:
-            chains.append(chain)
-        if state is not None and state.may_go_on(self.options):
-            open_attempts.append(Attempt(state, before=attempt.state.graph))
+    def _take(
+        self, attempt: Attempt, open_attempts: list[Attempt], chains: list[RewriteChain], until: Callable[[], bool]
+    ) -> None:
+        """Take a step and time it, and what follows it; add the chains that these make where they gain, and the listing
+        of further steps."""
+        following: Attempt | None = attempt
+        while following is not None:
+            attempt = following
+            state, chain = self._advance(attempt)
+            if chain is not None:
+                chains.append(chain)
+            if state is None:
+                break
+            following = None if until() else self._lists.following(state, until)
+            if following is None and state.may_go_on(self.options):
+                open_attempts.append(Attempt(state, before=attempt.state.graph))
 
     def _cost(self, attempt: Attempt) -> float:
         """Return the seconds that an attempt may take, roughly; to list further steps costs little."""

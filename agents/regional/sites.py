@@ -19,6 +19,19 @@ class RewriteStep:
     class_key: str
     rule: str
     family: str
+    follows: tuple[str, ...] = ()
+    """Where it follows a step before (`Rule.followed_by`), the names of all rules that may. Such a step may match
+    nothing that was brought in, but only read it."""
+
+
+def is_near(graph: Graph, site: Site, near: Set[int], *, or_reads: bool = False) -> bool:
+    """Return whether a site matches one of the nodes `near`, or reads what one of them computes."""
+    nodes = site.match.nodes
+    if any(node.id in near for node in nodes):
+        return True
+    return or_reads and any(
+        graph.producer.get(value) in near for node in nodes for value in node.inputs if value is not None
+    )
 
 
 def apply_all(
@@ -50,11 +63,12 @@ def repeated(
 def apply_step(
     search: Search, graph: Graph, step: RewriteStep, near: frozenset[int], most_sites: int
 ) -> tuple[Graph, tuple[Action, ...], frozenset[int]] | None:
-    """Apply a step in a whole graph, by candidates that the problem offers there, at sites that match one of the nodes
-    `near`: those of the step's class first, then others of its rule, since what a rule does may change with what was
-    done next to it.
+    """Apply a step in a whole graph, by candidates that the problem offers there, at sites that are near some nodes
+    (`is_near`): those of the step's class first, then others of its rule, since what a rule does may change with what
+    was done next to it.
 
     Args:
+        near: the nodes.
         most_sites: applications at most.
 
     Returns:
@@ -64,7 +78,7 @@ def apply_step(
 
     def choose(here: Graph) -> Candidate | None:
         offered = search.problem.rewriter.candidates_by(here, (step.rule,))
-        close = (c for c in offered if any(n.id in near for site in c.sites for n in site.match.nodes))
+        close = (c for c in offered if any(is_near(here, site, near, or_reads=bool(step.follows)) for site in c.sites))
         return max(close, key=lambda c: (c.site.class_key == step.class_key, c.count), default=None)
 
     for candidate, after in repeated(search, graph, choose, most_sites):

@@ -42,7 +42,8 @@ STORE, PROGRESS, NETWORKS = "store.sqlite3", "progress.json", "networks"
 """The store, the list of searches that are done, and the generated networks, in the folder."""
 SEARCH = RegionalOptions(
     prior="constants", climb=False, rounds=8, share=0.85, worth=0.0005, curiosity_share=0.5, retiming_share=0.2,
-    refinement_share=0.02, deployment_share=0.0, session_share=0.0, again_s=(),
+    refinement_share=0.02, deployment_share=0.0, sweeping_share=0.0, small_sweep_share=0.0, session_share=0.0,
+    again_s=(),
 )  # fmt: skip
 """Settings under which a search times as many different windows as it can: it also tries what promises little."""
 PATIENCE_S = 600.0

@@ -72,6 +72,9 @@ class Rule:
     carried_by: ClassVar[tuple[str, ...]] = ()
     """Names of rules that move on, through the operators around it, what this rule begins, in a direction that comes to
     an end. A search may apply them as long as they match: the gain shows only where the last one stops."""
+    followed_by: ClassVar[tuple[str, ...]] = ()
+    """Names of rules that make this one pay, in the order in which they apply: a search by windows takes them too
+    where they match, before it judges."""
     covers_parts: ClassVar[bool] = False
     """The rule takes in a part of the model, as large as it can be. A window of a few operators does not hold one, so
     searches by windows try the rule in the whole graph, on what they have put together."""

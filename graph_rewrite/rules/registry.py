@@ -55,6 +55,7 @@ FAMILIES = (
     "attention.core",
     "attention.forms",
     "attention.masks",
+    "attention.projections",
     "fusion.runtime_forms",
     "fusion.skip_layer_normalization",
     "fusion.bias_gelu",

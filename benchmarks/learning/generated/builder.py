@@ -65,8 +65,15 @@ class NetworkBuilder:
 
     def constant(self, array: NDArray[Any]) -> NamedTensor:
         """Add a constant."""
+        return self._initializer(np.ascontiguousarray(array))  # which has an axis, where the array has none
+
+    def index(self, number: int) -> NamedTensor:
+        """Add an index of rank 0."""
+        return self._initializer(np.array(number, np.int64))
+
+    def _initializer(self, array: NDArray[Any]) -> NamedTensor:
         name = f"constant_{len(self._weights)}"
-        self._weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self._weights.append(numpy_helper.from_array(array, name))
         return NamedTensor(name, array.shape)
 
     def weight(self, *shape: int, inputs: int) -> NamedTensor:
@@ -132,6 +139,13 @@ class NetworkBuilder:
         shape = list(parts[0].shape)
         shape[axis] = sum(part.shape[axis] for part in parts)
         return self.op("Concat", parts, tuple(shape), axis=axis)
+
+    def split(self, x: NamedTensor, count: int, axis: int) -> list[NamedTensor]:
+        """Cut a value into equal parts along an axis."""
+        shape = (*x.shape[:axis], x.shape[axis] // count, *x.shape[axis + 1 :])
+        names = [f"split_{len(self._nodes)}_{i}" for i in range(count)]
+        self._nodes.append(helper.make_node("Split", [x.name], names, names[0], axis=axis, num_outputs=count))
+        return [NamedTensor(name, shape) for name in names]
 
     def matmul(self, a: NamedTensor, b: NamedTensor) -> NamedTensor:
         """Multiply matrices in the last two dimensions."""

@@ -14,12 +14,12 @@ FAMILIES: dict[str, Callable[[NetworkBuilder], NamedTensor]] = {
     "nas-cells": images.nas_cells, "residual": images.residual, "inverted": images.inverted,
     "branches": images.branches, "dense": images.dense, "decoder": images.decoder, "encoder": sequences.encoder,
     "mixer": sequences.mixer, "temporal": sequences.temporal, "recurrent": sequences.recurrent,
-    "hybrid": sequences.hybrid,
+    "hybrid": sequences.hybrid, "packed": sequences.packed,
 }  # fmt: skip
 """The generators, by family."""
 PER_FAMILY = 4
 """Generated networks of each family; encoders and cells have twice as many."""
-_TWICE = ("encoder", "nas-cells")
+_TWICE = ("encoder", "nas-cells", "packed")
 
 ZOO = (
     "bert-tiny", "bert-tiny?seq_len=32", "bert-tiny?seq_len=256&hidden=256&heads=4", "bert-tiny?batch=4",

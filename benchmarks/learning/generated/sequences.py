@@ -59,6 +59,47 @@ def attention(
     return net.linear(net.reshape(net.transpose(mixed, 0, 2, 1, 3), batch, length, hidden), hidden, bias=bias)
 
 
+def packed(net: NetworkBuilder) -> NamedTensor:
+    """Encoder layers of which one product gives queries, keys and values: reshaped to [batch, length, 3, heads, size],
+    and taken apart by Slice, Gather or Split (Dosovitskiy et al. 2021, arXiv:2010.11929, in timm), with a bias
+    of positions or none (Bao et al. 2022, arXiv:2106.08254)."""
+    heads, size, (batch, length) = (
+        net.draw(3, 4, 6, 12),
+        net.draw(32, 64),
+        net.draw((1, 65), (1, 197), (4, 64), (16, 36)),
+    )
+    cut, scaled, bias = net.draw("Slice", "Gather", "Split"), net.draw("query", "scores"), net.draw(True, True, False)
+    act, positions = net.draw("gelu", "erf"), net.draw(True, False)
+    x = net.linear(net.input("features", batch, length, 48), heads * size)
+    table = net.constant(net.rng.standard_normal((heads, length, length), np.float32)) if positions else None
+    for _ in range(net.draw(2, 3)):
+        y = net.linear(net.layer_norm(x), 3 * heads * size, bias=bias)
+        query, key, value = _three(net, net.reshape(y, batch, length, 3, heads, size), cut)
+        scale = net.scalar(1.0 / math.sqrt(size))
+        query = net.mul(query, scale) if scaled == "query" else query
+        scores = net.matmul(query, net.transpose(key, 0, 1, 3, 2))
+        scores = scores if scaled == "query" else net.mul(scores, scale)
+        weights = net.unary("Softmax", scores if table is None else net.add(scores, table), axis=-1)
+        mixed = net.transpose(net.matmul(weights, value), 0, 2, 1, 3)
+        x = net.add(x, net.linear(net.reshape(mixed, batch, length, heads * size), heads * size))
+        x = net.add(x, _feed_forward(net, net.layer_norm(x), 4, act, False, True))
+    return net.classifier(x)
+
+
+def _three(net: NetworkBuilder, x: NamedTensor, cut: str) -> list[NamedTensor]:
+    """Return [batch, length, 3, heads, size] as three values of [batch, heads, length, size]."""
+    x, first = net.transpose(x, 2, 0, 3, 1, 4), net.constant(np.array([0], np.int64))
+    one, shape = (1, *x.shape[1:]), x.shape[1:]
+    if cut == "Gather":
+        return [net.op("Gather", [x, net.index(i)], shape, axis=0) for i in range(3)]
+    if cut == "Slice":
+        bounds = [net.constant(np.array([i], np.int64)) for i in range(4)]
+        parts = [net.op("Slice", [x, bounds[i], bounds[i + 1], first], one) for i in range(3)]
+    else:
+        parts = net.split(x, 3, axis=0)
+    return [net.op("Squeeze", [part, first], shape) for part in parts]
+
+
 def _feed_forward(net: NetworkBuilder, x: NamedTensor, ratio: int, act: str, gated: bool, bias: bool) -> NamedTensor:
     wide = ratio * x.shape[-1]
     y = net.activation(act, net.linear(x, wide, bias=bias))

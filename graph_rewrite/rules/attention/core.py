@@ -17,7 +17,7 @@ from typing import Any
 from onnx import TensorProto
 
 from graph_rewrite.rewriting.match import Match
-from graph_rewrite.rewriting.patterns import PatternBuilder, Scalar
+from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Scalar
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import reshape, transpose
@@ -76,6 +76,10 @@ class _FuseHeads(_Fuse):
     def root_scaled(self, op: PatternBuilder, q: Any, k: Any, a: Any, b: Any) -> Any:
         return op.MatMul(op.Mul(q, a), op.Mul(op.Transpose(k, perm=op.attr("perm")), b))
 
+    def mask(self, op: ReplacementBuilder, m: Match) -> Ref | None:
+        """Return what is added to the scores."""
+        return _bound(m).get("mask")
+
     def target(self, op: ReplacementBuilder, m: Match, q: Ref, k: Ref, v: Ref, *others: Ref) -> Any:
         rank, perm, bound = q.rank, m.attr("perm"), _bound(m)
         if rank not in (3, 4) or perm is None or len(perm) != rank or v.rank != rank:
@@ -83,7 +87,7 @@ class _FuseHeads(_Fuse):
         key = transpose(op, k, (*perm[:-2], perm[-1], perm[-2]))
         if not q.shape[:-2] == key.shape[:-2] == v.shape[:-2]:
             return Refusal("batches or heads of query, key and value differ")
-        mask = _fitted(op, bound.get("mask"), (*q.shape[:-1], key.shape[-2]))
+        mask = _fitted(op, self.mask(op, m), (*q.shape[:-1], key.shape[-2]))
         if isinstance(mask, Refusal):
             return mask
         if rank == 4:
@@ -132,6 +136,30 @@ class FuseUnscaledMaskedAttention(_FuseHeads):
 
     def source(self, op: PatternBuilder, q: Any, k: Any, v: Any, mask: Any) -> Any:
         return _weigh(op, op.Add(self.scores(op, q, k), mask), v)
+
+
+class FuseShiftedWindowAttention(_FuseHeads):
+    """MatMul(Softmax(Reshape(Reshape(MatMul(q, Transpose(k)) + b) + mask)), v) = Attention(q, k, v, b + mask; scale=1),
+    b and mask constant
+
+    Swin's bias of relative positions and its mask of shifted windows, which are an axis of their own (Liu et al.,
+    "Swin Transformer", 2021, section 3.2).
+    """
+
+    def source(
+        self, op: PatternBuilder, q: Any, k: Any, v: Any, positions: Const, windows: Const, s1: Any, s2: Any
+    ) -> Any:  # fmt: skip
+        scores = op.Add(self.scores(op, q, k), positions, _label="scores")
+        return _weigh(op, op.Reshape(op.Add(op.Reshape(scores, s1), windows, _label="masked"), s2), v)
+
+    def check(self, m: Match, *refs: Ref) -> Refusal | None:
+        restored = m.value("weights").shape == m.value("scores").shape
+        return super().check(m, *refs) if restored else Refusal("the mask or a Reshape changes the shape of the scores")
+
+    def mask(self, op: ReplacementBuilder, m: Match) -> Ref | None:
+        bound, scores = _bound(m), m.value("scores").shape
+        positions = reshape(op, op.Expand(bound["positions"], op.ints(*scores)), m.value("masked").shape)
+        return reshape(op, op.Add(positions, bound["windows"]), scores)
 
 
 class FuseRootScaledAttention(_FuseHeads):
@@ -244,6 +272,7 @@ RULES = (
     FuseDividedMaskedAttention,
     FuseUnscaledAttention,
     FuseUnscaledMaskedAttention,
+    FuseShiftedWindowAttention,
     FuseRootScaledAttention,
     FuseRootScaledMaskedAttention,
 )

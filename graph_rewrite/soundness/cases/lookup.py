@@ -16,6 +16,7 @@ from graph_rewrite.soundness.cases import (
     embedding,
     pooling,
     products,
+    projections,
     quantised,
     rows,
     substitutions,
@@ -29,6 +30,7 @@ CASES: Mapping[str, Callable[[Any], Iterable[Graph]]] = {
     **embedding.CASES,
     **pooling.CASES,
     **products.CASES,
+    **projections.CASES,
     **quantised.CASES,
     **rows.CASES,
 }
