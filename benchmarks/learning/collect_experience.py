@@ -14,11 +14,12 @@ writes the data set.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,6 +47,8 @@ SEARCH = RegionalOptions(
     again_s=(),
 )  # fmt: skip
 """Settings under which a search times as many different windows as it can: it also tries what promises little."""
+PAIRS_S = SEARCH.scan.max_pairs / SEARCH.scan.budget_s
+"""Most pairs of runs of a window for each second of its timing."""
 PATIENCE_S = 600.0
 """Seconds beyond thrice those of the search after which its process is ended: exports and long measurements."""
 
@@ -65,6 +68,11 @@ class Arguments:
     """Threads per inference."""
     provider: CpuProvider = "cpu"
     """ONNX Runtime on the CPU, or OpenVINO. Each has a folder of its own."""
+    rules: str = "default"
+    """Names of the rule sets and rules that are searched, separated by commas. A new rule and those that follow it are
+    known the sooner alone."""
+    window_s: float = SEARCH.scan.budget_s
+    """Seconds for timing a window: on a noisy machine labels weigh little, unless they take longer."""
     only: tuple[str, ...] = ()
     """Names of networks, or beginnings of them, such as encoder/ or zoo://bert; all by default."""
     one: str = ""
@@ -162,7 +170,7 @@ def in_own_process(arguments: Arguments, network: Network) -> CollectedSearch:
     command = [
         sys.executable, "-m", "benchmarks.learning.collect_experience", "--folder", str(arguments.folder),
         "--one", network.name, "--seconds", str(arguments.seconds), "--threads", str(arguments.threads),
-        "--provider", arguments.provider,
+        "--provider", arguments.provider, "--rules", arguments.rules, "--window-s", str(arguments.window_s),
     ]  # fmt: skip
     try:
         done = subprocess.run(
@@ -184,11 +192,12 @@ def search_one(arguments: Arguments) -> int:
     arguments.folder.mkdir(parents=True, exist_ok=True)
     problem = open_problem(
         network.uri(arguments.folder / NETWORKS), provider=arguments.provider, threads=arguments.threads,
-        deployment_choices=False,
+        deployment_choices=False, rules=arguments.rules,
     )  # fmt: skip
     log = ExperienceLog(ExperienceStore(arguments.folder / STORE, busy_timeout_s=60.0))
     search = Search(problem, Budget(measurements=10**6, seconds=arguments.seconds, overtime_s=JUDGE.budget_s))
-    cpu, agent = time.process_time(), RegionalAgent(SEARCH, log=log)
+    scan = replace(SEARCH.scan, budget_s=arguments.window_s, max_pairs=math.ceil(PAIRS_S * arguments.window_s))
+    cpu, agent = time.process_time(), RegionalAgent(replace(SEARCH, scan=scan), log=log)
     with search.running():
         agent.explore(search)
     cpu = time.process_time() - cpu

@@ -63,16 +63,13 @@ def packed(net: NetworkBuilder) -> NamedTensor:
     """Encoder layers of which one product gives queries, keys and values: reshaped to [batch, length, 3, heads, size],
     and taken apart by Slice, Gather or Split (Dosovitskiy et al. 2021, arXiv:2010.11929, in timm), with a bias
     of positions or none (Bao et al. 2022, arXiv:2106.08254)."""
-    heads, size, (batch, length) = (
-        net.draw(3, 4, 6, 12),
-        net.draw(32, 64),
-        net.draw((1, 65), (1, 197), (4, 64), (16, 36)),
-    )
-    cut, scaled, bias = net.draw("Slice", "Gather", "Split"), net.draw("query", "scores"), net.draw(True, True, False)
+    heads, size, bias = net.draw(3, 4, 6, 12), net.draw(32, 64), net.draw(True, True, False)
+    batch, length = net.draw((1, 65), (1, 197), (4, 64), (16, 36))
     act, positions = net.draw("gelu", "erf"), net.draw(True, False)
     x = net.linear(net.input("features", batch, length, 48), heads * size)
     table = net.constant(net.rng.standard_normal((heads, length, length), np.float32)) if positions else None
-    for _ in range(net.draw(2, 3)):
+    for _ in range(3):
+        cut, scaled = net.draw("Slice", "Gather", "Split"), net.draw("query", "scores")
         y = net.linear(net.layer_norm(x), 3 * heads * size, bias=bias)
         query, key, value = _three(net, net.reshape(y, batch, length, 3, heads, size), cut)
         scale = net.scalar(1.0 / math.sqrt(size))
