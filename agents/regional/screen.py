@@ -44,16 +44,9 @@ class Screen:
     """
 
     def __init__(
-        self,
-        search: Search,
-        timer: Timer,
-        effects: Effects,
-        graph: Graph,
-        latency_s: float,
-        options: RegionalOptions,
-        logged: LoggedRound | None = None,
-        prior: Prior | None = None,
-    ) -> None:
+        self, search: Search, timer: Timer, effects: Effects, graph: Graph, latency_s: float, options: RegionalOptions,
+        logged: LoggedRound | None = None, prior: Prior | None = None,
+    ) -> None:  # fmt: skip
         self.search, self.timer, self.effects = search, timer, effects
         self._lists, self._prior = AttemptLists(search, logged, prior), prior
         self.scale = latency_s / max(estimated_seconds(graph, graph.nodes), 1e-12)

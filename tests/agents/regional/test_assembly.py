@@ -23,7 +23,7 @@ from graph_rewrite.latency.windows.window import WindowPair
 from graph_rewrite.task.limits import ResultLimits
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes, sites_by_class
-from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, chain
+from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, chain, packed_layers
 from tests.agents.regional.test_drafting import Told
 from tests.agents.regional.test_joint_rewrites import ReluAsThresholdedInOtherLayout, ReluInOtherLayout, relus
 from tests.agents.toys import chain_problem
@@ -48,6 +48,19 @@ def test_forms_without_a_site_are_left_out(tmp_path: Path) -> None:
     assembly = assemble(Search(problem, BUDGET), problem.model.graph, (), [chain(1.0, {1})], OPTIONS)
     assert assembly.graph is problem.model.graph
     assert assembly.chains == assembly.actions == ()
+
+
+def test_what_follows_may_differ_from_site_to_site(tmp_path: Path) -> None:
+    problem = packed_layers(tmp_path)
+    graph, search = problem.model.graph, Search(problem, BUDGET)
+    screen = Screen(search, ExactTimer(), Effects(), graph, 0.01, OPTIONS)
+    found = [one for one in site_classes(problem.rewriter, graph) if "Heads" in one.sites[0].rule.name]
+    assert [len(one.sites) for one in found] == [2]
+    chains = screen.run(found, lambda: False)
+    assembly = assemble(search, graph, (), [max(chains, key=lambda chain: len(chain.steps))], OPTIONS)
+    assert sorted(node.op for node in assembly.graph.nodes.values()) == ["Attention"] * 2 + ["MatMul"] * 6
+    taken = [action.rule for action in assembly.actions]
+    assert {"FuseUnscaledAttention", "FuseUnscaledMaskedAttention"} <= {*taken}
 
 
 def test_growth_beyond_the_limit_is_left_out(tmp_path: Path) -> None:

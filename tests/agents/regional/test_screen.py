@@ -15,7 +15,7 @@ from agents.regional.screen import Screen
 from graph_rewrite import Rewriter
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.site_windows import site_classes
-from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer
+from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, packed_layers
 from tests.agents.toys import RULES, chain_problem
 
 
@@ -101,6 +101,17 @@ def test_a_screen_begins_with_what_saves_operations(tmp_path: Path, rules: tuple
     screen.run(found, lambda: False)
     grown = [len(cut.after.nodes) - len(cut.before.nodes) for cut in timer.asked]
     assert grown[0] == -1
+
+
+def test_what_follows_a_step_is_taken_at_once_whatever_the_depth(tmp_path: Path) -> None:
+    problem, timer = packed_layers(tmp_path), ExactTimer()
+    screen = Screen(Search(problem, BUDGET), timer, Effects(), problem.model.graph, 0.01, RegionalOptions(depth=1))
+    found = [one for one in site_classes(problem.rewriter, problem.model.graph) if "Heads" in one.sites[0].rule.name]
+    chains = screen.run(found, lambda: False)
+    whole = ["HeadsOfGathers", "SeparateThreeMatMuls", "FuseUnscaledAttention", "PackAttention"]
+    assert whole in [[step.rule for step in chain.steps] for chain in chains]
+    assert len(timer.asked) == len(whole)  # each part of the chain is timed
+    assert {"Attention", "Softmax"} & {node.op for node in timer.asked[-1].after.nodes.values()} == {"Attention"}
 
 
 @pytest.mark.parametrize("forecast", [None, Forecast(0.05, 0.2, 9.0), Forecast(0.05, 0.2, 1.0)])
