@@ -112,25 +112,6 @@ def test_packed_core_with_positions_merged_into_the_batch():
     check_rule(A.FusePackedAttention, graph, becomes=["Attention", "Reshape", "Reshape", "Reshape"], rtol=FLOAT32)
 
 
-def shifted(windows=(1, B, H, T, S), mask=(B, 1, T, S), axis=-1):
-    """Scores with positions, and with a mask per window while these are an axis of their own."""
-    body = f"""kt = Transpose<perm=[0,1,3,2]>(k) s0 = MatMul(q, kt) s1 = Add(s0, p) s2 = Reshape(s1, sw)
-        s3 = Add(s2, mask) s4 = Reshape(s3, so) w = Softmax<axis={axis}>(s4) y = MatMul(w, v)"""
-    inputs = f"float[{B},{H},{T},{D}] q, float[{B},{H},{S},{D}] k, float[{B},{H},{S},{D}] v"
-    numbers = {"p": weights(H, T, S), "mask": weights(*mask, seed=1)}
-    return model(f"({inputs}) => (y) {{ {body} }}", sw=list(windows), so=[B, H, T, S], **numbers)
-
-
-@pytest.mark.parametrize("windows", [(1, B, H, T, S), (B, 1, H, T, S)])
-def test_masks_of_windows_join_the_positions(windows):
-    mask = (B, 1, T, S) if windows[0] == 1 else (1, 1, T, S)
-    check_rule(A.FuseShiftedWindowAttention, shifted(windows, mask), becomes=["Attention"], rtol=FLOAT32)
-
-
-def test_windows_that_are_no_axis_of_their_own_may_be_masked_too():
-    check_rule(A.FuseShiftedWindowAttention, shifted((B * H, T, S), (T, S)), becomes=["Attention"], rtol=FLOAT32)
-
-
 def test_one_action_fuses_all_layers():
     layer = """{0}q = Reshape({0}, s) {0}qt = Transpose<perm=[0,2,1,3]>({0}q) {0}k = Reshape({0}, s)
         {0}kt = Transpose<perm=[0,2,3,1]>({0}k) {0}v = Reshape({0}, s) {0}vt = Transpose<perm=[0,2,1,3]>({0}v)
@@ -145,7 +126,6 @@ def test_one_action_fuses_all_layers():
 
 
 def test_what_is_no_attention_is_refused():
-    refuses(A.FuseShiftedWindowAttention, shifted(axis=2), "does not run over the keys")
     refuses(A.FuseAttention, over_heads(axis=2), "does not run over the keys")
     refuses(A.FuseAttention, over_heads(q=(1, H, T, D)), "batches or heads")
     refuses(A.FuseUnscaledAttention, over_heads("", dtype="double"), "float32 and float16")
