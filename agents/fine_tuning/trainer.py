@@ -39,6 +39,9 @@ LEAST_ROUND = 0.25
 MOST_STARTS = 3
 """Graphs that the search at the end begins with: the best of each round, the fastest first."""
 
+SEARCH = RegionalOptions(climb=False)
+"""Settings of the searches of a training: the climb by whole models times no windows."""
+
 OnStep = Callable[[TrainingProgress], None]
 
 
@@ -52,6 +55,8 @@ class FineTuningOptions:
     seed: int = 0
     device: str = "cpu"
     tensorboard_log: Path | None = None
+    search: RegionalOptions = SEARCH
+    """Settings of the searches that time chains."""
 
 
 class FineTuner:
@@ -158,7 +163,7 @@ class FineTuner:
         """Search from the original graph with the policy as it is."""
         problem, file = self.problem, self.run_folder / EXPERIENCE
         agent = RegionalAgent(
-            RegionalOptions(climb=False),
+            self.options.search,
             timer=self._timer,
             log=ExperienceLog(ExperienceStore(file)),
             cache=MeasurementCache(self.run_folder / WINDOWS),

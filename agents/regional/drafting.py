@@ -109,10 +109,8 @@ class Drafter:
             share: of the window's time, which the chain up to that step saves.
         """
         state = self._state(step, share)
-        if until() or not state.may_go_on(self.options):
-            return None
-        following = self.lists.following(state, until)
-        if following is not None:
+        following = None if until() else self.lists.following(state, until)
+        if following is not None or until() or not state.may_go_on(self.options):
             return following
         groups = self.lists.groups(state, step.state.graph)
         finishing = {rule.family for rule in self.lists.search.problem.rewriter.rules if rule.covers_parts}

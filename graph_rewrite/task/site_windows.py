@@ -60,7 +60,10 @@ def class_of_sites(
     found: dict[str, list[tuple[Site, Graph]]] = {}
     for site in sites[:: -(-len(sites) // compared_sites)]:
         try:
-            small = window_around(graph, _reach(graph, site, margin), margin)
+            reached = _reach(graph, site)
+            if site.rule.followed_by:
+                reached = _surrounded(graph, reached, margin)
+            small = window_around(graph, reached, margin)
         except (NotSeparable, InvalidRewriteError):
             continue
         found.setdefault(shape_key(small), []).append((site, small))
@@ -72,13 +75,10 @@ def class_of_sites(
     return SiteClass((usual, *others), small, f"{usual.class_key}:{key}", estimated_seconds(small, small.nodes))
 
 
-def _reach(graph: Graph, site: Site, margin: int) -> frozenset[int]:
+def _reach(graph: Graph, site: Site) -> frozenset[int]:
     """Return the nodes that a rewrite matches. Where it looks farther than its match, add those that die with it and
-    those between what it reads and the match; where other rules follow it, the neighbours that they may match, and what
-    lies between them."""
+    those between what it reads and the match."""
     matched = frozenset(node.id for node in site.match.nodes)
-    if site.rule.followed_by:
-        return _surrounded(graph, matched, margin)
     near = {value for node in site.match.nodes for value in (*node.inputs, *node.outputs)}
     far = site.replacement.externals() - near
     if not far:
@@ -89,8 +89,8 @@ def _reach(graph: Graph, site: Site, margin: int) -> frozenset[int]:
 
 
 def _surrounded(graph: Graph, ids: frozenset[int], margin: int) -> frozenset[int]:
-    """Return nodes with their neighbours in each direction, whatever these compute, and the nodes on paths from one of
-    these to another."""
+    """Return nodes with their neighbours in each direction, whatever these compute, and with what lies between these:
+    rules that follow a rewrite may match it."""
     above, below = set(ids), set(ids)
     for _ in range(margin):
         above |= {graph.producer[v] for n in above for v in graph.nodes[n].inputs if v in graph.producer}

@@ -13,15 +13,18 @@ from agents.regional.agent import RegionalAgent
 from agents.regional.assembly import AssembledGraph
 from agents.regional.drafting import MeasuredDraft
 from agents.regional.finishing import Finishing
+from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.proved_drafts import ProvedDrafts
+from agents.regional.screen import Screen
 from graph_rewrite import Rewriter
 from graph_rewrite.experience import ExperienceLog
 from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
-from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
+from graph_rewrite.task.site_windows import site_classes
+from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, packed_layers, watched_rounds
 from tests.agents.regional.test_drafting import CHAIN, GAINING, OfLarge, Told, two_kinds
 from tests.agents.regional.test_finishing import LAID_OUT
 from tests.agents.regional.test_joint_rewrites import (
@@ -230,3 +233,15 @@ def test_what_a_draft_makes_possible_is_drafted_behind_it(tmp_path: Path) -> Non
     behind = {CHAIN[:1]: 0.2, CHAIN[1:2]: 0.1, CHAIN[1:]: 0.1}
     assert proved(problem, Told(behind)) == (list(CHAIN), 1)
     assert proved(problem, Told(behind), drafting_share=0.0) == ([CHAIN[0]], 0)
+
+
+def test_a_draft_takes_what_follows_a_step_whatever_the_depth(tmp_path: Path) -> None:
+    problem = packed_layers(tmp_path)
+    rules = ("HeadsOfGathers", "SeparateThreeMatMuls", "FuseUnscaledAttention", "PackAttention")
+    told = Told({rules[:length]: 0.05 for length in range(1, len(rules) + 1)})
+    graph, timer = problem.model.graph, ExactTimer()
+    options = RegionalOptions(depth=1)
+    screen = Screen(Search(problem, BUDGET), timer, Effects(), graph, 0.007, options, None, told)
+    chains = screen.draft(site_classes(problem.rewriter, graph), lambda: False)
+    assert [str(chain) for chain in chains] == [" > ".join(rules)]
+    assert not timer.asked
