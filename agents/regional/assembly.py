@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from agents.core.base import Action, Search
 from agents.regional.chains import RewriteChain
+from agents.regional.joint_rewrites import continue_with
 from agents.regional.options import RegionalOptions
-from agents.regional.sites import RewriteStep, apply_step
+from agents.regional.sites import apply_step
 from graph_rewrite.ir.graph import Graph
 
 
@@ -76,7 +77,7 @@ def assemble(
     """Apply every chain to the whole graph, at all its sites; a chain whose first step has no site is left out."""
     done: list[RewriteChain] = []
     for chain in chains:
-        near = chain.anchors
+        near, since = chain.anchors, graph.next_id
         for number, step in enumerate(chain.steps):
             applied = apply_step(search, graph, step, near, options.most_sites)
             if applied is None:
@@ -87,11 +88,9 @@ def assemble(
             if number == 0:
                 done.append(chain)
         # At some sites other rules follow than at the one whose window was timed.
-        following = next((step.follows for step in chain.steps if step.follows), ())
-        for rule in following if done and done[-1] is chain else ():
-            applied = apply_step(search, graph, RewriteStep("", rule, "", (rule,)), near, options.most_sites)
-            if applied is not None:
-                graph, actions, near = applied[0], (*actions, *applied[1]), near | applied[2]
+        following = {rule for step in chain.steps for rule in step.follows}
+        if following:
+            graph, actions = continue_with(search, graph, actions, following, since, options.most_sites)
     return AssembledGraph(graph, actions, tuple(done))
 
 

@@ -49,15 +49,14 @@ class WindowState:
     """Fingerprints of the graphs before each step."""
     timed: StepInSearch | None = None
     """The last step; None before the first, and where it was not timed by itself."""
-    depth: int = 0
-    """Number of steps, without those that follow others (`Rule.followed_by`)."""
     following: tuple[str, ...] = ()
-    """Names of the rules that the rules of its steps name for that."""
+    """Names of the rules that follow those of its steps (`Rule.followed_by`)."""
 
     def may_go_on(self, options: RegionalOptions) -> bool:
-        """Return whether further steps are looked for."""
+        """Return whether further steps are looked for. Those that followed others do not count."""
+        depth = sum(not step.follows for step in self.steps)
         widest = len(self.site_class.window.nodes) + options.widest
-        return self.depth < options.depth and len(self.graph.nodes) <= widest
+        return depth < options.depth and len(self.graph.nodes) <= widest
 
     def was(self, graph: Graph) -> bool:
         """Return whether a graph is like one before a step: a step there takes back what others did, and saves what was
@@ -141,9 +140,9 @@ class AttemptLists:
 
     def following(self, state: WindowState, until: Callable[[], bool]) -> Attempt | None:
         """Return the step by the first of the rules that follow the steps so far, at all its sites where it matches or
-        reads what these brought in; None where there are none."""
+        reads what these brought in; None where there are none, and where time is up."""
         brought_in = state.graph.nodes.keys() - state.site_class.window.nodes.keys()
-        offered = self.search.problem.rewriter.sites(state.graph) if state.following else []
+        offered = self.search.problem.rewriter.sites(state.graph) if state.following and not until() else []
         for name in state.following:
             sites = tuple(
                 site for site in offered
@@ -221,7 +220,5 @@ def reached(attempt: Attempt, share: float, seconds: float, logged: LoggedChain)
     parts = (*state.parts, seconds - sum(state.parts))
     passed = state.passed | {fingerprint(state.graph)}
     following = tuple(dict.fromkeys((*state.following, *site.rule.followed_by)))
-    return WindowState(
-        state.site_class, after, (*state.steps, step), share, error, parts, logged, passed, None,
-        state.depth + (0 if follows else 1), following,
-    )  # fmt: skip
+    steps = (*state.steps, step)
+    return WindowState(state.site_class, after, steps, share, error, parts, logged, passed, following=following)

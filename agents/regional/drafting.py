@@ -109,7 +109,7 @@ class Drafter:
             share: of the window's time, which the chain up to that step saves.
         """
         state = self._state(step, share)
-        following = None if until() else self.lists.following(state, until)
+        following = self.lists.following(state, until)
         if following is not None or until() or not state.may_go_on(self.options):
             return following
         groups = self.lists.groups(state, step.state.graph)

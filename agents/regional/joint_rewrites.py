@@ -10,7 +10,7 @@ from agents.core.base import Action, Search, Visit, action_of
 from agents.core.records import is_supposed
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.sites import RewriteStep, apply_step, repeated
+from agents.regional.sites import RewriteStep, apply_step, is_near, repeated
 from agents.searching.known_starts import visit_own
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate
@@ -58,17 +58,13 @@ def continue_with(
     readers."""
 
     def choose(here: Graph) -> Candidate | None:
-        return _widest(c for c in search.problem.rewriter.candidates_by(here, rules) if _reads(c, here, since))
+        brought_in = {node for node in here.nodes if node >= since}
+        offered = search.problem.rewriter.candidates_by(here, rules)
+        return _widest(c for c in offered if any(is_near(here, site, brought_in, or_reads=True) for site in c.sites))
 
     for candidate, after in repeated(search, graph, choose, most):
         graph, actions = after, (*actions, action_of(candidate))
     return graph, actions
-
-
-def _reads(candidate: Candidate, graph: Graph, since: int) -> bool:
-    matched = [node for site in candidate.sites for node in site.match.nodes]
-    read = (graph.producer.get(value, -1) for node in matched for value in node.inputs if value is not None)
-    return any(node.id >= since for node in matched) or any(producer >= since for producer in read)
 
 
 def sweep(

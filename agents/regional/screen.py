@@ -194,7 +194,7 @@ class Screen:
                 chains.append(chain)
             if state is None:
                 break
-            following = None if until() else self._lists.following(state, until)
+            following = self._lists.following(state, until)
             if following is None and state.may_go_on(self.options):
                 open_attempts.append(Attempt(state, before=attempt.state.graph))
 

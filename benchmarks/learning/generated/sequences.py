@@ -51,12 +51,23 @@ def attention(
 
     query = split(net.linear(x, hidden, bias=bias), heads)
     key, value = (split(net.linear(x, groups * size, bias=bias), groups) for _ in range(2))
+    return net.linear(_mixed(net, query, key, value, table), hidden, bias=bias)
+
+
+def _mixed(
+    net: NetworkBuilder, query: NamedTensor, key: NamedTensor, value: NamedTensor, table: NamedTensor | None,
+    scaled: str = "scores",
+) -> NamedTensor:  # fmt: skip
+    """Return the values that queries attend to, [batch, length, hidden]. `scaled` says whether the queries or their
+    scores are."""
+    batch, heads, length, size = query.shape
+    scale = net.scalar(1.0 / math.sqrt(size))
+    query = net.mul(query, scale) if scaled == "query" else query
     scores = net.matmul(query, net.transpose(key, 0, 1, 3, 2))
-    scores = net.mul(scores, net.scalar(1.0 / math.sqrt(size)))
-    if table is not None:
-        scores = net.add(scores, table)
+    scores = scores if scaled == "query" else net.mul(scores, scale)
+    scores = scores if table is None else net.add(scores, table)
     mixed = net.matmul(net.unary("Softmax", scores, axis=-1), value)
-    return net.linear(net.reshape(net.transpose(mixed, 0, 2, 1, 3), batch, length, hidden), hidden, bias=bias)
+    return net.reshape(net.transpose(mixed, 0, 2, 1, 3), batch, length, heads * size)
 
 
 def packed(net: NetworkBuilder) -> NamedTensor:
@@ -72,13 +83,7 @@ def packed(net: NetworkBuilder) -> NamedTensor:
         cut, scaled = net.draw("Slice", "Gather", "Split"), net.draw("query", "scores")
         y = net.linear(net.layer_norm(x), 3 * heads * size, bias=bias)
         query, key, value = _three(net, net.reshape(y, batch, length, 3, heads, size), cut)
-        scale = net.scalar(1.0 / math.sqrt(size))
-        query = net.mul(query, scale) if scaled == "query" else query
-        scores = net.matmul(query, net.transpose(key, 0, 1, 3, 2))
-        scores = scores if scaled == "query" else net.mul(scores, scale)
-        weights = net.unary("Softmax", scores if table is None else net.add(scores, table), axis=-1)
-        mixed = net.transpose(net.matmul(weights, value), 0, 2, 1, 3)
-        x = net.add(x, net.linear(net.reshape(mixed, batch, length, heads * size), heads * size))
+        x = net.add(x, net.linear(_mixed(net, query, key, value, table, scaled), heads * size))
         x = net.add(x, _feed_forward(net, net.layer_norm(x), 4, act, False, True))
     return net.classifier(x)
 

@@ -20,6 +20,7 @@ from graph_rewrite.rules.helpers.constants import ints
 from graph_rewrite.rules.helpers.slices import slice_ranges
 
 PARTS = 3
+"""Number of parts of the product."""
 FOLLOWING = (
     "SeparateThreeBiasedMatMuls", "SeparateThreeMatMuls", "FuseShiftedWindowAttention", "FuseMaskedAttention",
     "FuseAttention", "FuseDividedMaskedAttention", "FuseDividedAttention", "FuseRootScaledMaskedAttention",
@@ -40,7 +41,7 @@ class _HeadsOfParts(Rule):
 
     @staticmethod
     def indices(m: Match, variables: Sequence[Any]) -> list[int] | Refusal:
-        """Return which index along the first axis each of the roots takes."""
+        """Return which index along the first axis each of the roots takes; by default they come in order."""
         return list(range(PARTS))
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: Ref, *variables: Any) -> Any:
@@ -111,13 +112,12 @@ class HeadsOfSplit(_HeadsOfParts):
     def source(
         self, op: PatternBuilder, x: Any, shape: Any, sizes: Maybe, r0: Values, r1: Values, r2: Values
     ) -> Any:  # fmt: skip
-        parts = op.Split(self.heads(op, x, shape), sizes, axis=op.attr("axis", 0), _outputs=PARTS, _label="parts")
+        parts = op.Split(self.heads(op, x, shape), sizes, axis=op.attr("axis", 0), _outputs=PARTS)
         return tuple(op.any_of(RESHAPES)(part, rest) for part, rest in zip(parts, (r0, r1, r2), strict=True))
 
-    @staticmethod
-    def indices(m: Match, variables: Sequence[Any]) -> list[int] | Refusal:
+    def check(self, m: Match, x: Ref, shape: Ref, *others: Any) -> Refusal | None:
         along_first = m.attr("axis") % m.value("heads").rank == 0
-        return list(range(PARTS)) if along_first else Refusal("the Split is not along the first axis")
+        return None if along_first else Refusal("the Split is not along the first axis")
 
 
 RULES = (HeadsOfSlices, HeadsOfGathers, HeadsOfSplit)
