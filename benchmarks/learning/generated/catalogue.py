@@ -7,19 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.learning.generated import images, sequences
+from benchmarks.learning.generated import images, regions, sequences
 from benchmarks.learning.generated.builder import NamedTensor, NetworkBuilder
 
 FAMILIES: dict[str, Callable[[NetworkBuilder], NamedTensor]] = {
     "nas-cells": images.nas_cells, "residual": images.residual, "inverted": images.inverted,
     "branches": images.branches, "dense": images.dense, "decoder": images.decoder, "encoder": sequences.encoder,
     "mixer": sequences.mixer, "temporal": sequences.temporal, "recurrent": sequences.recurrent,
-    "hybrid": sequences.hybrid, "packed": sequences.packed,
+    "hybrid": sequences.hybrid, "packed": sequences.packed, "rolled": regions.rolled,
 }  # fmt: skip
 """The generators, by family."""
 PER_FAMILY = 4
-"""Generated networks of each family; encoders and cells have twice as many."""
-_TWICE = ("encoder", "nas-cells", "packed")
+"""Generated networks of each family; encoders, cells and rolled images have twice as many."""
+_TWICE = ("encoder", "nas-cells", "packed", "rolled")
 
 ZOO = (
     "bert-tiny", "bert-tiny?seq_len=32", "bert-tiny?seq_len=256&hidden=256&heads=4", "bert-tiny?batch=4",
