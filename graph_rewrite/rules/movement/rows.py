@@ -55,9 +55,9 @@ class MovesAsGather(Rule):
         if readers and not m.is_output(m.root()) and all(_is_move(m, reader) for reader in readers):
             return Refusal("the moves go on")
         moves = _moves(m)
-        if sum(node.op in COPIES for node in moves) < 2:
+        if _copies(moves) < 2:
             return Refusal("there is one copy at most already")
-        sources = _sources(m, moves)
+        sources = _sources(moves)
         if len(sources) != 1:
             return Refusal("the moves begin with several values")
         (source,) = sources
@@ -65,7 +65,7 @@ class MovesAsGather(Rule):
 
     def target(self, op: ReplacementBuilder, m: Match, operands: tuple[Ref, ...]) -> Any:
         moves = _moves(m)
-        (source,) = _sources(m, moves)
+        (source,) = _sources(moves)
         x, end = m.ref(source), m.root()
         places = _places(m, moves, x).reshape(-1)
         if not places.size:
@@ -129,7 +129,14 @@ def _is_inside(m: Match, value: Ref, found: list[Node]) -> bool:
     return not m.is_output(value) and all(reader in found for reader in m.consumers(value))
 
 
-def _sources(m: Match, moves: list[Node]) -> set[int]:
+def _copies(moves: list[Node]) -> int:
+    """Return how often moves copy their value. Transposes in a row count once, since they are one."""
+    found = [node for node in moves if node.op in COPIES]
+    made = {value for node in found if node.op == "Transpose" for value in node.outputs}
+    return sum(node.op != "Transpose" or node.inputs[0] not in made for node in found)
+
+
+def _sources(moves: list[Node]) -> set[int]:
     """Return the values that moves begin with."""
     made = {value for node in moves for value in node.outputs}
     return {value for node in moves for value in _data(node)} - made

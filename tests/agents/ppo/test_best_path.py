@@ -75,13 +75,13 @@ def test_restarts_find_more_than_starting_afresh(open_tower: OpenTower) -> None:
 
 
 def test_at_the_end_of_the_path_nothing_is_tried_twice(open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch) -> None:
-    env, _ = explored(open_tower(), restarts=0.0, horizon=6, episodes=2)
+    env, _ = explored(open_tower(4, "site"), restarts=0.0, horizon=6, episodes=2)
     env.restarts = 1.0
     monkeypatch.setattr(env, "_keep", lambda speedup: False)
     inner = env.unwrapped
     assert isinstance(inner, GraphRewriteEnv)
     tried: list[str] = []
-    while len(tried) < 6:
+    for _ in range(20):
         env.reset()
         mask = env.action_masks()
         if mask[inner.no_op]:
@@ -89,7 +89,7 @@ def test_at_the_end_of_the_path_nothing_is_tried_twice(open_tower: OpenTower, mo
         action = int(np.flatnonzero(mask)[0])
         tried.append(inner.candidates[action].key)
         env.step(action)
-    assert len(tried) == len(set(tried))
+    assert len(tried) == len(set(tried)) > 5
 
 
 def test_a_path_at_whose_end_nothing_is_left_to_do_is_begun_anew(
