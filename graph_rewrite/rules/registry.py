@@ -31,7 +31,6 @@ FAMILIES = (
     "algebra.elementwise",
     "algebra.elementwise_concat",
     "movement.joins_and_cuts",
-    "movement.rows",
     "matmul.algebra",
     "matmul.concat",
     "matmul.parallel",
