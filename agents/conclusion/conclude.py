@@ -7,7 +7,7 @@ import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agents.conclusion.confirmation import MARGIN, confirmed, surely_faster, told
+from agents.conclusion.confirmation import MARGIN, confirmed, share_of_time, surely_faster, told
 from agents.conclusion.finalists import measured_finalists, with_light
 from agents.conclusion.fresh_process import slower_as_deployed
 from agents.conclusion.last_look import concluded_at_once
@@ -26,18 +26,22 @@ from graph_rewrite.system.deadline import Limit, OutOfTime, ending_at
 from graph_rewrite.task.limits import priced
 from graph_rewrite.task.problem import Problem
 
+CHECKING_SHARE = 0.5
+"""Part of the time left before a deadline that saving and comparing the most promising graph may take."""
+
 
 def conclude(search: Search, agent: str) -> OptimizationResult:
     """Measure the best few with full effort and return the fastest that is surely faster and equal in its outputs.
 
-    What is reported of the winner is measured anew: its lead among many is partly luck. Where other load blurs the
-    first measurements so much that none is surely faster, that second and longer one of the best decides. The winner is
-    saved, and that file is compared with the original: its outputs, and its latency in a fresh process. The next best
-    follows where it fails. Where nothing wins, the result is the original's own file, and likewise where the winner has
-    no rewrites and only its deployment gains. Where the budget has a deadline or an overtime, each part has its share
-    of the time that is left; what is not sure by then is not kept. A graph that the search had no time to measure is
-    measured and checked at once (`last_look`). A provisional budget ends with the choice: the most
-    promising graph is returned, neither confirmed nor saved, unless it is the original under another deployment.
+    The most promising graph is saved, and the outputs of that file are compared with the original's. What is reported
+    of it is then measured anew: its lead among many is partly luck. Where other load blurs the first measurements so
+    much that none is surely faster, that second and longer one of the best decides. The last look is at the latency of
+    the file in a fresh process. The next best follows where one of these fails. Where nothing wins, the result is the
+    original's own file, and likewise where the winner has no rewrites and only its deployment gains. Where the budget
+    has a deadline or an overtime, each part has its share of the time that is left; what is not sure by then is not
+    kept. A graph that the search had no time to measure is measured and checked at once (`last_look`). A
+    provisional budget ends with the choice: the most promising graph is returned, neither confirmed nor saved, unless
+    it is the original under another deployment.
     """
     problem = search.problem
     seconds = search.elapsed
@@ -67,14 +71,18 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
             return result(first.graph, latency, first.actions, unmade_model(problem.model.path, problem.deployment), "")
         for visit in promising:
             try:
-                latency = confirmed(search, visit.graph, known[visit.graph.hash])
+                saved = _saved(problem, visit.graph)
+                if saved is not None and not saved.outcome.ok:
+                    rejected.append(saved.outcome.message)
+                    continue
+                latency = confirmed(search, visit.graph, known[visit.graph.hash], is_checked=saved is not None)
                 if not surely_faster(latency):
                     rejected.append(f"the fastest was not confirmed by a second measurement, {told(latency)}")
                     continue
                 if search.worth(visit.graph, latency) <= 1.0:
                     rejected.append(TOO_LARGE)
                     continue
-                latency, checked = _made(problem, visit.graph, latency)
+                latency, checked = _made(problem, visit.graph, latency, saved)
             except OutOfTime:
                 rejected.append("no time was left to confirm and check the fastest")
                 break
@@ -87,8 +95,19 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
 
 
-def _made(problem: Problem, graph: Graph, latency: Latency) -> tuple[Latency, CheckedModel]:
+def _saved(problem: Problem, graph: Graph) -> CheckedModel | None:
+    """Return a graph as a compared file; None where the user's own file may do. This comes before the measurement that
+    confirms: a measurement can end at any time, and how long a comparison takes is not known before."""
+    if asking_original(problem.model, graph) is not None:
+        return None
+    with share_of_time(CHECKING_SHARE):
+        return saved_and_checked(problem, graph)
+
+
+def _made(problem: Problem, graph: Graph, latency: Latency, saved: CheckedModel | None) -> tuple[Latency, CheckedModel]:
     """Return a confirmed winner as a compared file, with its latency: the user's own file where that is as fast."""
+    if saved is not None:
+        return latency, saved
     own = in_own_file(problem, graph, latency, lambda asking: _own_file(problem, asking, unrun=False))
     if own is None or not surely_faster(own[0]):
         return latency, saved_and_checked(problem, graph)

@@ -22,6 +22,8 @@ MOST_LOOKS = 4
 CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0
 """Part of the time left that saving and comparing the winner keeps; and the seconds, or runs of the original with the
 seconds for weights that are written once and read twice, that it keeps of a short time, but never more than half."""
+LOOK_S, LOOK_RUNS, LOOK_SHARE = 1.5, 10.0, 0.2
+"""The same for a last look: seconds for the process, runs of the original, and the largest part of the time left."""
 TELLING = 1.5
 """Factor on the time in which the error of a lead shrinks to the lead: for the next measurement may find less."""
 
@@ -51,7 +53,7 @@ def is_doubtful(latency: Latency) -> bool:
     return latency.ok and latency.speedup > 1.0 + MARGIN and not surely_faster(latency)
 
 
-def confirmed(search: Search, graph: Graph, known: Latency) -> Latency:
+def confirmed(search: Search, graph: Graph, known: Latency, *, is_checked: bool = False) -> Latency:
     """Measure a graph anew for the report.
 
     With a deadline, a doubtful graph is measured again as long as time is left, and all these measurements count
@@ -61,6 +63,7 @@ def confirmed(search: Search, graph: Graph, known: Latency) -> Latency:
 
     Args:
         known: what the search measured of it.
+        is_checked: its outputs were compared with the original's, so that no time is kept for that.
 
     Raises:
         OutOfTime: no measurement came to its end, and what the search measured leaves a doubt.
@@ -69,7 +72,7 @@ def confirmed(search: Search, graph: Graph, known: Latency) -> Latency:
     left = seconds_left()
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
-    kept = checking_seconds(search, graph, left)
+    kept = looking_seconds(search, left) if is_checked else checking_seconds(search, graph, left)
     others = sum(bool(visit.actions) for visit in search.visits.values()) - 1
     chosen = simultaneous(known, 1 + others)
     if surely_faster(chosen) and left - kept < problem.cost(graph) + _least_seconds(known):
@@ -97,6 +100,11 @@ def checking_seconds(search: Search, graph: Graph, left: float) -> float:
     """Return the seconds that saving and comparing a graph keeps of those that are left."""
     runs_s = CHECK_RUNS * search.original_s + CHECK_S_PER_GB * weight_bytes(graph) / 1e9
     return max(CHECK_SHARE * left, min(max(CHECK_S, runs_s), 0.5 * left))
+
+
+def looking_seconds(search: Search, left: float) -> float:
+    """Return the seconds that a last look at a saved graph in a fresh process keeps of those that are left."""
+    return min(LOOK_S + LOOK_RUNS * search.original_s, LOOK_SHARE * left)
 
 
 def telling_seconds(latency: Latency, took_s: float) -> float:

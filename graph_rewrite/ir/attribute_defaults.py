@@ -21,8 +21,14 @@ def is_default(op: str, domain: str, name: str, value: Any) -> bool:
     if domain:
         return False
     # By their text: 0.0 and -0.0 are equal, and so are 1 and 1.0.
-    if repr(value) == _defaults().get(op, {}).get(name):
-        return True
+    return repr(value) == _defaults().get(op, {}).get(name) or is_implied(op, name, value)
+
+
+def is_implied(op: str, name: str, value: Any) -> bool:
+    """Tell whether an attribute of a standard operator on images only repeats what its operands imply.
+
+    Unlike other defaults, it is another value for operands of other shapes.
+    """
     if op not in IMAGE_OPERATORS:
         return False
     if name == "kernel_shape":  # a convolution has it from its weights

@@ -83,7 +83,7 @@ def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None =
         return Refusal("an output or a subgraph knows the value by a name that what replaces it cannot bear")
     if _unchanged(match, replacement, removed):
         return Refusal("the target is what is there already")
-    near = {v: types[v] for node in match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
+    near = {v: types[v] for node in (*match.nodes, *removed) for v in (*node.inputs, *node.outputs) if v is not None}
     constants = frozenset(near.keys() & match.graph.constants.keys())
     name = site_name(match.graph, match)
     match.release()
@@ -91,7 +91,8 @@ def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None =
 
 
 def _removable(rule: Rule, match: Match, replacement: Replacement) -> tuple[Node, ...] | Refusal:
-    """Return the matched nodes that are dead once the roots are replaced."""
+    """Return the nodes that are dead once the roots are replaced: matched ones, then those above that nothing else
+    reads from."""
     graph, roots, kept = match.graph, set(match.root_values), replacement.externals()
     live = graph.roots()
     if roots & kept:
@@ -113,6 +114,17 @@ def _removable(rule: Rule, match: Match, replacement: Replacement) -> tuple[Node
             return Refusal(f"another output of {node.op} is used elsewhere")
         elif not rule.shared_interior and not any(v in kept for v in node.outputs):
             return Refusal(f"the result of the inner {node.op} is used elsewhere")
+    open_values = [value for node in removed.values() for value in node.inputs]
+    while open_values:
+        read = open_values.pop()
+        above = None if read is None else graph.node_of(read)
+        if above is None or above.opaque or above.id in removed or not kept.isdisjoint(above.outputs):
+            continue
+        for output in above.outputs:
+            match.record_read(output)
+        if all(v not in live and removed.keys() >= set(graph.consumers.get(v, ())) for v in above.outputs):
+            removed[above.id] = above
+            open_values += above.inputs
     return tuple(removed.values())
 
 

@@ -30,8 +30,9 @@ class Site:
     match: Match
     replacement: Replacement
     removed: tuple[Node, ...]
+    """Matched nodes, then those above them that nothing else reads from."""
     types: Mapping[int, TensorType | None]
-    """Types of the operands and results of the matched nodes."""
+    """Types of the operands and results of the matched and the removed nodes."""
     constants: frozenset[int]
     """Those of these values that are constants."""
     name: str
@@ -57,10 +58,10 @@ class Site:
     def class_key(self) -> str:
         """Return a key that is equal for the same rule at sites with the same local structure and shapes: the same
         operators on the same types are removed and inserted."""
-        types, gone = self.types, {node.id for node in self.removed}
+        types, matched = self.types, self.match.nodes
         texts = [self.rule.name]
-        for node in self.match.nodes:
-            texts.append(node.signature if node.id in gone else f"kept {node.signature}")
+        for node in (*matched, *(node for node in self.removed if node not in matched)):
+            texts.append(node.signature if node in self.removed else f"kept {node.signature}")
             texts += ["-" if value is None else str(types[value]) for value in node.inputs]
             texts += [str(types[value]) for value in node.outputs]
         return text_digest([*texts, self.replacement.shape_key])
@@ -81,9 +82,10 @@ class Site:
         origin = (anchor.origin[0] if anchor.origin else self.name, self.rule.name)
         before = (editor.ranks[anchor.id], self.match.root_values)
         for node in self.removed:
-            editor.remove(node)
+            if node in self.match.nodes:
+                editor.remove(node)
         _insert(editor, self.replacement, *before, origin)
-        # What only the replaced nodes used, and interior nodes that two sites of a class shared.
+        # What only the replaced nodes used, also where another site of a class used it too.
         values = {v for node in self.match.nodes for v in (*node.inputs, *node.outputs) if v is not None}
         editor.remove_dead(values)
         editor.forget(values)

@@ -31,6 +31,7 @@ FAMILIES = (
     "algebra.elementwise",
     "algebra.elementwise_concat",
     "movement.joins_and_cuts",
+    "movement.rows",
     "matmul.algebra",
     "matmul.concat",
     "matmul.parallel",

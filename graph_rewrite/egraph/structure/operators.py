@@ -8,6 +8,7 @@ from typing import Literal
 
 import onnx
 
+from graph_rewrite.ir.attribute_defaults import is_implied
 from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.rewriting.patterns import COMMUTATIVE
 
@@ -81,15 +82,20 @@ class OperatorTable:
         outputs: int = 1,
         left_out: tuple[bool, ...] = (),
     ) -> Operator:
-        """The operator of repeatable applications; `left_out` marks optional outputs that have no name."""
+        """The operator of repeatable applications; `left_out` marks optional outputs that have no name.
+
+        All applications of one signature share it, whatever the shapes of their operands. So it has no attributes that
+        these imply, such as the kernel of a convolution.
+        """
         left_out = left_out if any(left_out) else ()
         key = (signature, outputs, left_out)
         number = self._known.get(key)
         if number is None:
             number = self._known[key] = len(self.entries)
+            told = {name: value for name, value in attrs.items() if domain or not is_implied(op, name, value)}
             self.entries.append(
                 Operator(
-                    number, op, domain, dict(attrs), signature, outputs, left_out=left_out,
+                    number, op, domain, told, signature, outputs, left_out=left_out,
                     commutative=not domain and op in COMMUTATIVE, foldable=not domain,
                     mask=self._new_mask(op, domain),
                 )

@@ -88,6 +88,29 @@ def test_footprints_predict_fingerprints(model: onnx.ModelProto, seed: int) -> N
 @given(model=models())
 def test_every_way_to_a_visited_graph_is_found(model: onnx.ModelProto) -> None:
     """Whichever candidate's result was visited: classes of which only some sites apply, several roots, and all."""
+    assert_every_way_is_found(model)
+
+
+def test_ways_that_remove_more_than_they_match_are_found() -> None:
+    """A Gather takes the place of all moves above it, which are others at one of three sites."""
+    source = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        moves (float[4,6,16] x) => (float[6,4,16] u, float[6,4,16] v, float[6,4,16] w)
+        <int64[6] i = {5,4,3,2,1,0}, int64[6] j = {1,0,3,2,5,4}, int64[6] k = {0,2,4,1,3,5}> {
+            n = Neg(x)
+            a = Transpose<perm = [1,0,2]>(n)  b = Gather(a, i)  u = Relu(b)
+            o = Abs(x)  c = Transpose<perm = [1,0,2]>(o)  d = Gather(c, j)  v = Relu(d)
+            e, f = Split<axis = 0, num_outputs = 2>(x)  g = Concat<axis = 0>(f, e)
+            h = Transpose<perm = [1,0,2]>(g)  l = Gather(h, k)  w = Relu(l)
+        }"""
+    )
+    problem = problem_of(source)
+    together = [c for c in problem.rewriter.candidates(problem.model.graph) if c.rule == "MovesAsGather"]
+    assert [(c.kind, c.count) for c in together] == [("class", 2), ("site", 1), ("site", 1), ("site", 1)]
+    assert_every_way_is_found(source)
+
+
+def assert_every_way_is_found(model: onnx.ModelProto) -> None:
     problem = problem_of(model)
     graph = problem.model.graph
     candidates = problem.rewriter.candidates(graph)

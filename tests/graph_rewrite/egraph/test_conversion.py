@@ -16,7 +16,7 @@ from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.rewriting.patterns import COMMUTATIVE
 from tests.graph_rewrite import sample_models
-from tests.graph_rewrite.sample_models import parsed
+from tests.graph_rewrite.sample_models import parsed, weights
 from tests.invariants import assert_same_outputs, assert_well_formed
 from tests.strategies import feeds_for, varied_models
 
@@ -74,6 +74,22 @@ def test_equal_nodes_become_one_and_random_ones_do_not() -> None:
     ops = [node.op for node in there_and_back(graph).order()]
     assert ops.count("Neg") == 1
     assert ops.count("RandomUniformLike") == 2
+
+
+def test_operators_of_one_signature_keep_the_attributes_that_their_operands_imply() -> None:
+    """An attribute that says what the operands imply is no part of a signature, and is another for other operands."""
+    graph = load(
+        parsed(
+            "(float[1,3,8,8] x, float[1,3,9] z) => (u, v, w) {"
+            "  u = Conv<kernel_shape = [3, 3], strides = [1, 1], pads = [0, 0, 0, 0]>(x, a)"
+            "  v = Conv<kernel_shape = [1, 1]>(x, b)  w = Conv<kernel_shape = [2], strides = [1]>(z, c) }",
+            weights("a", 2, 3, 3, 3), weights("b", 2, 3, 1, 1), weights("c", 2, 3, 2),
+        )
+    )  # fmt: skip
+    back = there_and_back(graph)
+    assert_well_formed(back)
+    onnx.checker.check_model(to_proto(back), full_check=True)
+    assert back.hash == graph.hash
 
 
 def test_a_name_that_a_subgraph_reads_survives_a_merge() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from graph_rewrite import Rule, load
+from graph_rewrite import Rewriter, Rule, load
 from graph_rewrite.onnx_files.saving import to_proto
 from graph_rewrite.rewriting.body_sites import BodySite
 from tests.graph_rewrite import sample_models
@@ -69,6 +69,23 @@ class TestRefusals:
         assert ops(shared.apply()) == ["Abs", "Exp", "Neg", "Relu"]
         output = model("(float[3] x) => (y, a) { s = Abs(x)  a = Neg(s)  b = Neg(a)  y = Relu(b) }")
         assert "used elsewhere" in refusals(output, Unshared)[0]
+
+    def test_what_only_a_match_read_goes_with_it(self) -> None:
+        text = """(float[3] x) => (y, z) <bool t = {{1}}> {{
+            a = Abs(x)  b = Neg(a)  c = Exp(b)  w = Where(t, x, c)  y = Relu(w)  z = Sqrt({read})
+        }}"""
+        for read, gone in {"x": "Where Exp Neg Abs", "a": "Where Exp Neg", "b": "Where Exp", "c": "Where"}.items():
+            (candidate,) = sites(model(text.format(read=read)), FirstOfTwo)
+            assert [node.op for node in candidate.site.removed] == gone.split(), read
+
+    def test_sites_that_remove_something_else_are_of_another_class(self) -> None:
+        text = """(float[3] x) => (u, v, w) <bool t = {1}> {
+            a = Abs(x)  b = Where(t, x, a)  u = Relu(b)
+            c = Neg(x)  d = Where(t, x, c)  v = Exp(d)
+            e = Abs(x)  f = Where(t, x, e)  w = Sqrt(f)
+        }"""
+        found = Rewriter([FirstOfTwo()], "class", deployment=False).candidates(model(text))
+        assert sorted(candidate.count for candidate in found) == [1, 2]
 
     def test_a_value_that_a_subgraph_reads_keeps_its_name(self) -> None:
         source = sample_models.conditional()

@@ -52,6 +52,9 @@ class TestEveryRule:
             assert_well_formed(after)
             assert_nothing_dead(after)
             assert_same_outputs(expected, after, feeds, tolerance(graph), candidate.description)
+            if candidate.kind == "site":
+                gone = {node.id for node in candidate.site.removed}
+                assert gone == graph.nodes.keys() - after.nodes.keys(), candidate.description
         assert snapshot(graph) == before
 
     @settings(max_examples=60)
