@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.windows.extraction import NotSeparable
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.window import MARGIN, shape_key, window_around
-from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.enumerator import Enumerator
 from graph_rewrite.rewriting.sites import Site
 
@@ -64,7 +62,7 @@ def class_of_sites(
             if site.rule.followed_by:
                 reached = _surrounded(graph, reached, margin)
             small = window_around(graph, reached, margin)
-        except (NotSeparable, InvalidRewriteError):
+        except NotSeparable:
             continue
         found.setdefault(shape_key(small), []).append((site, small))
     if not found:
@@ -76,16 +74,13 @@ def class_of_sites(
 
 
 def _reach(graph: Graph, site: Site) -> frozenset[int]:
-    """Return the nodes that a rewrite matches. Where it looks farther than its match, add those that die with it and
-    those between what it reads and the match."""
+    """Return the nodes that a rewrite matches or removes, and those between what it reads farther away and its
+    match."""
     matched = frozenset(node.id for node in site.match.nodes)
     near = {value for node in site.match.nodes for value in (*node.inputs, *node.outputs)}
     far = site.replacement.externals() - near
-    if not far:
-        return matched
-    edit = Candidate("site", graph, (site,)).apply().edit
-    reached = matched | _between(graph, far, matched)
-    return reached if edit is None else reached | edit.delta.removed
+    reached = matched.union(node.id for node in site.removed)
+    return reached | _between(graph, far, matched) if far else reached
 
 
 def _surrounded(graph: Graph, ids: frozenset[int], margin: int) -> frozenset[int]:
