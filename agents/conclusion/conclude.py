@@ -7,7 +7,7 @@ import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agents.conclusion.confirmation import MARGIN, confirmed, share_of_time, surely_faster, told
+from agents.conclusion.confirmation import MARGIN, as_chosen, confirmed, share_of_time, surely_faster, told
 from agents.conclusion.finalists import measured_finalists, with_light
 from agents.conclusion.fresh_process import slower_as_deployed
 from agents.conclusion.last_look import concluded_at_once
@@ -26,8 +26,9 @@ from graph_rewrite.system.deadline import Limit, OutOfTime, ending_at
 from graph_rewrite.task.limits import priced
 from graph_rewrite.task.problem import Problem
 
-CHECKING_SHARE = 0.5
-"""Part of the time left before a deadline that saving and comparing the most promising graph may take."""
+CHECKING_SHARE, SURE_CHECKING_SHARE = 0.5, 0.75
+"""Part of the time left before a deadline that saving and comparing the most promising graph may take, and where it is
+surely faster by what the search measured alone."""
 
 
 def conclude(search: Search, agent: str) -> OptimizationResult:
@@ -71,7 +72,7 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
             return result(first.graph, latency, first.actions, unmade_model(problem.model.path, problem.deployment), "")
         for visit in promising:
             try:
-                saved = _saved(problem, visit.graph)
+                saved = _saved(search, visit.graph, known[visit.graph.hash])
                 if saved is not None and not saved.outcome.ok:
                     rejected.append(saved.outcome.message)
                     continue
@@ -95,13 +96,13 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
     return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
 
 
-def _saved(problem: Problem, graph: Graph) -> CheckedModel | None:
+def _saved(search: Search, graph: Graph, known: Latency) -> CheckedModel | None:
     """Return a graph as a compared file; None where the user's own file may do. This comes before the measurement that
     confirms: a measurement can end at any time, and how long a comparison takes is not known before."""
-    if asking_original(problem.model, graph) is not None:
+    if asking_original(search.problem.model, graph) is not None:
         return None
-    with share_of_time(CHECKING_SHARE):
-        return saved_and_checked(problem, graph)
+    with share_of_time(SURE_CHECKING_SHARE if surely_faster(as_chosen(search, known)) else CHECKING_SHARE):
+        return saved_and_checked(search.problem, graph)
 
 
 def _made(problem: Problem, graph: Graph, latency: Latency, saved: CheckedModel | None) -> tuple[Latency, CheckedModel]:

@@ -22,8 +22,9 @@ MOST_LOOKS = 4
 CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0
 """Part of the time left that saving and comparing the winner keeps; and the seconds, or runs of the original with the
 seconds for weights that are written once and read twice, that it keeps of a short time, but never more than half."""
-LOOK_S, LOOK_RUNS, LOOK_SHARE = 1.5, 10.0, 0.2
-"""The same for a last look: seconds for the process, runs of the original, and the largest part of the time left."""
+LOOK_S, LOOK_RUNS, LOOK_SHARE, PLACING_SHARE = 1.0, 24.0, 0.2, 0.04
+"""The same for a last look: seconds for the process, runs of the original, and the largest part of the time left. The
+part that is kept to put the file in its place where there is no time for a look."""
 TELLING = 1.5
 """Factor on the time in which the error of a lead shrinks to the lead: for the next measurement may find less."""
 
@@ -73,9 +74,8 @@ def confirmed(search: Search, graph: Graph, known: Latency, *, is_checked: bool 
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
     kept = looking_seconds(search, left) if is_checked else checking_seconds(search, graph, left)
-    others = sum(bool(visit.actions) for visit in search.visits.values()) - 1
-    chosen = simultaneous(known, 1 + others)
-    if surely_faster(chosen) and left - kept < problem.cost(graph) + _least_seconds(known):
+    chosen, others = as_chosen(search, known), _measured_graphs(search) - 1
+    if surely_faster(chosen) and left - kept < problem.cost(graph) + least_seconds(known):
         return chosen
     with ending_at(time.monotonic() + left - kept):
         try:
@@ -96,15 +96,31 @@ def confirmed(search: Search, graph: Graph, known: Latency, *, is_checked: bool 
     return latency
 
 
+def as_chosen(search: Search, known: Latency) -> Latency:
+    """Return what a search measured of its winner, with an interval that holds although it was chosen among all."""
+    return simultaneous(known, _measured_graphs(search))
+
+
+def _measured_graphs(search: Search) -> int:
+    return sum(bool(visit.actions) for visit in search.visits.values())
+
+
 def checking_seconds(search: Search, graph: Graph, left: float) -> float:
     """Return the seconds that saving and comparing a graph keeps of those that are left."""
     runs_s = CHECK_RUNS * search.original_s + CHECK_S_PER_GB * weight_bytes(graph) / 1e9
     return max(CHECK_SHARE * left, min(max(CHECK_S, runs_s), 0.5 * left))
 
 
+def least_seconds(known: Latency) -> float:
+    """Return the seconds that the runs of a steady measurement take at least, without its sessions."""
+    return STEADY.min_pairs * (known.ms + known.baseline_ms) / 1e3
+
+
 def looking_seconds(search: Search, left: float) -> float:
-    """Return the seconds that a last look at a saved graph in a fresh process keeps of those that are left."""
-    return min(LOOK_S + LOOK_RUNS * search.original_s, LOOK_SHARE * left)
+    """Return the seconds that are kept of those that are left, once a graph is saved and compared: for a last look at
+    it in a fresh process, where that fits."""
+    look_s = LOOK_S + LOOK_RUNS * search.original_s
+    return look_s if look_s <= LOOK_SHARE * left else PLACING_SHARE * left
 
 
 def telling_seconds(latency: Latency, took_s: float) -> float:
@@ -123,11 +139,6 @@ def simultaneous(latency: Latency, count: int) -> Latency:
         return latency
     half *= _NORMAL.inv_cdf(1.0 - 0.025 / count) / _NORMAL.inv_cdf(0.975)
     return replace(latency, ci95=(latency.speedup * math.exp(-half), latency.speedup * math.exp(half)))
-
-
-def _least_seconds(known: Latency) -> float:
-    """Return the seconds that the runs of a steady measurement take at least, without its sessions."""
-    return STEADY.min_pairs * (known.ms + known.baseline_ms) / 1e3
 
 
 def _plan() -> Plan:

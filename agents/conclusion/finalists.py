@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from agents.conclusion.confirmation import compared_again, over, pooled, share_of_time
+from agents.conclusion.confirmation import (
+    checking_seconds,
+    compared_again,
+    least_seconds,
+    over,
+    pooled,
+    share_of_time,
+)
 from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
@@ -49,8 +57,14 @@ def measured_finalists(search: Search) -> list[tuple[Visit, Latency]]:
 
 
 def _measuring_share(search: Search, first: Visit) -> float:
-    is_large = search.worth(first.graph, first.latency) >= 1.0 + SMALL_LEAD
-    return LARGE_LEAD_SHARE if is_large else MEASURING_SHARE
+    """Return the part of the time left that measuring the finalists may take: it leaves what checking and confirming
+    one of them takes at least."""
+    is_large, left = search.worth(first.graph, first.latency) >= 1.0 + SMALL_LEAD, seconds_left()
+    share = LARGE_LEAD_SHARE if is_large else MEASURING_SHARE
+    if math.isinf(left):
+        return share
+    kept = checking_seconds(search, first.graph, left) + search.problem.cost(first.graph) + least_seconds(first.latency)
+    return max(0.0, min(share, 1.0 - kept / left))
 
 
 def _chosen_in_turn(
