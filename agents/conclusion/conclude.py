@@ -7,7 +7,7 @@ import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from agents.conclusion.confirmation import MARGIN, as_chosen, confirmed, share_of_time, surely_faster, told
+from agents.conclusion.confirmation import MARGIN, as_chosen, confirmed, not_confirmed, share_of_time, surely_faster
 from agents.conclusion.finalists import measured_finalists, with_light
 from agents.conclusion.fresh_process import slower_as_deployed
 from agents.conclusion.last_look import concluded_at_once
@@ -17,7 +17,7 @@ from agents.conclusion.users_file import asking_original, in_own_file
 from agents.core.base import Action, OptimizationResult, Search, Visit
 from graph_rewrite.delivery.deployed import deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
-from graph_rewrite.delivery.ship import CheckedModel, OriginalModel, checked_model, kept_original, unmade_model
+from graph_rewrite.delivery.ship import CheckedModel, checked_model, kept_original, unmade_model
 from graph_rewrite.delivery.tolerance import default_tolerance
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, waited_seconds
@@ -72,47 +72,48 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
             return result(first.graph, latency, first.actions, unmade_model(problem.model.path, problem.deployment), "")
         for visit in promising:
             try:
-                saved = _saved(search, visit.graph, known[visit.graph.hash])
-                if saved is not None and not saved.outcome.ok:
-                    rejected.append(saved.outcome.message)
-                    continue
-                latency = confirmed(search, visit.graph, known[visit.graph.hash], is_checked=saved is not None)
-                if not surely_faster(latency):
-                    rejected.append(f"the fastest was not confirmed by a second measurement, {told(latency)}")
-                    continue
-                if search.worth(visit.graph, latency) <= 1.0:
-                    rejected.append(TOO_LARGE)
-                    continue
-                latency, checked = _made(problem, visit.graph, latency, saved)
+                handed = _confirmed_file(search, visit.graph, known[visit.graph.hash])
             except OutOfTime:
                 rejected.append("no time was left to confirm and check the fastest")
                 break
-            wrong = _objection(problem, checked)
-            if not wrong:
+            if not isinstance(handed, str):
+                latency, checked = handed
                 return result(visit.graph, latency, visit.actions, checked, checked.outcome.message)
-            rejected.append(wrong)
+            rejected.append(handed)
         ms, checked = _original_ms(measured, search), original_kept(problem)
     message = kept_message(_reason(search, rejected), checked)
     return result(problem.model.original, Latency(ms, 1.0, (1.0, 1.0), 1, ms), (), checked, message)
 
 
-def _saved(search: Search, graph: Graph, known: Latency) -> CheckedModel | None:
-    """Return a graph as a compared file; None where the user's own file may do. This comes before the measurement that
-    confirms: a measurement can end at any time, and how long a comparison takes is not known before."""
-    if asking_original(search.problem.model, graph) is not None:
-        return None
-    with share_of_time(SURE_CHECKING_SHARE if surely_faster(as_chosen(search, known)) else CHECKING_SHARE):
-        return saved_and_checked(search.problem, graph)
+def _confirmed_file(search: Search, graph: Graph, known: Latency) -> tuple[Latency, CheckedModel] | str:
+    """Return a graph as a compared file with its latency, measured anew; the user's own file where that is as fast. Or
+    return why it is not handed over.
 
+    The comparison comes first: a measurement can end at any time, and how long a comparison takes is not known before.
 
-def _made(problem: Problem, graph: Graph, latency: Latency, saved: CheckedModel | None) -> tuple[Latency, CheckedModel]:
-    """Return a confirmed winner as a compared file, with its latency: the user's own file where that is as fast."""
-    if saved is not None:
-        return latency, saved
-    own = in_own_file(problem, graph, latency, lambda asking: _own_file(problem, asking, unrun=False))
-    if own is None or not surely_faster(own[0]):
-        return latency, saved_and_checked(problem, graph)
-    return own
+    Raises:
+        OutOfTime: the time limit is reached.
+    """
+    problem = search.problem
+    share = SURE_CHECKING_SHARE if surely_faster(as_chosen(search, known)) else CHECKING_SHARE
+
+    def keep(asking: Graph) -> CheckedModel:
+        with share_of_time(share):
+            return _own_file(problem, asking, unrun=False)
+
+    own = in_own_file(search, graph, known, keep)
+    if own is not None:
+        return own
+    with share_of_time(share):
+        saved = saved_and_checked(problem, graph)
+    if not saved.outcome.ok:
+        return saved.outcome.message
+    latency = confirmed(search, graph, known)
+    if not surely_faster(latency):
+        return not_confirmed(latency)
+    if search.worth(graph, latency) <= 1.0:
+        return TOO_LARGE
+    return slower_as_deployed(problem, saved, original_file(problem)) or (latency, saved)
 
 
 def _limited(search: Search) -> AbstractContextManager[Limit]:
@@ -121,14 +122,6 @@ def _limited(search: Search) -> AbstractContextManager[Limit]:
         return ending_at(budget.deadline)
     unspent = budget.seconds - search.elapsed
     return ending_at(time.monotonic() + budget.overtime_s + max(search.lacking, unspent), waited_seconds)
-
-
-def _objection(problem: Problem, checked: CheckedModel) -> str:
-    """Return why a saved winner is not handed over; empty where it is."""
-    if not checked.outcome.ok:
-        return checked.outcome.message
-    # The user's own file under another deployment is what was measured.
-    return "" if isinstance(checked, OriginalModel) else slower_as_deployed(problem, checked, original_file(problem))
 
 
 def _reason(search: Search, rejected: list[str]) -> str:

@@ -49,13 +49,18 @@ def told(latency: Latency) -> str:
     return f"in which the speed-up was {latency.speedup:.3f} (95% interval {low:.3f} to {high:.3f})"
 
 
+def not_confirmed(latency: Latency) -> str:
+    """Return why a graph is not handed over that a measurement anew does not show to be faster."""
+    return f"the fastest was not confirmed by a second measurement, {told(latency)}"
+
+
 def is_doubtful(latency: Latency) -> bool:
     """Return whether a speed-up seems to be worth reporting, and is not sure."""
     return latency.ok and latency.speedup > 1.0 + MARGIN and not surely_faster(latency)
 
 
-def confirmed(search: Search, graph: Graph, known: Latency, *, is_checked: bool = False) -> Latency:
-    """Measure a graph anew for the report.
+def confirmed(search: Search, graph: Graph, known: Latency | None) -> Latency:
+    """Measure a graph anew for the report, once its outputs are compared.
 
     With a deadline, a doubtful graph is measured again as long as time is left, and all these measurements count
     together. What the search measured counts too where a doubt is left, where it measured no other graph, and alone
@@ -63,8 +68,7 @@ def confirmed(search: Search, graph: Graph, known: Latency, *, is_checked: bool 
     measured at once, so that luck in the choice is not taken for a gain.
 
     Args:
-        known: what the search measured of it.
-        is_checked: its outputs were compared with the original's, so that no time is kept for that.
+        known: what the search measured of it; None where it did not.
 
     Raises:
         OutOfTime: no measurement came to its end, and what the search measured leaves a doubt.
@@ -73,18 +77,19 @@ def confirmed(search: Search, graph: Graph, known: Latency, *, is_checked: bool 
     left = seconds_left()
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
-    kept = looking_seconds(search, left) if is_checked else checking_seconds(search, graph, left)
-    chosen, others = as_chosen(search, known), _measured_graphs(search) - 1
-    if surely_faster(chosen) and left - kept < problem.cost(graph) + least_seconds(known):
-        return chosen
+    kept, others = looking_seconds(search, left), _measured_graphs(search) - 1
+    chosen = None if known is None else as_chosen(search, known)
+    sure = chosen if chosen is not None and surely_faster(chosen) else None
+    if sure is not None and left - kept < problem.cost(graph) + least_seconds(sure):
+        return sure
     with ending_at(time.monotonic() + left - kept):
         try:
             latency = problem.confirm(graph, _plan())
         except OutOfTime:
-            if surely_faster(chosen):
-                return chosen
+            if sure is not None:
+                return sure
             raise
-        if not others or is_doubtful(latency):
+        if chosen is not None and (not others or is_doubtful(latency)):
             latency = pooled(chosen, latency)
         for look in range(1, MOST_LOOKS):
             if not is_doubtful(latency):
@@ -103,6 +108,11 @@ def as_chosen(search: Search, known: Latency) -> Latency:
 
 def _measured_graphs(search: Search) -> int:
     return sum(bool(visit.actions) for visit in search.visits.values())
+
+
+def needed_seconds(search: Search, graph: Graph, known: Latency, left: float) -> float:
+    """Return the seconds that comparing a measured graph's outputs and confirming it take at least, of those left."""
+    return checking_seconds(search, graph, left) + search.problem.cost(graph) + least_seconds(known)
 
 
 def checking_seconds(search: Search, graph: Graph, left: float) -> float:

@@ -8,14 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from agents.conclusion.confirmation import (
-    checking_seconds,
-    compared_again,
-    least_seconds,
-    over,
-    pooled,
-    share_of_time,
-)
+from agents.conclusion.confirmation import compared_again, needed_seconds, over, pooled, share_of_time
 from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
@@ -63,8 +56,7 @@ def _measuring_share(search: Search, first: Visit) -> float:
     share = LARGE_LEAD_SHARE if is_large else MEASURING_SHARE
     if math.isinf(left):
         return share
-    kept = checking_seconds(search, first.graph, left) + search.problem.cost(first.graph) + least_seconds(first.latency)
-    return max(0.0, min(share, 1.0 - kept / left))
+    return max(0.0, min(share, 1.0 - needed_seconds(search, first.graph, first.latency, left) / left))
 
 
 def _chosen_in_turn(

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from agents.conclusion.confirmation import confirmed, needed_seconds, not_confirmed, surely_faster
+from agents.core.base import Search
 from graph_rewrite.delivery.deployed import METADATA_KEY
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
 from graph_rewrite.runtime import NODE_ORDER
-from graph_rewrite.system.deadline import OutOfTime
+from graph_rewrite.system.deadline import OutOfTime, seconds_left
 from graph_rewrite.task.models import Model
-from graph_rewrite.task.problem import Problem
 
 _AS_FAST = 0.995
-"""Part of the winner's speed-up that the original must reach under the same deployment."""
+"""Part of the lower bound of the winner's speed-up that the original must reach under the same deployment."""
 
 
 def asking_original(model: Model, graph: Graph) -> Graph | None:
@@ -32,26 +33,29 @@ def asking_original(model: Model, graph: Graph) -> Graph | None:
 
 
 def in_own_file(
-    problem: Problem, graph: Graph, confirmed: Latency, keep: Callable[[Graph], CheckedModel]
-) -> tuple[Latency, CheckedModel] | None:
-    """Return the user's own file under the deployment that a winner without rewrites asks for, with its latency. Its
-    bytes, names and symbolic dimensions stay as they are.
+    search: Search, graph: Graph, known: Latency, keep: Callable[[Graph], CheckedModel]
+) -> tuple[Latency, CheckedModel] | str | None:
+    """Return the user's own file under the deployment that a winner without rewrites asks for, with its latency,
+    measured anew. Its bytes, names and symbolic dimensions stay as they are.
 
     Args:
         graph: the winner: the normalised original under another deployment.
-        confirmed: its latency.
+        known: what the search measured of it.
         keep: returns the user's own file, run as a graph asks and compared; raises OutOfTime where that takes too long.
 
     Returns:
-        None where there are rewrites, or the own file is not as fast, gives other outputs, or was not measured in time.
+        Why the own file is not handed over, where it is not surely faster. None where there are rewrites, or the own
+        file is slower than the winner, gives other outputs, or cannot be compared and measured in time.
     """
-    original = asking_original(problem.model, graph)
-    if original is None:
+    original, left = asking_original(search.problem.model, graph), seconds_left()
+    if original is None or left < needed_seconds(search, graph, known, left):
         return None
     with suppress(OutOfTime):
-        latency = confirmed if original.hash == graph.hash else problem.confirm(original)
-        if not latency.ok or latency.lower_bound < _AS_FAST * confirmed.lower_bound:
-            return None
         checked = keep(original)
-        return (latency, checked) if checked.outcome.ok else None
+        if not checked.outcome.ok:
+            return None
+        latency = confirmed(search, original, known if original.hash == graph.hash else None)
+        if not latency.ok or latency.speedup < _AS_FAST * known.lower_bound:
+            return None
+        return (latency, checked) if surely_faster(latency) else not_confirmed(latency)
     return None

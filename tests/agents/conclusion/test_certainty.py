@@ -204,7 +204,7 @@ class TestConfirmed:
         graph = self.visited(search, first, 1)
         assert self.confirm(search, graph, first, anew, took) == (pooled(first, anew) if again else first)
 
-    @pytest.mark.parametrize(("slower", "again"), [(1.0, True), (100.0, True), (110.0, False)])
+    @pytest.mark.parametrize(("slower", "again"), [(1.0, True), (125.0, True), (140.0, False)])
     def test_what_is_sure_is_not_measured_again_where_few_runs_fit(
         self, search: Search, slower: float, again: bool
     ) -> None:

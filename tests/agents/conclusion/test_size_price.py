@@ -107,7 +107,7 @@ class TestWinner:
     ) -> None:
         search = measured((1.30, 0.1), (1.31, 0.1), (1.32, 0.1), (1.04, 0.0))
 
-        def less(search: Search, graph: Graph, known: Latency, *, is_checked: bool) -> Latency:
+        def less(search: Search, graph: Graph, known: Latency) -> Latency:
             found = search.problem.measure(graph, "full").speedup
             speedup = found if found < 1.1 else 1.1
             return Latency(10.0 / speedup, speedup, (speedup - 0.005, speedup + 0.005), 10, 10.0)

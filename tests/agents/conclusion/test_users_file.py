@@ -1,6 +1,7 @@
 """Results whose only gain is the deployment: the user's own file, run otherwise."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from agents.searching.session_search import search_session
 from graph_rewrite import Graph
 from graph_rewrite.delivery.deployed import METADATA_KEY, recorded_deployment, session
 from graph_rewrite.delivery.ship import kept_original
-from graph_rewrite.latency import Deployment
+from graph_rewrite.latency import Deployment, Latency, Plan
 from graph_rewrite.system.deadline import OutOfTime
 from graph_rewrite.task.models import open_model
 from graph_rewrite.task.problem import Problem
@@ -104,3 +105,23 @@ def test_a_deployment_is_not_taken_for_checked_without_running_it(
     assert kept_original(path, Deployment()).outcome.ok
     with pytest.raises(OutOfTime):
         kept_original(path, Deployment(), unrun=False)
+
+
+def test_in_little_time_a_winner_without_rewrites_is_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the own file has no time for a measurement beside it, the graph that the search measured is saved."""
+    problem, asked = planted(tmp_path, FACTORS), list[Graph]()
+    search = searched(problem)
+    confirm = problem.confirm
+
+    def counted(graph: Graph, plan: Plan | None = None, look: int = 0) -> Latency:
+        asked.append(graph)
+        return confirm(graph, plan, look)
+
+    monkeypatch.setattr(problem, "confirm", counted)
+    search.budget = Budget(50, 60.0, conclusion_s=20.0, deadline=time.monotonic() + 20.0)
+    assert conclude(search, "test").checked.path == problem.model.path
+    assert len({graph.hash for graph in asked}) == 1
+    monkeypatch.setattr("agents.conclusion.users_file.needed_seconds", lambda *_: 21.0)
+    assert conclude(search, "test").checked.path != problem.model.path
