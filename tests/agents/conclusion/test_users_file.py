@@ -110,7 +110,7 @@ def test_a_deployment_is_not_taken_for_checked_without_running_it(
 def test_in_little_time_a_winner_without_rewrites_is_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the own file has no time for a measurement beside it, the graph that the search measured is saved."""
+    """Measure one graph alone: without the time for the own file, the one that the search measured is saved."""
     problem, asked = planted(tmp_path, FACTORS), list[Graph]()
     search = searched(problem)
     confirm = problem.confirm
