@@ -58,10 +58,10 @@ class Site:
     def class_key(self) -> str:
         """Return a key that is equal for the same rule at sites with the same local structure and shapes: the same
         operators on the same types are removed and inserted."""
-        types, matched = self.types, self.match.nodes
+        types, matched, gone = self.types, self.match.nodes, {node.id for node in self.removed}
         texts = [self.rule.name]
         for node in (*matched, *(node for node in self.removed if node not in matched)):
-            texts.append(node.signature if node in self.removed else f"kept {node.signature}")
+            texts.append(node.signature if node.id in gone else f"kept {node.signature}")
             texts += ["-" if value is None else str(types[value]) for value in node.inputs]
             texts += [str(types[value]) for value in node.outputs]
         return text_digest([*texts, self.replacement.shape_key])

@@ -14,12 +14,10 @@ from agents.conclusion.confirmation import confirmed, is_doubtful, pooled, simul
 from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
 from agents.core.records import Improvement
 from agents.core.registry import make_agent
-from graph_rewrite.delivery import ship
-from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, Plan
-from graph_rewrite.system.deadline import OutOfTime, check_time, ending_at, seconds_left
-from tests.agents.conclusion.simulated_meter import SimulatedMeter, simulated_time
+from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
+from tests.agents.conclusion.simulated_meter import SimulatedMeter, compare_in, simulated_time
 from tests.agents.toys import chain_problem
 
 SITES, FASTER_AT = 8, 3
@@ -42,13 +40,7 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
     ) -> tuple[OptimizationResult, float]:
         problem = chain_problem(tmp_path, SITES)
         with simulated_time(monkeypatch) as clock:
-
-            def compare(*given: object, **more: object) -> Equivalence:
-                clock.now += min(comparison_s, seconds_left())
-                check_time()
-                return Equivalence(True, 0.0, 1e-4, "not compared here")
-
-            monkeypatch.setattr(ship, "equivalent", compare)
+            compare_in(monkeypatch, clock, comparison_s)
 
             def truth(graph: Graph) -> float:
                 return seconds * (factor if rewritten(graph) else 1.0)

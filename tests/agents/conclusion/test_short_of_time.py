@@ -9,11 +9,8 @@ import pytest
 
 from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, Search
-from graph_rewrite.delivery import ship
-from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.system.deadline import check_time, seconds_left
-from tests.agents.conclusion.simulated_meter import SimulatedMeter, simulated_time
+from tests.agents.conclusion.simulated_meter import SimulatedMeter, compare_in, simulated_time
 from tests.agents.toys import chain_problem
 
 SPEEDUPS = (1.28, 1.3, 1.26)
@@ -31,16 +28,11 @@ def concluded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Concluded:
     def run(seconds: float, limit: float, comparison_s: float, seed: int) -> float:
         problem, true = chain_problem(tmp_path, 8), dict[str, float]()
         with simulated_time(monkeypatch) as clock:
-
-            def compare(*given: object, **more: object) -> Equivalence:
-                clock.now += min(comparison_s, seconds_left())
-                check_time()
-                return Equivalence(True, 0.0, 1e-4, "not compared here")
+            compare_in(monkeypatch, clock, comparison_s)
 
             def truth(graph: Graph) -> float:
                 return seconds / true.get(graph.hash, 1.0)
 
-            monkeypatch.setattr(ship, "equivalent", compare)
             meter = SimulatedMeter(problem.model.original, truth, clock, seed, OPEN_S)
             problem.meter = meter  # type: ignore[assignment]
             search = Search(problem, Budget(10**9, 60.0))
