@@ -51,13 +51,20 @@ class ProvedDrafts:
 
     def draft(self, start: Visit) -> AssembledGraph | None:
         """Draft from a graph, and again from what that gives: chains bring in what other rules match, and those that
-        save more keep others away from their nodes. Parts of the model are left to the finishing then. Return the
-        graph, with the chains of the first draft only, whose nodes are those of the graph that it began with; None
-        where nothing is forecast to save."""
+        save more keep others away from their nodes. Parts of the model are left to the finishing then, and all of it
+        where so many nodes came in that it would take long to match rules with them. Return the graph, with the chains
+        of the first draft only, whose nodes are those of the graph that it began with; None where nothing is forecast
+        to save."""
+        began = self.search.seconds
+        self.search.problem.rewriter.sites(start.graph)
+        seconds_per_node = (self.search.seconds - began) / max(len(start.graph.nodes), 1)
         first = self._assembly(start, classes_of(self.search, start.graph, self.options), DOUBTFUL, lambda: False)
         if first is None:
             return None
         last = self.search.after(self.options.drafting_share)
+        brought_in = len(first.graph.nodes.keys() - start.graph.nodes.keys())
+        if self.search.seconds + brought_in * seconds_per_node > last:
+            return first
 
         def is_late() -> bool:
             return self.search.seconds >= last

@@ -15,6 +15,9 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, Replacement, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rewriting.sites import Site, site_name
+from graph_rewrite.rewriting.templates import Templates
+
+_TEMPLATES = Templates()
 
 
 def build_replacement(
@@ -23,6 +26,7 @@ def build_replacement(
     builder: Callable[[], ReplacementBuilder],
     roots: Callable[[], Iterable[TensorType | None]],
     faults: RuleFaults | None,
+    templates: Templates | None = None,
 ) -> Replacement | Refusal:
     """Run a rule's `check` and `target` at a match. Graphs and e-graphs share this function.
 
@@ -33,6 +37,7 @@ def build_replacement(
             called where the target is built.
         roots: gives the types of the values to be replaced, in the order of the pattern's roots.
         faults: collects exceptions that the rule raises; with None they go through, with a note that names the rule.
+        templates: of a match over a graph: what was built at matches of the same structure, for rules that allow it.
 
     Returns:
         The replacement, or a Refusal where the condition fails or the target has no valid types.
@@ -41,6 +46,9 @@ def build_replacement(
         refusal = rule.check(match, *match.refs)
         if refusal is not None:
             return refusal
+        known = None if templates is None else templates.replacement(rule, match)
+        if known is not None:
+            return known
         op = builder()
         result = rule.target(op, match, *match.refs)
         if isinstance(result, Refusal):
@@ -49,7 +57,10 @@ def build_replacement(
         for output, wanted in zip(outputs, roots(), strict=True):
             if output.type != wanted:
                 return Refusal(f"the target gives {output.type}, the source {wanted}")
-        return op.finish(outputs)
+        replacement = op.finish(outputs)
+        if templates is not None:
+            templates.keep(rule, match, op, replacement)
+        return replacement
     except TypeInferenceError as error:
         return Refusal(f"the target has no valid types: {error}")
     except InvalidRewriteError as error:
@@ -72,8 +83,9 @@ def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None =
     """
     types = match.graph.types
     replacement = build_replacement(
-        rule, match, lambda: ReplacementBuilder(match.opset), lambda: [types[v] for v in match.root_values], faults
-    )
+        rule, match, lambda: ReplacementBuilder(match.opset), lambda: [types[v] for v in match.root_values], faults,
+        _TEMPLATES,
+    )  # fmt: skip
     if isinstance(replacement, Refusal):
         return replacement
     removed = _removable(rule, match, replacement)

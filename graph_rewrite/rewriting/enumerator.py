@@ -13,8 +13,10 @@ from graph_rewrite.rewriting.body_sites import BodySite, refusals_inside, sites_
 from graph_rewrite.rewriting.building import build_site
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
+from graph_rewrite.rewriting.earlier_graphs import known_before
 from graph_rewrite.rewriting.faults import RuleFaults
 from graph_rewrite.rewriting.listing import Listing, listing_of
+from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.matching import Matcher
 from graph_rewrite.rewriting.prefilter import index_of
 from graph_rewrite.rewriting.rule import Refusal, Rule
@@ -125,17 +127,24 @@ class Enumerator:
             return self._is_hidden(site.inner.graph, site.inner.site)
         known = self._hidden.get(site.class_key)
         if known is None:
-            nodes = {node.id: node for node in (*site.match.nodes, *site.removed)}
-            known = any(self._has_twin(graph, node, site) for _, node in sorted(nodes.items()))
-            self._hidden[site.class_key] = known
+            removed = sorted(site.removed, key=lambda node: node.id)
+            known = self._hidden[site.class_key] = any(self._has_twin(graph, node, site) for node in removed)
         return known
 
     def _has_twin(self, graph: Graph, anchor: Node, site: Site) -> bool:
+        """Tell whether an earlier rule leads to the same graph from this anchor. It would have to match the last of the
+        nodes that are removed, since nothing below a match dies."""
+        last = max(site.removed, key=lambda node: graph.ranks[node.id])
         for index, rule in self._plausible(graph, anchor, set()):
             if rule is site.rule:
                 return False
-            if any(twin.key == site.key for twin in self._try(graph, anchor, index, rule).sites):
-                return True
+            if anchor is not last and len(rule.pattern.roots) == 1:
+                continue
+            for match in Matcher(graph, rule.pattern, set(), rule.symmetric).at(anchor):
+                if any(node is last for node in match.nodes):
+                    twin = self._built(rule, index, match)
+                    if twin is not None and twin.key == site.key:
+                        return True
         return False
 
     def explain(self, graph: Graph) -> list[Refusal]:
@@ -184,7 +193,7 @@ class Enumerator:
         state = graph.memo.get(self._matched)
         if state is not None:
             return state
-        known = _known_before(graph, self._matched)
+        known = known_before(graph, self._matched)
         # Sites are many objects and no cycles: looking for those took up to half of the time.
         with no_garbage_collection():
             if known is None:
@@ -255,13 +264,18 @@ class Enumerator:
         reads: set[int] = set()
         found: list[Site] = []
         for match in Matcher(graph, rule.pattern, reads, rule.symmetric).at(node):
-            built = build_site(rule, index, match, self.faults)
-            if isinstance(built, Site) and self._allows(built):
+            built = self._built(rule, index, match)
+            if built is not None:
                 found.append(built)
                 if built.several_roots:
                     # Whether the roots depend on each other is told from where these are computed.
                     reads |= built.replacement.externals() - graph.constants.keys()
         return _Tried(tuple(found), frozenset(reads))
+
+    def _built(self, rule: Rule, index: int, match: Match) -> Site | None:
+        """Return the site at a match; None where the rule does not apply there."""
+        built = build_site(rule, index, match, self.faults)
+        return built if isinstance(built, Site) and self._allows(built) else None
 
     def _allows(self, site: Site) -> bool:
         return self.domains is None or all(node.domain in self.domains for node in site.replacement.nodes)
@@ -271,28 +285,3 @@ class Enumerator:
         order."""
         for index in self._index.plausible(graph, anchor, reads):
             yield index, self.rules[index]
-
-
-def _known_before(graph: Graph, key: MemoKey[_State]) -> tuple[_State, GraphDelta] | None:
-    """Return the state of the nearest earlier graph that has one, and all that changed since."""
-    deltas: list[GraphDelta] = []
-    here = graph
-    while here.edit is not None:
-        here, delta = here.edit
-        deltas.append(delta)
-        if (state := here.memo.get(key)) is not None:
-            return state, _together(graph, deltas[::-1])
-    return None
-
-
-def _together(graph: Graph, deltas: list[GraphDelta]) -> GraphDelta:
-    """Return several successive edits as one that led to `graph`."""
-    if len(deltas) == 1:
-        return deltas[0]
-    return GraphDelta(
-        frozenset().union(*(delta.removed for delta in deltas)),
-        tuple(node for delta in deltas for node in delta.inserted if node in graph.nodes),
-        frozenset(node for delta in deltas for node in delta.rewired if node in graph.nodes),
-        frozenset().union(*(delta.touched for delta in deltas)),
-        any(delta.reranked for delta in deltas),
-    )

@@ -129,6 +129,18 @@ def _attachment(ref: Ref) -> str:
     return f"const{ref.type}{ref.constant.digest if ref.type.size == 1 else ''}"
 
 
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """An operator over constants that was folded."""
+
+    op: str
+    domain: str
+    attrs: dict[str, AttrValue]
+    inputs: tuple[Ref | None, ...]
+    types: tuple[TensorType, ...]
+    results: tuple[Ref, ...]
+
+
 class ReplacementBuilder:
     """`op` in a rule's target: `op.MatMul(x, w)` checks types and returns a Ref (a tuple with `_outputs` > 1).
 
@@ -139,6 +151,10 @@ class ReplacementBuilder:
         self.opset, self._domain = opset, domain
         self._nodes: list[ReplacementNode] = [] if shared is None else shared._nodes
         self._known: dict[tuple[Any, ...], tuple[Ref, ...]] = {} if shared is None else shared._known
+        self.folds: list[Folded] = [] if shared is None else shared.folds
+        """Operators that were folded so far."""
+        self.constants: list[Ref] = [] if shared is None else shared.constants
+        """Constants beside values of the match that operators were applied to."""
 
     @property
     def ms(self) -> ReplacementBuilder:
@@ -182,6 +198,7 @@ class ReplacementBuilder:
             inputs = inputs[:-1]
         if attrs:
             attrs = {name: _attr(value) for name, value in attrs.items() if value is not None}
+        self.constants += [ref for ref in inputs if ref is not None and ref.is_const and ref.external is None]
         signature = operator_signature(op, domain, attrs)
         key = (signature, outputs, *["-" if ref is None else ref.key for ref in inputs])
         known = self._known.get(key)
@@ -196,6 +213,7 @@ class ReplacementBuilder:
         if inputs and all(ref is None or ref.is_const for ref in inputs):
             constants = fold(op, domain, attrs, operands, static, self.opset)
             results = tuple([Ref(constant.type, constant=constant) for constant in constants])
+            self.folds.append(Folded(op, domain, attrs, inputs, static, results))
         else:
             number = len(self._nodes)
             self._nodes.append(ReplacementNode(op, domain, attrs, inputs, static, signature))

@@ -79,6 +79,10 @@ class Rule:
     """The rule takes in a part of the model, as large as it can be. A window of a few operators does not hold one, so
     searches by windows try the rule in the whole graph, on what they have put together."""
 
+    by_structure: ClassVar[bool] = False
+    """The target reads operators, attributes and types of the match, and which values are constants; neither elements
+    of constants nor what surrounds the match. So what was built at one match serves at all of the same structure."""
+
     examples: ClassVar[Mapping[str, Sequence[float]]] = {}
     """Elements of constants at which the rule applies, by variable, for the verifier; needed where the usual ones do
     not do."""

@@ -61,9 +61,11 @@ def _header(
     graph: Graph, names: Mapping[int, str], inputs: Mapping[int, TensorType], outputs: Iterable[int]
 ) -> onnx.ModelProto:
     header = onnx.ModelProto()
-    header.CopyFrom(graph.header)
-    header.ClearField("graph")
-    header.ClearField("metadata_props")
+    for field, value in graph.header.ListFields():
+        if isinstance(value, (int, str)):
+            setattr(header, field.name, value)
+        elif field.name not in ("graph", "metadata_props"):  # these may be large
+            getattr(header, field.name).MergeFrom(value)
     header.graph.name = "window"
     # Types are declared when the graph is written.
     header.graph.input.extend(onnx.ValueInfoProto(name=names[value]) for value in inputs)

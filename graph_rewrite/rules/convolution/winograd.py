@@ -32,6 +32,7 @@ class _Winograd(Rule):
     """The algorithm F(m, r) along the axes with `tiles[axis]` = m > 1; 1 leaves an axis to the products."""
 
     family = "winograd"
+    by_structure = True
     tiles: ClassVar[tuple[int, int]]
     relu: ClassVar[bool] = False
     error_growth: ClassVar[float]

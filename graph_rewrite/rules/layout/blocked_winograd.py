@@ -109,6 +109,7 @@ class BlockedConvByRows4(WinogradRows4):
     """Conv'(x, w, b) = rows of A (B^T x * G w), F(4, r) along the height, all in the blocked layout, w constant"""
 
     family = "blocked_layout"
+    by_structure = False  # filters also follow the block size
 
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
         return op.nchwc.Conv(x, w, b, _label="conv")

@@ -17,11 +17,12 @@ from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
 from agents.regional.proved_drafts import ProvedDrafts
 from agents.regional.screen import Screen
-from graph_rewrite import Rewriter
+from graph_rewrite import Graph, Rewriter
 from graph_rewrite.experience import ExperienceLog
 from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
+from graph_rewrite.rewriting.sites import Site
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.site_windows import site_classes
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, packed_layers, watched_rounds
@@ -233,6 +234,27 @@ def test_what_a_draft_makes_possible_is_drafted_behind_it(tmp_path: Path) -> Non
     behind = {CHAIN[:1]: 0.2, CHAIN[1:2]: 0.1, CHAIN[1:]: 0.1}
     assert proved(problem, Told(behind)) == (list(CHAIN), 1)
     assert proved(problem, Told(behind), drafting_share=0.0) == ([CHAIN[0]], 0)
+
+
+@pytest.mark.parametrize(("seconds", "again"), [(1.0, True), (40.0, False)])
+def test_nothing_is_drafted_behind_what_would_take_long_to_match(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, again: bool
+) -> None:
+    """Rules are matched with the first graph in so many of 100 seconds."""
+    problem, now = chain_problem(tmp_path, 1), [0.0]
+    list_sites = problem.rewriter.sites
+
+    def listed(graph: Graph) -> list[Site]:
+        now[0] = seconds
+        return list_sites(graph)
+
+    monkeypatch.setattr(problem.rewriter, "sites", listed)
+    monkeypatch.setattr(Search, "seconds", property(lambda search: now[0]))
+    search, behind = Search(problem, Budget(50, 100.0)), {CHAIN[:1]: 0.2, CHAIN[1:2]: 0.1, CHAIN[1:]: 0.1}
+    drafts = ProvedDrafts(search, ExactTimer(), Told(behind), RegionalOptions(margin=1), ExperienceLog(None))
+    draft = drafts.draft(supposed(problem.model.graph, 7.0))
+    assert draft is not None
+    assert [action.rule for action in draft.actions] == (list(CHAIN) if again else [CHAIN[0]])
 
 
 def test_a_draft_takes_what_follows_a_step_whatever_the_depth(tmp_path: Path) -> None:
