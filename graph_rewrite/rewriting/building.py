@@ -18,6 +18,7 @@ from graph_rewrite.rewriting.sites import Site, site_name
 from graph_rewrite.rewriting.templates import Templates
 
 _TEMPLATES = Templates()
+"""Those of all graphs of the process."""
 
 
 def build_replacement(

@@ -127,14 +127,14 @@ class Enumerator:
             return self._is_hidden(site.inner.graph, site.inner.site)
         known = self._hidden.get(site.class_key)
         if known is None:
-            removed = sorted(site.removed, key=lambda node: node.id)
-            known = self._hidden[site.class_key] = any(self._has_twin(graph, node, site) for node in removed)
+            last = max(site.removed, key=lambda node: graph.ranks[node.id])
+            anchors = sorted(site.removed, key=lambda node: node.id)
+            known = self._hidden[site.class_key] = any(self._has_twin(graph, node, site, last) for node in anchors)
         return known
 
-    def _has_twin(self, graph: Graph, anchor: Node, site: Site) -> bool:
-        """Tell whether an earlier rule leads to the same graph from this anchor. It would have to match the last of the
-        nodes that are removed, since nothing below a match dies."""
-        last = max(site.removed, key=lambda node: graph.ranks[node.id])
+    def _has_twin(self, graph: Graph, anchor: Node, site: Site, last: Node) -> bool:
+        """Tell whether an earlier rule leads to the same graph from this anchor. It would have to match the `last` of
+        the nodes that the site removes, since nothing below a match dies."""
         for index, rule in self._plausible(graph, anchor, set()):
             if rule is site.rule:
                 return False

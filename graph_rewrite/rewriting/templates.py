@@ -16,8 +16,8 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Folded, Ref, Replacement, ReplacementBuilder, ReplacementNode
 from graph_rewrite.rewriting.rule import Rule
 
-MOST_TEMPLATES = 512
-"""Templates that are kept; the oldest goes first."""
+MOST_TEMPLATES = 256
+"""Templates that are kept; the oldest goes first. One of many channels holds up to 1 MB of literal constants."""
 
 Source = Ref | int | None
 """An operand: a literal constant or a result of another node, the number of a value of the match or of a fold, or one
