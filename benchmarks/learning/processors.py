@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from agents.effects.learning_means import MeansLearner, Part, means_of, means_on
 from agents.effects.prior import savings
 from agents.effects.samples import samples_of
-from agents.effects.step_means import Forecast, StepMeans
+from agents.effects.step_means import MOST_LOST, Forecast, StepMeans
 from agents.effects.training import EffectTraining, train
 from agents.reporting.runs import write_json
 from benchmarks import RESULTS
@@ -201,7 +201,7 @@ class Processors:
         found = learner.forecast(means, step) if predicted is None else learner.corrected(means, step, predicted[step])
         if found is None or found.own is None:
             return self._own.on_line(means, step)
-        return found.own.mean if own else found.mean
+        return max(found.own.mean if own else found.mean, -MOST_LOST)  # gains are cut off there too
 
     def _hit(self, window: int, gain: dict[int, list[float]]) -> bool | None:
         """Return whether a window's best first step is forecast among the first; None where it has too few steps, or

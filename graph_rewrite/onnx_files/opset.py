@@ -1,6 +1,6 @@
 """Conversion of a graph to a newer version of ONNX's operator set, node by node.
 
-Where the definition of an operator did not change, the node stays as it is. Where it did, onnx's version converter is
+Where the definition of an operator did not change, or only takes more types, the node stays as it is. Otherwise onnx's version converter is
 shown that node alone, with the types of its inputs and with its small constants, and what it makes of it takes the
 node's place. So weights, names, functions and foreign operators never pass through the converter, which would lose
 some of them.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import onnx
@@ -47,6 +48,8 @@ def convert_opset(graph: Graph, version: int) -> Graph:
     known: dict[tuple[Any, ...], onnx.GraphProto | None] = {}
     for node in graph.order():
         if node.domain or since_version(node.op, graph.opset) == since_version(node.op, version):
+            continue
+        if _only_takes_more_types(node.op, graph.opset, version):
             continue
         if node.opaque:
             _check_same_interface(node.op, graph.opset, version)
@@ -89,6 +92,8 @@ def _check_bodies(graph: Graph, version: int) -> None:
     for node, old in body_nodes(graph):
         if node.domain in ("", "ai.onnx") and since_version(node.op_type, old) != since_version(node.op_type, version):
             _check_same_interface(node.op_type, old, version)
+            if node.op_type == "Split" and old < 18 <= version and len(node.input) < 2:
+                raise ConversionError("Split inside a subgraph or function names its parts since opset 18")
 
 
 def _check_same_interface(op: str, old: int, new: int) -> None:
@@ -99,13 +104,26 @@ def _check_same_interface(op: str, old: int, new: int) -> None:
     """
     before, after = onnx.defs.get_schema(op, old), onnx.defs.get_schema(op, new)
     attributes = _attributes(after)
-    same = [p.name for p in before.inputs] == [p.name for p in after.inputs]
-    same = same and [p.name for p in before.outputs] == [p.name for p in after.outputs]
+    same = _has_same_values(before, after)
     same = same and all(attributes.pop(name, None) == known for name, known in _attributes(before).items())
     same = same and not any(required for _, required, _ in attributes.values())
-    # The scale of GroupNormalization came per group, then per channel, under the same name.
-    if after.deprecated or not same or op == "GroupNormalization":
+    if not same:
         raise ConversionError(f"{op} inside a subgraph or function changed between opsets {old} and {new}")
+
+
+@cache
+def _only_takes_more_types(op: str, old: int, new: int) -> bool:
+    """Return whether an operator has the same inputs, outputs and attributes in both operator sets."""
+    before, after = onnx.defs.get_schema(op, old), onnx.defs.get_schema(op, new)
+    return _has_same_values(before, after) and _attributes(before) == _attributes(after)
+
+
+def _has_same_values(before: onnx.defs.OpSchema, after: onnx.defs.OpSchema) -> bool:
+    """Return whether two definitions of an operator have the same inputs and outputs."""
+    same = [p.name for p in before.inputs] == [p.name for p in after.inputs]
+    same = same and [p.name for p in before.outputs] == [p.name for p in after.outputs]
+    # The scale of GroupNormalization came per group, then per channel, under the same name.
+    return same and not after.deprecated and before.name != "GroupNormalization"
 
 
 def _attributes(schema: onnx.defs.OpSchema) -> dict[str, tuple[str, bool, bytes]]:

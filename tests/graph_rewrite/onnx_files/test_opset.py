@@ -114,6 +114,17 @@ class TestOpset:
         assert note.startswith("stays in opset 12: ReduceSum inside a subgraph or function changed between opsets 12")
         assert_close(run(model, feeds(model)), run(to_proto(graph), feeds(model)))
 
+    def test_a_split_into_equal_parts_keeps_a_body_in_its_operator_set(self) -> None:
+        """Since opset 18 the number of parts must be given where their sizes are not."""
+        model = sample_models.conditional()
+        model.opset_import[0].version = 17
+        inner = model.graph.node[1].attribute[0].g.node[0]
+        inner.CopyFrom(helper.make_node("Split", ["t"], [inner.output[0]], axis=0))
+        graph, report = normalise(load(model))
+        assert graph.opset == 17
+        assert any(note.startswith("stays in opset 17: Split inside a subgraph") for note in report.notes)
+        assert_close(run(model, feeds(model)), run(to_proto(graph), feeds(model)))
+
     def test_unknown_operators_are_named(self) -> None:
         graph = load(parsed("(float[2] x) => (float[2] y) { y = Nonsense(x) }", opset=20))
         with pytest.raises(ConversionError, match="Nonsense is no operator of opset 20"):
