@@ -1,9 +1,9 @@
 """Conversion of a graph to a newer version of ONNX's operator set, node by node.
 
-Where the definition of an operator did not change, or only takes more types, the node stays as it is. Otherwise onnx's version converter is
-shown that node alone, with the types of its inputs and with its small constants, and what it makes of it takes the
-node's place. So weights, names, functions and foreign operators never pass through the converter, which would lose
-some of them.
+Where the definition of an operator did not change, or only takes more types, the node stays as it is. Otherwise onnx's
+version converter is shown that node alone, with the types of its inputs and with its small constants, and what it makes
+of it takes the node's place. So weights, names, functions and foreign operators never pass through the converter, which
+would lose some of them.
 """
 
 from __future__ import annotations
