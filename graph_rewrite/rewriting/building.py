@@ -38,7 +38,7 @@ def build_replacement(
             called where the target is built.
         roots: gives the types of the values to be replaced, in the order of the pattern's roots.
         faults: collects exceptions that the rule raises; with None they go through, with a note that names the rule.
-        templates: of a match over a graph: what was built at matches of the same structure, for rules that allow it.
+        templates: of a match over a graph, for a rule that allows it: what was built at matches of the same structure.
 
     Returns:
         The replacement, or a Refusal where the condition fails or the target has no valid types.
@@ -85,7 +85,7 @@ def build_site(rule: Rule, index: int, match: Match, faults: RuleFaults | None =
     types = match.graph.types
     replacement = build_replacement(
         rule, match, lambda: ReplacementBuilder(match.opset), lambda: [types[v] for v in match.root_values], faults,
-        _TEMPLATES,
+        _TEMPLATES if rule.by_structure else None,
     )  # fmt: skip
     if isinstance(replacement, Refusal):
         return replacement

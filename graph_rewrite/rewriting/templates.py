@@ -61,20 +61,18 @@ class Template:
 
 
 class Templates:
-    """Keeps templates by rule and structure of the match."""
+    """Keeps templates, for rules that allow it (`Rule.by_structure`), by rule and structure of the match."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], Template | None] = {}
 
     def replacement(self, rule: Rule, match: Match) -> Replacement | None:
         """Return what a rule builds at a match; None where that is not known."""
-        template = self._kept.get(structure_of(rule, match)) if rule.by_structure else None
+        template = self._kept.get(structure_of(rule, match))
         return None if template is None else template.at(_operands(match))
 
     def keep(self, rule: Rule, match: Match, op: ReplacementBuilder, replacement: Replacement) -> None:
         """Keep what a rule has built at a match by `op`."""
-        if not rule.by_structure:
-            return
         while len(self._kept) >= MOST_TEMPLATES:
             del self._kept[next(iter(self._kept))]
         self._kept[structure_of(rule, match)] = template_of(_operands(match), op, replacement)
