@@ -23,6 +23,10 @@ MIN_SAMPLE_S = 1e-3
 LONG_S = 0.05
 """Seconds of a run from which further warm-ups are not worth their time: what they warm is small beside it."""
 
+_LEAST_S = 1e-6
+"""Seconds that a run takes at least. A thread's clock stands still, or falls back, where the host takes the processor
+away in the middle of a run, and no ratio can be told from nothing."""
+
 _MAX_REPEATS = 1000
 _OVERRUN = 4.0  # Times the budget after which even the plan's fewest pairs are not waited for.
 _SPARE_PAIRS = 1.5  # A pair is not broken off, and the answer takes its time too.
@@ -141,11 +145,11 @@ def time_alone(
 
 def _time(run: Run, repeats: int, clock: Clock, between: Between | None = None) -> float:
     if between is not None:
-        return sum(_time_behind(between, run, clock) for _ in range(repeats)) / repeats
+        return max(_LEAST_S, sum(_time_behind(between, run, clock) for _ in range(repeats)) / repeats)
     started = clock()
     for _ in range(repeats):
         run()
-    return (clock() - started) / repeats
+    return max(_LEAST_S, (clock() - started) / repeats)
 
 
 def _time_behind(between: Between, run: Run, clock: Clock) -> float:

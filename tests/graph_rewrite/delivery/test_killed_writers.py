@@ -32,16 +32,20 @@ def checked_models(folder: Path) -> list[CheckedModel]:
 
 
 def kill_writers(folder: Path) -> None:
-    """Let processes write one or the other model to the same place without end, and kill each at a random moment."""
+    """Let processes write one or the other model to the same place without end, and kill each at a random moment of its
+    first writes, which take as long as the disk has them take."""
     rng, models, output = np.random.default_rng(0), checked_models(folder), folder / "out.onnx"
-    models[0].write_to(output)
+    started = time.monotonic()
+    for model in models:
+        model.write_to(output)
+    both_s = time.monotonic() - started
     inputs = set()
-    for _ in range(KILLS):
-        writer, turn = os.fork(), 0
+    for turn in range(KILLS):
+        writer = os.fork()
         while writer == 0:
             models[turn % 2].write_to(output)
             turn += 1
-        time.sleep(float(rng.uniform(0.001, 0.03)))
+        time.sleep(float(rng.uniform(0.001, 2.0 * both_s)))
         os.kill(writer, signal.SIGKILL)
         os.waitpid(writer, 0)
         model = onnx.load(output)

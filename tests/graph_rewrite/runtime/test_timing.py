@@ -56,6 +56,21 @@ def test_what_lies_between_runs_is_not_timed() -> None:
     assert (block.baseline, block.candidate) == ((0.5, 0.5), (0.25, 0.25))
 
 
+@pytest.mark.parametrize("stolen_s", [0.0, -0.25])
+def test_a_clock_that_stood_still_disturbs_one_pair(stolen_s: float) -> None:
+    clock = Clock()
+    durations = iter([0.5] * 4 + [stolen_s] + [0.5] * 11)
+
+    def run() -> None:
+        clock.now += next(durations)
+
+    plan = Plan(min_pairs=8, max_pairs=8, target_ci_width=0.0)
+    assert estimate([time_block(run, run, plan, 1, 100.0, clock)]).speedup == 1.0
+    clock.now, samples = 0.0, iter([0.5, stolen_s, 0.5])
+    alone = Plan(min_pairs=3, max_pairs=3, target_ci_width=0.0)
+    assert min(time_alone(lambda: clock.run("A", next(samples))(), alone, 1, clock)) > 0.0
+
+
 def test_ends_when_precise_and_on_the_budget() -> None:
     clock = Clock()
     plan = Plan(min_pairs=5, max_pairs=40, target_ci_width=0.07)
