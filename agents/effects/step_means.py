@@ -32,6 +32,9 @@ _CLASS, _CHAIN, _RULE = -5, -4, -2
 CLASS_PRIOR, WINDOW_PRIOR = 6.0, 1.0
 """Timings that a prediction counts as beside those of the same chain on the same class of shapes, and beside those in
 the very window; chosen on windows that neither means nor model knew, and on those that both knew."""
+MEANS_COUNT = 0.5
+"""How much means count beside a model's prediction that is as sure as they are: both were learnt from the same timings,
+and neither is ahead of the other everywhere; chosen on architectures and processors that neither knew."""
 _LETTERS = 12
 Halves = TypeVar("Halves", float, NDArray[np.float64])
 
@@ -66,6 +69,13 @@ class Expectation(NamedTuple):
     def with_more(self, more: Expectation, *, known: bool) -> Expectation:
         """Return this with what is expected beyond it; where that is `known` of the very rule, its deviation holds."""
         return Expectation(self.mean + more.mean, more.deviation if known else self.deviation)
+
+    def pooled(self, other: Expectation, count: float) -> Expectation:
+        """Return the mean of both by how sure they are, where the `other` counts so much less or more. They are taken to
+        be wrong alike: two that are equally sure are no surer together."""
+        weight, weight_other = self.deviation**-2, count * other.deviation**-2
+        part = weight_other / (weight + weight_other)
+        return Expectation(*((1.0 - part) * mine + part * others for mine, others in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +200,17 @@ class StepMeans:
         return self.best.at(guess) + (0.0 if self.here is None else self.here.on_line(guess))
 
     def corrected(self, names: Sequence[str], guess: float, predicted: Forecast) -> Forecast:
-        """Return what a model predicts of a step, drawn towards what was timed of it on this kind of machine, and on
-        this machine; by what the step saves elsewhere the model was trained.
+        """Return what a model predicts of a step, pooled with what these means say of it, and drawn towards what was
+        timed of it on this kind of machine, and on this machine.
 
         Args:
             names: the keys of the step, from special to general.
         """
-        best, own = Expectation(predicted.mean, predicted.deviation), predicted.own
+        told_best, told = self.best.expect(names, guess), self.own.expect(names, guess)
+        best = Expectation(predicted.mean, predicted.deviation).pooled(told_best, MEANS_COUNT)
+        own = predicted.own and predicted.own.pooled(told, MEANS_COUNT)
         here = self.here
-        at_best, by_itself = self.best.expect(names, guess).mean, self.own.expect(names, guess).mean
+        at_best, by_itself = told_best.mean, told.mean
         while here is not None:
             best = here.best.corrected(names, guess, at_best, best)
             own = own and here.own.corrected(names, guess, by_itself, own)

@@ -92,7 +92,7 @@ class RegionalOptions:
     """Begin with a draft, where the model runs on a CPU and no graph to begin with is known."""
     drafting_share: float = 0.2
     """Part of the seconds that are left in which these chains are carried on by further steps."""
-    drafting_hope: float = 0.3
+    drafting_hope: float = 0.1
     """Standard deviations above its mean that a forecast is hoped to reach in a draft."""
     doubting_share: float = 0.1
     """Part of the seconds that are left in which the doubtful chains of a draft are timed."""

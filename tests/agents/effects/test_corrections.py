@@ -14,6 +14,7 @@ from agents.effects.prior import LearntPrior, savings
 from agents.effects.samples import share_after
 from agents.effects.step_means import (
     CLASS_PRIOR,
+    MEANS_COUNT,
     WINDOW_PRIOR,
     ChainStep,
     Expectation,
@@ -50,22 +51,37 @@ def corrected(means: StepMeans, step: ChainStep) -> Forecast:
     return means.corrected(step.names, step.guess, PREDICTED)
 
 
-def test_where_nothing_was_timed_the_model_is_believed() -> None:
+def test_where_means_know_nothing_the_model_is_believed() -> None:
     for means in (GENERAL, GENERAL.extended(beyond(0, 0.0, 0.0))):
         found = corrected(means, HERE)
-        assert (found.mean, found.deviation, found.labels) == pytest.approx((0.2, 0.1, 5.0))
-        assert found.own == pytest.approx(PREDICTED.own)
+        assert (found.mean, found.deviation, found.labels) == pytest.approx((0.2, 0.1, 5.0), rel=0.05)
+        assert found.own == pytest.approx(PREDICTED.own, rel=0.05)
+
+
+def test_means_that_are_as_sure_as_the_model_have_a_third_of_the_say() -> None:
+    sure = Expectation(PREDICTED.mean, PREDICTED.deviation)
+    found = sure.pooled(Expectation(-0.4, PREDICTED.deviation), MEANS_COUNT)
+    assert found.mean == pytest.approx((2 * PREDICTED.mean - 0.4) / 3)
+    assert found.deviation == pytest.approx(PREDICTED.deviation)
+    # Means that many timings agree on decide, and they leave little doubt.
+    told = MeansOnLine()
+    for _ in range(1000):
+        told.means.add(HERE.names, -0.4)
+    found = corrected(StepMeans(told, MeansOnLine()), HERE)
+    assert found.mean == pytest.approx(-0.4, abs=0.05)
+    assert found.deviation < 0.5 * PREDICTED.deviation
 
 
 @given(st.integers(1, 50), st.floats(-0.5, 0.5), st.floats(-0.5, 0.5))
 def test_timings_count_by_how_near_they_are(timings: int, best: float, own: float) -> None:
     means = GENERAL.extended(beyond(timings, best, own))
-    alike = (CLASS_PRIOR * PREDICTED.mean + timings * best) / (CLASS_PRIOR + timings)
+    untold = corrected(GENERAL, HERE).mean
+    alike = (CLASS_PRIOR * untold + timings * best) / (CLASS_PRIOR + timings)
     assert corrected(means, ALIKE).mean == pytest.approx(alike)
     here = (WINDOW_PRIOR * alike + timings * best) / (WINDOW_PRIOR + timings)
     found = corrected(means, HERE)
     assert found.mean == pytest.approx(here)
-    assert corrected(means, ELSEWHERE).mean == pytest.approx(PREDICTED.mean)
+    assert corrected(means, ELSEWHERE).mean == pytest.approx(untold)
     # By itself it is known as well as at best.
     assert found.own is not None
     assert abs(found.own.mean - own) <= abs(corrected(means, ALIKE).own.mean - own) + 1e-9  # type: ignore[union-attr]
