@@ -27,6 +27,8 @@ class Visit:
     graph: Graph
     latency: Latency
     actions: tuple[Action, ...]
+    again_s: float = 0.0
+    """Seconds in which it was measured once more, before the search would stop for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,8 @@ class Expectation(NamedTuple):
         return Expectation(self.mean + more.mean, more.deviation if known else self.deviation)
 
     def pooled(self, other: Expectation, count: float) -> Expectation:
-        """Return the mean of both by how sure they are, where the `other` counts so much less or more. They are taken to
-        be wrong alike: two that are equally sure are no surer together."""
+        """Return the mean of both by how sure they are, where the `other` counts so much less or more. They are taken
+        to be wrong alike: two that are equally sure are no surer together."""
         weight, weight_other = self.deviation**-2, count * other.deviation**-2
         part = weight_other / (weight + weight_other)
         return Expectation(*((1.0 - part) * mine + part * others for mine, others in zip(self, other, strict=True)))

@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from agents.core.base import Search, Visit
 from agents.core.records import supposed
+from agents.effects.step_means import Z95
 from agents.regional.assembly import AssembledGraph
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.experience import LoggedRound, Note
@@ -27,6 +28,8 @@ from graph_rewrite.task.site_windows import SiteClass, site_classes
 DOUBTFUL = 0.06
 """Part of its windows' time that a chain must be forecast to save to be taken without a timing. Forecasts err by 0.02
 to 0.05: of 71 chains drafted for 12 models on a Xeon, 4 saved nothing when timed, all of them forecast to save less."""
+FORECAST_ERROR = 0.05
+"""Standard deviation of such a forecast, as a share of the windows' time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class ProvedDrafts:
     ) -> AssembledGraph | None:
         """Return the assembly of the chains that are forecast to save. Those that are forecast to save less than
         `doubtful` of their windows' time are timed, those first that are to save least there, until time is up; and
-        left out where they save nothing or cannot be timed."""
+        left out where they save nothing by timing and forecast, or cannot be timed."""
         search, options = self.search, self.options
         logged, seconds = LoggedRound(self.log, search, start) if self.log.is_on else None, start.latency.ms / 1e3
         screen = Screen(search, self.timer, Effects(), start.graph, seconds, options, logged, self.prior)
@@ -100,7 +103,7 @@ class ProvedDrafts:
             timed = time_cut(search, self.timer, trial_pair(chain.cut.before, chain.cut.after, len(chain.sites)))
             if logged is not None:
                 self._timed.append((logged, chain.logged.noting("scan", options.scan), timed))
-            if timed is None or timed.seconds <= 0.0:
+            if timed is None or not _saves(chain, shares[id(chain)], timed):
                 lost.add(id(chain))
         kept = [chain for chain in chains if id(chain) not in lost]
         return within_bounds(search, start, kept, options) if kept else None
@@ -109,6 +112,12 @@ class ProvedDrafts:
 def classes_of(search: Search, graph: Graph, options: RegionalOptions) -> Iterator[SiteClass]:
     """Return the classes of sites of a graph, with their windows."""
     return site_classes(search.problem.rewriter, graph, options.margin, options.compared_sites)
+
+
+def _saves(chain: RewriteChain, share: float, timed: Difference) -> bool:
+    """Return whether a chain is likely to save: by its timing, beside which the forecast counts by how sure it is."""
+    error, low, high = FORECAST_ERROR * chain.saved / share, *timed.ci95
+    return timed.seconds + chain.saved * ((high - low) / (2.0 * Z95) / error) ** 2 > 0.0
 
 
 def _share(chain: RewriteChain, scale: float) -> float:

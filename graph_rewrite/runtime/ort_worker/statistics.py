@@ -137,6 +137,11 @@ def estimate(blocks: Sequence[Block]) -> Estimate:
     return Estimate(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
+def is_blurred(block: Block) -> bool:
+    """Return whether the pairs of a block tell its ratio less well than sessions differ."""
+    return median_standard_error(log_ratios(block)) > INSTANCE_SD
+
+
 def block_is_precise(block: Block, plan: Plan) -> bool:
     """Return whether further pairs in this block would add little."""
     if plan.instances == 1:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from .plan import Plan
-from .statistics import FEWEST, KNOWS_ITS_ERROR, Block, block_is_precise, median_standard_error
+from .statistics import FEWEST, KNOWS_ITS_ERROR, Block, block_is_precise, is_blurred, median_standard_error
 from .traffic import Between
 
 Run = Callable[[], None]
@@ -94,8 +94,10 @@ def time_block(
     clock: Clock = perf_counter,
     turn_to: TurnTo | None = None,
     between: Between | None = None,
+    left_s: float = math.inf,
 ) -> Block:
-    """Time two models in turn, A B B A A B ..., until the plan says that the block is precise or the budget ends.
+    """Time two models in turn, A B B A A B ..., until the plan says that the block is precise or the budget ends; where
+    its pairs differ much by then, as long as the plan has patience, and `left_s` for the whole measurement.
 
     The order alternates so that neither side always runs behind the other, on caches the other has filled. Both run
     with the same inputs in the same order: `turn_to` is called before each pair, untimed, and `between` before each
@@ -112,9 +114,12 @@ def time_block(
             elapsed = clock() - started
             hopeless = times[1][0] > _HOPELESS * times[0][0]
             enough = hopeless or len(times[0]) >= min(FEWEST, plan.min_pairs)
-            if (enough and elapsed > _OVERRUN * budget_s) or (len(times[0]) >= plan.min_pairs and elapsed > budget_s):
-                break
+            is_whole = len(times[0]) >= plan.min_pairs
+            late = (enough and elapsed > _OVERRUN * budget_s) or (is_whole and elapsed > budget_s)
             block = Block(tuple(times[0]), tuple(times[1]), repeats)
+            patience_s = min(plan.patience_s, left_s - _SPARE_PAIRS * elapsed / len(times[0]))
+            if late and (hopeless or elapsed > patience_s or not is_blurred(block)):
+                break
             if len(times[0]) >= plan.min_pairs and block_is_precise(block, plan):
                 break
     return Block(tuple(times[0]), tuple(times[1]), repeats)

@@ -178,14 +178,15 @@ class Worker:
         repeats = 1 if between is not None else repeats_for(min(baseline_s, candidate_s))
         pair_s = repeats * (baseline_s + candidate_s) + (0.0 if between is None else 2.0 * warm_up(between, 1))
         spent_s = time.perf_counter() - span[0]
-        budget_s = block_budget(plan, span[1] - spent_s, pair_s, spent_s, block)
-        self._enter("candidate: time", expect_s=budget_s + plan.min_pairs * pair_s)
+        left_s = span[1] - spent_s
+        budget_s = block_budget(plan, left_s, pair_s, spent_s, block)
+        self._enter("candidate: time", expect_s=max(budget_s + plan.min_pairs * pair_s, plan.patience_s))
 
         def turn_to(number: int) -> None:
             baseline.turn_to(first + number)
             candidate.turn_to(first + number)
 
-        return time_block(baseline.run, candidate.run, plan, repeats, budget_s, clock, turn_to, between)
+        return time_block(baseline.run, candidate.run, plan, repeats, budget_s, clock, turn_to, between, left_s)
 
     def _time(self, request: Message) -> Message:
         plan = Plan.from_json(request["plan"])

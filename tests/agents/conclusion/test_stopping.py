@@ -15,13 +15,20 @@ from tests.agents.toys import chain_problem
 MINUTE = Budget(100, 45.0, conclusion_s=15.0, overtime_s=15.0)
 
 
-def found(folder: Path, speedup: float, half: float, took_s: float, budget: Budget = MINUTE) -> Search:
-    """Return a search that measured one graph in so many seconds."""
+def within(speedup: float, half: float) -> Latency:
+    return Latency(1.0, speedup, (speedup - half, speedup + half), 9, speedup)
+
+
+def found(
+    folder: Path, speedup: float, half: float, took_s: float, budget: Budget = MINUTE, again: Latency | None = None
+) -> Search:
+    """Return a search that measured one graph in so many seconds, and finds the same again, or something else."""
     problem = chain_problem(folder, 2)
     problem.cost = lambda graph, effort="screen": took_s  # type: ignore[method-assign]
     search = Search(problem, budget)
     candidate = problem.rewriter.candidates(problem.model.graph)[0]
-    latency = Latency(1.0, speedup, (speedup - half, speedup + half), 9, speedup)
+    latency = within(speedup, half)
+    problem.confirm = lambda graph, plan=None, look=0: again or latency  # type: ignore[method-assign]
     search.measure(candidate.apply(), (Action(candidate.key, candidate.rule, "", 1),), latency)
     return search
 
@@ -29,7 +36,8 @@ def found(folder: Path, speedup: float, half: float, took_s: float, budget: Budg
 @pytest.mark.parametrize(
     ("speedup", "half", "took_s", "stops"),
     [
-        (1.04, 0.06, 5.0, True),
+        (1.04, 0.06, 9.0, True),
+        (1.04, 0.06, 5.0, False),  # told in the conclusion's own time, once it was measured again
         (1.04, 0.06, 1.0, False),  # told in the conclusion's own time
         (1.10, 0.06, 5.0, False),
         (1.02, 0.06, 5.0, False),  # not told in any time that is left: only a larger gain would help
@@ -41,6 +49,17 @@ def test_a_doubtful_lead_of_a_slow_model_ends_the_search(
     tmp_path: Path, speedup: float, half: float, took_s: float, stops: bool
 ) -> None:
     assert lead_needs_time(found(tmp_path, speedup, half, took_s)) == stops
+
+
+def test_a_lead_that_a_second_measurement_does_not_find_does_not_end_the_search(tmp_path: Path) -> None:
+    search = found(tmp_path, 1.04, 0.06, 5.0, again=within(0.97, 0.02))
+    assert not lead_needs_time(search)
+    (visit,) = (visit for visit in search.visits.values() if visit.actions)
+    assert visit.again_s > 0.0
+    assert 0.97 < visit.latency.speedup < 1.0
+    # It is measured once more, and not a third time.
+    search.problem.confirm = lambda graph, plan=None, look=0: pytest.fail("measured again")  # type: ignore[method-assign]
+    assert not lead_needs_time(search)
 
 
 @pytest.mark.parametrize(

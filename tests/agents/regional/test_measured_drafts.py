@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -209,9 +210,9 @@ def test_where_a_draft_of_a_small_model_gains_the_original_is_swept_beside_it(
     assert drafted == (0 if small else 1)
 
 
-def proved(problem: Problem, told: Told, **options: float) -> tuple[list[str], int]:
-    """Return the rules of a draft, and the windows that were timed for it."""
-    timer, search = ExactTimer(), Search(problem, BUDGET)
+def proved(problem: Problem, told: Told, half: float = 0.0, **options: float) -> tuple[list[str], int]:
+    """Return the rules of a draft, and the windows that were timed for it, within `half` seconds."""
+    timer, search = ExactTimer(half), Search(problem, BUDGET)
     settings = RegionalOptions(margin=1, **options)  # type: ignore[arg-type]
     drafts = ProvedDrafts(search, timer, told, settings, ExperienceLog(None))
     draft = drafts.draft(supposed(problem.model.graph, 7.0))
@@ -226,6 +227,12 @@ def test_doubtful_chains_are_timed_and_left_out_where_they_save_nothing(tmp_path
     assert proved(problem, Told(dict.fromkeys(GAINING, 0.015), deviation=0.0)) == (list(CHAIN), 1)
     assert proved(problem, Told({CHAIN[:1]: 0.2})) == ([CHAIN[0]], 0)
     assert proved(problem, Told(little), doubting_share=0.0) == ([CHAIN[0]], 0)
+
+
+@pytest.mark.parametrize("half", [0.0, 1e-4, 1e-2, math.inf])
+def test_a_timing_that_tells_little_leaves_the_forecast_its_say(tmp_path: Path, half: float) -> None:
+    """The step costs 1 ms of 7 ms, and is forecast to save 0.2 ms."""
+    assert proved(chain_problem(tmp_path, 1), Told({CHAIN[:1]: 0.03}), half) == ([] if half < 1e-3 else [CHAIN[0]], 1)
 
 
 def test_what_a_draft_makes_possible_is_drafted_behind_it(tmp_path: Path) -> None:

@@ -4,11 +4,19 @@ import gc
 import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from graph_rewrite.runtime.ort_worker.plan import Plan
 from graph_rewrite.runtime.ort_worker.statistics import estimate
-from graph_rewrite.runtime.ort_worker.timing import LONG_S, block_budget, repeats_for, time_alone, time_block, warm_up
+from graph_rewrite.runtime.ort_worker.timing import (
+    LONG_S,
+    block_budget,
+    repeats_for,
+    time_alone,
+    time_block,
+    warm_up,
+)
 
 
 class Clock:
@@ -69,6 +77,19 @@ def test_a_clock_that_stood_still_disturbs_one_pair(stolen_s: float) -> None:
     clock.now, samples = 0.0, iter([0.5, stolen_s, 0.5])
     alone = Plan(min_pairs=3, max_pairs=3, target_ci_width=0.0)
     assert min(time_alone(lambda: clock.run("A", next(samples))(), alone, 1, clock)) > 0.0
+
+
+@pytest.mark.parametrize(("spread_s", "left_s", "pairs"), [(0.0, 60.0, 5), (0.1, 60.0, 13), (0.1, 9.0, 8)])
+def test_pairs_that_differ_much_are_timed_for_longer(spread_s: float, left_s: float, pairs: int) -> None:
+    """Five pairs of a second fill the budget, and twelve the patience."""
+    clock, rng = Clock(), np.random.default_rng(0)
+
+    def run() -> None:
+        clock.now += 0.5 + spread_s * float(rng.uniform(-1.0, 1.0))
+
+    plan = Plan(min_pairs=5, max_pairs=40, target_ci_width=0.0, patience_s=12.0)
+    block = time_block(run, run, plan, 1, 4.5, clock, left_s=left_s)
+    assert len(block.baseline) == pairs
 
 
 def test_ends_when_precise_and_on_the_budget() -> None:
