@@ -124,8 +124,8 @@ def test_a_step_that_leads_to_less_than_hoped_gives_way(tmp_path: Path) -> None:
 def test_what_is_not_hoped_to_save_is_not_drafted(tmp_path: Path) -> None:
     problem, losing = chain_problem(tmp_path, 1), dict.fromkeys(GAINING, -0.1)
     assert drafted(problem, Told(losing)) == ([], 0)
-    assert drafted(problem, Told(losing, deviation=0.5))[0] == [CHAIN[0]]  # -0.1 + 0.3 * 0.5
-    assert drafted(problem, Told(losing, deviation=0.5), drafting_hope=0.0) == ([], 0)
+    assert drafted(problem, Told(losing, deviation=0.5), drafting_hope=0.3)[0] == [CHAIN[0]]  # -0.1 + 0.3 * 0.5
+    assert drafted(problem, Told(losing, deviation=0.5)) == ([], 0)  # -0.1 + 0.1 * 0.5
     assert drafted(problem, Told(GAINING), drafting_hope=-9.0) == ([], 0)
     assert drafted(problem, Told(GAINING, labels=1.0)) == ([], 0)
     assert drafted(problem, Told(GAINING), worth=0.9) == ([], 0)
