@@ -22,7 +22,7 @@ from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.roofline import estimated_seconds
-from graph_rewrite.latency.windows.trial import trial_pair
+from graph_rewrite.latency.windows.trial import saved_share, timed_part, trial_pair
 from graph_rewrite.task.site_windows import SiteClass, site_classes
 
 DOUBTFUL = 0.06
@@ -100,10 +100,11 @@ class ProvedDrafts:
         for chain in sorted(chains, key=lambda chain: shares[id(chain)]):
             if search.seconds >= last or shares[id(chain)] >= doubtful:
                 break
-            timed = time_cut(search, self.timer, trial_pair(chain.cut.before, chain.cut.after, len(chain.sites)))
+            window, pair = chain.cut.before, trial_pair(chain.cut.before, chain.cut.after, len(chain.sites))
+            timed = time_cut(search, self.timer, pair)
             if logged is not None:
                 self._timed.append((logged, chain.logged.noting("scan", options.scan), timed))
-            if timed is None or not _saves(chain, shares[id(chain)], timed):
+            if timed is None or not _saves(shares[id(chain)], timed, timed_part(window, pair.before)):
                 lost.add(id(chain))
         kept = [chain for chain in chains if id(chain) not in lost]
         return within_bounds(search, start, kept, options) if kept else None
@@ -114,10 +115,15 @@ def classes_of(search: Search, graph: Graph, options: RegionalOptions) -> Iterat
     return site_classes(search.problem.rewriter, graph, options.margin, options.compared_sites)
 
 
-def _saves(chain: RewriteChain, share: float, timed: Difference) -> bool:
-    """Return whether a chain is likely to save: by its timing, beside which the forecast counts by how sure it is."""
-    error, low, high = FORECAST_ERROR * chain.saved / share, *timed.ci95
-    return timed.seconds + chain.saved * ((high - low) / (2.0 * Z95) / error) ** 2 > 0.0
+def _saves(forecast: float, timed: Difference, part: float) -> bool:
+    """Return whether a chain is likely to save: by its timing, beside which the forecast counts by how sure it is.
+
+    Args:
+        forecast: share of its windows' time.
+        part: the part of a window that was timed.
+    """
+    saved, half, _ = saved_share(timed, part)
+    return saved + forecast * (half / Z95 / FORECAST_ERROR) ** 2 > 0.0
 
 
 def _share(chain: RewriteChain, scale: float) -> float:
