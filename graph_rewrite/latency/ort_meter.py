@@ -240,7 +240,7 @@ class OrtMeter:
                 "kind": "compare",
                 "baseline": _plain(reference_path, baseline.deployment),
                 "candidate": _plain(candidate_path, candidate.deployment),
-                "plan": plan.to_json(),
+                "plan": (plan if candidate.key != baseline.key else plan.without_patience()).to_json(),
                 "clock": self.clock,
             }
             reply = self._ask(request | {"feeds": self._inputs.to_json()})

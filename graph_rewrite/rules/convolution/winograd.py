@@ -58,6 +58,10 @@ class _Winograd(Rule):
         """Return the elements of the transformed filters per element of the filters."""
         return prod(1.0 if t is None else float(t.weight_growth) for t in self.transforms(kernel))
 
+    def channels_of_a_block(self) -> int:
+        """Number of channels of which the convolution has to have multiples."""
+        return BLOCK
+
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
         return op.Conv(x, w, b, _label="conv")
 
@@ -67,8 +71,9 @@ class _Winograd(Rule):
         own = conv_geometry(m.node("conv"), x, w)
         if own.group != 1 or not own.is_unstrided or any(dilation != 1 for dilation in own.dilations):
             return Refusal("the convolution has groups, strides or dilations")
-        if w.shape[0] % BLOCK or w.shape[1] % BLOCK:
-            return Refusal(f"the channels do not fill blocks of {BLOCK}: the transforms would leave the blocked layout")
+        block = self.channels_of_a_block()
+        if w.shape[0] % block or w.shape[1] % block:
+            return Refusal(f"the channels do not fill blocks of {block}: the transforms would leave the blocked layout")
         for outputs, taps, size in zip(self.tiles, own.kernel, m.value("conv").shape[2:], strict=True):
             if outputs == 1:
                 continue

@@ -111,6 +111,9 @@ class BlockedConvByRows4(WinogradRows4):
     family = "blocked_layout"
     by_structure = False  # filters also follow the block size
 
+    def channels_of_a_block(self) -> int:
+        return block_size()
+
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
         return op.nchwc.Conv(x, w, b, _label="conv")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 
@@ -49,6 +49,10 @@ class Plan:
     def key(self) -> str:
         """Stable text that tells two plans apart."""
         return json.dumps(self.to_json(), sort_keys=True)
+
+    def without_patience(self) -> Self:
+        """Return the plan for a graph and itself, whose ratio is known to be 1."""
+        return replace(self, patience_s=0.0)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

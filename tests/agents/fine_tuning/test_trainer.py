@@ -36,7 +36,7 @@ from tests.envs.window.drawn import EXHAUSTIVE, DrawnTimer, convolutions
 LEARNING = replace(
     CONFIG,
     training=replace(CONFIG.training, seconds=5000.0),
-    fine_tuning=FineTuningConfig(search_seconds=1000.0, epochs=30, learning_rate=1e-2, timesteps=32, rehearsed=4),
+    fine_tuning=FineTuningConfig(search_seconds=1000.0, epochs=150, learning_rate=5e-3, timesteps=32, rehearsed=4),
 )
 """Its searches end by themselves, long before their time is up: what is timed does not depend on other load."""
 SEARCH = replace(EXHAUSTIVE, climb=False, depth=1)
@@ -112,7 +112,7 @@ def test_the_policy_learns_what_was_timed(make: Make, taught: Checkpoint) -> Non
     progress = trainer.run()
     assert progress.labels == labels(trainer) > 10
     assert progress.rounds >= 1
-    assert progress.epochs == 30 * progress.rounds
+    assert progress.epochs == 150 * progress.rounds
     found = load_checkpoint(trainer.run_folder)
     before = re.escape(taught.description.trained_on)
     # Once, however many rounds there were.

@@ -164,3 +164,8 @@ def test_the_last_block_has_time_for_pairs_that_tell_their_error(
     or where several blocks took little."""
     plan = Plan(instances=4, min_pairs=4, budget_s=12.0)
     assert block_budget(plan, left_s, 0.75, spent_s, number) == pytest.approx(expected)
+
+
+def test_no_patience_for_a_graph_and_itself() -> None:
+    plan = Plan(min_pairs=5, budget_s=0.5, patience_s=3.0)
+    assert plan.without_patience() == Plan(min_pairs=5, budget_s=0.5)

@@ -24,7 +24,7 @@ from graph_rewrite.rules.layout.blocked_image import (
     transposed,
 )
 from graph_rewrite.rules.layout.blocked_subgraphs import PartInBlockedLayout
-from graph_rewrite.soundness.cases.blocked import examples_of, image
+from graph_rewrite.soundness.cases.blocked import TURN, examples_of, image
 from graph_rewrite.soundness.floating.runtime import run_runtime
 from tests.graph_rewrite.rules.checking import check_rule, ops, random_feeds, refuses, run_onnxruntime
 
@@ -73,8 +73,9 @@ class TestConvolutions:
         (2 * BLOCK, 2 * BLOCK, 4, "the groups do not fill blocks"),
     ])  # fmt: skip
     def test_what_the_layout_has_not_is_refused(self, channels, filters, group, reason):
-        text = f"(float[1,{channels},3,3] x) => (y) {{ v = Conv<group={group}>(x, w)  y = TURN(v) }}"
-        refuses(B.ConvInBlockedLayout, image(text, {"w": (filters, channels // group, 1, 1)}), reason)
+        w = np.zeros((filters, channels // group, 1, 1), np.float32)
+        text = f"(float[1,{channels},3,3] x) => (y) {{ v = Conv<group={group}>(x, w)  y = {TURN}(v) }}"
+        refuses(B.ConvInBlockedLayout, model(text, w=w), reason)
 
     def test_beside_what_the_runtime_keeps_in_the_layout_nothing_is_gained(self):
         graph = image("(float[1,B,3,3] x) => (y) { t = Conv(x, w)  y = MaxPool<kernel_shape=[2,2]>(t) }", POINT)
@@ -133,9 +134,9 @@ class TestReorders:
 class TestParts:
     def test_a_fast_convolution_stays_in_the_layout(self):
         graph = image(
-            "(float[1,B,6,5] x) => (y) { a = Conv<pads=[1,1,1,1]>(x, w)  b = Relu(a)  c = Conv<pads=[1,1,1,1]>(b, w)"
+            "(float[1,C,6,5] x) => (y) { a = Conv<pads=[1,1,1,1]>(x, w)  b = Relu(a)  c = Conv<pads=[1,1,1,1]>(b, w)"
             "  d = Relu(c)  y = ReduceMean<keepdims=0>(d) }",
-            SQUARE,
+            {"w": (-2, -2, 3, 3)},
         )
         fast = applied(graph, WinogradRows2Relu())
         (after,) = check_rule(PartInBlockedLayout, fast)

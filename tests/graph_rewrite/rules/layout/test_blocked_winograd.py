@@ -19,7 +19,7 @@ def test_outputs_are_equal(graph: Graph) -> None:
 
 
 def test_sums_go_into_the_convolutions() -> None:
-    text = "(float[2,C,32,5] x) => (y) { t = NCHWC.Conv<kernel_shape=[3,3],pads=[1,1,1,1]>(x, w)  y = Neg(t) }"
+    text = "(float[2,C,36,5] x) => (y) { t = NCHWC.Conv<kernel_shape=[3,3],pads=[1,1,1,1]>(x, w)  y = Neg(t) }"
     (after,) = check_rule(BlockedConvByRows4, image(text, {"w": (-1, -2, 3, 3)}), rtol=1e-6)
     found = [node.op for node in after.nodes.values()]
     sums = [node for node in after.nodes.values() if node.op == "Conv" and len(node.inputs) == 4]

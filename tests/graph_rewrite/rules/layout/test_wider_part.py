@@ -47,7 +47,7 @@ def test_factors_go_into_the_filters_where_positions_are_many() -> None:
 
 def test_nothing_leaves_the_layout_between_the_ends() -> None:
     filters = {"w": (20, -1, 1, 1), "k": (20, 1, 3, 3), "u": (20, 20, 1, 1), "v": (24, 20, 1, 1)}
-    text = f"(float[1,B,9,9] x) => (y) {{ a = Conv(x, w)  c = Conv<group=20>(a, k)  {GATE}  y = Conv(p, v) }}"
+    text = f"(float[1,B,8,8] x) => (y) {{ a = Conv(x, w)  c = Conv<group=20>(a, k)  {GATE}  y = Conv(p, v) }}"
     after = rewritten(text, filters)
     assert [op for op in operators(after) if op.startswith("Reorder")] == ["ReorderInput", "ReorderOutput"]
     assert {node.op for node in after.nodes.values() if not node.domain} == {"Reshape"}
