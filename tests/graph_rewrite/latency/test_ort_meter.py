@@ -16,7 +16,9 @@ import pytest
 
 from graph_rewrite.latency import BaselineError, Deployment, FeedSpec, Latency, LatencyMeter, MeasurementCache, OrtMeter
 from graph_rewrite.latency.estimates import latency_of
-from graph_rewrite.runtime import SCREEN
+from graph_rewrite.runtime import SCREEN, Plan
+from graph_rewrite.runtime.client import WorkerClient
+from tests.graph_rewrite.latency.conftest import QUICK
 
 MakeMeter = Callable[..., OrtMeter]
 
@@ -51,6 +53,24 @@ def test_the_baseline_is_exactly_as_fast_as_itself(make_meter: MakeMeter, model:
     latency = make_meter().measure(model("baseline", 2))
     assert (latency.speedup, latency.ci95) == (1.0, (1.0, 1.0))
     assert latency.ms > 0
+
+
+def test_there_is_patience_for_other_graphs_alone(
+    make_meter: MakeMeter, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, plans = WorkerClient.request, []
+
+    def noted(self: WorkerClient, message: dict[str, Any]) -> dict[str, Any]:
+        plans.append(Plan.from_json(message["plan"]))
+        return request(self, message)
+
+    monkeypatch.setattr(WorkerClient, "request", noted)
+    patient = replace(QUICK, patience_s=1.5)
+    meter = make_meter(screen=patient)
+    for name in ("baseline", "other"):
+        assert meter.measure(model(name, 2)).ok
+    assert plans[0] == QUICK
+    assert plans[-1] == patient
 
 
 def test_baseline_with_a_refused_optimizer_is_a_candidate(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
