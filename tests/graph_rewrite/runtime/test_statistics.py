@@ -65,6 +65,27 @@ def test_coverage_is_not_bought_by_endless_intervals() -> None:
     assert 0.010 < np.median([one.relative_width for one in found]) < 0.020
 
 
+@pytest.mark.parametrize(("count", "size"), [(1, 8), (1, 11), (1, 20), (2, 11), (4, 11)])
+@pytest.mark.parametrize("within", [0.02, 0.05])
+def test_what_many_pairs_tell_of_their_own_noise_counts(count: int, size: int, within: float) -> None:
+    """On a busy machine the noise of pairs is large beside what sessions differ by, and the pairs tell it: their
+    interval is narrower than three degrees of freedom alone allow, and holds nevertheless."""
+    rng = np.random.default_rng(13)
+    hits, narrower = 0, []
+    for _ in range(300):
+        centres = rng.normal(0, INSTANCE_SD, count)
+        taken = [Block(tuple(np.exp(rng.normal(centre, within, size))), (1.0,) * size) for centre in centres]
+        found = estimate(taken)
+        hits += found.low <= 1.0 <= found.high
+        samples = [log_ratios(block) for block in taken]
+        prior = INSTANCE_SD**2 + np.mean([median_standard_error(sample) ** 2 for sample in samples])
+        spread = np.sum((np.median(samples, axis=1) - np.mean(np.median(samples, axis=1))) ** 2)
+        half = student_t(2 + count) * math.sqrt((3 * prior + spread) / (2 + count) / count)
+        narrower.append(math.log(found.high / found.speedup) / half)
+    assert hits >= 285
+    assert np.median(narrower) < 0.95
+
+
 def test_ignoring_clusters_would_lie() -> None:
     """Many pairs of a few sessions: pooled pairs give a tiny interval around the wrong value, clusters do not."""
     rng = np.random.default_rng(5)
