@@ -14,12 +14,14 @@ from graph_rewrite.system.atomic_files import replace_file
 
 SHIPPED = Path(__file__).with_name("step-means.json.xz")
 """The means that ship; `python -m benchmarks.learning.step_means` makes them."""
-FORMAT, VERSION = "rewritegym.step-means", 4
+FORMAT, VERSION = "rewritegym.step-means", 5
 _COMPRESSED = ".xz"
 
 
 def save_means(path: Path, means: StepMeans, by_kind: Mapping[str, StepMeans] = MappingProxyType({})) -> None:
-    """Write means as JSON, the same bytes for the same means; compressed where the name of the file ends with `.xz`.
+    """Write means as lines of JSON, the same bytes for the same means; compressed where the name of the file ends with
+    `.xz`. The first line has the means and lists the kinds of machines, each of which has one of the lines behind it: a
+    search reads one of them.
 
     Args:
         by_kind: what steps save beyond them, by the kind of machine (`graph_rewrite.latency.device.machine_kind`).
@@ -27,9 +29,12 @@ def save_means(path: Path, means: StepMeans, by_kind: Mapping[str, StepMeans] = 
     Raises:
         OSError: the file cannot be written.
     """
-    kinds = {kind: more.to_json() for kind, more in sorted(by_kind.items())}
-    whole = {"format": FORMAT, "version": VERSION, **means.to_json(), "kinds": kinds}
-    text = json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n"
+    kinds = sorted(by_kind)
+    whole = {"format": FORMAT, "version": VERSION, "kinds": kinds, **means.to_json()}
+    lines = (
+        json.dumps(values, separators=(",", ":")) for values in (whole, *(by_kind[one].to_json() for one in kinds))
+    )
+    text = "".join(f"{line}\n" for line in lines)
     replace_file(path, lzma.compress(text.encode()) if path.suffix == _COMPRESSED else text)
 
 
@@ -42,14 +47,18 @@ def load_means(path: Path, kind: str = "") -> StepMeans:
     """
     try:
         stored = path.read_bytes()
-        values = json.loads(lzma.decompress(stored) if path.suffix == _COMPRESSED else stored)
+        first, *others = (lzma.decompress(stored) if path.suffix == _COMPRESSED else stored).splitlines()
+        values = json.loads(first)
         if values["format"] != FORMAT or values["version"] != VERSION:
             raise UserError(f"{path}: these means are of another format: update RewriteGym, or learn them anew")
-        means, more = StepMeans.from_json(values), values["kinds"].get(_nearest(values["kinds"], kind))
-        return means if more is None else means.extended(StepMeans.from_json(more))
+        means, kinds = StepMeans.from_json(values), list(values["kinds"])
+        nearest = _nearest(kinds, kind)
+        if nearest not in kinds:
+            return means
+        return means.extended(StepMeans.from_json(json.loads(others[kinds.index(nearest)])))
     except OSError as error:
         raise UserError(f"{path}: no means of steps can be read there: {error.strerror}") from error
-    except (AttributeError, KeyError, TypeError, ValueError, EOFError, lzma.LZMAError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, EOFError, lzma.LZMAError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: this holds no means of steps: {error!r}") from error
