@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from agents.conclusion.confirmation import MARGIN, as_chosen, confirmed, not_confirmed, share_of_time, surely_faster
-from agents.conclusion.finalists import measured_finalists, with_light
-from agents.conclusion.fresh_process import slower_as_deployed
+from agents.conclusion.finalists import is_undecided, measured_finalists, with_light
+from agents.conclusion.fresh_process import FreshProcess
 from agents.conclusion.last_look import concluded_at_once
 from agents.conclusion.savings import measured_path
 from agents.conclusion.size_tradeoff import TOO_LARGE, tradeoff
@@ -36,11 +36,12 @@ def conclude(search: Search, agent: str) -> OptimizationResult:
 
     The most promising graph is saved, and the outputs of that file are compared with the original's. What is reported
     of it is then measured anew: its lead among many is partly luck. Where other load blurs the first measurements so
-    much that none is surely faster, that second and longer one of the best decides. The last look is at the latency of
-    the file in a fresh process. The next best follows where one of these fails. Where nothing wins, the result is the
-    original's own file, and likewise where the winner has no rewrites and only its deployment gains. Where the budget
-    has a deadline or an overtime, each part has its share of the time that is left; what is not sure by then is not
-    kept. A graph that the search had no time to measure is measured and checked at once (`last_look`). A
+    much that none is surely faster, that second and longer one of the best decides, also where it does not seem to be
+    faster and may be. The last look is at the latency of the file in a fresh process; where time is limited, the file
+    is measured anew there at once. The next best follows where one of these fails. Where nothing wins, the result is
+    the original's own file, and likewise where the winner has no rewrites and only its deployment gains. Where the
+    budget has a deadline or an overtime, each part has its share of the time that is left; what is not sure by then is
+    not kept. A graph that the search had no time to measure is measured and checked at once (`last_look`). A
     provisional budget ends with the choice: the most promising graph is returned, neither confirmed nor saved, unless
     it is the original under another deployment.
     """
@@ -108,12 +109,13 @@ def _confirmed_file(search: Search, graph: Graph, known: Latency) -> tuple[Laten
         saved = saved_and_checked(problem, graph)
     if not saved.outcome.ok:
         return saved.outcome.message
-    latency = confirmed(search, graph, known)
+    fresh = FreshProcess(problem, saved, original_file(problem))
+    latency = confirmed(search, graph, known, fresh)
     if not surely_faster(latency):
         return not_confirmed(latency)
     if search.worth(graph, latency) <= 1.0:
         return TOO_LARGE
-    return slower_as_deployed(problem, saved, original_file(problem)) or (latency, saved)
+    return fresh.complaint() or (latency, saved)
 
 
 def _limited(search: Search) -> AbstractContextManager[Limit]:
@@ -144,12 +146,15 @@ def _reason(search: Search, rejected: list[str]) -> str:
 
 
 def _promising(search: Search, measured: list[tuple[Visit, Latency]]) -> list[Visit]:
-    """Measured graphs that are worth a confirming measurement, in its order."""
-    measured = [pair for pair in measured if priced(pair[1].speedup, search.price(pair[0].graph)) > 1.0]
-    sure = [visit for visit, first in measured if surely_faster(first)]
+    """Return measured graphs that are worth a confirming measurement, in its order."""
+    leading = [pair for pair in measured if priced(pair[1].speedup, search.price(pair[0].graph)) > 1.0]
+    sure = [visit for visit, first in leading if surely_faster(first)]
     # One alone: of several doubtful ones some would pass by luck.
-    hopeful = [visit for visit, first in measured if first.ok and first.speedup > 1.0 + MARGIN]
-    return with_light(search, sure or [visit for visit, _ in measured[:1] if visit in hopeful], hopeful)
+    hopeful = [visit for visit, first in leading if first.ok and first.speedup > 1.0 + MARGIN]
+    doubtful = [visit for visit, _ in leading[:1] if visit in hopeful]
+    if not doubtful and not search.budget.provisional:
+        doubtful = [visit for visit, first in measured[:1] if is_undecided(search, visit.graph, first)]
+    return with_light(search, sure or doubtful, hopeful)
 
 
 def saved_and_checked(problem: Problem, graph: Graph) -> CheckedModel:

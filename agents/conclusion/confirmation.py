@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from statistics import NormalDist
 
+from agents.conclusion.fresh_process import FreshProcess
 from agents.core.base import Search
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
@@ -17,6 +18,9 @@ from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 
 MARGIN = 0.005
 """A result is kept only where its 95% interval lies above 1 + MARGIN."""
+UNDECIDED = 0.02
+"""Gain that a measurement must leave possible for a graph to be measured again that does not seem to be faster: to tell
+a smaller one from none takes longer than there is time."""
 MOST_LOOKS = 4
 """Most measurements that are put together for one graph: each further look is another chance to be lucky."""
 CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0
@@ -59,16 +63,18 @@ def is_doubtful(latency: Latency) -> bool:
     return latency.ok and latency.speedup > 1.0 + MARGIN and not surely_faster(latency)
 
 
-def confirmed(search: Search, graph: Graph, known: Latency | None) -> Latency:
+def confirmed(search: Search, graph: Graph, known: Latency | None, fresh: FreshProcess | None = None) -> Latency:
     """Measure a graph anew for the report, once its outputs are compared.
 
     With a deadline, a doubtful graph is measured again as long as time is left, and all these measurements count
     together. What the search measured counts too where a doubt is left, where it measured no other graph, and alone
     where there is no time for another measurement: with an interval so wide that it holds for all graphs that were
-    measured at once, so that luck in the choice is not taken for a gain.
+    measured at once, so that luck in the choice is not taken for a gain. What is measured then is the saved file in a
+    fresh process, which needs no last look.
 
     Args:
         known: what the search measured of it; None where it did not.
+        fresh: times the saved file; by default the graph is measured as the search does.
 
     Raises:
         OutOfTime: no measurement came to its end, and what the search measured leaves a doubt.
@@ -77,14 +83,15 @@ def confirmed(search: Search, graph: Graph, known: Latency | None) -> Latency:
     left = seconds_left()
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
-    kept, others = looking_seconds(search, left), _measured_graphs(search) - 1
+    is_saved, others = fresh is not None and fresh.is_possible, _measured_graphs(search) - 1
+    kept = PLACING_SHARE * left if is_saved else looking_seconds(search, left)
     chosen = None if known is None else as_chosen(search, known)
     sure = chosen if chosen is not None and surely_faster(chosen) else None
     if sure is not None and left - kept < problem.cost(graph) + least_seconds(sure):
         return sure
     with ending_at(time.monotonic() + left - kept):
         try:
-            latency = problem.confirm(graph, _plan())
+            latency = _measured(search, graph, fresh, 0)
         except OutOfTime:
             if sure is not None:
                 return sure
@@ -95,10 +102,16 @@ def confirmed(search: Search, graph: Graph, known: Latency | None) -> Latency:
             if not is_doubtful(latency):
                 break
             try:
-                latency = pooled(latency, problem.confirm(graph, _plan(), look))
+                latency = pooled(latency, _measured(search, graph, fresh, look))
             except OutOfTime:
                 break
     return latency
+
+
+def _measured(search: Search, graph: Graph, fresh: FreshProcess | None, look: int) -> Latency:
+    """Return the latency of a graph, measured anew in the time that is left."""
+    saved = None if fresh is None else fresh.latency(_plan())
+    return search.problem.confirm(graph, _plan(), look) if saved is None else saved
 
 
 def as_chosen(search: Search, known: Latency) -> Latency:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from agents.conclusion.confirmation import compared_again, needed_seconds, over, pooled, share_of_time
+from agents.conclusion.confirmation import UNDECIDED, compared_again, needed_seconds, over, pooled, share_of_time
 from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
@@ -117,17 +117,24 @@ def finalists_of(search: Search) -> list[Visit]:
     """Return the best screened graphs: the one with the highest lower bound first, then those that seem to be fastest,
     since the widths of intervals from a few runs are luck as well. The last of them is the one with the fewest rewrites
     among those that may be as fast as the first: what was added to it may be luck. Where all of them add weights at a
-    price, the best that adds none follows."""
+    price, the best that adds none follows. Where none seems to be faster than the original, that is the one which may
+    be so and seems fastest."""
     found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
-    found = [visit for visit in found if _estimate(search, visit.graph, visit.latency) > 1.0]
-    if not found:
-        return []
-    by_worth = sorted(found, key=lambda visit: -search.worth(visit.graph, visit.latency))
+    leading = [visit for visit in found if _estimate(search, visit.graph, visit.latency) > 1.0]
+    if not leading:
+        undecided = [visit for visit in found if is_undecided(search, visit.graph, visit.latency)]
+        return sorted(undecided, key=lambda visit: -_estimate(search, visit.graph, visit.latency))[:1]
+    by_worth = sorted(leading, key=lambda visit: -search.worth(visit.graph, visit.latency))
     first, others = by_worth[0], sorted(by_worth[1:], key=lambda visit: -_estimate(search, visit.graph, visit.latency))
     least = search.worth(first.graph, first.latency)
     rest = [visit for visit in others[FINALISTS - 2 :] if _upper(search, visit.graph, visit.latency) > least]
     chosen = [first, *others[: FINALISTS - 2], *sorted(rest, key=lambda visit: len(visit.actions))[:1]]
     return with_light(search, chosen, by_worth)
+
+
+def is_undecided(search: Search, graph: Graph, latency: Latency) -> bool:
+    """Return whether a graph may be so much faster than the original that it is worth another measurement."""
+    return latency.ok and _upper(search, graph, latency) > 1.0 + UNDECIDED
 
 
 def _estimate(search: Search, graph: Graph, latency: Latency) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -231,8 +231,8 @@ def _error(rows: NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean((rows[:, 0] - rows[:, 1]) ** 2)))
 
 
-def scores(arguments: Arguments, settings: EffectTraining = MODEL) -> Iterator[ForecastScore]:
-    """Yield the scores of means and of a model of effects, from no timings of the processor to all of them, and of
+def scores(arguments: Arguments, settings: EffectTraining = MODEL) -> list[ForecastScore]:
+    """Return the scores of means and of a model of effects, from no timings of the processor to all of them, and of
     means of these alone.
 
     Args:
@@ -245,18 +245,24 @@ def scores(arguments: Arguments, settings: EffectTraining = MODEL) -> Iterator[F
     predicted: dict[int, Forecast] = {}
     for part in parts_of_families(own, PARTS):
         predicted |= both.predicted(part, settings)
-    for by, known in (("means", None), ("model of effects", predicted)):
-        yield score(by, "none", [both.fold(family, both.means(family, []), known) for family in families])
-        for minutes in arguments.minutes:
-            folds = [
-                both.fold(family, both.means(family, both.drawn(family, minutes, seed)), known)
-                for seed in range(arguments.seeds)
-                for family in families
+    drawn = {
+        "none": [(family, list[int]()) for family in families],
+        **{
+            f"{minutes:g} min": [
+                (family, both.drawn(family, minutes, seed)) for seed in range(arguments.seeds) for family in families
             ]
-            yield score(by, f"{minutes:g} min", folds)
-        yield score(by, "all", [both.fold(family, both.means(family, every[family]), known) for family in families])
-    alone = [both.fold(family, both.means(family, every[family], alone=True)) for family in families]
-    yield score("means", "all, without those of others", alone)
+            for minutes in arguments.minutes
+        },
+        "all": list(every.items()),
+    }
+    by_means, by_model = list[ForecastScore](), list[ForecastScore]()
+    for timings, pairs in drawn.items():
+        learnt = ((family, both.means(family, windows)) for family, windows in pairs)
+        known = [(both.fold(family, means), both.fold(family, means, predicted)) for family, means in learnt]
+        by_means.append(score("means", timings, [one for one, _ in known]))
+        by_model.append(score("model of effects", timings, [other for _, other in known]))
+    alone = [both.fold(family, both.means(family, windows, alone=True)) for family, windows in every.items()]
+    return [*by_means, *by_model, score("means", "all, without those of others", alone)]
 
 
 def table(rows: Sequence[ForecastScore]) -> str:
@@ -265,7 +271,7 @@ def table(rows: Sequence[ForecastScore]) -> str:
 
 
 def _run(arguments: Arguments) -> int:
-    rows = list(scores(arguments))
+    rows = scores(arguments)
     others = [path.name for path in arguments.others]
     found = {"others": others, "own": arguments.own.name, "rows": [asdict(row) for row in rows]}
     write_json(arguments.out, found)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.conclusion.conclude import _limited
+from agents.conclusion.conclude import _limited, conclude
 from agents.conclusion.confirmation import confirmed, is_doubtful, pooled, simultaneous, surely_faster
 from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
 from agents.core.records import Improvement
@@ -92,6 +92,48 @@ def test_a_comparison_that_takes_long_costs_no_lead(find: Find) -> None:
 
 def test_what_is_slower_is_never_reported(find: Find) -> None:
     assert all(not rewritten(find(0.03, 1.02, 60.0, seed)[0].graph) for seed in range(10))
+
+
+class TestMissed:
+    """The search measured one graph, which did not seem to be faster, on a model so slow that it has no time for
+    more."""
+
+    SCREENED, SECONDS = Latency(500.0, 0.995, (0.93, 1.06), 3, 500.0), 0.5
+
+    @pytest.fixture
+    def conclude_from(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., OptimizationResult]:
+        def concluded(factor: float, seed: int, *, provisional: bool = False) -> OptimizationResult:
+            problem = chain_problem(tmp_path, 2)
+            candidate = problem.rewriter.candidates(problem.model.graph)[0]
+            found = candidate.apply()
+            with simulated_time(monkeypatch) as clock:
+                compare_in(monkeypatch, clock, 5.0)
+
+                def truth(measured: Graph) -> float:
+                    return self.SECONDS * (factor if measured.hash == found.hash else 1.0)
+
+                problem.meter = SimulatedMeter(problem.model.original, truth, clock, seed)  # type: ignore[assignment]
+                search = Search(problem, Budget(100, 20.0, deadline=clock.now + 40.0, provisional=provisional))
+                search.measure(found, (Action(candidate.key, candidate.rule, "", 1),), self.SCREENED)
+                return conclude(search, "test")
+
+        return concluded
+
+    def test_it_is_measured_again_in_the_time_that_is_left(
+        self, conclude_from: Callable[..., OptimizationResult]
+    ) -> None:
+        found = [conclude_from(0.9, seed) for seed in range(10)]
+        assert sum(not result.is_original and surely_faster(result.latency) for result in found) >= 9
+
+    def test_it_is_kept_only_where_it_is_surely_faster(self, conclude_from: Callable[..., OptimizationResult]) -> None:
+        assert all(conclude_from(1.0, seed).is_original for seed in range(10))
+
+    def test_a_choice_that_nobody_confirms_is_by_what_seems_faster(
+        self, conclude_from: Callable[..., OptimizationResult]
+    ) -> None:
+        for factor in (0.9, 1.03):
+            found = [conclude_from(factor, seed, provisional=True).is_original for seed in range(5)]
+            assert found == [factor > 1.0] * 5
 
 
 class TestPooled:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.conclusion.confirmation import over
-from agents.conclusion.finalists import measured_finalists
+from agents.conclusion.finalists import finalists_of, measured_finalists
 from agents.core.base import Action, Budget, Search
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, LatencyMeter
@@ -78,6 +78,28 @@ def test_without_finalists_there_is_nothing_to_choose(tmp_path: Path) -> None:
     assert measured_finalists(search) == []
     with ending_at(time.monotonic() + 15.0):
         assert measured_finalists(search) == []
+
+
+@pytest.mark.parametrize(
+    ("measured", "chosen"),
+    [
+        ([(0.97, 0.06), (0.99, 0.05), (0.98, 0.2)], [0.99]),
+        ([(0.97, 0.06), (0.999, 0.01)], [0.97]),  # the second gains a hundredth at most
+        ([(0.999, 0.01), (1.002, 0.01), (0.99, 0.05)], [1.002]),
+        ([(0.999, 0.01), (0.9, 0.05)], []),
+    ],
+)
+def test_where_nothing_seems_faster_what_may_be_so_is_the_only_finalist(
+    tmp_path: Path, measured: Sequence[tuple[float, float]], chosen: Sequence[float]
+) -> None:
+    problem = chain_problem(tmp_path, 3)
+    search = Search(problem, Budget())
+    known = problem.meter.measure(problem.model.graph)
+    for (speedup, half), candidate in zip(measured, problem.rewriter.candidates(problem.model.graph), strict=False):
+        latency = replace(known, speedup=speedup, ci95=(speedup - half, speedup + half))
+        search.measure(candidate.apply(), (Action(candidate.key, candidate.rule, "", 1),), latency)
+    assert search.measurements == len(measured)
+    assert [visit.latency.speedup for visit in finalists_of(search)] == chosen
 
 
 def test_a_meter_that_compares_nothing_leaves_the_order_as_it_was(tmp_path: Path) -> None:

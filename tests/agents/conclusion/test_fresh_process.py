@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import onnx
 import pytest
 
 from agents.conclusion.conclude import conclude
+from agents.conclusion.confirmation import STEADY
 from agents.conclusion.fresh_process import PLAN
 from agents.core.base import Action, Budget, Search, action_of
 from graph_rewrite import Graph
@@ -37,12 +39,12 @@ def found(low: float, high: float) -> Latency:
     return Latency(1.0, (low + high) / 2, (low, high), 10, 1.1)
 
 
-def searched(folder: Path, speedups: dict[int, Latency]) -> tuple[Search, FileTimes]:
+def searched(folder: Path, speedups: dict[int, Latency], budget: Budget | None = None) -> tuple[Search, FileTimes]:
     """A search that found a graph with one Clip, and a faster one with two."""
     problem = chain_problem(folder, 2)
     meter = FileTimes(problem.model.original, speedups=speedups)
     problem.meter = meter
-    search = Search(problem, Budget(50, 60.0))
+    search = Search(problem, budget or Budget(50, 60.0))
     graph = problem.model.graph
     actions: tuple[Action, ...] = ()
     for _ in range(2):
@@ -95,6 +97,47 @@ def test_an_original_that_cannot_be_timed_there_does_not_cost_the_winner(
 
     monkeypatch.setattr(FileTimes, "compare_files", fails)
     assert clips(conclude(search, "test").graph) == 2
+
+
+class TestWhereTimeIsLimited:
+    """The saved file is measured anew in a fresh process at once, and no last look follows."""
+
+    @pytest.fixture
+    def budget(self) -> Budget:
+        return Budget(50, 40.0, conclusion_s=20.0, deadline=time.monotonic() + 60.0)
+
+    def test_what_is_reported_was_measured_there(self, tmp_path: Path, budget: Budget) -> None:
+        search, meter = searched(tmp_path, {2: found(1.1, 1.14)}, budget)
+        result = conclude(search, "test")
+        assert clips(result.graph) == 2
+        ((original, optimised, deployment, plan),) = meter.timed
+        assert (original, optimised) == (search.problem.model.path, result.checked.path)
+        assert deployment == result.checked.deployment
+        assert plan == replace(STEADY, budget_s=plan.budget_s)
+        assert 0.0 < plan.budget_s <= STEADY.budget_s
+        assert result.latency == found(1.1, 1.14)
+
+    @pytest.mark.parametrize("bad", [found(0.97, 1.02), Latency.failed("error", "it crashes")])
+    def test_what_is_not_surely_faster_there_is_not_handed_over(
+        self, tmp_path: Path, budget: Budget, bad: Latency
+    ) -> None:
+        search, meter = searched(tmp_path, {2: bad}, budget)
+        result = conclude(search, "test")
+        assert clips(result.graph) == 1
+        assert len(meter.timed) == 2
+
+    def test_an_original_that_cannot_be_timed_there_is_timed_as_the_search_does(
+        self, tmp_path: Path, budget: Budget, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        search, meter = searched(tmp_path, {}, budget)
+
+        def fails(*arguments: object) -> Latency:
+            raise BaselineError("the machine is busy")
+
+        monkeypatch.setattr(FileTimes, "compare_files", fails)
+        result = conclude(search, "test")
+        assert clips(result.graph) == 2
+        assert result.latency == meter.measure(result.graph, "full")
 
 
 def test_files_of_an_ort_meter_are_timed_in_a_worker_of_their_own(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agents.conclusion.conclude import conclude
+from agents.conclusion.fresh_process import FreshProcess
 from agents.conclusion.size_tradeoff import TOO_LARGE, tradeoff
 from agents.core.base import Action, Budget, Search
 from agents.optimization.options import OptimizeOptions
@@ -107,7 +108,7 @@ class TestWinner:
     ) -> None:
         search = measured((1.30, 0.1), (1.31, 0.1), (1.32, 0.1), (1.04, 0.0))
 
-        def less(search: Search, graph: Graph, known: Latency) -> Latency:
+        def less(search: Search, graph: Graph, known: Latency, fresh: FreshProcess) -> Latency:
             found = search.problem.measure(graph, "full").speedup
             speedup = found if found < 1.1 else 1.1
             return Latency(10.0 / speedup, speedup, (speedup - 0.005, speedup + 0.005), 10, 10.0)

@@ -87,7 +87,7 @@ def test_the_scores_are_written_as_json_and_as_a_table(
         ForecastScore("means", "none", 0.05, 0.06, 0.4, 0.5),
         ForecastScore("model of effects", "3 min", 0.04, 0.05, 0.5, 0.75),
     ]
-    monkeypatch.setattr(processors, "scores", lambda arguments: iter(rows))
+    monkeypatch.setattr(processors, "scores", lambda arguments: rows)
     assert processors._run(Arguments(out=tmp_path / "p.json", json=True)) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "p.json").read_text())
     assert (tmp_path / "p.md").read_text() == table(rows) + "\n"
