@@ -35,7 +35,7 @@ class FreshProcess:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the problem's meter can time files."""
+        """Tell whether the problem's meter can time files."""
         return times_files(self.problem.meter)
 
     def latency(self, plan: Plan) -> Latency | None:

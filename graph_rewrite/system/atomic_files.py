@@ -95,8 +95,11 @@ def unfinished_name(path: Path) -> Path:
 def remove_unfinished(folder: Path, name: str | None = None) -> None:
     """Remove unfinished files and folders, of `name` or of any, whose process is gone. A process of another machine or
     container, which may share the folder, is told by the age of what it writes."""
+    begins = "." if name is None else f".{name}."  # many files lie beside those that every candidate shares
     with suppress(OSError):
         for entry in os.scandir(folder):
+            if not entry.name.startswith(begins):
+                continue
             match = _UNFINISHED.fullmatch(entry.name)
             if match is None or name not in (None, match["name"]) or _is_alive(int(match["process"])):
                 continue
