@@ -31,10 +31,8 @@ def save_means(path: Path, means: StepMeans, by_kind: Mapping[str, StepMeans] = 
     """
     kinds = sorted(by_kind)
     whole = {"format": FORMAT, "version": VERSION, "kinds": kinds, **means.to_json()}
-    lines = (
-        json.dumps(values, separators=(",", ":")) for values in (whole, *(by_kind[one].to_json() for one in kinds))
-    )
-    text = "".join(f"{line}\n" for line in lines)
+    lines = (whole, *(by_kind[kind].to_json() for kind in kinds))
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     replace_file(path, lzma.compress(text.encode()) if path.suffix == _COMPRESSED else text)
 
 
