@@ -18,9 +18,6 @@ from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 
 MARGIN = 0.005
 """A result is kept only where its 95% interval lies above 1 + MARGIN."""
-UNDECIDED = 0.02
-"""Gain that a measurement must leave possible for a graph to be measured again that does not seem to be faster: to tell
-a smaller one from none takes longer than there is time."""
 MOST_LOOKS = 4
 """Most measurements that are put together for one graph: each further look is another chance to be lucky."""
 CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from agents.conclusion.confirmation import UNDECIDED, compared_again, needed_seconds, over, pooled, share_of_time
+from agents.conclusion.confirmation import compared_again, needed_seconds, over, pooled, share_of_time
 from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
@@ -18,6 +18,9 @@ from graph_rewrite.task.limits import priced
 FINALISTS = 4
 """Number of screened graphs that are measured with full effort: the one with the highest lower bound, those that seem
 to be fastest, and a simple one."""
+UNDECIDED = 0.02
+"""Gain that a measurement must leave possible for a graph to be measured again that does not seem to be faster: to tell
+a smaller one from none takes longer than there is time."""
 MEASURING_SHARE, LARGE_LEAD_SHARE = 0.2, 0.4
 """Part of the time left before a deadline that measuring the finalists may take, and where the first has a large lead
 over the original, which little time confirms."""
