@@ -104,7 +104,9 @@ def _has_form(m: Match, node: Node) -> bool:
     if x is None or w is None or x.rank != 4 or w.rank != 4 or not w.is_const:
         return False
     if node.attrs.get("group", 1) == 1:
-        return x.shape[1] < block_size() or x.shape[1] % ALIGNMENT == 0
+        # Other numbers of channels cannot enter the layout; what is computed in it is padded.
+        enters, maker = x.shape[1] < block_size() or x.shape[1] % ALIGNMENT == 0, m.producer(x)
+        return enters or (maker is not None and _carries(m, maker))
     return bool(node.attrs["group"] == x.shape[1] == w.shape[0])
 
 

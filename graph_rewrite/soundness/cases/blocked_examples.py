@@ -77,7 +77,7 @@ WIDER_PARTS: Sequence[tuple[str, Shapes]] = (
     (
         "(float[1,B,8,8] x) => (y) <int64[2] a = {2,3}> { c = Conv(x, w, b)  r = HardSwish(c)  m = ReduceMean(r, a)"
         "  s = Conv(m, v, d)  q = Relu(s)  e = Conv(q, u)  g = HardSigmoid(e)  p = Mul(g, r)  y = Conv(p, z) }",
-        {"w": (20, -1, 1, 1), "b": (20,), "v": (6, 20, 1, 1), "d": (6,), "u": (20, 6, 1, 1), "z": (12, 20, 1, 1)},
+        {"w": (20, -1, 1, 1), "b": (20,), "v": (18, 20, 1, 1), "d": (18,), "u": (20, 18, 1, 1), "z": (12, 20, 1, 1)},
     ),
     # Few positions: the factors are multiplied with the image. A padded sum, of which one operand comes from outside.
     (

@@ -89,9 +89,16 @@ def test_parts_without_gates_and_with_few_normalisations_are_left() -> None:
     refuses(WiderPartInBlockedLayout, image(text, {"w": (-1, -1, 1, 1)}), "no channels are scaled")
 
 
-def test_channels_that_the_layout_cannot_move_end_the_part() -> None:
+def test_channels_that_do_not_fill_blocks_stay_within_the_part() -> None:
     text = f"(float[1,B,3,3] x) => (y) {{ a = Conv(x, w)  c = Conv(a, k)  {GATE}  y = Conv(p, v) }}"
     filters = {"w": (-1, -1, 1, 1), "k": (18, -1, 1, 1), "u": (18, 18, 1, 1), "v": (-1, 18, 1, 1)}
+    after = rewritten(text, filters)  # 18 channels cannot enter the layout; these are computed in it
+    assert [op for op in operators(after) if op.startswith("Reorder")] == ["ReorderInput", "ReorderOutput"]
+
+
+def test_channels_that_cannot_enter_the_layout_end_the_part() -> None:
+    text = f"(float[1,18,3,3] x) => (y) {{ c = Conv(x, w)  {GATE}  y = Conv(p, v) }}"
+    filters = {"w": (18, 18, 1, 1), "u": (18, 18, 1, 1), "v": (-1, 18, 1, 1)}
     refuses(WiderPartInBlockedLayout, image(text, filters), "")
 
 
