@@ -8,6 +8,9 @@ from statistics import median
 from graph_rewrite.latency.meter import Latency
 from graph_rewrite.runtime import Block, estimate
 
+DISTURBED = 0.25
+"""Width of the 95% interval, relative to the speed-up, above which something else must have run on the machine: one
+pair of quiet sessions gives 0.07."""
 _TO_MS = 1e3
 
 
@@ -15,6 +18,11 @@ def interval_width(latency: Latency) -> float:
     """Return the width of the 95% interval, relative to the speed-up."""
     low, high = latency.ci95
     return (high - low) / latency.speedup
+
+
+def is_torn(latency: Latency) -> bool:
+    """Tell whether other load on the machine tore the interval apart, of a graph that may still be faster."""
+    return latency.ok and interval_width(latency) > DISTURBED and latency.ci95[1] > 1.0
 
 
 def latency_of(timings: Sequence[tuple[list[float], list[float], int]], *, identical: bool) -> Latency:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_key
-from graph_rewrite.latency.estimates import interval_width, latency_of
+from graph_rewrite.latency.estimates import interval_width, is_torn, latency_of
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.measured_inputs import FindRecipe, MeasuredInputs
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Materialize, Measurable, MeasurementError
@@ -33,10 +33,8 @@ from graph_rewrite.runtime.custom_ops import hint
 from graph_rewrite.runtime.ort_worker.wire import Message
 from graph_rewrite.system.deadline import seconds_left
 
-DISTURBED = 0.25
-"""Width of the 95% interval, relative to the speed-up, above which something else must have run on the machine: one
-pair of quiet sessions gives 0.07."""
 DISTURBED_RETRIES = 2
+"""Further measurements where other load tore the interval apart."""
 
 _Key = tuple[str, str]
 Clock = Literal["wall", "cpu"]
@@ -222,12 +220,13 @@ class OrtMeter:
         }
 
     def _take_calmly(self, baseline: _Side, candidate: _Side, plan: Plan) -> Latency:
-        """Take a measurement, again where other load on the machine tore its interval apart; the narrowest counts."""
+        """Take a measurement, again where other load tore the interval of a graph that may be faster; the narrowest
+        counts."""
         began = time.monotonic()
         latency = self._take(baseline, candidate, plan)
         took = time.monotonic() - began
         for _ in range(DISTURBED_RETRIES):
-            if not latency.ok or interval_width(latency) <= DISTURBED or seconds_left() < 2.0 * took:
+            if not is_torn(latency) or seconds_left() < 2.0 * took:
                 break
             again = self._take(baseline, candidate, plan)
             latency = again if not again.ok else min(latency, again, key=interval_width)

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from graph_rewrite.latency import BaselineError, Deployment, FeedSpec, Latency, LatencyMeter, MeasurementCache, OrtMeter
-from graph_rewrite.latency.estimates import latency_of
+from graph_rewrite.latency.estimates import interval_width, latency_of
 from graph_rewrite.runtime import SCREEN, Plan
 from graph_rewrite.runtime.client import WorkerClient
+from graph_rewrite.runtime.ort_worker.wire import Message
 from tests.graph_rewrite.latency.conftest import QUICK
 
 MakeMeter = Callable[..., OrtMeter]
@@ -71,6 +72,23 @@ def test_there_is_patience_for_other_graphs_alone(
         assert meter.measure(model(name, 2)).ok
     assert plans[0] == QUICK
     assert plans[-1] == patient
+
+
+@pytest.mark.parametrize(("candidate_ms", "times"), [((9, 14, 20, 11), 3), ((30, 45, 60, 35), 1)])
+def test_a_torn_interval_is_measured_again_of_what_may_be_faster(
+    make_meter: MakeMeter, model: Any, monkeypatch: pytest.MonkeyPatch, candidate_ms: tuple[int, ...], times: int
+) -> None:
+    meter, asked = make_meter(), list[Message]()
+    timings = [[[0.012] * len(candidate_ms), [ms / 1e3 for ms in candidate_ms], 1]]
+
+    def answer(message: Message) -> Message:
+        asked.append(message)
+        return {"status": "ok", "blocks": timings}
+
+    monkeypatch.setattr(meter, "_ask", answer)
+    latency = meter.measure(model("other", 2))
+    assert interval_width(latency) > 0.25
+    assert len(asked) == times
 
 
 def test_baseline_with_a_refused_optimizer_is_a_candidate(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
