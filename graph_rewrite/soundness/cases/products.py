@@ -55,9 +55,19 @@ def _long_sums(rule: Any) -> Iterator[Graph]:
         )  # fmt: skip
 
 
+def _feed_forwards(rule: Any) -> Iterator[Graph]:
+    rng = np.random.default_rng(0)
+    sizes: dict[str, tuple[int, ...]] = {"v": (3, 8), "a": (8,), "w": (8, 2), "b": (1,)}
+    for shape, f in (("24,3", "Gelu"), ("1,9,2,3", "Relu"), ("4,5,3", "Tanh"), ("1,1,16,3", "Abs")):
+        given: dict[str, Any] = {name: rng.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
+        text = f"p = MatMul(x, v) d = Add(p, a) h = {f}(d) q = MatMul(h, w) y = Add(q, b)"
+        yield model(f"(float[{shape}] x) => (y) {{ {text} }}", **given)
+
+
 CASES = {
     **dict.fromkeys(_BODIES, _large_products),
     "TileBroadcastLinear2": _long_sums,
     "TileBroadcastLinear8": _long_sums,
+    "TileFeedForward": _feed_forwards,
 }
 """Functions that give the cases, by the rule's name."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from graph_rewrite import Rewriter
 from graph_rewrite.rules.matmul import tiling as T
 from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
@@ -47,3 +48,49 @@ def test_softmax_goes_into_the_tiles(function):
 def test_softmax_along_the_joined_axis_stays():
     text = "(float[2,3] x, float[2,1] y) => (z) { c = Concat<axis=-1>(x, y)  z = Softmax<axis=1>(c) }"
     refuses(T.SoftmaxOfTiles, model(text), "axis of the Concat")
+
+
+FORWARD = "(float[{}] x) => (y) {{ p = MatMul(x, v)  d = Add(p, a)  h = {}(d)  q = MatMul(h, w)  y = Add(q, b) }}"
+
+
+def forward(shape, function="Gelu", width=32, **changed):
+    constants = {"v": weights(6, width), "a": weights(width), "w": weights(width, 5), "b": weights(5)}
+    return model(FORWARD.format(shape, function), **{**constants, **changed})
+
+
+@pytest.fixture
+def in_tiles():
+    """The rule for blocks of two rows of 32 columns, whatever the weights."""
+    rule = T.TileFeedForward()
+    rule.tile_bytes, rule.weight_share = 2 * 32 * 4, 0.0
+    return rule
+
+
+@pytest.mark.parametrize(("shape", "rows"), [("8,6", 2), ("1,2,4,6", 2), ("3,3,6", 1)])
+@pytest.mark.parametrize("function", ["Gelu", "Relu"])
+def test_feed_forward_networks_in_blocks_of_rows(in_tiles, shape, rows, function):
+    (tiled,) = check_rule(in_tiles, forward(shape, function))
+    products = [node for node in tiled.nodes.values() if node.op == "MatMul"]
+    assert {tiled.types[node.inputs[0]].shape for node in products} == {(rows, 6), (rows, 32)}
+
+
+def test_biases_of_any_form(in_tiles):
+    check_rule(in_tiles, forward("1,8,6", a=weights(1, 1, 32), b=weights(1)))
+
+
+def test_feed_forward_networks_that_stay_whole(in_tiles):
+    refuses(T.TileFeedForward, forward("8,6"), "stays in the cache")
+    refuses(in_tiles, forward("2,6"), "stays in the cache")
+    refuses(in_tiles, forward("37,6"), "no equal blocks")
+    refuses(in_tiles, forward("8,6", v=weights(1, 6, 32)), "not a matrix")
+    refuses(in_tiles, forward("8,6", a=weights(8, 1)), "more than the columns")
+    in_tiles.weight_share = 1.0
+    refuses(in_tiles, forward("8,6"), "small beside their weights")
+
+
+def test_as_many_blocks_at_another_size(in_tiles):
+    graph = forward("8,6")
+    (site,) = Rewriter([in_tiles], granularity="site", deployment=False).sites(graph)
+    same = in_tiles.as_in(site.replacement)
+    (tiled,) = check_rule(same, forward("40,6"))
+    assert sum(node.op == "Gelu" for node in tiled.nodes.values()) == 4
