@@ -14,6 +14,7 @@ from agents.core.base import Search
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency, Plan
+from graph_rewrite.latency.estimates import half_width, pooled
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 
 MARGIN = 0.005
@@ -147,14 +148,14 @@ def telling_seconds(latency: Latency, took_s: float) -> float:
     """Return the seconds of measuring after which a lead is told from none, by a measurement of it that took `took_s`:
     errors shrink with the root of the time. Infinite where there is no lead."""
     gain = math.log(latency.speedup / (1.0 + MARGIN)) if latency.ok else 0.0
-    return TELLING * took_s * (_half(latency) / gain) ** 2 if gain > 0.0 else math.inf
+    return TELLING * took_s * (half_width(latency) / gain) ** 2 if gain > 0.0 else math.inf
 
 
 def simultaneous(latency: Latency, count: int) -> Latency:
     """Return a latency with an interval that holds for `count` such measurements at once, and so for the one that was
     chosen among them (Bonferroni's inequality; Dunn, "Multiple comparisons among means", Journal of the American
     Statistical Association 56, 1961)."""
-    half = _half(latency)
+    half = half_width(latency)
     if count <= 1 or not latency.ok or not half < math.inf:
         return latency
     half *= _NORMAL.inv_cdf(1.0 - 0.025 / count) / _NORMAL.inv_cdf(0.975)
@@ -185,7 +186,7 @@ def over(latency: Latency, ratio: Latency, *, inverse: bool = False) -> Latency:
     if not latency.ok:
         return latency
     times = 1.0 / ratio.speedup if inverse else ratio.speedup
-    half, speedup = math.hypot(_half(latency), _half(ratio)), latency.speedup * times
+    half, speedup = math.hypot(half_width(latency), half_width(ratio)), latency.speedup * times
     return replace(
         latency, ms=latency.ms / times, speedup=speedup,
         ci95=(speedup * math.exp(-half), speedup * math.exp(half)),
@@ -196,35 +197,6 @@ def judging_plan(seconds: float | None) -> Plan:
     """Return the plan of the measurement that a result is reported with, in a conclusion of so many seconds: half of
     them, and no more than `JUDGE` takes."""
     return JUDGE if seconds is None else replace(JUDGE, budget_s=min(JUDGE.budget_s, seconds / 2))
-
-
-def pooled(one: Latency, other: Latency) -> Latency:
-    """Put two independent measurements of a graph together, on the scale of logarithms, by the inverse of their
-    variances; a failed one decides. Where they contradict each other, the interval grows until it holds both (after
-    Birge, "The calculation of errors by the method of least squares", Physical Review 40, 1932)."""
-    if not one.ok or not other.ok:
-        return other if one.ok else one
-    halves = [_half(latency) for latency in (one, other)]
-    if not all(0.0 < half < math.inf for half in halves):
-        return min(one, other, key=lambda latency: latency.ci95[1] - latency.ci95[0])
-    weights = [half**-2 / sum(h**-2 for h in halves) for half in halves]
-    means = [math.log(latency.speedup) for latency in (one, other)]
-    mean = sum(weight * value for weight, value in zip(weights, means, strict=True))
-    excess = max(1.0, math.sqrt(2.0) * abs(means[0] - means[1]) / math.hypot(*halves))
-    half = excess / math.sqrt(sum(h**-2 for h in halves))
-    return Latency(
-        ms=weights[0] * one.ms + weights[1] * other.ms,
-        speedup=math.exp(mean),
-        ci95=(math.exp(mean - half), math.exp(mean + half)),
-        runs=one.runs + other.runs,
-        baseline_ms=weights[0] * one.baseline_ms + weights[1] * other.baseline_ms,
-    )
-
-
-def _half(latency: Latency) -> float:
-    """Return the half-width of the 95% interval, on the scale of logarithms."""
-    low, high = latency.ci95
-    return math.log(high / low) / 2 if 0.0 < low <= high < math.inf else math.inf
 
 
 @contextmanager

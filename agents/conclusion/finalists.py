@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from agents.conclusion.confirmation import compared_again, needed_seconds, over, pooled, share_of_time
+from agents.conclusion.confirmation import compared_again, needed_seconds, over, share_of_time
 from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
+from graph_rewrite.latency.estimates import pooled
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from graph_rewrite.task.limits import priced
 

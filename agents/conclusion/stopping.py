@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from agents.conclusion.confirmation import STEADY, checking_seconds, pooled, telling_seconds
+from agents.conclusion.confirmation import STEADY, checking_seconds, telling_seconds
 from agents.conclusion.finalists import finalists_of
 from agents.conclusion.last_look import seconds_left_in_all
 from agents.core.base import Search, Visit
 from graph_rewrite.latency import unblocked_time
+from graph_rewrite.latency.estimates import pooled
 
 AGAIN_SHARE = 0.25
 """Part of the search's own time left in which a lead is measured once more, before the search stops for it."""

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from agents.conclusion.conclude import kept_message, original_kept
-from agents.conclusion.confirmation import MARGIN, MOST_LOOKS, is_doubtful, pooled, surely_faster
+from agents.conclusion.confirmation import MARGIN, MOST_LOOKS, is_doubtful, surely_faster
 from agents.conclusion.savings import saved_ms
 from agents.conclusion.size_tradeoff import TOO_LARGE
 from agents.core.base import Action, OptimizationResult
 from graph_rewrite.delivery.ship import OriginalModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, OrtMeter, Plan
+from graph_rewrite.latency.estimates import pooled
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.feeds import measured_feeds

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from agents.conclusion.conclude import saved_and_checked
-from agents.conclusion.confirmation import MOST_LOOKS, is_doubtful, pooled, surely_faster
+from agents.conclusion.confirmation import MOST_LOOKS, is_doubtful, surely_faster
 from agents.conclusion.recordings import actions_of
 from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.paths import known_results
@@ -23,6 +23,7 @@ from graph_rewrite.delivery.ship import UnmadeModel
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency
+from graph_rewrite.latency.estimates import pooled
 from graph_rewrite.mutate.mutant_rules import MalformedMutantError, read_mutant_rules
 from graph_rewrite.replay import RecordedStep, Recording, Replay, fingerprint, replay
 from graph_rewrite.replay.memory import ResultMemory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import median
 
@@ -18,6 +19,12 @@ def interval_width(latency: Latency) -> float:
     """Return the width of the 95% interval, relative to the speed-up."""
     low, high = latency.ci95
     return (high - low) / latency.speedup
+
+
+def half_width(latency: Latency) -> float:
+    """Return the half-width of the 95% interval, on the scale of logarithms."""
+    low, high = latency.ci95
+    return math.log(high / low) / 2 if 0.0 < low <= high < math.inf else math.inf
 
 
 def is_torn(latency: Latency) -> bool:
@@ -42,3 +49,26 @@ def latency_of(timings: Sequence[tuple[list[float], list[float], int]], *, ident
         baseline_ms = ms
     runs = sum(len(block.candidate) * block.repeats for block in blocks)
     return Latency(ms=ms, speedup=speedup, ci95=interval, runs=runs, baseline_ms=baseline_ms)
+
+
+def pooled(one: Latency, other: Latency) -> Latency:
+    """Put two independent measurements of a graph together, on the scale of logarithms, by the inverse of their
+    variances; a failed one decides. Where they contradict each other, the interval grows until it holds both (after
+    Birge, "The calculation of errors by the method of least squares", Physical Review 40, 1932)."""
+    if not one.ok or not other.ok:
+        return other if one.ok else one
+    halves = [half_width(latency) for latency in (one, other)]
+    if not all(0.0 < half < math.inf for half in halves):
+        return min(one, other, key=lambda latency: latency.ci95[1] - latency.ci95[0])
+    weights = [half**-2 / sum(h**-2 for h in halves) for half in halves]
+    means = [math.log(latency.speedup) for latency in (one, other)]
+    mean = sum(weight * value for weight, value in zip(weights, means, strict=True))
+    excess = max(1.0, math.sqrt(2.0) * abs(means[0] - means[1]) / math.hypot(*halves))
+    half = excess / math.sqrt(sum(h**-2 for h in halves))
+    return Latency(
+        ms=weights[0] * one.ms + weights[1] * other.ms,
+        speedup=math.exp(mean),
+        ci95=(math.exp(mean - half), math.exp(mean + half)),
+        runs=one.runs + other.runs,
+        baseline_ms=weights[0] * one.baseline_ms + weights[1] * other.baseline_ms,
+    )

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency.cache import MeasurementCache
 from graph_rewrite.latency.device import device_key
-from graph_rewrite.latency.estimates import interval_width, is_torn, latency_of
+from graph_rewrite.latency.estimates import is_torn, latency_of, pooled
 from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.latency.measured_inputs import FindRecipe, MeasuredInputs
 from graph_rewrite.latency.meter import BaselineError, Effort, Latency, Materialize, Measurable, MeasurementError
@@ -220,8 +220,7 @@ class OrtMeter:
         }
 
     def _take_calmly(self, baseline: _Side, candidate: _Side, plan: Plan) -> Latency:
-        """Take a measurement, again where other load tore the interval of a graph that may be faster; the narrowest
-        counts."""
+        """Take a measurement, again where other load tore the interval of a graph that may be faster; all count."""
         began = time.monotonic()
         latency = self._take(baseline, candidate, plan)
         took = time.monotonic() - began
@@ -229,7 +228,7 @@ class OrtMeter:
             if not is_torn(latency) or seconds_left() < 2.0 * took:
                 break
             again = self._take(baseline, candidate, plan)
-            latency = again if not again.ok else min(latency, again, key=interval_width)
+            latency = pooled(latency, again)
         return latency
 
     def _take(self, baseline: _Side, candidate: _Side, plan: Plan) -> Latency:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from agents.conclusion.conclude import _limited, conclude
-from agents.conclusion.confirmation import confirmed, is_doubtful, pooled, simultaneous, surely_faster
+from agents.conclusion.confirmation import confirmed, is_doubtful, simultaneous, surely_faster
 from agents.core.base import Action, Budget, OptimizationResult, Search, Visit
 from agents.core.records import Improvement
 from agents.core.registry import make_agent
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, Plan
+from graph_rewrite.latency.estimates import pooled
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 from tests.agents.conclusion.simulated_meter import SimulatedMeter, compare_in, simulated_time
 from tests.agents.toys import chain_problem
