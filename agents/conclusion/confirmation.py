@@ -24,9 +24,8 @@ MOST_LOOKS = 4
 CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0
 """Part of the time left that saving and comparing the winner keeps; and the seconds, or runs of the original with the
 seconds for weights that are written once and read twice, that it keeps of a short time, but never more than half."""
-LOOK_S, LOOK_RUNS, LOOK_SHARE, PLACING_SHARE = 1.0, 24.0, 0.2, 0.04
-"""The same for a last look: seconds for the process, runs of the original, and the largest part of the time left. The
-part that is kept to put the file in its place where there is no time for a look."""
+PLACING_SHARE = 0.04
+"""Part of the time left that is kept to put the file in its place."""
 TELLING = 1.5
 """Factor on the time in which the error of a lead shrinks to the lead: for the next measurement may find less."""
 
@@ -81,8 +80,7 @@ def confirmed(search: Search, graph: Graph, known: Latency | None, fresh: FreshP
     left = seconds_left()
     if math.isinf(left) or (search.budget.deadline is None and left > AMPLE_S):
         return problem.confirm(graph, judging_plan(search.budget.conclusion_s))
-    is_saved, others = fresh is not None and fresh.is_possible, _measured_graphs(search) - 1
-    kept = PLACING_SHARE * left if is_saved else looking_seconds(search, left)
+    kept, others = PLACING_SHARE * left, _measured_graphs(search) - 1
     chosen = None if known is None else as_chosen(search, known)
     sure = chosen if chosen is not None and surely_faster(chosen) else None
     if sure is not None and left - kept < problem.cost(graph) + least_seconds(sure):
@@ -135,13 +133,6 @@ def checking_seconds(search: Search, graph: Graph, left: float) -> float:
 def least_seconds(known: Latency) -> float:
     """Return the seconds that the runs of a steady measurement take at least, without its sessions."""
     return STEADY.min_pairs * (known.ms + known.baseline_ms) / 1e3
-
-
-def looking_seconds(search: Search, left: float) -> float:
-    """Return the seconds that are kept of those that are left, once a graph is saved and compared: for a last look at
-    it in a fresh process, where that fits."""
-    look_s = LOOK_S + LOOK_RUNS * search.original_s
-    return look_s if look_s <= LOOK_SHARE * left else PLACING_SHARE * left
 
 
 def telling_seconds(latency: Latency, took_s: float) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.latency import BaselineError, Latency, Plan
-from graph_rewrite.latency.files import deployed_latency, times_files
+from graph_rewrite.latency.files import deployed_latency
 from graph_rewrite.system.deadline import OutOfTime, seconds_left
 from graph_rewrite.task.problem import Problem
 
@@ -32,11 +32,6 @@ class FreshProcess:
     checked: CheckedModel
     original: Path
     _timed: bool = False
-
-    @property
-    def is_possible(self) -> bool:
-        """Tell whether the problem's meter can time files."""
-        return times_files(self.problem.meter)
 
     def latency(self, plan: Plan) -> Latency | None:
         """Return the latency of the file by a plan; None where it cannot be timed, or the original cannot.

@@ -137,11 +137,6 @@ def compare_with_answers(
     return latency_of(reply["blocks"], identical=before == after), reply
 
 
-def times_files(meter: LatencyMeter) -> bool:
-    """Return whether a meter can tell the latency of saved files."""
-    return isinstance(meter, OrtMeter | FileMeter)
-
-
 def deployed_latency(
     meter: LatencyMeter, original: Path, optimised: Path, deployment: Deployment, *, workspace: Path, plan: Plan
 ) -> Latency | None:
