@@ -127,4 +127,4 @@ def test_what_stays_in_the_caches_is_left_alone() -> None:
 
 def test_other_rules_are_verified_as_they_are() -> None:
     changed = [rule.name for rule in rule_set("default") if rule.at_any_size is not rule]
-    assert sorted(changed) == ["ChainInBands", "MovesAsGather"]
+    assert sorted(changed) == ["ChainInBands", "MovesAsGather", "TileFeedForward"]
