@@ -11,10 +11,15 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.assembly import model, named_in
 from graph_rewrite.rules.helpers.blocks import BLOCK
 
+_FUNCTIONS = ("Gelu", "Relu", 'Gelu<approximate="tanh">', "Gelu")
 
-def _feed_forward(number: int) -> str:
-    f = ("Gelu", "Relu", 'Gelu<approximate="tanh">', "Gelu")[number]
+
+def _feed_forward(f: str) -> str:
     return f"p = MatMul(x, v) d = Add(p, a) h = {f}(d) q = MatMul(h, w) y = Add(q, b)"
+
+
+def _strassen_feed_forward(number: int) -> str:
+    return _feed_forward(_FUNCTIONS[number])
 
 
 def _linear(number: int) -> str:
@@ -24,8 +29,8 @@ def _linear(number: int) -> str:
 _BODIES = {
     "StrassenLinear": _linear,
     "StrassenMatMul": lambda number: "y = MatMul(x, v)",
-    "StrassenFeedForward": _feed_forward,
-    "StrassenFeedForwardTwice": _feed_forward,
+    "StrassenFeedForward": _strassen_feed_forward,
+    "StrassenFeedForwardTwice": _strassen_feed_forward,
 }
 """Bodies of graphs from x to y, by the rule's name: a text per number of the case."""
 
@@ -60,8 +65,7 @@ def _feed_forwards(rule: Any) -> Iterator[Graph]:
     sizes: dict[str, tuple[int, ...]] = {"v": (3, 8), "a": (8,), "w": (8, 2), "b": (1,)}
     for shape, f in (("24,3", "Gelu"), ("1,9,2,3", "Relu"), ("4,5,3", "Tanh"), ("1,1,16,3", "Abs")):
         given: dict[str, Any] = {name: rng.standard_normal(size).astype(np.float32) for name, size in sizes.items()}
-        text = f"p = MatMul(x, v) d = Add(p, a) h = {f}(d) q = MatMul(h, w) y = Add(q, b)"
-        yield model(f"(float[{shape}] x) => (y) {{ {text} }}", **given)
+        yield model(f"(float[{shape}] x) => (y) {{ {_feed_forward(f)} }}", **given)
 
 
 CASES = {
