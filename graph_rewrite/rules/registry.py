@@ -67,6 +67,7 @@ FAMILIES = (
     "layout.blocked_steps",
     "layout.wider_subgraphs",
     "layout.blocked_winograd",
+    "layout.blocked_depthwise",
     "convolution.row_bands",
     "fusion.quantised",
 )

@@ -34,6 +34,8 @@ class _Blocked(Rule):
 class _Enters(_Blocked):
     """A rule of a convolution labelled `conv` and what follows it."""
 
+    followed_by = ("PadBeforeBlockedDepthwise",)
+
     def refusal(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
         maker = m.producer(x)
         beside = (*(() if maker is None else (maker,)), *m.consumers(m.root()))

@@ -35,6 +35,7 @@ class PartInBlockedLayout(Rule):
 
     family = "blocked_layout"
     covers_parts = True
+    carried_by = ("PadBeforeBlockedDepthwise",)
 
     def source(self, op: PatternBuilder, operands: Values) -> Any:
         return op.any_of(CARRIED - {"Split"})(operands, _label="end")

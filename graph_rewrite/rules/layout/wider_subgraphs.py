@@ -42,7 +42,7 @@ class WiderPartInBlockedLayout(Rule):
 
     family = "blocked_layout"
     covers_parts = True
-    carried_by = ("BlockedConvByRows4",)
+    carried_by = ("BlockedConvByRows4", "PadBeforeBlockedDepthwise")
 
     def source(self, op: PatternBuilder, operands: Values) -> Any:
         return op.any_of(_ENDS)(operands, _label="end")

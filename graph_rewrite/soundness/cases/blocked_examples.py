@@ -113,6 +113,15 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, Shapes]]] = {
          {"w": (-1, -1, 3, 3), "b": (-1,)}),
         ("(float[1,B,31,1] x) => (y) { t = NCHWC.Conv<kernel_shape=[3,1]>(x, w)  y = Neg(t) }", {"w": (-1, -1, 3, 1)}),
     ),
+    "PadBeforeBlockedDepthwise": tuple(
+        (f"(float[{x}] x) => (y) {{ t = NCHWC.Conv<kernel_shape=[{k[0]},{k[1]}],group={n},{attrs}>({operands})"
+         "  y = Neg(t) }", {"w": (-n // 16, 1, *k), "b": (n,)})
+        for x, n, k, attrs, operands in (
+            ("1,B,2,7", 16, (2, 5), "pads=[1,2,0,2]", "x, w, b"),
+            ("2,C,1,3", 32, (1, 7), "pads=[0,4,0,1],activation=\"Relu\"", "x, w"),
+            ("1,B,1,7", 16, (1, 5), "pads=[0,3,0,0],dilations=[1,2]", "x, w, b"),
+        )
+    ),
     "PartInBlockedLayout": PARTS,
     "ConvInBlockedLayout": (
         ("(float[1,B,3,4] x) => (y) { v = Conv<pads=[1,0,1,0]>(x, w, b)  y = TURN(v) }", _WB),
