@@ -7,6 +7,7 @@ changes no observation; row numbers themselves never leave the process.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 from math import log2, prod
 from typing import Any
 
@@ -20,6 +21,7 @@ from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.work import estimate_flops, tensor_bytes
+from graph_rewrite.rewriting.earlier_graphs import of_each_node
 from graph_rewrite.rewriting.replacement import ReplacementNode
 
 NODE_FEATURES = (
@@ -192,22 +194,7 @@ NODE_RECORDS = MemoKey[dict[int, NodeRecord]]("node records")
 
 def node_records(graph: Graph) -> dict[int, NodeRecord]:
     """Return the record of each node of a graph, by node id; after a rewrite only changed nodes are computed."""
-    found = graph.memo.get(NODE_RECORDS)
-    if found is not None:
-        return found
-    edit = graph.edit
-    before = None if edit is None else edit.before.memo.get(NODE_RECORDS)
-    if edit is None or before is None:
-        found = {node.id: node_record(graph, node) for node in graph.nodes.values()}
-    else:
-        delta = edit.delta
-        found = dict(before)
-        for node_id in delta.removed:
-            found.pop(node_id, None)
-        for node_id in (*delta.inserted, *delta.rewired):
-            if node_id in graph.nodes:
-                found[node_id] = node_record(graph, graph.nodes[node_id])
-    return graph.memo.put(NODE_RECORDS, found)
+    return of_each_node(graph, NODE_RECORDS, partial(node_record, graph))
 
 
 def node_row(node: Node, types: Mapping[int, TensorType | None], constants: Container[int]) -> int:

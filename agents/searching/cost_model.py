@@ -6,11 +6,13 @@ import atexit
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from agents.core.base import Search
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memo import MemoKey
+from graph_rewrite.ir.node import Node
 from graph_rewrite.latency import (
     BaselineError,
     Clock,
@@ -20,6 +22,7 @@ from graph_rewrite.latency import (
     unblocked_time,
 )
 from graph_rewrite.latency.graph_operators import operator_of, operators_of
+from graph_rewrite.rewriting.earlier_graphs import of_each_node
 from graph_rewrite.task.problem import Problem
 
 GraphCost = Callable[[Graph], float]
@@ -112,23 +115,10 @@ class SumOfOperators:
 
     def by_node(self, graph: Graph) -> dict[int, float]:
         """Milliseconds per node id; nodes that cannot be timed alone cost 0."""
-        key = self._prices.by_node
-        known = graph.memo.get(key)
-        if known is None:
-            edit = graph.edit
-            before = None if edit is None else edit.before.memo.get(key)
-            if edit is None or before is None:
-                known = {node_id: self._price(graph, node_id) for node_id in graph.nodes}
-            else:
-                delta = edit.delta
-                known = {node_id: ms for node_id, ms in before.items() if node_id not in delta.removed}
-                for node_id in (*delta.inserted, *delta.rewired):
-                    known[node_id] = self._price(graph, node_id)
-            graph.memo.put(key, known)
-        return known
+        return of_each_node(graph, self._prices.by_node, partial(self._price, graph))
 
-    def _price(self, graph: Graph, node_id: int) -> float:
-        spec = operator_of(graph, graph.nodes[node_id])
+    def _price(self, graph: Graph, node: Node) -> float:
+        spec = operator_of(graph, node)
         if spec is None or spec.is_constant:
             return 0.0
         ms = self._pricing.price(spec)

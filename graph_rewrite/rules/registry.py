@@ -67,7 +67,7 @@ FAMILIES = (
     "layout.blocked_steps",
     "layout.wider_subgraphs",
     "layout.blocked_winograd",
-    "layout.blocked_depthwise",
+    "layout.column_padding",
     "convolution.row_bands",
     "fusion.quantised",
 )

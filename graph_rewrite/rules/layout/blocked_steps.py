@@ -22,7 +22,7 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import fused_activation, unsuited
 from graph_rewrite.rules.layout.blocked_walk import Walk
-from graph_rewrite.rules.layout.carried_operators import BINARY_CARRIED, UNARY_CARRIED, leaves_layout
+from graph_rewrite.rules.layout.carried_operators import BINARY_CARRIED, UNARY_CARRIED, is_at_border
 
 _FUSED = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
 
@@ -34,12 +34,8 @@ class _Blocked(Rule):
 class _Enters(_Blocked):
     """A rule of a convolution labelled `conv` and what follows it."""
 
-    followed_by = ("PadBeforeBlockedDepthwise",)
-
     def refusal(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
-        maker = m.producer(x)
-        beside = (*(() if maker is None else (maker,)), *m.consumers(m.root()))
-        if not any(leaves_layout(node) for node in beside):
+        if not is_at_border(m, x):
             return Refusal("ONNX Runtime keeps what stands beside it in the layout by itself")
         if x.rank != 4 or x.dtype != TensorProto.FLOAT:
             return Refusal("not a convolution of two-dimensional images in float32")

@@ -1,21 +1,25 @@
-"""Depthwise convolutions of the blocked layout on images with their columns of zeros written out."""
+"""Depthwise convolutions on images with their columns of zeros written out."""
+
+from typing import Any
 
 import pytest
 
 from graph_rewrite import Graph
 from graph_rewrite.operators import nchwc
-from graph_rewrite.rules.layout.blocked_depthwise import PadBeforeBlockedDepthwise
+from graph_rewrite.rules.layout.column_padding import PadBeforeBlockedDepthwise, PadBeforeDepthwise
 from graph_rewrite.soundness.cases.blocked import examples_of, image
+from tests.graph_rewrite.optimized import optimized_ops
 from tests.graph_rewrite.rules.checking import check_rule, refuses
 
 BLOCK = nchwc.block_size()
 pytestmark = pytest.mark.skipif(not BLOCK, reason="ONNX Runtime has no blocked layout on this CPU")
-EXAMPLES = list(examples_of("PadBeforeBlockedDepthwise")) if BLOCK else []
+RULES = (PadBeforeDepthwise, PadBeforeBlockedDepthwise)
+EXAMPLES = [(rule, graph) for rule in RULES for graph in examples_of(rule.__name__)] if BLOCK else []
 
 
-@pytest.mark.parametrize("graph", EXAMPLES)
-def test_outputs_are_equal(graph: Graph) -> None:
-    check_rule(PadBeforeBlockedDepthwise, graph)
+@pytest.mark.parametrize(("rule", "graph"), EXAMPLES)
+def test_outputs_are_equal(rule: Any, graph: Graph) -> None:
+    check_rule(rule, graph)
 
 
 def test_only_columns_are_padded_before_and_the_rest_of_the_convolution_stays() -> None:
@@ -45,6 +49,20 @@ def test_what_does_not_pay_is_refused(shape: str, filters: tuple[int, ...], attr
     refuses(PadBeforeBlockedDepthwise, image(text, {"w": filters}), reason)
 
 
-def test_a_second_application_finds_nothing() -> None:
-    (after,) = check_rule(PadBeforeBlockedDepthwise, EXAMPLES[0])
-    refuses(PadBeforeBlockedDepthwise, after, "few columns")
+@pytest.mark.parametrize(("rule", "graph"), EXAMPLES)
+def test_a_second_application_finds_nothing(rule: Any, graph: Graph) -> None:
+    (after,) = check_rule(rule, graph)
+    refuses(rule, after, "few columns")
+
+
+def test_a_convolution_that_the_runtime_keeps_in_its_layout_stays() -> None:
+    text = "(float[1,16,4,7] x) => (y) { t = Relu(x)  c = Conv<group=16,pads=[2,2,2,2]>(t, w)  y = Relu(c) }"
+    refuses(PadBeforeDepthwise, image(text, {"w": (16, 1, 5, 5)}), "may be in the blocked layout")
+
+
+def test_the_runtime_does_not_put_the_padding_back() -> None:
+    """Else the rule would change nothing."""
+    graph = EXAMPLES[0][1]
+    (after,) = check_rule(PadBeforeDepthwise, graph)
+    assert "Pad" in optimized_ops(after)
+    assert "Pad" not in optimized_ops(graph)
