@@ -15,11 +15,12 @@ FAMILIES: dict[str, Callable[[NetworkBuilder], NamedTensor]] = {
     "branches": images.branches, "dense": images.dense, "decoder": images.decoder, "encoder": sequences.encoder,
     "mixer": sequences.mixer, "temporal": sequences.temporal, "recurrent": sequences.recurrent,
     "hybrid": sequences.hybrid, "packed": sequences.packed, "rolled": regions.rolled,
+    "pyramid": regions.pyramid,
 }  # fmt: skip
 """The generators, by family."""
 PER_FAMILY = 4
-"""Generated networks of each family; encoders, cells and rolled images have twice as many."""
-_TWICE = ("encoder", "nas-cells", "packed", "rolled")
+"""Generated networks of each family; encoders, cells, rolled images and pyramids have twice as many."""
+_TWICE = ("encoder", "nas-cells", "packed", "rolled", "pyramid")
 
 ZOO = (
     "bert-tiny", "bert-tiny?seq_len=32", "bert-tiny?seq_len=256&hidden=256&heads=4", "bert-tiny?batch=4",

@@ -1,4 +1,4 @@
-"""Families of networks that mix the positions of an image region by region."""
+"""Families of networks that mix the positions of an image with those near by, and channels after that."""
 
 from __future__ import annotations
 
@@ -28,6 +28,38 @@ def rolled(net: NetworkBuilder) -> NamedTensor:
             x = net.linear(net.layer_norm(_merged(net, x)), hidden)
             region = region if side % region == 0 else side
     return net.classifier(net.reshape(x, 1, side * side, hidden))
+
+
+def pyramid(net: NetworkBuilder) -> NamedTensor:
+    """Stages of ever fewer positions and more channels. Their layers mix positions by a depthwise convolution, a gate
+    made by one, or an average pool, and then channels (Yu et al. 2022, arXiv:2111.11418; Guo et al. 2023,
+    arXiv:2202.09741)."""
+    side, hidden = net.draw(28, 40, 56), net.draw(32, 48, 64)
+    mixing, kernel = net.draw("depthwise", "gate", "pool"), net.draw(5, 7)
+    act, ratio = net.draw("gelu", "erf", "silu"), net.draw(3, 4)
+    x = net.conv(net.input("pixel_values", 1, 3, 2 * side, 2 * side), hidden, 3, stride=2)
+    for stage in range(3):
+        if stage:
+            x = net.conv(x, 2 * x.channels, 3, stride=2)
+        for _ in range(net.draw(1, 2)):
+            x = net.add(x, _near(net, _normalised(net, x), mixing, kernel))
+            rows = net.layer_norm(net.transpose(x, 0, 2, 3, 1))
+            rows = net.linear(net.activation(act, net.linear(rows, ratio * x.channels)), x.channels)
+            x = net.add(x, net.transpose(rows, 0, 3, 1, 2))
+    return net.classifier(x)
+
+
+def _normalised(net: NetworkBuilder, x: NamedTensor) -> NamedTensor:
+    """Return an image whose pixels are normalised over the channels."""
+    return net.transpose(net.layer_norm(net.transpose(x, 0, 2, 3, 1)), 0, 3, 1, 2)
+
+
+def _near(net: NetworkBuilder, x: NamedTensor, mixing: str, kernel: int) -> NamedTensor:
+    """Return an image of which each pixel knows those around it."""
+    if mixing == "pool":
+        return net.binary("Sub", net.pool("AveragePool", x), x)
+    mixed = net.conv(x, x.channels, kernel, groups=x.channels)
+    return net.mul(x, net.conv(mixed, x.channels, 1)) if mixing == "gate" else mixed
 
 
 def _regions(net: NetworkBuilder, x: NamedTensor, region: int) -> NamedTensor:
