@@ -54,6 +54,9 @@ class PadBeforeDepthwise(_Columns):
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
         if not is_at_border(m, x):
             return Refusal("what stands beside it may be in the blocked layout, which a Pad would leave")
+        maker = m.producer(x)
+        if maker is not None and maker.op == "Transpose":
+            return Refusal("the Pad would keep ONNX Runtime from transposing on the way into the blocked layout")
         return self.refusal(m, x, w)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
@@ -64,6 +67,26 @@ class PadBeforeDepthwise(_Columns):
         rows = op.Pad(reshape(op, x, (batch * channels, height, width)), op.ints(0, 0, left, 0, 0, right))
         wider = reshape(op, rows, (batch, channels, height, width + left + right))
         return op.Conv(wider, w, b, **{**own.attrs(), "pads": (top, 0, bottom, 0)})
+
+
+class PadBeforeTransposeAndDepthwise(_Columns):
+    """Conv(Transpose(x), w, b) = Conv(Transpose(Pad(x)), w, b) for a depthwise convolution with zeros beside the rows
+    of its image, x with the channels last"""
+
+    family = "convolution"
+    shared_interior = True
+
+    def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
+        return op.Conv(op.Transpose(x, perm=(0, 3, 1, 2), _label="image"), w, b, _label="conv")
+
+    def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
+        return self.refusal(m, m.value("image"), w)
+
+    def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
+        own = conv_geometry(m.node("conv"), m.value("image"), w)
+        top, left, bottom, right = own.pads
+        image = op.Transpose(op.Pad(x, op.ints(0, 0, left, 0, 0, 0, right, 0)), perm=(0, 3, 1, 2))
+        return op.Conv(image, w, b, **{**own.attrs(), "pads": (top, 0, bottom, 0)})
 
 
 class PadBeforeBlockedDepthwise(_Columns):
@@ -85,4 +108,4 @@ class PadBeforeBlockedDepthwise(_Columns):
         return op.nchwc.Conv(image_of(op, wider), w, b, **{**m.attrs("conv"), "pads": (top, 0, bottom, 0)})
 
 
-RULES = (PadBeforeDepthwise, PadBeforeBlockedDepthwise)
+RULES = (PadBeforeDepthwise, PadBeforeTransposeAndDepthwise, PadBeforeBlockedDepthwise)

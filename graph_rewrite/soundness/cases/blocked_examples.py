@@ -116,10 +116,19 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, Shapes]]] = {
     "PadBeforeDepthwise": (
         ("(float[1,16,2,7] x) => (y) { t = Conv<group=16,pads=[1,2,0,2]>(x, w, b)  y = TURN(t) }",
          {"w": (16, 1, 2, 5), "b": (16,)}),
-        ("(float[2,3,1,4] x) => (y) { t = TURN(x)  u = Conv<group=3,auto_pad=\"SAME_LOWER\">(t, w)  y = Neg(u) }",
+        ("(float[2,3,1,4] x) => (y) { u = Conv<group=3,auto_pad=\"SAME_LOWER\">(x, w)  y = TURN(u) }",
          {"w": (3, 1, 2, 6)}),
-        ("(float[1,4,7,1] x) => (y) { t = TURN(x)  y = Conv<group=4,dilations=[1,2],pads=[0,3,0,0]>(t, w, b) }",
+        ("(float[1,4,1,7] x) => (y) { t = Conv<group=4,dilations=[1,2],pads=[0,3,0,0]>(x, w, b)  y = TURN(t) }",
          {"w": (4, 1, 1, 5), "b": (4,)}),
+    ),
+    "PadBeforeTransposeAndDepthwise": tuple(
+        (f"(float[{x}] x) => (y{more}) {{ t = Transpose<perm=[0,3,1,2]>(x)  u = Conv<group={n},{attrs}>({operands})"
+         "  y = Neg(u) }", {"w": (n, 1, *k), "b": (n,)})
+        for x, n, k, attrs, operands, more in (
+            ("1,2,7,16", 16, (2, 5), "pads=[1,2,0,2]", "t, w, b", ""),
+            ("2,1,4,3", 3, (2, 6), "auto_pad=\"SAME_LOWER\"", "t, w", ", t"),
+            ("1,1,7,4", 4, (1, 5), "dilations=[1,2],pads=[0,3,0,0]", "t, w, b", ""),
+        )
     ),
     "PadBeforeBlockedDepthwise": tuple(
         (f"(float[{x}] x) => (y) {{ t = NCHWC.Conv<kernel_shape=[{k[0]},{k[1]}],group={n},{attrs}>({operands})"
