@@ -22,7 +22,7 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.layout.blocked_conv import fused_activation, unsuited
 from graph_rewrite.rules.layout.blocked_walk import Walk
-from graph_rewrite.rules.layout.carried_operators import BINARY_CARRIED, UNARY_CARRIED, is_at_border
+from graph_rewrite.rules.layout.carried_operators import BINARY_CARRIED, UNARY_CARRIED, leaves_layout
 
 _FUSED = frozenset({"Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid"})
 
@@ -35,7 +35,9 @@ class _Enters(_Blocked):
     """A rule of a convolution labelled `conv` and what follows it."""
 
     def refusal(self, m: Match, x: Ref, w: Ref) -> Refusal | None:
-        if not is_at_border(m, x):
+        maker = m.producer(x)
+        beside = (*(() if maker is None else (maker,)), *m.consumers(m.root()))
+        if not any(leaves_layout(node) for node in beside):
             return Refusal("ONNX Runtime keeps what stands beside it in the layout by itself")
         if x.rank != 4 or x.dtype != TensorProto.FLOAT:
             return Refusal("not a convolution of two-dimensional images in float32")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from graph_rewrite.ir.node import Node
 from graph_rewrite.operators.nchwc import DOMAIN
 from graph_rewrite.operators.operator_sets import POOLS
-from graph_rewrite.rewriting.match import Match
-from graph_rewrite.rewriting.replacement import Ref
 
 MOVES = frozenset({
     "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Pad", "Gather",
@@ -26,10 +24,3 @@ def leaves_layout(node: Node) -> bool:
     if node.domain == DOMAIN:
         return True
     return node.op in MOVES and not node.domain and not (node.op == "Concat" and node.attrs.get("axis") == 1)
-
-
-def is_at_border(m: Match, x: Ref) -> bool:
-    """Tell whether ONNX Runtime's own pass leaves the layout right before or after a match that reads x."""
-    maker = m.producer(x)
-    beside = (*(() if maker is None else (maker,)), *m.consumers(m.root()))
-    return any(leaves_layout(node) for node in beside)

@@ -113,14 +113,6 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, Shapes]]] = {
          {"w": (-1, -1, 3, 3), "b": (-1,)}),
         ("(float[1,B,31,1] x) => (y) { t = NCHWC.Conv<kernel_shape=[3,1]>(x, w)  y = Neg(t) }", {"w": (-1, -1, 3, 1)}),
     ),
-    "PadBeforeDepthwise": (
-        ("(float[1,16,2,7] x) => (y) { t = Conv<group=16,pads=[1,2,0,2]>(x, w, b)  y = TURN(t) }",
-         {"w": (16, 1, 2, 5), "b": (16,)}),
-        ("(float[2,3,1,4] x) => (y) { u = Conv<group=3,auto_pad=\"SAME_LOWER\">(x, w)  y = TURN(u) }",
-         {"w": (3, 1, 2, 6)}),
-        ("(float[1,4,1,7] x) => (y) { t = Conv<group=4,dilations=[1,2],pads=[0,3,0,0]>(x, w, b)  y = TURN(t) }",
-         {"w": (4, 1, 1, 5), "b": (4,)}),
-    ),
     "PadBeforeTransposeAndDepthwise": tuple(
         (f"(float[{x}] x) => (y{more}) {{ t = Transpose<perm=[0,3,1,2]>(x)  u = Conv<group={n},{attrs}>({operands})"
          "  y = Neg(u) }", {"w": (n, 1, *k), "b": (n,)})
