@@ -14,7 +14,7 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.geometry import conv_geometry
+from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry
 from graph_rewrite.rules.layout.blocked_image import image_of, of_image, padded
 
 FEWEST_TAPS = 5
@@ -40,6 +40,12 @@ class _Columns(Rule):
             return Refusal("few columns of the result reach into the padding")
         return None
 
+    def attrs(self, m: Match, own: Geometry) -> dict[str, Any]:
+        """Return the attributes of the convolution once its columns are padded before it."""
+        kept = {name: value for name, value in m.attrs("conv").items() if name != "auto_pad"}
+        top, _, bottom, _ = own.pads
+        return {**kept, "pads": (top, 0, bottom, 0)}
+
 
 class PadBeforeTransposeAndDepthwise(_Columns):
     """Conv(Transpose(x), w, b) = Conv(Transpose(Pad(x)), w, b) for a depthwise convolution with zeros beside the rows
@@ -56,9 +62,9 @@ class PadBeforeTransposeAndDepthwise(_Columns):
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own = conv_geometry(m.node("conv"), m.value("image"), w)
-        top, left, bottom, right = own.pads
+        _, left, _, right = own.pads
         image = op.Transpose(op.Pad(x, op.ints(0, 0, left, 0, 0, 0, right, 0)), perm=(0, 3, 1, 2))
-        return op.Conv(image, w, b, **{**own.attrs(), "pads": (top, 0, bottom, 0)})
+        return op.Conv(image, w, b, **self.attrs(m, own))
 
 
 class PadBeforeBlockedDepthwise(_Columns):
@@ -74,10 +80,11 @@ class PadBeforeBlockedDepthwise(_Columns):
         return self.refusal(m, x, w)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
-        top, left, bottom, right = conv_geometry(m.node("conv"), x, w).pads
+        own = conv_geometry(m.node("conv"), x, w)
+        _, left, _, right = own.pads
         wider = padded(op, of_image(x, x.shape, 1), 3, left, right, None)
         assert wider is not None  # columns are not channels
-        return op.nchwc.Conv(image_of(op, wider), w, b, **{**m.attrs("conv"), "pads": (top, 0, bottom, 0)})
+        return op.nchwc.Conv(image_of(op, wider), w, b, **self.attrs(m, own))
 
 
 RULES = (PadBeforeTransposeAndDepthwise, PadBeforeBlockedDepthwise)

@@ -129,6 +129,7 @@ EXAMPLES: Mapping[str, Sequence[tuple[str, Shapes]]] = {
             ("1,B,2,7", 16, (2, 5), "pads=[1,2,0,2]", "x, w, b"),
             ("2,C,1,3", 32, (1, 7), "pads=[0,4,0,1],activation=\"Relu\"", "x, w"),
             ("1,B,1,7", 16, (1, 5), "pads=[0,3,0,0],dilations=[1,2]", "x, w, b"),
+            ("1,B,2,4", 16, (2, 6), "auto_pad=\"SAME_LOWER\"", "x, w"),
         )
     ),
     "PartInBlockedLayout": PARTS,

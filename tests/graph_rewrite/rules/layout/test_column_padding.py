@@ -6,10 +6,7 @@ import pytest
 
 from graph_rewrite import Graph
 from graph_rewrite.operators import nchwc
-from graph_rewrite.rules.layout.column_padding import (
-    PadBeforeBlockedDepthwise,
-    PadBeforeTransposeAndDepthwise,
-)
+from graph_rewrite.rules.layout.column_padding import PadBeforeBlockedDepthwise, PadBeforeTransposeAndDepthwise
 from graph_rewrite.soundness.cases.blocked import examples_of, image
 from tests.graph_rewrite.optimized import optimized_ops
 from tests.graph_rewrite.rules.checking import check_rule, refuses
