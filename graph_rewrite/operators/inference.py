@@ -40,7 +40,7 @@ def infer(
         TypeInferenceError: the operator refuses these inputs, or is unknown at this opset.
     """
     if op in IMAGE_OPERATORS and not domain and not fits_operands(op, attrs, _type(inputs, 0), _type(inputs, 1)):
-        raise TypeInferenceError(f"{op}: kernel_shape, strides, dilations or pads do not fit its operands")
+        raise TypeInferenceError(f"{op}: kernel_shape, strides, dilations, pads or auto_pad do not fit its operands")
     signature = signature or operator_signature(op, domain, attrs)
     if domain or op in BY_TYPES_ALONE:
         key: tuple[Any, ...] = (signature, outputs, opset, *["" if i is None else i[0] for i in inputs])

@@ -35,6 +35,22 @@ def is_possible(
     return op not in _OVER_AXES or inputs[0] is None or inputs[0].rank > 0
 
 
+def pads_twice(op: str, attrs: Mapping[str, AttrValue]) -> bool:
+    """Tell whether a convolution has both `pads` and an `auto_pad`. The standard allows one of them, and ONNX Runtime
+    opens no model with both; onnx's inference goes by `pads`, its reference evaluator by `auto_pad`."""
+    return op in _CONVOLUTIONS and _has_both(attrs)
+
+
+def without_unread_pads(attrs: Mapping[str, AttrValue]) -> Mapping[str, AttrValue]:
+    """Return the attributes that a pool is computed by: some exporters write zeros as its `pads` beside an `auto_pad`.
+    onnx's inference goes by them, ONNX Runtime does not."""
+    return {name: value for name, value in attrs.items() if name != "pads"} if _has_both(attrs) else attrs
+
+
+def _has_both(attrs: Mapping[str, AttrValue]) -> bool:
+    return "pads" in attrs and attrs.get("auto_pad", "NOTSET") != "NOTSET"
+
+
 def fits_operands(op: str, attrs: Mapping[str, AttrValue], x: TensorType | None, weights: TensorType | None) -> bool:
     """Tell whether those attributes of an operator on images that its operands imply say what they imply.
 
@@ -45,6 +61,8 @@ def fits_operands(op: str, attrs: Mapping[str, AttrValue], x: TensorType | None,
         x: the type of the image, the first operand.
         weights: the type of the second operand, which are the weights where the operator is a convolution.
     """
+    if pads_twice(op, attrs):
+        return False
     if x is None or x.rank < 3:
         return True
     for name, count in _PER_AXIS.items():

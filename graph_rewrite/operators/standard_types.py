@@ -13,7 +13,7 @@ from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.attributes import AttrValue, RawAttr
 from graph_rewrite.ir.constants import Constant, tensor_proto
 from graph_rewrite.ir.tensor_type import TensorType
-from graph_rewrite.operators.plausibility import is_possible
+from graph_rewrite.operators.plausibility import is_possible, pads_twice, without_unread_pads
 
 DATA_LIMIT = 256
 """Constant inputs up to this many elements are shown to the inference: shapes, axes, indices."""
@@ -51,6 +51,9 @@ def infer_standard(
     if op == "Split" and attrs.get("num_outputs", outputs) != outputs:
         # onnx makes a list of them all, and reads beyond its end.
         raise TypeInferenceError(f"Split has {outputs} outputs and is to give {attrs['num_outputs']}")
+    if pads_twice(op, attrs):
+        raise TypeInferenceError(f"{op} has both pads and auto_pad")
+    attrs = without_unread_pads(attrs)
     node = make_node(op, domain, attrs, [None if i is None else f"i{k}" for k, i in enumerate(inputs)], outputs)
     types, data = {}, {}
     for k, entry in enumerate(inputs):

@@ -22,7 +22,7 @@ from graph_rewrite.rewriting.replacement import Ref, Replacement, ReplacementBui
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import concat
 from graph_rewrite.rules.helpers.elementwise import UNARY
-from graph_rewrite.rules.helpers.geometry import Geometry, geometry
+from graph_rewrite.rules.helpers.geometry import Geometry, geometry, with_pads
 from graph_rewrite.rules.helpers.slices import take
 
 ENDS = frozenset({"AveragePool", "Conv", "MaxPool"})
@@ -61,8 +61,7 @@ class _Step:
         if self.geometry is None:
             return dict(self.node.attrs)
         pads = self.geometry.pads
-        kept = {name: value for name, value in self.node.attrs.items() if name != "auto_pad"}
-        return {**kept, "pads": (before, pads[1], after, pads[3])}
+        return with_pads(self.node.attrs, (before, pads[1], after, pads[3]))
 
 
 class ChainInBands(Rule):

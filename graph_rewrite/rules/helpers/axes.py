@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 
+TO_CHANNELS, FROM_CHANNELS = (0, 3, 1, 2), (0, 2, 3, 1)
+"""Permutations of the axes of an image that has its channels last, [N, H, W, C], to [N, C, H, W], and back."""
+
 
 def permutation(perm: Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """Return the attribute `perm` of Transpose; left out, it reverses the axes."""

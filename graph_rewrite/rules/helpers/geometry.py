@@ -3,11 +3,13 @@ from filters."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from graph_rewrite.ir.attributes import AttrValue
 from graph_rewrite.ir.node import Node
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rules.helpers.axes import reshape
@@ -66,6 +68,11 @@ def geometry(node: Node, x: Ref, kernel: tuple[int, ...]) -> Geometry:
     elif mode in ("SAME_UPPER", "SAME_LOWER"):
         pads = _same_pads(x.shape[2:], kernel, strides, dilations, upper=mode == "SAME_UPPER")
     return Geometry(tuple(kernel), tuple(strides), tuple(dilations), tuple(pads), attrs.get("group", 1))
+
+
+def with_pads(attrs: Mapping[str, AttrValue], pads: tuple[int, ...]) -> dict[str, AttrValue]:
+    """Return the attributes of a Conv or pooling node with other padding, all of it explicit."""
+    return {**{name: value for name, value in attrs.items() if name != "auto_pad"}, "pads": pads}
 
 
 def _same_pads(

@@ -14,7 +14,8 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry
+from graph_rewrite.rules.helpers.axes import TO_CHANNELS
+from graph_rewrite.rules.helpers.geometry import Geometry, conv_geometry, with_pads
 from graph_rewrite.rules.layout.blocked_image import image_of, of_image, padded
 
 FEWEST_TAPS = 5
@@ -42,9 +43,8 @@ class _Columns(Rule):
 
     def attrs(self, m: Match, own: Geometry) -> dict[str, Any]:
         """Return the attributes of the convolution once its columns are padded before it."""
-        kept = {name: value for name, value in m.attrs("conv").items() if name != "auto_pad"}
         top, _, bottom, _ = own.pads
-        return {**kept, "pads": (top, 0, bottom, 0)}
+        return with_pads(m.attrs("conv"), (top, 0, bottom, 0))
 
 
 class PadBeforeTransposeAndDepthwise(_Columns):
@@ -55,7 +55,7 @@ class PadBeforeTransposeAndDepthwise(_Columns):
     shared_interior = True
 
     def source(self, op: PatternBuilder, x: Any, w: Const, b: MaybeConst) -> Any:
-        return op.Conv(op.Transpose(x, perm=(0, 3, 1, 2), _label="image"), w, b, _label="conv")
+        return op.Conv(op.Transpose(x, perm=TO_CHANNELS, _label="image"), w, b, _label="conv")
 
     def check(self, m: Match, x: Ref, w: Ref, b: Ref | None) -> Refusal | None:
         return self.refusal(m, m.value("image"), w)
@@ -63,7 +63,7 @@ class PadBeforeTransposeAndDepthwise(_Columns):
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None) -> Any:
         own = conv_geometry(m.node("conv"), m.value("image"), w)
         _, left, _, right = own.pads
-        image = op.Transpose(op.Pad(x, op.ints(0, 0, left, 0, 0, 0, right, 0)), perm=(0, 3, 1, 2))
+        image = op.Transpose(op.Pad(x, op.ints(0, 0, left, 0, 0, 0, right, 0)), perm=TO_CHANNELS)
         return op.Conv(image, w, b, **self.attrs(m, own))
 
 

@@ -17,15 +17,12 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, MaybeConst, PatternBuilder
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.helpers.axes import reshape
+from graph_rewrite.rules.helpers.axes import FROM_CHANNELS, TO_CHANNELS, reshape
 from graph_rewrite.rules.helpers.constants import as_vector, varies_along
 from graph_rewrite.rules.helpers.element_types import is_float
 from graph_rewrite.rules.helpers.elementwise import apply_like
 from graph_rewrite.rules.helpers.geometry import conv_geometry
 from graph_rewrite.rules.helpers.operands import has_bias
-
-TO_CHANNELS = (0, 3, 1, 2)
-FROM_CHANNELS = (0, 2, 3, 1)
 
 
 class _Layout(Rule):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
@@ -13,7 +14,9 @@ from graph_rewrite.ir.attributes import RawAttr
 from graph_rewrite.ir.constants import Constant, from_array
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.loading import attribute_value, static_type
+from graph_rewrite.operators import nchwc
 from graph_rewrite.operators.inference import infer
+from graph_rewrite.operators.standard_semantics import run_standard
 from graph_rewrite.operators.standard_types import TypeInferenceError, attribute_proto, make_node
 
 FLOAT = TensorProto.FLOAT
@@ -128,3 +131,31 @@ def test_an_invalid_node_tells_nothing_about_the_valid_one_it_resembles(wrong: d
         else:
             with pytest.raises(TypeInferenceError, match="do not fit its operands"):
                 infer("Conv", "", {**right, **wrong}, operands, 1, 20)
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 2, 1, 2)])
+@pytest.mark.parametrize("domain", ["", nchwc.DOMAIN])
+def test_a_convolution_with_auto_pad_and_pads_is_refused(domain: str, pads: tuple[int, ...]) -> None:
+    """ONNX Runtime refuses it. onnx's inference lets it pass."""
+    block = nchwc.block_size()
+    shapes = [(1, block, 8, 8), (block, block, 3, 3)]
+    operands = [(TensorType(TensorProto.FLOAT, shape), None) for shape in shapes]
+    (found,) = infer("Conv", domain, {"auto_pad": "SAME_UPPER"}, operands, 1, 20)
+    assert found == TensorType(TensorProto.FLOAT, (1, block, 8, 8))
+    with pytest.raises(TypeInferenceError, match="auto_pad"):
+        infer("Conv", domain, {"auto_pad": "SAME_UPPER", "pads": pads}, operands, 1, 20)
+
+
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 1, 1, 1)])
+def test_a_pool_goes_by_auto_pad_and_not_by_pads_as_in_the_runtime(pads: tuple[int, ...]) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 17]> agraph (float[1,2,7,8] x) => (float[1,2,4,4] y) {{
+        y = MaxPool<kernel_shape=[2,3], strides=[2,2], auto_pad="SAME_UPPER", pads={list(pads)}>(x)
+    }}"""
+    x = np.random.default_rng(0).standard_normal((1, 2, 7, 8)).astype(np.float32)
+    model = onnx.parser.parse_model(text).SerializeToString()
+    (ran,) = ort.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    attrs = {"kernel_shape": (2, 3), "strides": (2, 2), "auto_pad": "SAME_UPPER", "pads": pads}
+    (found,) = infer("MaxPool", "", attrs, [(TensorType(TensorProto.FLOAT, x.shape), None)], 1, 17)
+    (computed,) = run_standard("MaxPool", "", attrs, [x], 17)
+    assert found == TensorType(TensorProto.FLOAT, ran.shape)
+    np.testing.assert_array_equal(ran, computed)
