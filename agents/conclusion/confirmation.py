@@ -15,6 +15,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency, Plan
 from graph_rewrite.latency.estimates import half_width, pooled
+from graph_rewrite.runtime import chance_of_telling
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 
 MARGIN = 0.005
@@ -26,9 +27,8 @@ CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0
 seconds for weights that are written once and read twice, that it keeps of a short time, but never more than half."""
 PLACING_SHARE = 0.04
 """Part of the time left that is kept to put the file in its place."""
-TELLING = 1.5
-"""Factor on the time in which the error of a lead shrinks to the lead: for the next measurement may find less."""
-
+_WARMING = 2  # Untimed runs of each session.
+_FEWEST = 3  # Pairs of a measurement that tells anything.
 _NORMAL = NormalDist()
 AMPLE_S = 2.0 * JUDGE.budget_s
 """Seconds left with which a search without a deadline is confirmed as if there were no limit at all."""
@@ -135,11 +135,19 @@ def least_seconds(known: Latency) -> float:
     return STEADY.min_pairs * (known.ms + known.baseline_ms) / 1e3
 
 
-def telling_seconds(latency: Latency, took_s: float) -> float:
-    """Return the seconds of measuring after which a lead is told from none, by a measurement of it that took `took_s`:
-    errors shrink with the root of the time. Infinite where there is no lead."""
-    gain = math.log(latency.speedup / (1.0 + MARGIN)) if latency.ok else 0.0
-    return TELLING * took_s * (half_width(latency) / gain) ** 2 if gain > 0.0 else math.inf
+def chance_of_confirming(latency: Latency, seconds: float, opening_s: float) -> float:
+    """Return how likely a steady measurement in so many seconds confirms a lead, by a short measurement of it.
+
+    Args:
+        opening_s: seconds that opening a session of the graph, and one of the original, takes.
+    """
+    half, pair_s = half_width(latency), (latency.ms + latency.baseline_ms) / 1e3
+    pairs = min(float(STEADY.min_pairs), (seconds - opening_s) / pair_s - _WARMING) if latency.ok else 0.0
+    if pairs < _FEWEST or not 0.0 < half < math.inf:
+        return 0.0
+    blocks = min(STEADY.instances, int(seconds / (opening_s + (pairs + _WARMING) * pair_s)))
+    lead = math.log(latency.speedup / (1.0 + MARGIN))
+    return chance_of_telling(lead, half, latency.runs, max(1, blocks), int(pairs))
 
 
 def simultaneous(latency: Latency, count: int) -> Latency:

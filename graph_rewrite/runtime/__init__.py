@@ -24,7 +24,14 @@ from graph_rewrite.runtime.ort_worker.rotating.runner import Runner
 from graph_rewrite.runtime.ort_worker.runtimes.opening import open_session, runtime_of
 from graph_rewrite.runtime.ort_worker.sessions.flushing import can_flush
 from graph_rewrite.runtime.ort_worker.sessions.protocol import ModelSession
-from graph_rewrite.runtime.ort_worker.statistics import Block, Estimate, estimate, log_ratios, median_standard_error
+from graph_rewrite.runtime.ort_worker.statistics import (
+    Block,
+    Estimate,
+    chance_of_telling,
+    estimate,
+    log_ratios,
+    median_standard_error,
+)
 from graph_rewrite.runtime.ort_worker.timing import repeats_for, time_block
 
 __all__ = [
@@ -54,6 +61,7 @@ __all__ = [
     "as_recipes",
     "block_size",
     "can_flush",
+    "chance_of_telling",
     "check_block",
     "estimate",
     "log_ratios",
