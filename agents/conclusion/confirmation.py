@@ -15,7 +15,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency, Plan
 from graph_rewrite.latency.estimates import half_width, pooled
-from graph_rewrite.runtime import chance_of_telling
+from graph_rewrite.runtime import chance_of_telling, standard_error
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 
 MARGIN = 0.005
@@ -27,6 +27,9 @@ CHECK_SHARE, CHECK_S, CHECK_RUNS, CHECK_S_PER_GB = 0.2, 3.0, 22.0, 6.0
 seconds for weights that are written once and read twice, that it keeps of a short time, but never more than half."""
 PLACING_SHARE = 0.04
 """Part of the time left that is kept to put the file in its place."""
+KEPT_OF_FORECAST, FORECAST_ERROR = 0.8, 0.5
+"""Parts of what is forecast of a draft: that it keeps in the median, and the standard deviation of that. On models of
+50 ms and more, on one thread of a Zen 4 (benchmarks/results/learning/drafts.json), without the largest outlier."""
 _WARMING = 2  # Untimed runs of each session.
 _FEWEST = 3  # Pairs of a measurement that tells anything.
 _NORMAL = NormalDist()
@@ -135,19 +138,33 @@ def least_seconds(known: Latency) -> float:
     return STEADY.min_pairs * (known.ms + known.baseline_ms) / 1e3
 
 
-def chance_of_confirming(latency: Latency, seconds: float, opening_s: float) -> float:
+def chance_of_confirming(latency: Latency, seconds: float, opening_s: float, forecast: float = 0.0) -> float:
     """Return how likely a steady measurement in so many seconds confirms a lead, by a short measurement of it.
 
     Args:
         opening_s: seconds that opening a session of the graph, and one of the original, takes.
+        forecast: share of the original's latency that the graph was forecast to save, which counts beside the
+            measurement; 0.0 where nothing was.
     """
     half, pair_s = half_width(latency), (latency.ms + latency.baseline_ms) / 1e3
     pairs = min(float(STEADY.min_pairs), (seconds - opening_s) / pair_s - _WARMING) if latency.ok else 0.0
     if pairs < _FEWEST or not 0.0 < half < math.inf:
         return 0.0
     blocks = min(STEADY.instances, int(seconds / (opening_s + (pairs + _WARMING) * pair_s)))
-    lead = math.log(latency.speedup / (1.0 + MARGIN))
-    return chance_of_telling(lead, half, latency.runs, max(1, blocks), int(pairs))
+    lead, error = _believed(math.log(latency.speedup), standard_error(half), forecast)
+    return chance_of_telling(
+        lead - math.log1p(MARGIN), error, half, latency.runs, max(1, blocks), int(pairs)
+    )  # fmt: skip
+
+
+def _believed(gain: float, error: float, forecast: float) -> tuple[float, float]:
+    """Return a measured gain with its standard error, put together with a forecast by the inverse of their variances,
+    on the scale of logarithms."""
+    if forecast <= 0.0:
+        return gain, error
+    expected, spread = KEPT_OF_FORECAST * forecast, FORECAST_ERROR * forecast
+    weight = spread**2 / (spread**2 + error**2)
+    return weight * gain + (1.0 - weight) * expected, error * math.sqrt(weight)
 
 
 def simultaneous(latency: Latency, count: int) -> Latency:

@@ -47,7 +47,7 @@ def _needing(search: Search) -> Visit | None:
     first, opening_s = finalists[0], _opening_seconds(search, finalists[0])
     own = left - max(0.0, search.allowed - search.seconds)
     going_on, stopping = (
-        chance_of_confirming(first.latency, _confirming_seconds(search, first, seconds), opening_s)
+        chance_of_confirming(first.latency, _confirming_seconds(search, first, seconds), opening_s, first.forecast)
         for seconds in (own, left)
     )
     return first if stopping >= LIKELY and going_on * (1.0 + FURTHER) < stopping else None

@@ -29,6 +29,8 @@ class Visit:
     actions: tuple[Action, ...]
     again_s: float = 0.0
     """Seconds in which it was measured once more, before the search would stop for it."""
+    forecast: float = 0.0
+    """Share of the original's latency that it was forecast to save, before it was measured; 0.0 where nothing was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,10 @@ class Finishing:
                 first = self._doubted(first, second)
             elif first.latency.speedup > 1.0 and keeps_promise(first, draft, seconds):
                 second = self.finish(first)
+        for visit in (first, second):
+            if visit is not None:
+                kept = search.visits[visit.graph.hash]
+                search.visits[visit.graph.hash] = replace(kept, forecast=gain_of(draft, seconds))
         measured = [visit.latency for visit in (first, second) if visit is not None and visit.latency.ok]
         if not measured:
             return NO_DRAFT

@@ -31,6 +31,7 @@ from graph_rewrite.runtime.ort_worker.statistics import (
     estimate,
     log_ratios,
     median_standard_error,
+    standard_error,
 )
 from graph_rewrite.runtime.ort_worker.timing import repeats_for, time_block
 
@@ -71,5 +72,6 @@ __all__ = [
     "recipes_to_json",
     "repeats_for",
     "runtime_of",
+    "standard_error",
     "time_block",
 ]

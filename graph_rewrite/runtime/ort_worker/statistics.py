@@ -160,18 +160,24 @@ def _prior_dof(of_pairs: float, sizes: Sequence[int]) -> float:
     return max(INSTANCE_DOF, (of_sessions + of_pairs) ** 2 / (of_sessions**2 / INSTANCE_DOF + of_pairs**2 / dof))
 
 
-def chance_of_telling(lead: float, half: float, pairs: int, blocks: int, pairs_each: int) -> float:
-    """Return how likely the interval of a further measurement lies above a limit.
+def standard_error(half: float) -> float:
+    """Return the standard error that the half-width of the interval of one block says, on the scale of logarithms."""
+    return half / student_t(INSTANCE_DOF)
+
+
+def chance_of_telling(lead: float, error: float, half: float, pairs: int, blocks: int, pairs_each: int) -> float:
+    """Return how likely the interval of a measurement to come lies above a limit.
 
     Args:
-        lead: over that limit by a measurement that was taken, on the scale of logarithms.
-        half: half-width of its interval, on that scale, taken as that of one block.
+        lead: that is believed to be had over the limit, on the scale of logarithms.
+        error: standard error of that belief, which does not rest on the measurement to come.
+        half: half-width of the interval of a measurement that was taken, taken as that of one block.
         pairs: that it took.
         blocks: of the measurement to come.
         pairs_each: of each of its blocks.
     """
-    error, of_sessions = half / student_t(INSTANCE_DOF), INSTANCE_SD**2
-    of_pairs = max(0.0, error**2 - of_sessions) * pairs / pairs_each
+    of_sessions = INSTANCE_SD**2
+    of_pairs = max(0.0, standard_error(half) ** 2 - of_sessions) * pairs / pairs_each
     coming = math.sqrt((of_sessions + of_pairs) / blocks)
     width = student_t(INSTANCE_DOF + blocks - 1) * coming
     return NormalDist(sigma=math.hypot(error, coming)).cdf(lead - width)

@@ -113,3 +113,15 @@ def test_a_lead_is_the_likelier_to_be_confirmed_the_larger_it_is_and_the_more_ti
     assert by_time[0] == 0.0
     assert by_time == sorted(by_time)
     assert chance_of_confirming(Latency.failed("crashed", ""), 20.0, 1.0) == 0.0
+
+
+def test_a_forecast_counts_beside_a_measurement_as_far_as_that_is_unsure() -> None:
+    def chances(speedup: float, half: float) -> list[float]:
+        return [chance_of_confirming(within(speedup, half), 20.0, 1.0, forecast) for forecast in (0.0, 0.06)]
+
+    alone, believed = chances(1.0, 0.08)
+    assert believed > 2.0 * alone
+    alone, believed = chances(1.12, 0.08)
+    assert believed < alone
+    alone, believed = chances(1.02, 0.01)
+    assert believed == pytest.approx(alone, abs=0.05)

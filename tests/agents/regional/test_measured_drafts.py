@@ -88,6 +88,15 @@ def test_one_that_is_to_gain_much_is_measured_finished_first(problem: Problem) -
     assert not draft.is_last
 
 
+def test_what_was_forecast_is_kept_with_what_was_measured(problem: Problem) -> None:
+    search = Search(problem, Budget(50, 60.0))
+    one = candidate(problem, ReluInOtherLayout, 1)
+    draft = AssembledGraph(one.apply(), (action_of(one),), (chain(MUCH, {1}),))
+    Finishing(search, 500).measured_draft(draft, 2.0)
+    assert {visit.forecast for visit in search.visits.values() if visit.actions} == {MUCH / 2.0}
+    assert {visit.forecast for visit in search.visits.values() if not visit.actions} == {0.0}
+
+
 def test_one_that_is_to_gain_little_is_finished_where_it_gains(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
