@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agents.core.budget import KEPT_SHARE, Budget
-from agents.core.records import Action, Growth, Improvement, ProposedGraph, Trials, Visit
+from agents.core.records import Action, Growth, Improvement, ProposedGraph, Trials, Visit, action_of
 from agents.core.result import OptimizationResult
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
@@ -27,6 +27,8 @@ __all__ = ["Action", "Agent", "Budget", "OptimizationResult", "Search", "Visit",
 
 SMALL_LEAD = 0.1
 """Screened gain below which it takes many sessions to tell a lead from none."""
+FULL_COMPARISON_RUNS = 64.0
+"""Runs of a graph that comparing it with another one with full effort takes at least, with the sessions of both."""
 
 
 @dataclass(slots=True)
@@ -262,12 +264,15 @@ class Search:
         added weights have their price.
 
         Of many graphs measured one by one against the original, the fastest was often lucky; those measurements only
-        decide which graphs are compared. Where the meter cannot compare two graphs, the lower bounds decide.
+        decide which graphs are compared. Where the meter cannot compare two graphs, or the search has no time left for
+        it, the lower bounds decide.
         """
         mine, its = visit.latency, other.latency
         surely = self.worth(visit.graph, mine) > self.worth(other.graph, its) * (1.0 + gain)
         if not mine.ok or not (surely or self.is_worth_more(visit, other, mine.speedup / its.speedup, gain)):
             return False
+        if self.seconds + FULL_COMPARISON_RUNS * mine.ms / 1e3 > self.allowed:
+            return surely
         begin = unblocked_time()
         compared = self.problem.compare(other.graph, visit.graph)
         if compared is None:
@@ -292,8 +297,3 @@ class Agent(Protocol):
     ) -> OptimizationResult:
         """Search within the budget, then validate; never returns a model that is slower than the original or wrong."""
         ...
-
-
-def action_of(candidate: Candidate) -> Action:
-    """Return the replayable record of a candidate."""
-    return Action(candidate.key, candidate.rule, candidate.description, candidate.count)

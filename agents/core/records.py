@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
+from graph_rewrite.rewriting.candidates import Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,11 @@ class Action:
     count: int
     window_s: float | None = field(default=None, compare=False)
     """Seconds per inference that it saved in windows, at all sites together; None where no window was timed."""
+
+
+def action_of(candidate: Candidate) -> Action:
+    """Return the replayable record of a candidate."""
+    return Action(candidate.key, candidate.rule, candidate.description, candidate.count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,6 +203,20 @@ class TestInTurn:
         del problem.meter.compare  # type: ignore[attr-defined]
         assert not search.beats(modest, leader)
 
+    def test_a_search_whose_time_is_nearly_over_compares_nothing(self, problem: Problem) -> None:
+        """Of a model of 140 ms, the comparison would take 9 s from the conclusion."""
+        search = Search(problem, Budget(seconds=60.0))
+        leader, modest = self.visit(search, "leader", 1.10, 2), self.visit(search, "modest", 1.12, 3)
+        slow = replace(modest, latency=replace(modest.latency, ms=140.0))
+        search.charge("long search", 45.0, 0.0)
+        assert search.beats(slow, leader)
+        assert len(self.asked) == 1
+        search.charge("longer search", 10.0, 0.0)
+        assert search.beats(slow, leader)
+        assert not search.beats(replace(slow, latency=replace(slow.latency, ci95=(1.0, 1.3))), leader)
+        assert len(self.asked) == 1
+        assert search.beats(modest, leader)  # of 1 ms
+
     def test_a_graph_that_no_longer_runs_beats_nothing(self, problem: Problem) -> None:
         def compare(reference: Graph, candidate: Graph, plan: Plan | None = None) -> Latency:
             raise BaselineError("the worker died")
