@@ -20,6 +20,9 @@ from graph_rewrite.latency import ComparingMeter
 CLEAR_LEAD = 0.02
 """Lead of the finished original over every other graph, in lower bounds, from which on rounds go on from it."""
 
+COMPARING_SHARE = 0.2
+"""Part of the search's time left that comparing the finished original with the best graph may take."""
+
 SMALL_STEP = 0.05
 """Lead of a finished graph over the one it was made from that a measurement of each against the original does not tell
 from none. On one thread of a Xeon, finishing loses 0.5% to 2.2% of three transformers, whose feed-forward networks are
@@ -92,21 +95,36 @@ class Finishing:
         return search.visits[made.graph.hash]
 
     def original_leads(self) -> bool:
-        """Finish the original too, where no graph has a large lead. Return whether that is clearly the best graph:
-        rounds go on from it then, since chains that were found without it keep parts of the model out of it."""
+        """Finish the original too, where no graph has a large lead. Return whether that is clearly the best graph, or
+        faster than the best one in turn: rounds go on from it then, since chains that were found without it keep parts
+        of the model out of it."""
         search = self.search
         graph = self.original or search.problem.model.graph
         best, original = search.best, search.visits.get(graph.hash)
         if best is None or original is None or best.latency.speedup >= 1.0 + SMALL_LEAD:
             return False
-        made = self.finish(original)
-        if (
-            made is None
-            or search.worth(made.graph, made.latency) <= search.worth(best.graph, best.latency) + CLEAR_LEAD
-        ):
+        made, lead = self.finish(original), CLEAR_LEAD
+        if made is None:
+            return False
+        if self._may_lead(made, best):
+            compare_in_turn(search, best, made)
+            best, made, lead = search.visits[best.graph.hash], search.visits[made.graph.hash], 0.0
+        if search.worth(made.graph, made.latency) <= search.worth(best.graph, best.latency) + lead:
             return False
         self._goes_on = False
         return True
+
+    def _may_lead(self, made: Visit, best: Visit) -> bool:
+        """Return whether a graph may be as fast as the best one, that is not clear yet, and there is time to compare
+        the two."""
+        search = self.search
+        if not best.actions or made.graph.hash == best.graph.hash:
+            return False
+        if not isinstance(search.problem.meter, ComparingMeter):
+            return False
+        lead = search.worth(made.graph, made.latency) - search.worth(best.graph, best.latency)
+        is_open = made.latency.ok and lead <= CLEAR_LEAD and made.latency.ci95[1] > best.latency.speedup
+        return is_open and COMPARING_RUNS * best.latency.ms / 1e3 < COMPARING_SHARE * (search.allowed - search.seconds)
 
     def measured_draft(self, draft: AssembledGraph, seconds: float) -> MeasuredDraft:
         """Measure a draft before any other graph, as it is and finished: the more promising one first, since there may

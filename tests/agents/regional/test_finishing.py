@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.core.base import Search
+from agents.core.base import Search, action_of
 from agents.regional.assembly import AssembledGraph
 from agents.regional.finishing import Finishing
 from graph_rewrite.ir.graph import Graph
@@ -15,7 +15,15 @@ from graph_rewrite.latency import Latency, Plan
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
-from tests.agents.regional.test_joint_rewrites import ReluInOtherLayout, TransposesCancel, relus, started
+from tests.agents.regional.test_joint_rewrites import (
+    MS,
+    ReluAsThresholdedInOtherLayout,
+    ReluInOtherLayout,
+    TransposesCancel,
+    cost,
+    relus,
+    started,
+)
 
 LAID_OUT = ["Transpose", *["LeakyRelu"] * 4, "Transpose"]
 
@@ -184,3 +192,66 @@ class TestLackOfTime:
         self, problem: Problem, draft: AssembledGraph, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert self.left(problem, draft, monkeypatch, 2) is None
+
+
+class TestTheOriginal:
+    """Beside a draft that leaves nothing to the rule which covers the whole original."""
+
+    @pytest.fixture
+    def problem(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Problem:
+        monkeypatch.setattr(ReluInOtherLayout, "covers_parts", True)
+        return relus(tmp_path, ReluInOtherLayout(), ReluAsThresholdedInOtherLayout(), TransposesCancel())
+
+    def started(self, problem: Problem, speedup: float) -> tuple[Search, Finishing]:
+        search = started(problem)
+        offered = problem.rewriter.candidates(problem.model.graph)
+        one = next(one for one in offered if (one.rule, one.count) == (ReluAsThresholdedInOtherLayout.__name__, 4))
+        ms = cost(problem.model.graph)
+        search.measure(one.apply(), (action_of(one),), Latency(ms / speedup, speedup, (speedup, speedup), 9, ms))
+        finishing = Finishing(search, 500)
+        finishing.finish(search.best)
+        return search, finishing
+
+    def test_where_it_leads_rounds_go_on_from_it(self, problem: Problem) -> None:
+        search, finishing = self.started(problem, 1.05)
+        assert finishing.original_leads()
+        assert search.best is not None
+        assert [node.op for node in search.best.graph.order()] == LAID_OUT
+        assert finishing.start is search.best
+
+    @pytest.mark.parametrize(("speedup", "leads"), [(1.06, True), (1.03, False)])
+    def test_where_its_measurement_leaves_that_open_it_is_compared_with_the_draft(
+        self, problem: Problem, speedup: float, leads: bool
+    ) -> None:
+        search, finishing = self.started(problem, 1.04)
+        original, best = problem.model.graph, search.best
+        assert best is not None
+        finished = finishing.applied(original, ())[0]
+        true = {original.hash: 1.0, best.graph.hash: 1.04, finished.hash: speedup}
+        ms, asked = cost(original), list[tuple[str, str]]()
+        problem._memo[finished.hash, "screen"] = Latency(ms / 1.03, 1.03, (0.97, 1.09), 9, ms)
+
+        def compare(reference: Graph, other: Graph, plan: Plan | None = None) -> Latency:
+            asked.append((reference.hash, other.hash))
+            ratio = true[other.hash] / true[reference.hash]
+            return Latency(1.0, ratio, (ratio * 0.98, ratio * 1.02), 10, ratio)
+
+        problem.meter.compare = compare  # type: ignore[attr-defined]
+        assert finishing.original_leads() == leads
+        assert asked[-1] == (best.graph.hash, finished.hash)
+        assert search.best is search.visits[finished.hash if leads else best.graph.hash]
+
+    def test_beside_a_large_lead_it_is_left_as_it_is(self, problem: Problem) -> None:
+        search, finishing = self.started(problem, 1.2)
+        assert not finishing.original_leads()
+        assert search.measurements == 2
+
+    def test_where_it_is_slower_rounds_go_on_from_the_draft(
+        self, problem: Problem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(MS, "Transpose", 8.0)
+        search, finishing = self.started(problem, 1.05)
+        draft = search.best
+        assert not finishing.original_leads()
+        assert search.measurements == 3
+        assert finishing.start is draft

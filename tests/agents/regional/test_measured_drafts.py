@@ -1,4 +1,4 @@
-"""The measurement of a draft, as it is and finished, and of the original, finished or swept, beside it."""
+"""The measurement of a draft, as it is and finished, and of the original, swept, beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from agents.regional.proved_drafts import ProvedDrafts
 from agents.regional.screen import Screen
 from graph_rewrite import Graph, Rewriter
 from graph_rewrite.experience import ExperienceLog
-from graph_rewrite.latency import Latency
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.rewriting.sites import Site
@@ -137,41 +136,6 @@ def test_finishing_carries_a_rule_on(
     assert [node.op for node in made.graph.order()][-2:] == (
         ["Tanh", "Transpose"] if carried_by else ["Transpose", "Tanh"]
     )
-
-
-class TestTheOriginal:
-    """Beside a draft that leaves nothing to the rule which covers the whole original."""
-
-    def started(self, problem: Problem, speedup: float) -> tuple[Search, Finishing]:
-        search = started(problem)
-        one = candidate(problem, ReluAsThresholdedInOtherLayout, 4)
-        ms = cost(problem.model.graph)
-        search.measure(one.apply(), (action_of(one),), Latency(ms / speedup, speedup, (speedup, speedup), 9, ms))
-        finishing = Finishing(search, 500)
-        finishing.finish(search.best)
-        return search, finishing
-
-    def test_where_it_leads_rounds_go_on_from_it(self, problem: Problem) -> None:
-        search, finishing = self.started(problem, 1.05)
-        assert finishing.original_leads()
-        assert search.best is not None
-        assert [node.op for node in search.best.graph.order()] == LAID_OUT
-        assert finishing.start is search.best
-
-    def test_beside_a_large_lead_it_is_left_as_it_is(self, problem: Problem) -> None:
-        search, finishing = self.started(problem, 1.2)
-        assert not finishing.original_leads()
-        assert search.measurements == 2
-
-    def test_where_it_is_slower_rounds_go_on_from_the_draft(
-        self, problem: Problem, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(MS, "Transpose", 8.0)
-        search, finishing = self.started(problem, 1.05)
-        draft = search.best
-        assert not finishing.original_leads()
-        assert search.measurements == 3
-        assert finishing.start is draft
 
 
 @pytest.mark.parametrize("wrong", [True, False])
