@@ -204,7 +204,7 @@ class TestInTurn:
         assert not search.beats(modest, leader)
 
     def test_a_search_whose_time_is_nearly_over_compares_nothing(self, problem: Problem) -> None:
-        """Of a model of 140 ms, the comparison would take 9 s from the conclusion."""
+        """The comparison takes 9 s on a model of 140 ms, which the conclusion would lack."""
         search = Search(problem, Budget(seconds=60.0))
         leader, modest = self.visit(search, "leader", 1.10, 2), self.visit(search, "modest", 1.12, 3)
         slow = replace(modest, latency=replace(modest.latency, ms=140.0))
