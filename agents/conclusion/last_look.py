@@ -47,7 +47,7 @@ WIDTH, WIDEST = 0.8, 0.5
 def roofline_seconds(problem: Problem) -> float:
     """Return the seconds of a run of the original by a count of operations and bytes."""
     graph = problem.model.graph
-    return estimated_seconds(graph, graph.nodes) / problem.deployment.threads
+    return estimated_seconds(graph) / problem.deployment.threads
 
 
 def lacks_time(search: Search, graph: Graph, gain: float = SMALL_LEAD, measurements: int = 1) -> bool:

@@ -100,4 +100,4 @@ def _expected(attempt: Attempt) -> float:
 
 
 def _seconds(graph: Graph) -> float:
-    return max(estimated_seconds(graph, graph.nodes), 1e-12)
+    return max(estimated_seconds(graph), 1e-12)

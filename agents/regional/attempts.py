@@ -156,14 +156,14 @@ class AttemptLists:
         """Return steps from a state, each with the graph it leads to and what it saves by a count of its operations,
         until time is up."""
         attempts = []
-        here, whole = estimated_seconds(state.graph, state.graph.nodes), max(state.site_class.seconds, 1e-12)
+        here, whole = estimated_seconds(state.graph), max(state.site_class.seconds, 1e-12)
         for group in groups:
             if until() or not self.search.can_apply:
                 break
             insertions: list[tuple[Site, range]] = []
             after = apply_all(self.search, state.graph, group, lambda *site, into=insertions: into.append(site))
             if after is not None and not state.was(after):
-                guess = (here - estimated_seconds(after, after.nodes)) / whole
+                guess = (here - estimated_seconds(after)) / whole
                 before = thin(state.site_class.window, after)[0]
                 part = timed_part(state.site_class.window, before)
                 weights = weight_bytes(before)

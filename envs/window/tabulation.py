@@ -171,7 +171,7 @@ class _WindowBuilder:
             return {}
         label = self._window.label
         context = context_features(self._deployment, self._root, 1.0, 1.0, self._device)
-        self._whole_s = max(estimated_seconds(self._root, self._root.nodes), 1e-12)
+        self._whole_s = max(estimated_seconds(self._root), 1e-12)
         many = len(self._window.chains) >= MANY_CHAINS
         self._exhaustive = many and all(self._is_exhaustive(id, after) for id, after, _ in first)
         seconds = label.window_s if label.ok else 0.0
@@ -212,7 +212,7 @@ class _WindowBuilder:
 
     def _told(self, outcome: _Outcome | None, chain: Chain, before: Graph, after: Graph) -> dict[str, Any]:
         """Return what the table holds of a step beside its share."""
-        here, then = (estimated_seconds(graph, graph.nodes) for graph in (before, after))
+        here, then = (estimated_seconds(graph) for graph in (before, after))
         known = {"guess": (here - then) / self._whole_s, "shape_class": self._class(chain[0])}
         if outcome is None:
             return {"half": 0.0, "failed": False, "measured": False, **known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,10 +23,7 @@ class TensorType(NamedTuple):
     @property
     def size(self) -> int:
         """Number of elements."""
-        size = 1
-        for dim in self.shape:
-            size *= dim
-        return size
+        return math.prod(self.shape)
 
     def __str__(self) -> str:
         return _type_text(self.dtype, self.shape)

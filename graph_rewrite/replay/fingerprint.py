@@ -17,6 +17,7 @@ from graph_rewrite.ir.attributes import RawAttr
 from graph_rewrite.ir.constants import Constant
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
+from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 
@@ -25,6 +26,7 @@ VERSION = 1
 STRUCTURAL_SIZE = 64
 """Most elements of an integer constant that counts by its content: more are a table or a mask."""
 
+_OF_ITS_SIZE, _OF_ANY_SIZE = MemoKey[str]("fingerprint"), MemoKey[str]("fingerprint of any size")
 _INTEGERS = frozenset({onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOOL})
 _QUANTISED = frozenset({"QLinearConv", "DequantizeLinear", "QuantizeLinear", "QGemm", "ConvInteger", "MatMulInteger"})
 
@@ -32,7 +34,9 @@ _QUANTISED = frozenset({"QLinearConv", "DequantizeLinear", "QuantizeLinear", "QG
 def fingerprint(graph: Graph, *, any_size: bool = False) -> str:
     """Return the structural fingerprint of a graph; with `any_size` without the sizes of dimensions. Refused optimisers
     are no part of it."""
-    return graph_digest(graph, upstream(graph, any_size=any_size), any_size=any_size)
+    key = _OF_ANY_SIZE if any_size else _OF_ITS_SIZE
+    known = graph.memo.get(key)
+    return known or graph.memo.put(key, graph_digest(graph, upstream(graph, any_size=any_size), any_size=any_size))
 
 
 def graph_digest(graph: Graph, above: Mapping[int, str], *, any_size: bool = False) -> str:

@@ -70,7 +70,7 @@ def class_of_sites(
     key, alike = max(found.items(), key=lambda entry: len(entry[1]))
     usual, small = alike[0]
     others = tuple(site for site in sites if site is not usual)
-    return SiteClass((usual, *others), small, f"{usual.class_key}:{key}", estimated_seconds(small, small.nodes))
+    return SiteClass((usual, *others), small, f"{usual.class_key}:{key}", estimated_seconds(small))
 
 
 def _reach(graph: Graph, site: Site) -> frozenset[int]:

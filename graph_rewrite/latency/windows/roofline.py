@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.ir.memo import MemoKey
 from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.operators.work import estimate_flops, touched
@@ -14,10 +13,15 @@ FLOPS = 6e10
 BYTES = 8e9
 """Bytes per second that an element-wise operator reads and writes on one core."""
 
+_SECONDS = MemoKey[float]("roofline seconds")
 
-def estimated_seconds(graph: Graph, nodes: Iterable[int]) -> float:
-    """Return the seconds that these nodes may take, by arithmetic and memory traffic at 4 bytes per element."""
-    return sum(_seconds(graph, graph.nodes[n]) for n in nodes)
+
+def estimated_seconds(graph: Graph) -> float:
+    """Return the seconds that a graph may take, by arithmetic and memory traffic at 4 bytes per element."""
+    known = graph.memo.get(_SECONDS)
+    if known is None:
+        known = graph.memo.put(_SECONDS, sum((_seconds(graph, node) for node in graph.nodes.values()), 0.0))
+    return known
 
 
 def operand_types(graph: Graph, node: Node) -> tuple[list[TensorType | None], list[TensorType | None]]:
