@@ -152,9 +152,7 @@ def chance_of_confirming(latency: Latency, seconds: float, opening_s: float, for
         return 0.0
     blocks = min(STEADY.instances, int(seconds / (opening_s + (pairs + _WARMING) * pair_s)))
     lead, error = _believed(math.log(latency.speedup), standard_error(half), forecast)
-    return chance_of_telling(
-        lead - math.log1p(MARGIN), error, half, latency.runs, max(1, blocks), int(pairs)
-    )  # fmt: skip
+    return chance_of_telling(lead - math.log1p(MARGIN), error, half, latency.runs, max(1, blocks), int(pairs))
 
 
 def _believed(gain: float, error: float, forecast: float) -> tuple[float, float]:

@@ -108,7 +108,9 @@ class Finishing:
             return False
         if self._may_lead(made, best):
             compare_in_turn(search, best, made)
-            best, made, lead = search.visits[best.graph.hash], search.visits[made.graph.hash], 0.0
+            compared = search.visits[made.graph.hash]
+            if compared.latency is not made.latency:
+                best, made, lead = search.visits[best.graph.hash], compared, 0.0
         if search.worth(made.graph, made.latency) <= search.worth(best.graph, best.latency) + lead:
             return False
         self._goes_on = False

@@ -12,6 +12,7 @@ from agents.regional.assembly import AssembledGraph
 from agents.regional.finishing import Finishing
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency, Plan
+from graph_rewrite.system.deadline import OutOfTime
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, chain, watched_rounds
@@ -240,6 +241,18 @@ class TestTheOriginal:
         assert finishing.original_leads() == leads
         assert asked[-1] == (best.graph.hash, finished.hash)
         assert search.best is search.visits[finished.hash if leads else best.graph.hash]
+
+    def test_without_the_time_to_compare_it_has_to_lead_clearly(self, problem: Problem) -> None:
+        _, finishing = self.started(problem, 1.04)
+        original = problem.model.graph
+        finished, ms = finishing.applied(original, ())[0], cost(original)
+        problem._memo[finished.hash, "screen"] = Latency(ms / 1.06, 1.06, (1.05, 1.07), 9, ms)
+
+        def compare(reference: Graph, other: Graph, plan: Plan | None = None) -> Latency:
+            raise OutOfTime
+
+        problem.meter.compare = compare  # type: ignore[attr-defined]
+        assert not finishing.original_leads()
 
     def test_beside_a_large_lead_it_is_left_as_it_is(self, problem: Problem) -> None:
         search, finishing = self.started(problem, 1.2)
