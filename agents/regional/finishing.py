@@ -122,8 +122,6 @@ class Finishing:
         search = self.search
         if not best.actions or made.graph.hash == best.graph.hash:
             return False
-        if not isinstance(search.problem.meter, ComparingMeter):
-            return False
         lead = search.worth(made.graph, made.latency) - search.worth(best.graph, best.latency)
         is_open = made.latency.ok and lead <= CLEAR_LEAD and made.latency.ci95[1] > best.latency.speedup
         return is_open and COMPARING_RUNS * best.latency.ms / 1e3 < COMPARING_SHARE * (search.allowed - search.seconds)
