@@ -15,6 +15,8 @@ from graph_rewrite.operators.standard_semantics import run_standard
 from graph_rewrite.system.deadline import check_time
 
 Array = np.ndarray[Any, Any]
+_SIZES: Mapping[str, tuple[int, ...]] = {"Range": (0, 1, 2), "Resize": (1, 2), "Upsample": (1,)}
+"""Operands of ONNX's own operators that are floating-point numbers and say how large the result is."""
 
 
 def run_operator(
@@ -55,7 +57,8 @@ def run_values(
 ) -> dict[int, Array]:
     """Return every value of a graph by its id, as `run_graph` computes it: inputs, constants in use, and results.
 
-    `disturb` is applied to each operand of each operator (Monte Carlo arithmetic: how far do roundings spread?).
+    `disturb` is applied to each operand of each operator (Monte Carlo arithmetic: how far do roundings spread?), but
+    for those that say how large a result is.
 
     Raises:
         OutOfTime: the time limit is reached.
@@ -72,7 +75,10 @@ def run_values(
                 values[source] = widen(graph.constants[source].numpy(), float64)
             arrays.append(None if source is None else values[source])
         if disturb is not None:
-            arrays = [None if array is None else disturb(array) for array in arrays]
+            sizes = () if node.domain else _SIZES.get(node.op, ())
+            arrays = [
+                array if array is None or number in sizes else disturb(array) for number, array in enumerate(arrays)
+            ]
         attrs = _widen_attrs(node.op, node.attrs) if float64 else node.attrs
         results = run_operator(node.op, node.domain, attrs, arrays, graph.opset, len(node.outputs))
         for value, array in zip(node.outputs, results, strict=False):

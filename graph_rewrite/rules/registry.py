@@ -53,6 +53,8 @@ FAMILIES = (
     "layout.channel_padding_concat",
     "layout.pool_padding",
     "convolution.pooling",
+    "convolution.subsampling",
+    "convolution.upsampling",
     "attention.core",
     "attention.forms",
     "attention.masks",

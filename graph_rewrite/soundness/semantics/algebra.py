@@ -72,7 +72,7 @@ def conv(call: Call) -> Array:
     x, w, bias, groups = call.array(0), call.array(1), call.maybe(2), call.attrs.get("group", 1)
     seen, shape = windows(call.attrs, x.shape[2:], w.shape[2:])
     batch, filters = x.shape[0], w.shape[0]
-    flat = _padded(x, call.rational(0))
+    flat = padded(x, call.rational(0))
     patches = flat[..., seen]  # [batch, channels, windows, kernel elements]
     if x.shape[1] != groups * w.shape[1] or filters % groups:
         raise Unsupported("the channels of Conv do not fit its groups")
@@ -82,7 +82,7 @@ def conv(call: Call) -> Array:
     return result if bias is None else call.domain.add(result, bias.reshape(-1, *(1,) * len(shape)))
 
 
-def _padded(x: Array, value: Array) -> Array:
+def padded(x: Array, value: Array) -> Array:
     """Spatial axes flattened, with `value` at the indices OUTSIDE and BEYOND."""
     flat = x.reshape(*x.shape[:2], -1)
     edge = np.broadcast_to(value, (*x.shape[:2], 2)).astype(flat.dtype)
@@ -95,7 +95,7 @@ def _average_pool(call: Call) -> Array:
     counted = seen != BEYOND if call.attrs.get("count_include_pad", 0) else seen >= 0
     if not counted.any(axis=-1).all():
         raise Unsupported("a window of AveragePool sees nothing but padding")
-    patches = _padded(x, call.rational(0))[..., seen]
+    patches = padded(x, call.rational(0))[..., seen]
     sums = total(domain, patches, (patches.ndim - 1,), call.rational(0))[..., 0]
     shares = domain.array([domain.literal(Fraction(1, int(n))) for n in counted.sum(axis=-1)], (len(seen),))
     return domain.mul(sums, shares).reshape(*x.shape[:2], *shape)
@@ -108,7 +108,7 @@ def _max_pool(call: Call) -> Array:
     seen, shape = windows(call.attrs, x.shape[2:], call.attrs["kernel_shape"])
     if not (seen >= 0).any(axis=-1).all():
         raise Unsupported("a window of MaxPool sees nothing but padding")
-    patches = _padded(x, call.number(-math.inf))[..., seen]
+    patches = padded(x, call.number(-math.inf))[..., seen]
     return call.domain.maximum(list(np.moveaxis(patches, -1, 0))).reshape(*x.shape[:2], *shape)
 
 

@@ -14,12 +14,14 @@ from graph_rewrite.soundness.semantics.attention import attention
 from graph_rewrite.soundness.semantics.call import Semantics
 from graph_rewrite.soundness.semantics.comparisons import COMPARISONS
 from graph_rewrite.soundness.semantics.data_movement import DATA_MOVEMENT
+from graph_rewrite.soundness.semantics.larger_images import LARGER_IMAGES
 from graph_rewrite.soundness.semantics.normalization import NORMALIZATIONS
 from graph_rewrite.soundness.semantics.quantization import QUANTIZATION
 from graph_rewrite.soundness.semantics.softmax import hardmax, log_softmax, softmax
 
 STANDARD: dict[str, Semantics] = {
     **ALGEBRA,
+    **LARGER_IMAGES,
     **DATA_MOVEMENT,
     **ACTIVATIONS,
     **NORMALIZATIONS,

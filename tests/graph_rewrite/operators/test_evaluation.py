@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from graph_rewrite.operators.evaluation import run_graph, run_operator
+from graph_rewrite.operators.evaluation import run_graph, run_operator, run_values
 from graph_rewrite.operators.standard_semantics import EvaluationError
 from tests.graph_rewrite.rules.checking import model, random_feeds, run_onnxruntime, weights
 
@@ -217,3 +217,9 @@ def test_defaults_are_rounded_to_float32_as_in_onnxruntime(op, weights):
 def test_a_reshape_that_copies_a_size_beyond_the_last_one_cannot_be_computed():
     with pytest.raises(EvaluationError, match="stands for a size"):
         run_operator("Reshape", "", {}, [np.zeros(0), np.array([1, 0])], 23)
+
+
+def test_sizes_are_not_disturbed():
+    graph = model("(float[1,1,4] x) => (y) <float[3] s = {1.0, 1.0, 2.0}> { y = Resize(x, , s) }")
+    values = run_values(graph, random_feeds(graph), disturb=lambda array: array * (1 - 1e-3))
+    assert values[graph.outputs[0]].shape == (1, 1, 8)

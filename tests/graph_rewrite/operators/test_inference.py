@@ -159,3 +159,20 @@ def test_a_pool_goes_by_auto_pad_and_not_by_pads_as_in_the_runtime(pads: tuple[i
     (computed,) = run_standard("MaxPool", "", attrs, [x], 17)
     assert found == TensorType(TensorProto.FLOAT, ran.shape)
     np.testing.assert_array_equal(ran, computed)
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
+def test_a_pool_with_gaps_has_no_type_where_its_size_decides_on_the_padding(op: str) -> None:
+    """ONNX Runtime gives two elements here, and the standard says three."""
+    text = f"""<ir_version: 8, opset_import: ["": 19]> agraph (float[1,1,5] x) => (float[1,1,N] y) {{
+        y = {op}<kernel_shape=[3], strides=[2], dilations=[2], auto_pad="SAME_UPPER">(x)
+    }}"""
+    model = onnx.parser.parse_model(text).SerializeToString()
+    (ran,) = ort.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, {"x": np.ones((1, 1, 5), "f4")})
+    assert ran.shape == (1, 1, 2)
+    attrs = {"kernel_shape": (3,), "strides": (2,), "dilations": (2,)}
+    operands = [(TensorType(TensorProto.FLOAT, (1, 1, 5)), None)]
+    with pytest.raises(TypeInferenceError):
+        infer(op, "", {**attrs, "auto_pad": "SAME_UPPER"}, operands, 1, 19)
+    (found,) = infer(op, "", {**attrs, "auto_pad": "VALID"}, operands, 1, 19)
+    assert found == TensorType(TensorProto.FLOAT, (1, 1, 1))

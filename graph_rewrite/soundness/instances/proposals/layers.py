@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
+import numpy as np
+
 from graph_rewrite.soundness.instances.chooser import DeadEnd
 from graph_rewrite.soundness.instances.operator_draft import OperatorDraft, Proposal, axes_of
 from graph_rewrite.soundness.instances.source_state import Shape
@@ -43,6 +45,29 @@ def propose_global_pool(a: OperatorDraft) -> None:
     if a.free(0):
         rank = a.pick("spatial axes", (2, 1, 3))
         a.data(0, (a.pick("batch", (2, 1)), a.pick("channels", (2, 3, 1)), *_sizes(a, rank)))
+
+
+def propose_resize(a: OperatorDraft) -> None:
+    """Resize(x, roi, scales, sizes) along 1 to 3 spatial axes, by scales or by sizes."""
+    if a.free(0):
+        rank = a.pick("spatial axes", (2, 1, 3), (4, 1, 1))
+        a.data(0, (a.pick("batch", (1, 2)), a.pick("channels", (2, 3, 1)), *_sizes(a, rank)))
+    x = a.shape(0)
+    rank = len(x) - 2
+    if rank < 1:
+        raise DeadEnd("not an image")
+    a.attr("mode", ("nearest", "linear", None), (4, 3, 1))
+    modes = ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners", None)
+    a.attr("coordinate_transformation_mode", modes, (4, 3, 1, 1, 1))
+    a.attr("nearest_mode", ("floor", None, "round_prefer_ceil", "ceil"), (4, 3, 1, 1))
+    # The region is read by one mode of cropping alone.
+    if a.optional(1):
+        a.parameter_of(1, np.zeros(0, np.float32))
+    times = a.pick("times", ((2,) * rank, (2, 3, 2)[:rank], (1, 2, 1)[:rank], (3,) * rank), (4, 2, 1, 1))
+    if a.optional(2):
+        a.parameter_of(2, np.array([1, 1, *times], np.float32))
+    elif a.optional(3):
+        a.parameter(3, [*x[:2], *(size * count for size, count in zip(x[2:], times, strict=True))])
 
 
 def _sizes(a: OperatorDraft, rank: int) -> Shape:
@@ -130,6 +155,7 @@ LAYERS_PROPOSALS: Mapping[tuple[str, str], Proposal] = {
     ("", "AveragePool"): propose_pool,
     ("", "GlobalAveragePool"): propose_global_pool,
     ("", "GlobalMaxPool"): propose_global_pool,
+    ("", "Resize"): propose_resize,
     ("", "ReduceSum"): propose_reduce,
     ("", "ReduceMean"): propose_reduce,
     ("", "ReduceProd"): propose_reduce,

@@ -110,6 +110,29 @@ def propose_conv(a: OperatorDraft) -> None:
         a.data(3, _result(a))
 
 
+def propose_conv_transpose(a: OperatorDraft) -> None:
+    """ConvTranspose(x, w, b) over 1 to 3 spatial axes, with strides, dilations, pads and output padding."""
+    if a.free(0):
+        a.data(0, _image(a))
+    x = a.shape(0)
+    if len(x) < 3:
+        raise DeadEnd("not an image")
+    a.attr("group", (None, 1), (4, 1))
+    if a.free(1):
+        kernel = tuple(a.pick(f"kernel {k}", (3, 2, 4, 1), (4, 4, 2, 1)) for k in range(len(x) - 2))
+        a.data(1, (x[1], a.pick("filters per group", (2, 1, 3)), *kernel))
+    kernel = a.shape(1)[2:]
+    rank = len(kernel)
+    a.attr("strides", tuple(dict.fromkeys(((2,) * rank, None, (3,) * rank, (1,) * rank, (1, 2, 2)[:rank]))))
+    a.attr("dilations", (None, (1,) * rank, (2,) * rank), (6, 1, 1))
+    ones, zeros = (1,) * rank, (0,) * rank
+    a.attr("pads", (None, ones * 2, (*ones, *zeros), (*zeros, *ones), (2,) * 2 * rank), (4, 4, 1, 1, 1))
+    a.attr("output_padding", (None, ones), (3, 1))
+    a.attr("auto_pad", (None, "SAME_UPPER"), (9, 1))
+    if a.optional(2):
+        a.data(2, a.shape(1)[1:2])
+
+
 def _image(a: OperatorDraft) -> Shape:
     name = a.variable_name(0)
     rank = a.pick("spatial axes", (2, 1, 3), (4, 2, 1))
@@ -179,4 +202,5 @@ PRODUCTS_PROPOSALS: Mapping[tuple[str, str], Proposal] = {
     ("", "Gemm"): propose_gemm,
     ("", "Conv"): propose_conv,
     ("com.microsoft", "FusedConv"): propose_conv,
+    ("", "ConvTranspose"): propose_conv_transpose,
 }

@@ -1,13 +1,9 @@
-"""Averages as reductions and back, Relu past MaxPool, pools of one element as strides."""
+"""Averages as reductions and back, pools before and after Relu and pointwise convolutions."""
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from graph_rewrite.rules.convolution import absorption as C
 from graph_rewrite.rules.convolution import pooling as P
-from tests.graph_rewrite.rules.checking import check_rule, model, ops, refuses, weights
+from tests.graph_rewrite.rules.checking import check_rule, model, refuses, weights
 
 
 @pytest.mark.parametrize("shape", ["2,3,5", "2,3,4,5", "1,2,3,2,2"])
@@ -77,45 +73,6 @@ def test_means_of_doubles_stay():
     refuses(P.ReduceMeanToGlobalAveragePool, graph, "no doubles")
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.data())
-def test_a_pool_of_one_element_becomes_the_stride_of_a_convolution(data):
-    """Any size, strides and padding: what lay in the padding behind the pool still reads zeros."""
-
-    def pair(low, high):
-        return data.draw(st.tuples(st.integers(low, high), st.integers(low, high)))
-
-    size, inner, outer, before, after = pair(1, 7), pair(1, 3), pair(1, 2), pair(0, 2), pair(0, 2)
-    pool = data.draw(st.sampled_from(["AveragePool", "MaxPool"]))
-    text = f"""t = {pool}<kernel_shape=[1,1], strides={list(inner)}>(x)
-        y = Conv<strides={list(outer)}, pads={[*before, *after]}>(t, w, b)"""
-    image = ",".join(map(str, size))
-    graph = model(f"(float[2,3,{image}] x) => (y) {{ {text} }}", w=weights(4, 3, 1, 1), b=weights(4))
-    check_rule(P.ConvOfSubsampling, graph, becomes=["Conv"])
-
-
-@pytest.mark.parametrize(
-    ("pool", "kernel", "reason"),
-    [
-        ("kernel_shape=[2,1]", 1, "more than one element"),
-        ("kernel_shape=[1,1], pads=[1,0,0,0], strides=[2,2], count_include_pad=1", 1, "sees padding"),
-        ("kernel_shape=[1,1], strides=[2,2], ceil_mode=1", 1, "rounded up"),
-        ("kernel_shape=[1,1], strides=[2,2]", 2, "more than one tap"),
-    ],
-)
-def test_pools_that_are_no_strides(pool, kernel, reason):
-    text = f"t = AveragePool<{pool}>(x)  y = Conv(t, w)"
-    graph = model(f"(float[1,3,6,5] x) => (y) {{ {text} }}", w=weights(4, 3, kernel, kernel))
-    refuses(P.ConvOfSubsampling, graph, reason)
-
-
-def test_a_pool_of_a_slice_is_left_to_the_rule_that_takes_both():
-    text = "(float[1,4,6,6] x) => (y) { s = Slice(x, one, end, two) p = MaxPool<kernel_shape=[1,1], strides=[2,2]>(s) "
-    graph = model(text + "y = Conv(p, w) }", one=[1], end=[9], two=[2], w=weights(3, 4, 1, 1))
-    refuses(P.ConvOfSubsampling, graph, "what is pooled is a Slice")
-    check_rule(P.SubsamplingOfSliceAsConv, graph, becomes=["Conv", "Conv"])
-
-
 def averaged(attributes: str, shape: str = "2,3,6,7", dtype: str = "float"):
     return model(f"({dtype}[{shape}] x) => (y) {{ y = AveragePool<{attributes}>(x) }}")
 
@@ -157,59 +114,52 @@ def test_averages_that_stay(graph, reason):
     refuses(P.AveragePoolAsConv, graph, reason)
 
 
-def picked(starts, ends, axes, pool="AveragePool<kernel_shape=[1,1], strides=[2,3]>", dtype="float", **more):
-    text = f"t = Slice(x, s, e, a{', k' if 'k' in more else ''})  y = {pool}(t)"
-    bounds = {"s": np.array(starts), "e": np.array(ends), "a": np.array(axes), **more}
-    return model(f"({dtype}[2,3,6,7] x) => (y) {{ {text} }}", **bounds)
+AVERAGES = [
+    "GlobalAveragePool",
+    "AveragePool<kernel_shape=[2,2], strides=[2,2]>",
+    "AveragePool<kernel_shape=[3,3], pads=[1,1,1,1]>",
+    "AveragePool<kernel_shape=[3,2], pads=[1,0,0,1], strides=[2,2], ceil_mode=1>",
+    'AveragePool<kernel_shape=[3,3], auto_pad="SAME_LOWER", strides=[2,1]>',
+]
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_an_average_and_a_pointwise_convolution_commute(average, groups):
+    weighted = {"w": weights(6, 4 // groups, 1, 1), "b": weights(6)}
+    conv = f"Conv<group={groups}, kernel_shape=[1,1], pads=[0,0,0,0], dilations=[1,1], strides=[1,1]>"
+    before = model(f"(float[2,4,6,7] x) => (y) {{ t = {conv}(x, w, b)  y = {average}(t) }}", **weighted)
+    names = sorted([average.split("<")[0], "Conv"])
+    (after,) = check_rule(P.PointwiseConvAfterAverage, before, becomes=names, rtol=1e-6)
+    assert [node.op for node in after.order()][-1] == "Conv"
+    assert check_rule(P.PointwiseConvBeforeAverage, after, becomes=names, rtol=1e-6)[0].hash == before.hash
+
+
+COUNTED = "AveragePool<kernel_shape=[2,2], pads=[1,0,0,0], count_include_pad=1>"
+
+
+def test_a_bias_stays_where_padding_counts_in_the_average():
+    text = "(float[1,4,5,5] x) => (y) {{ t = Conv(x, w{})  y = {}(t) }}"
+    biased = model(text.format(", b", COUNTED), w=weights(3, 4, 1, 1), b=weights(3))
+    refuses(P.PointwiseConvAfterAverage, biased, "less of the bias")
+    check_rule(P.PointwiseConvAfterAverage, model(text.format("", COUNTED), w=weights(3, 4, 1, 1)))
+    inside = model(text.format(", b", COUNTED.replace("[1,0,0,0]", "[0,0,0,0]")), w=weights(3, 4, 1, 1), b=weights(3))
+    check_rule(P.PointwiseConvAfterAverage, inside, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("starts", "axes"), [([1], [2]), ([2], [-1]), ([1, 2], [2, 3]), ([1, 1], [3, 2]), ([0, 1], [2, 3])]
-)
-def test_a_slice_before_a_pool_of_one_element_as_depthwise_convolution(starts, axes):
-    (after,) = check_rule(P.SubsamplingOfSliceAsConv, picked(starts, [99] * len(axes), axes), becomes=["Conv"])
-    (conv,) = after.nodes.values()
-    assert conv.attrs["group"] == 3
-
-
-def test_two_slices_before_a_pool():
-    text = "t = Slice(x, s, e, a)  u = Slice(t, s, e, b)  y = MaxPool<kernel_shape=[1,1], strides=[2,2]>(u)"
-    bounds = {"s": np.array([1]), "e": np.array([99]), "a": np.array([2])}
-    graph = model(f"(float[2,3,6,7] x) => (y) {{ {text} }}", b=np.array([3]), **bounds)
-    check_rule(P.SubsamplingOfTwoSlicesAsConv, graph, becomes=["Conv"])
-    same = model(f"(float[2,3,6,7] x) => (y) {{ {text} }}", b=np.array([2]), **bounds)
-    refuses(P.SubsamplingOfTwoSlicesAsConv, same, "same axis")
-
-
-@pytest.mark.parametrize(
-    ("graph", "reason"),
+    ("conv", "average", "reason"),
     [
-        (picked([1], [99], [1]), "rows and columns"),
-        (picked([0], [99], [2]), "starts at the beginning"),
-        (picked([2], [99], [2]), "mostly zeros"),
-        (picked([1], [4], [2]), "ends before the image"),
-        (picked([1], [99], [2], k=np.array([2])), "has steps"),
-        (picked([1], [99], [2], dtype="double", pool="MaxPool<kernel_shape=[1,1], strides=[2,2]>"), "float32"),
-        (picked([1], [99], [2], pool="MaxPool<kernel_shape=[1,2], strides=[2,2]>"), "more than one element"),
+        ("Conv<kernel_shape=[1,2]>", AVERAGES[0], "more than one position"),
+        ("Conv<kernel_shape=[1,1], strides=[2,1]>", AVERAGES[1], "skips some"),
+        ("Conv<kernel_shape=[1,1], pads=[1,0,0,0]>", AVERAGES[1], "more than one position"),
+        ("Conv<kernel_shape=[1,1]>", "AveragePool<kernel_shape=[2,2], pads=[2,0,0,0]>", "nothing but padding"),
     ],
 )
-def test_slices_that_stay(graph, reason):
-    refuses(P.SubsamplingOfSliceAsConv, graph, reason)
-
-
-def test_a_factorised_reduction_is_carried_on_into_three_convolutions():
-    """Both halves and the normalisation behind them (Zoph et al., appendix A.1)."""
-    graph = model(
-        """(float[1,4,6,6] x) => (y) {
-            h = Slice(x, one, end, rows) s = Slice(h, one, end, columns)
-            p = AveragePool<kernel_shape=[1,1], strides=[2,2]>(x) q = AveragePool<kernel_shape=[1,1], strides=[2,2]>(s)
-            a = Conv(p, v) b = Conv(q, w) c = Concat<axis=1>(a, b) y = BatchNormalization(c, scale, shift, mean, var)
-        }""",
-        one=[1], end=[9], rows=[2], columns=[3], v=weights(3, 4, 1, 1), w=weights(3, 4, 1, 1, seed=1),
-        scale=weights(6), shift=weights(6, seed=1), mean=weights(6, seed=2), var=np.ones(6, np.float32),
-    )  # fmt: skip
-    (graph,) = check_rule(P.SubsamplingOfTwoSlicesAsConv, graph)
-    for name in P.SubsamplingOfTwoSlicesAsConv.carried_by:
-        (rule,) = (rule for rule in (*C.RULES, *P.RULES) if rule.__name__ == name)
-        (graph,) = check_rule(rule, graph, rtol=1e-6)
-    assert ops(graph) == ["Concat", "Conv", "Conv", "Conv"]
+def test_convolutions_that_do_not_commute_with_averages(conv, average, reason):
+    taps = 2 if "[1,2]" in conv else 1
+    weighted = {"w": weights(3, 4, 1, taps), "b": weights(3)}
+    after = model(f"(float[1,4,6,6] x) => (y) {{ t = {conv}(x, w, b)  y = {average}(t) }}", **weighted)
+    refuses(P.PointwiseConvAfterAverage, after, reason)
+    before = model(f"(float[1,4,6,6] x) => (y) {{ t = {average}(x)  y = {conv}(t, w, b) }}", **weighted)
+    refuses(P.PointwiseConvBeforeAverage, before, reason)

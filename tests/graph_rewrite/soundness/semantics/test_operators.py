@@ -85,6 +85,19 @@ RATIONAL = [
     ("""(float[1,2,5,4] x) => (y)
         { y = AveragePool<kernel_shape=[3,2], pads=[1,1,1,1], count_include_pad=1, strides=[2,2]>(x) }""", {}),
     ("(float[1,2,5,4] x) => (y) { y = GlobalAveragePool(x) }", {}),
+    ("""(float[1,4,3,2] x) => (y)
+        { y = ConvTranspose<pads=[1,0,2,1], strides=[2,3], output_padding=[1,2]>(x, w, c) }""", {**W, "c": whole(2)}),
+    ("(float[1,4,3,3] x) => (y) { y = ConvTranspose<dilations=[2,1]>(x, w) }", {"w": whole(4, 2, 2, 3)}),
+    ("(float[1,2,3,2] x) => (y) { y = Resize(x, , s) }", {"s": np.array([1, 1, 2, 3], np.float32)}),
+    ("""(float[1,1,3,4] x) => (a, b, c)
+        <int64[2] s = {5, 2}> { a = Resize<axes=[2,3], nearest_mode="floor">(x, , , s)
+        b = Resize<axes=[2,3], nearest_mode="ceil", coordinate_transformation_mode="align_corners">(x, , , s)
+        c = Resize<axes=[2,3], nearest_mode="round_prefer_ceil", coordinate_transformation_mode="asymmetric">(x, , , s)
+        }""", {}),
+    ("""(float[1,2,3,2] x) => (a, b, c)
+        <int64[4] s = {1, 2, 6, 1}> { a = Resize<mode="linear">(x, , , s)
+        b = Resize<mode="linear", coordinate_transformation_mode="pytorch_half_pixel">(x, , , s)
+        c = Resize<mode="linear", coordinate_transformation_mode="align_corners">(x, , , s) }""", {}),
     ("""(float[2,3,4] x) => (a, b, c, d)
         <int64[1] i = {-1}, int64[2] j = {0, 2}> { a = ReduceSum(x, i) b = ReduceMean<keepdims=0>(x, j)
         c = ReduceProd(x, i) d = ReduceSumSquare(x) }""", {}),
@@ -163,6 +176,9 @@ def test_indices_that_depend_on_an_input_are_drawn():
     ("(float[2] x, float[3] y) => (float[2] z) { z = Add(x, y) }", "cannot take these inputs"),
     ("(float[2] x) => (float[2] y) { y = RandomNormalLike(x) }", "no exact meaning of RandomNormalLike"),
     ("(float[1,1,4] x) => (y, i) { y, i = MaxPool<kernel_shape=[2]>(x) }", "indices of MaxPool"),
+    ("(float[1,2,4] x, float[2,1,2] w) => (y) { y = ConvTranspose<group=2>(x, w) }", "with groups"),
+    ('(float[1,1,4] x) => (y) <float[3] s = {1.0, 1.0, 2.0}> { y = Resize<mode="cubic">(x, , s) }', "by cubic"),
+    ("(float[1,1,4] x, float[1,1,2] w) => (y) { y = ConvTranspose<auto_pad=\"SAME_UPPER\">(x, w) }", "depends on the"),
 ])  # fmt: skip
 def test_what_has_no_exact_meaning_says_so(text, reason):
     graph = model(text)
