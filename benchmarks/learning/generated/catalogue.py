@@ -15,12 +15,13 @@ FAMILIES: dict[str, Callable[[NetworkBuilder], NamedTensor]] = {
     "branches": images.branches, "dense": images.dense, "decoder": images.decoder, "encoder": sequences.encoder,
     "mixer": sequences.mixer, "temporal": sequences.temporal, "recurrent": sequences.recurrent,
     "hybrid": sequences.hybrid, "packed": sequences.packed, "rolled": regions.rolled,
-    "pyramid": regions.pyramid,
+    "pyramid": regions.pyramid, "enlarging": images.enlarging,
 }  # fmt: skip
 """The generators, by family."""
 PER_FAMILY = 4
-"""Generated networks of each family; encoders, cells, rolled images and pyramids have twice as many."""
-_TWICE = ("encoder", "nas-cells", "packed", "rolled", "pyramid")
+"""Generated networks of each family; encoders, cells, rolled images, pyramids and networks that enlarge images have
+twice as many."""
+_TWICE = ("encoder", "nas-cells", "packed", "rolled", "pyramid", "enlarging")
 
 ZOO = (
     "bert-tiny", "bert-tiny?seq_len=32", "bert-tiny?seq_len=256&hidden=256&heads=4", "bert-tiny?batch=4",

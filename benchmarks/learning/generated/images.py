@@ -175,14 +175,45 @@ def decoder(net: NetworkBuilder) -> NamedTensor:
     for rate in net.draw((1,), (1, 2), (2, 4)):
         x = net.unary("Relu", net.conv(x, width << levels, 3, dilation=rate))
     for skip in reversed(skips):
-        x = net.concat([_doubled(net, x), skip])
+        mode = net.draw("nearest", "linear")
+        x = net.concat([_doubled(net, x, mode), skip])
         for _ in range(2):
             x = net.unary("Relu", net.conv(x, skip.channels))
     return net.conv(x, 4, 1)
 
 
-def _doubled(net: NetworkBuilder, x: NamedTensor) -> NamedTensor:
+def _doubled(net: NetworkBuilder, x: NamedTensor, mode: str) -> NamedTensor:
     scales = net.constant(np.array([1.0, 1.0, 2.0, 2.0], np.float32))
     shape = (*x.shape[:2], 2 * x.shape[2], 2 * x.shape[3])
-    mode, places = net.draw(("nearest", "asymmetric"), ("linear", "half_pixel"))
+    places = {"nearest": "asymmetric", "linear": "half_pixel"}[mode]
     return net.op("Resize", [x, "", scales], shape, mode=mode, coordinate_transformation_mode=places)
+
+
+_ENLARGERS: dict[str, Callable[[NetworkBuilder, NamedTensor, int], NamedTensor]] = {
+    "transposed 4x4": lambda net, x, channels: _transposed(net, x, channels, 4, 1),
+    "transposed 2x2": lambda net, x, channels: _transposed(net, x, channels, 2, 0),
+    "nearest, 3x3": lambda net, x, channels: net.conv(_doubled(net, x, "nearest"), channels),
+    "linear, 1x1": lambda net, x, channels: net.conv(_doubled(net, x, "linear"), channels, 1),
+    "nearest, 1x1": lambda net, x, channels: net.conv(_doubled(net, x, "nearest"), channels, 1),
+}
+
+
+def enlarging(net: NetworkBuilder) -> NamedTensor:
+    """Layers that double an image until it is large: generators and the decoding halves of autoencoders (Radford et al.
+    2016, arXiv:1511.06434; Odena et al. 2016, "Deconvolution and Checkerboard Artifacts")."""
+    size, width, levels = net.draw(8, 12, 16), net.draw(16, 24, 32), net.draw(2, 3)
+    act = net.draw("relu", "silu", "tanh")
+    x = net.activation(act, net.conv(net.input("latent", 1, width << levels, size, size), width << levels))
+    for level in reversed(range(levels)):
+        for _ in range(net.draw(0, 1)):
+            x = net.activation(act, net.conv(x, x.channels))
+        x = net.activation(act, _ENLARGERS[net.draw(*_ENLARGERS)](net, x, width << level))
+    return net.conv(x, 3)
+
+
+def _transposed(net: NetworkBuilder, x: NamedTensor, channels: int, kernel: int, pad: int) -> NamedTensor:
+    """Add a transposed convolution of stride 2 that doubles an image."""
+    weight = net.weight(x.channels, channels, kernel, kernel, inputs=x.channels * kernel * kernel // 4)
+    shape = (x.shape[0], channels, 2 * x.shape[2], 2 * x.shape[3])
+    inputs = [x, weight, net.vector(channels)]
+    return net.op("ConvTranspose", inputs, shape, kernel_shape=[kernel] * 2, strides=[2, 2], pads=[pad] * 4)
