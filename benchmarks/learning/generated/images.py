@@ -201,7 +201,7 @@ _ENLARGERS: dict[str, Callable[[NetworkBuilder, NamedTensor, int], NamedTensor]]
 def enlarging(net: NetworkBuilder) -> NamedTensor:
     """Layers that double an image until it is large: generators and the decoding halves of autoencoders (Radford et al.
     2016, arXiv:1511.06434; Odena et al. 2016, "Deconvolution and Checkerboard Artifacts")."""
-    size, width, levels = net.draw(8, 12, 16), net.draw(16, 24, 32), net.draw(2, 3)
+    size, width, levels = net.draw(8, 12, 16), net.draw(16, 32, 64), net.draw(2, 3)
     act = net.draw("relu", "silu", "tanh")
     x = net.activation(act, net.conv(net.input("latent", 1, width << levels, size, size), width << levels))
     for level in reversed(range(levels)):
