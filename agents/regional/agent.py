@@ -171,25 +171,38 @@ class RegionalAgent:
         if assembly is None:
             return NO_DRAFT
         draft = finishing.measured_draft(assembly, seconds)
+        if not draft.is_last and not any(keeps_promise(one, assembly, seconds) for one in search.visits.values()):
+            draft = self._sure_part(start, drafts, assembly, draft, finishing)
         drafts.tell()
-        if draft.is_last or any(keeps_promise(visit, assembly, seconds) for visit in search.visits.values()):
-            return draft
-        return self._surest_part(search, start, assembly, draft)
+        return draft
 
-    def _surest_part(
-        self, search: Search, start: Visit, assembly: AssembledGraph, draft: MeasuredDraft
+    def _sure_part(
+        self, start: Visit, drafts: ProvedDrafts, assembly: AssembledGraph, draft: MeasuredDraft, finishing: Finishing
     ) -> MeasuredDraft:
-        """Measure the chain alone that was forecast to save most of a draft that keeps little of its promise, if there
-        is time. Return the better draft."""
-        lacks_time = search.seconds + judging_seconds(search) >= search.allowed
-        if len(assembly.chains) < 2 or lacks_time or not search.can_measure:
+        """Measure what surely saves by itself of a draft that keeps little of its promise, as it is and finished, if
+        there is time. Return the better draft."""
+        search, options = drafts.search, self.options
+
+        def lacks_time() -> bool:
+            return search.seconds + judging_seconds(search) >= search.allowed or not search.can_measure
+
+        if len(assembly.chains) < 2 or lacks_time():
             return draft
-        surest = max(assembly.chains, key=lambda chain: chain.lower_bound)
+        last = search.after(options.doubting_share)
+        sure = drafts.surely_save(start, assembly, lambda: search.seconds >= last)
+        sure = sure or [max(assembly.chains, key=lambda chain: chain.lower_bound)]
+        if len(sure) == len(assembly.chains) or lacks_time():
+            return draft
         found = max((visit.latency.speedup for visit in search.visits.values() if visit.latency.ok), default=1.0)
-        alone = visit_of(search, within_bounds(search, start, [surest], self.options))
-        if not alone.latency.ok or alone.latency.speedup <= found:
+        alone = visit_of(search, within_bounds(search, start, sure, options))
+        if not alone.latency.ok or alone.latency.ci95[1] <= found:
             return draft
-        return MeasuredDraft([surest.scaled(alone.latency.baseline_ms / start.latency.ms)], False)
+        finished = None if lacks_time() else finishing.finish(alone)
+        latencies = [visit.latency for visit in (alone, finished) if visit is not None and visit.latency.ok]
+        fastest = max(latencies, key=lambda latency: latency.speedup)
+        if fastest.speedup <= found:
+            return draft
+        return MeasuredDraft([chain.scaled(fastest.baseline_ms / start.latency.ms) for chain in sure], False)
 
     def _settings_lead(self, search: Search) -> bool:
         """Measure the graph that the search begins with. Return whether its session settings alone give the best

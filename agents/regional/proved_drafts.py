@@ -100,14 +100,33 @@ class ProvedDrafts:
         for chain in sorted(chains, key=lambda chain: shares[id(chain)]):
             if search.seconds >= last or shares[id(chain)] >= doubtful:
                 break
-            window, pair = chain.cut.before, trial_pair(chain.cut.before, chain.cut.after, len(chain.sites))
-            timed = time_cut(search, self.timer, pair)
-            if logged is not None:
-                self._timed.append((logged, chain.logged.noting("scan", options.scan), timed))
-            if timed is None or not _saves(shares[id(chain)], timed, timed_part(window, pair.before)):
+            timed, part = self._time(chain, logged)
+            if timed is None or not _saves(shares[id(chain)], timed, part):
                 lost.add(id(chain))
         kept = [chain for chain in chains if id(chain) not in lost]
         return within_bounds(search, start, kept, options) if kept else None
+
+    def surely_save(self, start: Visit, draft: AssembledGraph, until: Callable[[], bool]) -> list[RewriteChain]:
+        """Return the chains of a draft that save with 95% confidence by timings of their windows, whatever was forecast
+        of them; those that are forecast to save most are timed first, until time is up."""
+        logged = LoggedRound(self.log, self.search, start) if self.log.is_on else None
+        found = []
+        for chain in sorted(draft.chains, key=lambda chain: -chain.saved):
+            if until():
+                break
+            timed, _ = self._time(chain, logged)
+            if timed is not None and timed.ci95[0] > 0.0:
+                found.append(chain)
+        return found
+
+    def _time(self, chain: RewriteChain, logged: LoggedRound | None) -> tuple[Difference | None, float]:
+        """Time a drafted chain in its window, and note the timing where it is logged. Return it, None where there is
+        none, and the part of the window that was timed."""
+        window, pair = chain.cut.before, trial_pair(chain.cut.before, chain.cut.after, len(chain.sites))
+        timed = time_cut(self.search, self.timer, pair)
+        if logged is not None:
+            self._timed.append((logged, chain.logged.noting("scan", self.options.scan), timed))
+        return timed, timed_part(window, pair.before)
 
 
 def classes_of(search: Search, graph: Graph, options: RegionalOptions) -> Iterator[SiteClass]:

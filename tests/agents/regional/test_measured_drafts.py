@@ -139,7 +139,7 @@ def test_finishing_carries_a_rule_on(
 
 
 @pytest.mark.parametrize("wrong", [True, False])
-def test_of_a_draft_that_keeps_little_of_its_promise_the_surest_chain_is_measured_alone(
+def test_of_a_draft_that_keeps_little_of_its_promise_what_surely_saves_is_measured_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: bool
 ) -> None:
     problem = two_kinds(tmp_path)
@@ -156,6 +156,22 @@ def test_of_a_draft_that_keeps_little_of_its_promise_the_surest_chain_is_measure
         both, alone = drafted
         assert alone.latency.speedup > both.latency.speedup
         assert len(alone.actions) < len(both.actions)
+        assert [action.rule for action in alone.actions] == list(CHAIN)
+
+
+@pytest.mark.parametrize(("half", "sure"), [(0.0, [" > ".join(CHAIN)]), (1.0, [])])
+def test_chains_of_a_draft_surely_save_by_their_timings_alone(tmp_path: Path, half: float, sure: list[str]) -> None:
+    """Of two chains, one costs time."""
+    problem, timer = two_kinds(tmp_path), ExactTimer(half)
+    search, start = Search(problem, BUDGET), supposed(problem.model.graph, 7.0)
+    drafts = ProvedDrafts(search, timer, OfLarge(GAINING), RegionalOptions(margin=1), ExperienceLog(None))
+    draft = drafts.draft(start)
+    assert draft is not None
+    assert {str(one) for one in draft.chains} == {" > ".join(CHAIN), CHAIN[0]}
+    timer.asked.clear()
+    assert [str(one) for one in drafts.surely_save(start, draft, lambda: False)] == sure
+    assert len(timer.asked) == 2
+    assert drafts.surely_save(start, draft, lambda: True) == []
 
 
 @pytest.mark.parametrize("small", [True, False])
