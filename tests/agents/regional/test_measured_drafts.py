@@ -161,7 +161,7 @@ def test_of_a_draft_that_keeps_little_of_its_promise_what_surely_saves_is_measur
 
 @pytest.mark.parametrize(("half", "sure"), [(0.0, [" > ".join(CHAIN)]), (1.0, [])])
 def test_chains_of_a_draft_surely_save_by_their_timings_alone(tmp_path: Path, half: float, sure: list[str]) -> None:
-    """Of two chains, one costs time."""
+    """One of the two chains costs time."""
     problem, timer = two_kinds(tmp_path), ExactTimer(half)
     search, start = Search(problem, BUDGET), supposed(problem.model.graph, 7.0)
     drafts = ProvedDrafts(search, timer, OfLarge(GAINING), RegionalOptions(margin=1), ExperienceLog(None))
