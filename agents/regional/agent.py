@@ -22,7 +22,7 @@ from agents.regional.finishing import Finishing, keeps_promise
 from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
-from agents.regional.judgement import judge, judging_seconds, refine, visit_of, within_bounds
+from agents.regional.judgement import fastest_of, judge, judging_seconds, refine, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
 from agents.regional.proved_drafts import ProvedDrafts, classes_of
@@ -171,7 +171,8 @@ class RegionalAgent:
         if assembly is None:
             return NO_DRAFT
         draft = finishing.measured_draft(assembly, seconds)
-        if not draft.is_last and not any(keeps_promise(one, assembly, seconds) for one in search.visits.values()):
+        if not draft.is_last and len(assembly.chains) > 1:
+            draft = finishing.measured_part(start, assembly, draft, options)
             draft = self._sure_part(start, drafts, assembly, draft, finishing)
         drafts.tell()
         return draft
@@ -179,30 +180,21 @@ class RegionalAgent:
     def _sure_part(
         self, start: Visit, drafts: ProvedDrafts, assembly: AssembledGraph, draft: MeasuredDraft, finishing: Finishing
     ) -> MeasuredDraft:
-        """Measure what surely saves by itself of a draft that keeps little of its promise, as it is and finished, if
-        there is time. Return the better draft."""
-        search, options = drafts.search, self.options
-
-        def lacks_time() -> bool:
-            return search.seconds + judging_seconds(search) >= search.allowed or not search.can_measure
-
-        if len(assembly.chains) < 2 or lacks_time():
+        """Measure the chains that surely save by themselves of a draft that keeps little of its promise, as they are
+        and finished, if there is time. Return the better draft."""
+        search, options, seconds = drafts.search, self.options, start.latency.ms / 1e3
+        if any(keeps_promise(visit, assembly, seconds) for visit in search.visits.values()):
+            return draft
+        if search.seconds + judging_seconds(search) >= search.allowed or not search.can_measure:
             return draft
         last = search.after(options.doubting_share)
         sure = drafts.surely_save(start, assembly, lambda: search.seconds >= last)
         sure = sure or [max(assembly.chains, key=lambda chain: chain.lower_bound)]
-        if len(sure) == len(assembly.chains) or lacks_time():
+        if len(sure) == len(assembly.chains):
             return draft
-        found = max((visit.latency.speedup for visit in search.visits.values() if visit.latency.ok), default=1.0)
-        alone = visit_of(search, within_bounds(search, start, sure, options))
-        if not alone.latency.ok or alone.latency.ci95[1] <= found:
-            return draft
-        finished = None if lacks_time() else finishing.finish(alone)
-        latencies = [visit.latency for visit in (alone, finished) if visit is not None and visit.latency.ok]
-        fastest = max(latencies, key=lambda latency: latency.speedup)
-        if fastest.speedup <= found:
-            return draft
-        return MeasuredDraft([chain.scaled(fastest.baseline_ms / start.latency.ms) for chain in sure], False)
+        found = fastest_of(search)
+        part = finishing.measured_draft(within_bounds(search, start, sure, options), seconds)
+        return part if fastest_of(search) > found else draft
 
     def _settings_lead(self, search: Search) -> bool:
         """Measure the graph that the search begins with. Return whether its session settings alone give the best

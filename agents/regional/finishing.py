@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agents.conclusion.finalists import COMPARING_RUNS, compare_in_turn
 from agents.conclusion.last_look import lacks_time, propose
 from agents.core.base import SMALL_LEAD, Action, Search, Visit
 from agents.core.records import is_supposed, supposed
-from agents.regional.assembly import AssembledGraph
+from agents.regional.assembly import AssembledGraph, assemble
+from agents.regional.chains import RewriteChain
 from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.joint_rewrites import continue_with, tidy
-from agents.regional.judgement import visit_of
+from agents.regional.judgement import fastest_of, visit_of, within_bounds
+from agents.regional.options import RegionalOptions
 from agents.regional.sites import RewriteStep, apply_step
 from agents.searching.known_starts import visit_own
 from graph_rewrite.ir.graph import Graph
@@ -30,6 +33,11 @@ convolutions by then, and saves 1.4% to 2.9% of ResNet-50 and Inception-v3."""
 
 KEPT_PROMISE = 0.5
 """Part of the gain that is forecast of a draft below which one of its chains is taken to cost what others save."""
+
+
+PART_COST, PART_SHARE = 2.0, 0.5
+"""Times what finishing a graph took, with its measurement, that finding and measuring a part of a draft takes; and the
+part of the time left that it may take."""
 
 
 @dataclass(slots=True)
@@ -75,6 +83,57 @@ class Finishing:
         made = Visit(graph, search.measure(graph, actions), actions)
         self.seconds = search.seconds - began
         return self._doubted(made, visit)
+
+    def measured_part(
+        self, start: Visit, assembly: AssembledGraph, draft: MeasuredDraft, options: RegionalOptions
+    ) -> MeasuredDraft:
+        """Measure those chains of a draft, finished, that do not keep the finishing out of parts of the model which it
+        takes in without them, if that takes little of the time left. Return the better draft.
+
+        Args:
+            start: the graph that the draft was made from.
+            assembly: the draft.
+            draft: its measurement.
+            options: settings of the search.
+        """
+        search = self.search
+        if PART_COST * self.seconds > PART_SHARE * (search.allowed - search.seconds):
+            return draft
+        fitting, found = self.fitting(start, assembly.chains, options), fastest_of(search)
+        if not fitting or len(fitting) == len(assembly.chains):
+            return draft
+        part = within_bounds(search, start, fitting, options)
+        made = self.finish(supposed(part.graph, start.latency.ms, part.actions))
+        if made is None or made.latency.speedup <= found:
+            return draft
+        scale = made.latency.baseline_ms / start.latency.ms
+        return MeasuredDraft([chain.scaled(scale) for chain in part.chains], False)
+
+    def fitting(self, start: Visit, chains: Sequence[RewriteChain], options: RegionalOptions) -> list[RewriteChain]:
+        """Return the chains that leave the finishing of a graph as much of it as it takes without them, those of the
+        same rules together; none where it takes less than half of the nodes, or where a chain is a part of the
+        finishing itself.
+
+        Args:
+            start: the graph that the chains are applied to.
+            chains: the chains.
+            options: settings of the search.
+        """
+        covering = {rule.name for rule in self.search.problem.rewriter.rules if rule.covers_parts}
+        if any(step.rule in covering for chain in chains for step in chain.steps):
+            return []
+        left = self._left_out(start.graph)
+        if 2 * left > len(start.graph.nodes):
+            return []
+        alike: dict[str, list[RewriteChain]] = {}
+        for chain in chains:
+            alike.setdefault(str(chain), []).append(chain)
+        graphs = {rules: assemble(self.search, start.graph, (), some, options).graph for rules, some in alike.items()}
+        return [chain for rules, graph in graphs.items() if self._left_out(graph) <= left for chain in alike[rules]]
+
+    def _left_out(self, graph: Graph) -> int:
+        """Return how many nodes of a graph its finishing leaves as they are."""
+        return len(graph.nodes.keys() & self.applied(graph, ())[0].nodes.keys())
 
     def _doubted(self, made: Visit, visit: Visit) -> Visit:
         """Compare a finished graph in turn with the one it was made from, where it seems to have a small lead. Without

@@ -22,6 +22,11 @@ def visit_of(search: Search, assembly: AssembledGraph) -> Visit:
     return Visit(assembly.graph, search.measure(assembly.graph, assembly.actions), assembly.actions)
 
 
+def fastest_of(search: Search) -> float:
+    """Return the largest speed-up of a graph that was measured; 1 where there is none."""
+    return max((visit.latency.speedup for visit in search.visits.values() if visit.latency.ok), default=1.0)
+
+
 def judging_seconds(search: Search) -> float:
     """Return the seconds that measuring another graph takes, by those that were measured. The original, which is
     compared with nothing, counts twice."""

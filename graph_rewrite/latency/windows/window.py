@@ -23,6 +23,9 @@ MARGIN = 3
 """Neighbours in each direction that a window takes in, so that ONNX Runtime fuses across its border as in the whole
 model."""
 
+READERS = 6
+"""Readers of a value that a window for trying rewrites takes in, at most, those first that come first. Others are like
+them: in DenseNet (Huang et al. 2017, arXiv:1608.06993, section 3) every later layer of a block reads what one gives."""
 _LARGE = 16
 HEAVY = frozenset(
     {
@@ -195,7 +198,8 @@ def window_around(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Gra
 
     Unlike the windows of `changed_windows`, it takes in heavy readers wherever they are met, since they decide in which
     layout a result is wanted and may absorb what a rewrite leaves behind. Heavy producers are taken in only next to
-    `ids`, and what lies behind either stays out. Nodes and values keep their ids.
+    `ids`, and what lies behind either stays out. Of a value that many nodes read, `READERS` are taken in. Nodes and
+    values keep their ids.
 
     Raises:
         NotSeparable: one of the nodes has values of unknown type or an overridable initializer, or is a Loop of as many
@@ -207,7 +211,7 @@ def window_around(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Gra
         above = {graph.producer[v] for n in light for v in graph.nodes[n].inputs if v in graph.producer}
         if step > 0:
             above = {n for n in above if graph.nodes[n].op not in HEAVY}
-        below = {reader for n in light for v in graph.nodes[n].outputs for reader in graph.consumers.get(v, ())}
+        below = {reader for n in light for v in graph.nodes[n].outputs for reader in _first_readers(graph, v)}
         near = (above | below) - found
         near = {n for n in near if not graph.nodes[n].opaque and _is_typed(graph, graph.nodes[n])}
         found |= near
@@ -216,6 +220,10 @@ def window_around(graph: Graph, ids: Iterable[int], margin: int = MARGIN) -> Gra
         _check_separable(graph, node)
     in_order = sorted(found, key=lambda n: (graph.ranks[n], n))
     return extract(graph, found, _read_from_outside(graph, in_order))
+
+
+def _first_readers(graph: Graph, value: int) -> list[int]:
+    return sorted(graph.consumers.get(value, ()), key=lambda n: (graph.ranks[n], n))[:READERS]
 
 
 def _read_from_outside(graph: Graph, ids: Iterable[int]) -> dict[int, TensorType]:

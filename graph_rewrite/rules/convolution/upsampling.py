@@ -70,21 +70,19 @@ def _times(m: Match, x: Ref, scales: Ref | None) -> tuple[int, ...] | Refusal:
     attrs, shape = m.attrs("resize"), m.value("resize").shape
     if attrs.get("mode", "nearest") != "nearest":
         return Refusal("the image is interpolated")
-    if shape[:2] != x.shape[:2] or any(large % small for large, small in zip(shape, x.shape, strict=True)):
+    sizes = list(zip(shape, x.shape, strict=True))
+    if shape[:2] != x.shape[:2] or any(small == 0 or large % small for large, small in sizes):
         return Refusal("the image does not become a whole number of times as large")
     if scales is not None and any(float(scale) != int(scale) for scale in scales.numpy().reshape(-1)):
         return Refusal("the scales are no whole numbers")
-    times = tuple(large // small for large, small in zip(shape[2:], x.shape[2:], strict=True))
-    places, rounding = attrs.get("coordinate_transformation_mode", "half_pixel"), _rounding(attrs)
+    times = tuple(large // small for large, small in sizes[2:])
+    places = attrs.get("coordinate_transformation_mode", "half_pixel")
+    rounding = str(attrs.get("nearest_mode", "round_prefer_floor"))
     if places == "asymmetric" and (rounding == "floor" or (rounding == "round_prefer_floor" and max(times) <= 2)):
         return times
     if places in ("half_pixel", "pytorch_half_pixel") and rounding.startswith("round"):
         return times
     return Refusal("elements are not repeated equally often, in their order")
-
-
-def _rounding(attrs: Any) -> str:
-    return str(attrs.get("nearest_mode", "round_prefer_floor"))
 
 
 def _sums(op: ReplacementBuilder, w: Ref, axis: int, taps: int, times: int) -> Ref:

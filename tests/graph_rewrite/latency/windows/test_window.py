@@ -10,7 +10,7 @@ import pytest
 
 from graph_rewrite import Candidate, Graph, Rewriter, load
 from graph_rewrite.latency.windows import NotSeparable, WindowPair, changed_windows, window_around
-from graph_rewrite.latency.windows.window import shape_key
+from graph_rewrite.latency.windows.window import READERS, shape_key
 from graph_rewrite.onnx_files.normalisation import normalise
 from graph_rewrite.onnx_files.saving import to_proto
 from tests.envs.fakes import tower_graph
@@ -183,6 +183,18 @@ def test_windows_are_models_and_alike_where_the_graph_is(opened: Callable[[onnx.
     assert [value.shape for value in run(small, random_feeds(small)).values()] == [(1, 4, 6, 6)]
     assert shape_key(small) == shape_key(window_around(graph, order[4:6]))
     assert shape_key(small) != shape_key(window_around(graph, order[6:8]))  # nothing reads the last one
+
+
+def test_a_window_takes_in_the_first_of_many_readers(opened: Callable[[onnx.ModelProto], Graph]) -> None:
+    count = READERS + 3
+    body = " ".join(["a = Tanh(x)", *(f"y{i} = LeakyRelu<alpha=0.{i + 1}>(a)" for i in range(count))])
+    results = ", ".join(f"float[2,3] y{i}" for i in range(count))
+    graph = opened(parsed(f"(float[2,3] x) => ({results}) {{ {body} }}"))
+    first, *readers = (node.id for node in graph.order())
+    around = window_around(graph, [first])
+    assert set(around.nodes) == {first, *readers[:READERS]}
+    assert graph.nodes[first].outputs[0] in around.outputs  # others read it
+    assert set(window_around(graph, [first, readers[-1]]).nodes) == {first, *readers[:READERS], readers[-1]}
 
 
 def longer(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -54,6 +54,7 @@ def test_repeated_elements_at_any_size(data):
         (resized(FLOOR.replace("floor", "ceil")), "repeated equally often"),
         (resized(FLOOR.replace("floor", "round_prefer_floor"), (3, 3)), "repeated equally often"),
         (resized('mode="nearest", coordinate_transformation_mode="align_corners"'), "repeated equally often"),
+        (resized(FLOOR, by="sizes", size=(0, 4), s=np.array([2, 3, 4, 8])), "whole number of times"),
     ],
 )
 def test_other_images_are_convolved_as_they_are(graph, reason):
