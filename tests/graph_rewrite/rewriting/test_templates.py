@@ -44,16 +44,19 @@ class ConvAndHalves(Rule):
         return op.Add(op.Conv(x, w, **m.attrs("conv")), op.Sub(op.ReduceSum(first), op.ReduceSum(second)))
 
 
-def convolutions(*weights: np.ndarray[Any, Any], bias: bool = False, pads: tuple[int, ...] = (1, 1, 1, 1)) -> Graph:
-    """Return convolutions of one input, each with its weights."""
+def convolutions(
+    *weights: np.ndarray[Any, Any], bias: bool = False, pads: tuple[int, ...] = (1, 1, 1, 1), op: str = "Conv"
+) -> Graph:
+    """Return convolutions of one input, each with its weights, [filters, channels, rows, columns]."""
     stored, nodes = [], []
     for number, weight in enumerate(weights):
-        stored.append(numpy_helper.from_array(weight.astype(np.float32), f"w{number}"))
+        taps = weight.swapaxes(0, 1) if op == "ConvTranspose" else weight
+        stored.append(numpy_helper.from_array(taps.astype(np.float32), f"w{number}"))
         names = ["x", f"w{number}"]
         if bias:
             stored.append(numpy_helper.from_array(np.full(weight.shape[0], number, np.float32), f"b{number}"))
             names.append(f"b{number}")
-        nodes.append(helper.make_node("Conv", names, [f"y{number}"], pads=pads))
+        nodes.append(helper.make_node(op, names, [f"y{number}"], pads=pads))
     channels = weights[0].shape[1]
     graph = helper.make_graph(
         nodes, "convolutions", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, 9, 8])],
@@ -95,10 +98,11 @@ def random_weights(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("rule", STRUCTURAL, ids=lambda rule: rule.name)
 def test_registered_rules_build_the_same_from_a_template(rule: Rule) -> None:
+    op = "ConvTranspose" if rule.name.startswith("ConvTranspose") else "Conv"
     for bias in (False, True):
         weights = [random_weights(16, 16, 3, 3, seed=seed) for seed in range(3)]
-        graph = convolutions(*weights, np.zeros((16, 16, 3, 3)), random_weights(32, 16, 3, 3), bias=bias)
-        if rule.name.endswith("Relu"):
+        graph = convolutions(*weights, np.zeros((16, 16, 3, 3)), random_weights(32, 16, 3, 3), bias=bias, op=op)
+        if "Relu" in rule.name:
             graph = with_relus(graph)
         found = told(sites(rule, graph))
         assert len(found) == 5
