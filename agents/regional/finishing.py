@@ -34,7 +34,6 @@ convolutions by then, and saves 1.4% to 2.9% of ResNet-50 and Inception-v3."""
 KEPT_PROMISE = 0.5
 """Part of the gain that is forecast of a draft below which one of its chains is taken to cost what others save."""
 
-
 PART_SHARE = 0.5
 """Part of the search's time left that finding and measuring a part of a draft may take. It takes about as long as
 finishing and measuring the draft: 6 s for DenseNet-121 on a Zen 3."""

@@ -48,8 +48,7 @@ class RepeatedConvAsConvTranspose(_Upsampling):
             return Refusal("the convolution has groups, strides or dilations")
         if any(pad >= size for pad, size in zip(own.pads, own.kernel * 2, strict=True)):
             return Refusal("a filter may see nothing but padding")
-        times = _times(m, x, scales)
-        return times if isinstance(times, Refusal) else None
+        return None
 
     def target(
         self, op: ReplacementBuilder, m: Match, x: Ref, roi: Ref | None, scales: Ref | None, sizes: Ref | None, w: Ref,
@@ -157,25 +156,24 @@ class ConvTransposeReluAsConv(ConvTransposeAsConv):
     relu = True
 
 
-class _Resizing(_Upsampling):
-    """A convolution over channels, and Resize over positions."""
-
-    def refused(self, m: Match, image: Ref, w: Ref) -> Refusal | None:
-        """Return why the order of the convolution of `image` and of Resize matters; None where it does not."""
-        own, attrs = conv_geometry(m.node("conv"), image, w), m.attrs("resize")
-        if image.dtype != TensorProto.FLOAT:
-            return Refusal("not an image in float32")
-        if not (own.is_pointwise and own.is_unstrided):
-            return Refusal("a filter sees more than one position, or skips some")
-        if attrs.get("mode", "nearest") not in ("nearest", "linear"):
-            return Refusal("the weights of elements need not add up to 1")
-        if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-            return Refusal("the image is cropped")
-        if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
-            return Refusal("the size of the result depends on that of the image")
-        if {axis % image.rank for axis in attrs.get("axes", ())} & {0, 1} or attrs.get("antialias", 0):
-            return Refusal("channels are resized, or elements averaged")
-        return None
+def _order_matters(m: Match, convolved: Ref, resized: Ref, w: Ref) -> Refusal | None:
+    """Refuse a convolution of `convolved` and a Resize of `resized` of which it matters which comes first."""
+    own, attrs = conv_geometry(m.node("conv"), convolved, w), m.attrs("resize")
+    if m.value("resize").shape[:2] != resized.shape[:2]:
+        return Refusal("channels are resized, or elements averaged")
+    if convolved.dtype != TensorProto.FLOAT:
+        return Refusal("not an image in float32")
+    if not (own.is_pointwise and own.is_unstrided):
+        return Refusal("a filter sees more than one position, or skips some")
+    if attrs.get("mode", "nearest") not in ("nearest", "linear"):
+        return Refusal("the weights of elements need not add up to 1")
+    if attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return Refusal("the image is cropped")
+    if attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return Refusal("the size of the result depends on that of the image")
+    if {axis % convolved.rank for axis in attrs.get("axes", ())} & {0, 1} or attrs.get("antialias", 0):
+        return Refusal("channels are resized, or elements averaged")
+    return None
 
 
 def _resized(op: ReplacementBuilder, m: Match, x: Ref, roi: Ref | None, scales: Ref | None, sizes: Ref | None) -> Ref:
@@ -187,7 +185,7 @@ def _resized(op: ReplacementBuilder, m: Match, x: Ref, roi: Ref | None, scales: 
     return result
 
 
-class PointwiseConvBeforeResize(_Resizing):
+class PointwiseConvBeforeResize(_Upsampling):
     """Conv(Resize(x), w, b) = Resize(Conv(x, w, b)) for filters of one tap, and nearest or linear interpolation along
     spatial axes"""
 
@@ -199,10 +197,7 @@ class PointwiseConvBeforeResize(_Resizing):
     def check(
         self, m: Match, x: Ref, roi: Ref | None, scales: Ref | None, sizes: Ref | None, w: Ref, b: Ref | None
     ) -> Refusal | None:
-        resized = m.value("resize")
-        if resized.shape[:2] != x.shape[:2]:
-            return Refusal("channels are resized, or elements averaged")
-        return self.refused(m, resized, w)
+        return _order_matters(m, m.value("resize"), x, w)
 
     def target(
         self, op: ReplacementBuilder, m: Match, x: Ref, roi: Ref | None, scales: Ref | None, sizes: Ref | None, w: Ref,
@@ -212,7 +207,7 @@ class PointwiseConvBeforeResize(_Resizing):
         return _resized(op, m, op.Conv(x, w, b, **own.attrs()), roi, scales, sizes)
 
 
-class PointwiseConvAfterResize(_Resizing):
+class PointwiseConvAfterResize(_Upsampling):
     """Resize(Conv(x, w, b)) = Conv(Resize(x), w, b) for filters of one tap, and nearest or linear interpolation along
     spatial axes"""
 
@@ -224,10 +219,7 @@ class PointwiseConvAfterResize(_Resizing):
     def check(
         self, m: Match, x: Ref, w: Ref, b: Ref | None, roi: Ref | None, scales: Ref | None, sizes: Ref | None
     ) -> Refusal | None:
-        convolved = m.value("conv")
-        if m.root().shape[:2] != convolved.shape[:2]:
-            return Refusal("channels are resized, or elements averaged")
-        return self.refused(m, x, w)
+        return _order_matters(m, x, m.value("conv"), w)
 
     def target(
         self, op: ReplacementBuilder, m: Match, x: Ref, w: Ref, b: Ref | None, roi: Ref | None, scales: Ref | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Mapping
@@ -112,7 +111,7 @@ def _interpolated(call: Call, x: Array, axis: int, places: list[Fraction]) -> Ar
         shares = [place - math.floor(place) if beyond else 1 - (place - math.floor(place)) for place in places]
         weights = call.domain.array([call.domain.literal(share) for share in shares], tuple(along))
         terms.append(call.domain.mul(np.take(x, at, axis), weights))
-    return np.asarray(functools.reduce(call.domain.add, terms))
+    return np.asarray(call.domain.add(*terms))
 
 
 def _rounded(mode: str, place: Fraction) -> int:
