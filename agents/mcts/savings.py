@@ -46,7 +46,7 @@ class SavingsGuide:
         self._known: dict[tuple[str, tuple[str, ...]], _Promise | None] = {}
 
     def priors(self, state: EnvState, rng: np.random.Generator) -> dict[int, float]:
-        whole = _seconds(state.env.graph)
+        whole = estimated_seconds(state.env.graph)
         promises = {
             action: None if found is None else candidate.count * found.hoped / whole
             for action, candidate, found in self._promises(state)
@@ -56,7 +56,7 @@ class SavingsGuide:
     def gain(self, state: EnvState, speedup: float) -> float:
         if not self._critic:
             return 0.0
-        whole = _seconds(state.env.graph)
+        whole = estimated_seconds(state.env.graph)
         savings = [
             (candidate.count * found.expected / whole, {node.id for site in candidate.sites for node in site.removed})
             for _, candidate, found in self._promises(state) if found is not None
@@ -97,7 +97,3 @@ def _expected(attempt: Attempt) -> float:
     if attempt.forecast is not None:
         return attempt.forecast.mean
     return attempt.predicted or 0.0
-
-
-def _seconds(graph: Graph) -> float:
-    return max(estimated_seconds(graph), 1e-12)

@@ -156,7 +156,7 @@ class AttemptLists:
         """Return steps from a state, each with the graph it leads to and what it saves by a count of its operations,
         until time is up."""
         attempts = []
-        here, whole = estimated_seconds(state.graph), max(state.site_class.seconds, 1e-12)
+        here, whole = estimated_seconds(state.graph), state.site_class.seconds
         for group in groups:
             if until() or not self.search.can_apply:
                 break

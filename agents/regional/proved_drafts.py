@@ -147,5 +147,4 @@ def _saves(forecast: float, timed: Difference, part: float) -> bool:
 
 def _share(chain: RewriteChain, scale: float) -> float:
     """Return the share of its windows' time that a chain is forecast to save."""
-    window = chain.cut.before
-    return chain.saved / (len(chain.sites) * scale * max(estimated_seconds(window), 1e-12))
+    return chain.saved / (len(chain.sites) * scale * estimated_seconds(chain.cut.before))

@@ -49,7 +49,7 @@ class Screen:
     ) -> None:  # fmt: skip
         self.search, self.timer, self.effects = search, timer, effects
         self._lists, self._prior = AttemptLists(search, logged, prior), prior
-        self.scale = latency_s / max(estimated_seconds(graph), 1e-12)
+        self.scale = latency_s / estimated_seconds(graph)
         """What estimated seconds are multiplied by in what chains save."""
         self.latency_s, self.options = latency_s, options
         self._weights = weight_bytes(search.problem.model.original)

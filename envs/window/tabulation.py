@@ -171,7 +171,7 @@ class _WindowBuilder:
             return {}
         label = self._window.label
         context = context_features(self._deployment, self._root, 1.0, 1.0, self._device)
-        self._whole_s = max(estimated_seconds(self._root), 1e-12)
+        self._whole_s = estimated_seconds(self._root)
         many = len(self._window.chains) >= MANY_CHAINS
         self._exhaustive = many and all(self._is_exhaustive(id, after) for id, after, _ in first)
         seconds = label.window_s if label.ok else 0.0

@@ -31,10 +31,11 @@ POLICIES = Path(__file__).parents[3] / "runs" / "held-out"
 """Folder of checkpoints whose trainings left families out."""
 FURTHER = tuple(
     RESULTS / "learning" / f"windows-{name}.npz"
-    for name in ("intel-xeon-6-85", "amd-epyc-25-17", "intel-xeon-6-207", "intel-xeon-6-167", "amd-epyc-25-1")
+    for name in (
+        "intel-xeon-6-85", "amd-epyc-25-17", "amd-epyc-26-2", "intel-xeon-6-207", "intel-xeon-6-167", "amd-epyc-25-1",
+    )  # fmt: skip
 )
-"""Tables of windows of other processors than that of the shipped table; the first has generated networks alone, and few
-rules."""
+"""Tables of windows beside the shipped one; the first has generated networks alone, and few rules."""
 
 
 def family_of(tables: Sequence[WindowTable], model: str) -> str | None:

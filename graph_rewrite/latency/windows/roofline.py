@@ -13,14 +13,17 @@ FLOPS = 6e10
 BYTES = 8e9
 """Bytes per second that an element-wise operator reads and writes on one core."""
 
+_SHORTEST = 1e-12
 _SECONDS = MemoKey[float]("roofline seconds")
 
 
 def estimated_seconds(graph: Graph) -> float:
-    """Return the seconds that a graph may take, by arithmetic and memory traffic at 4 bytes per element."""
+    """Return the seconds that a graph may take, by arithmetic and memory traffic at 4 bytes per element; never 0, so
+    that a share of it can be taken."""
     known = graph.memo.get(_SECONDS)
     if known is None:
-        known = graph.memo.put(_SECONDS, sum((_seconds(graph, node) for node in graph.nodes.values()), 0.0))
+        seconds = sum((_seconds(graph, node) for node in graph.nodes.values()), 0.0)
+        known = graph.memo.put(_SECONDS, max(seconds, _SHORTEST))
     return known
 
 

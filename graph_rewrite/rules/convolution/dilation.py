@@ -127,7 +127,7 @@ class StridedConvAsDepth(_Dilation):
         if x.rank != 4 or x.dtype != TensorProto.FLOAT:
             return _NOT_AN_IMAGE
         own = conv_geometry(m.node("conv"), x, w)
-        if own.group != 1 or any(d != 1 for d in own.dilations):
+        if own.group != 1 or not own.is_undilated:
             return Refusal("the convolution has groups or dilations")
         if own.strides[0] != own.strides[1] or own.strides[0] == 1:
             return Refusal("the strides are 1 or differ")

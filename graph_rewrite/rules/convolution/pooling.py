@@ -68,7 +68,7 @@ class AveragePoolToGlobal(_Pooling):
 
     def check(self, m: Match, x: Ref) -> Refusal | None:
         own = geometry(m.node("pool"), x, m.attr("kernel"))
-        if own.kernel != x.shape[2:] or any(own.pads) or any(dilation != 1 for dilation in own.dilations):
+        if own.kernel != x.shape[2:] or any(own.pads) or not own.is_undilated:
             return Refusal("the window does not cover the image exactly")
         return None
 
@@ -79,7 +79,7 @@ class AveragePoolToGlobal(_Pooling):
 def _border_windows(m: Match, x: Ref) -> Refusal | None:
     """Refuse a pool with a window that sees padding alone: it gives the least number, which Relu would change."""
     own = geometry(m.node("pool"), x, m.attr("kernel"))
-    gaps = any(own.pads) and any(dilation != 1 for dilation in own.dilations)
+    gaps = any(own.pads) and not own.is_undilated
     leaps = m.attrs("pool").get("ceil_mode", 0) and any(s > k for s, k in zip(own.strides, own.kernel, strict=True))
     if gaps or leaps:
         return Refusal("a window may see nothing but padding")
@@ -135,11 +135,11 @@ class AveragePoolAsConv(_Pooling):
             return Refusal("what is pooled is no image in float32")
         if m.attrs("pool").get("ceil_mode", 0):
             return Refusal("the number of windows is rounded up")
-        if any(dilation != 1 for dilation in m.attrs("pool").get("dilations", ())):
-            return Refusal("the window has gaps")
-        if all(size == 1 for size in m.attr("kernel")):
-            return Refusal("a window has one element")
         own = geometry(m.node("pool"), x, m.attr("kernel"))
+        if not own.is_undilated:
+            return Refusal("the window has gaps")
+        if all(size == 1 for size in own.kernel):
+            return Refusal("a window has one element")
         if not _elements_inside(own, x, m.root()).all():
             return Refusal("a window sees nothing but padding")
         return None

@@ -44,7 +44,7 @@ class RepeatedConvAsConvTranspose(_Upsampling):
         if x.dtype != TensorProto.FLOAT:
             return Refusal("not an image in float32")
         own = conv_geometry(m.node("conv"), m.value("resize"), w)
-        if own.group != 1 or not own.is_unstrided or any(dilation != 1 for dilation in own.dilations):
+        if not own.is_plain:
             return Refusal("the convolution has groups, strides or dilations")
         if any(pad >= size for pad, size in zip(own.pads, own.kernel * 2, strict=True)):
             return Refusal("a filter may see nothing but padding")
@@ -112,7 +112,7 @@ class ConvTransposeAsConv(_Upsampling):
         if m.attrs("conv").get("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in m.attrs("conv"):
             return Refusal("the size of the result decides on the padding")
         own = conv_geometry(m.node("conv"), x, w)
-        if own.group != 1 or any(dilation != 1 for dilation in own.dilations):
+        if own.group != 1 or not own.is_undilated:
             return Refusal("the convolution has groups or dilations")
         if own.strides[0] != own.strides[1]:
             return Refusal("the strides differ")

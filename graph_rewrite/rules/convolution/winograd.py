@@ -69,7 +69,7 @@ class _Winograd(Rule):
         if x.rank != 4 or x.dtype != TensorProto.FLOAT:
             return Refusal("not a convolution of two-dimensional images in float32")
         own = conv_geometry(m.node("conv"), x, w)
-        if own.group != 1 or not own.is_unstrided or any(dilation != 1 for dilation in own.dilations):
+        if not own.is_plain:
             return Refusal("the convolution has groups, strides or dilations")
         block = self.channels_of_a_block()
         if w.shape[0] % block or w.shape[1] % block:

@@ -44,6 +44,15 @@ class Geometry:
     def is_unstrided(self) -> bool:
         return all(stride == 1 for stride in self.strides)
 
+    @property
+    def is_undilated(self) -> bool:
+        return all(dilation == 1 for dilation in self.dilations)
+
+    @property
+    def is_plain(self) -> bool:
+        """Tells whether the operator has no groups, strides or dilations."""
+        return self.group == 1 and self.is_unstrided and self.is_undilated
+
     def attrs(self) -> dict[str, Any]:
         """Return the attributes of a Conv, all of them written out."""
         return {

@@ -79,8 +79,7 @@ def pool_attrs(node: Node, x: Ref) -> dict[str, Any] | None:
     if node.op.startswith("Global"):
         return {}
     own = geometry(node, x, tuple(node.attrs["kernel_shape"]))
-    ones = all(d == 1 for d in own.dilations)
-    if len(own.kernel) != 2 or node.attrs.get("ceil_mode", 0) or min(own.pads) < 0 or not ones:
+    if len(own.kernel) != 2 or node.attrs.get("ceil_mode", 0) or min(own.pads) < 0 or not own.is_undilated:
         return None
     attrs = {"kernel_shape": own.kernel, "strides": own.strides, "pads": own.pads}
     return {**attrs, "count_include_pad": node.attrs.get("count_include_pad", 0)} if node.op == "AveragePool" else attrs

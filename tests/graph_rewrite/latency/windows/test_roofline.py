@@ -15,6 +15,10 @@ def test_a_lookup_takes_what_it_gives_not_its_table() -> None:
     assert estimated_seconds(few) == estimated_seconds(many) > 0.0
 
 
+def test_no_graph_takes_no_time() -> None:
+    assert estimated_seconds(model("(float[0,4] x) => (y) { y = Relu(x) }")) > 0.0
+
+
 def test_estimates_grow_with_arithmetic() -> None:
     w = np.ones((16, 16, 3, 3), np.float32)
     body = "y = Conv<pads=[1,1,1,1]>(x, w)"
