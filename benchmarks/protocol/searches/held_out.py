@@ -29,12 +29,10 @@ PPO_HELD_OUT = "ppo-held-out"
 """The name of the control by a policy in front of such means."""
 POLICIES = Path(__file__).parents[3] / "runs" / "held-out"
 """Folder of checkpoints whose trainings left families out."""
-FURTHER = tuple(
-    RESULTS / "learning" / f"windows-{name}.npz"
-    for name in (
-        "intel-xeon-6-85", "amd-epyc-25-17", "amd-epyc-26-2", "intel-xeon-6-207", "intel-xeon-6-167", "amd-epyc-25-1",
-    )  # fmt: skip
-)
+_PROCESSORS = (
+    "intel-xeon-6-85", "amd-epyc-25-17", "amd-epyc-26-2", "intel-xeon-6-207", "intel-xeon-6-167", "amd-epyc-25-1",
+)  # fmt: skip
+FURTHER = tuple(RESULTS / "learning" / f"windows-{name}.npz" for name in _PROCESSORS)
 """Tables of windows beside the shipped one; the first has generated networks alone, and few rules."""
 
 
