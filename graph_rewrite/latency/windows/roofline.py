@@ -14,6 +14,7 @@ BYTES = 8e9
 """Bytes per second that an element-wise operator reads and writes on one core."""
 
 _SHORTEST = 1e-12
+"""Seconds of a graph that computes no element."""
 _SECONDS = MemoKey[float]("roofline seconds")
 
 
