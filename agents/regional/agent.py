@@ -26,6 +26,7 @@ from agents.regional.judgement import fastest_of, judge, judging_seconds, refine
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
 from agents.regional.proved_drafts import ProvedDrafts, classes_of
+from agents.regional.refusals import refusing, sure_refusals
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
@@ -34,6 +35,7 @@ from agents.searching.session_search import search_session, start_under_settings
 from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.latency import MeasurementCache, Plan
 from graph_rewrite.latency.windows import WindowMeter, traffic_of
+from graph_rewrite.rewriting.deployment_choices import LOCAL_CHOICES
 from graph_rewrite.task.problem import Problem
 
 
@@ -45,7 +47,8 @@ class RegionalAgent:
 
     0. *Draft*, before the first round: the chains that other models say will save are put together, the doubtful ones
        after a timing in their windows, and measured end to end, where no rule gains that others carry on (see below);
-       then finished, as in 5.
+       then finished, as in 5. Optimisers of ONNX Runtime that surely cost more than they save, by windows around what
+       they fuse, are refused first, in the draft and in the first round.
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
@@ -92,6 +95,7 @@ class RegionalAgent:
         """Makes the prior of the screen for a problem, in place of the one that the options name."""
         self._prior: Prior | None = None
         self._own: Start
+        self._refused: dict[str, frozenset[int]] = {}
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
@@ -109,6 +113,7 @@ class RegionalAgent:
         made = self.prior_for
         self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
         self._own = own = start_under_settings(search)
+        self._refused = {}
         effects, tried, finishing = Effects(), set[str](), Finishing(search, options.most_sites, own.graph)
         try:
             if self.starts:
@@ -120,7 +125,8 @@ class RegionalAgent:
             search.measure(problem.model.graph, ())
             if own.actions and search.can_measure and self._settings_lead(search):
                 draft = NO_DRAFT
-            search_deployment(search, margin=options.beginning_margin, share=options.deployment_share)
+            known = LOCAL_CHOICES if draft.chains else frozenset[str]()
+            search_deployment(search, margin=options.beginning_margin, share=options.deployment_share, without=known)
             finishing.finish(finishing.start)
             if finishing.original_leads():
                 draft = NO_DRAFT
@@ -166,7 +172,10 @@ class RegionalAgent:
             return NO_DRAFT
         seconds = roofline_seconds(search.problem)
         start = supposed(own.graph, 1e3 * seconds, own.actions)
-        drafts = ProvedDrafts(search, scan, self._prior, options, self.log)
+        self._refused = sure_refusals(search, scan, own.graph, seconds)
+        start = refusing(search, start, self._refused)
+        wary = frozenset[int]().union(*self._refused.values())
+        drafts = ProvedDrafts(search, scan, self._prior, options, self.log, wary)
         assembly = drafts.draft(start)
         if assembly is None:
             return NO_DRAFT
@@ -209,7 +218,9 @@ class RegionalAgent:
         """Screen, choose, judge, refine and finish, from the best graph so far; in the first round from the original,
         where drafted chains are known to save. Return whether that gained."""
         options, drafted = self.options, () if tried else drafted
-        start = search.visits[self._own.graph.hash] if drafted else finishing.start
+        start = finishing.start
+        if drafted:
+            start = refusing(search, search.visits[self._own.graph.hash], self._refused)
         if start is None or not start.latency.ok:
             return False
         found = [site_class for site_class in classes_of(search, start.graph, options) if site_class.key not in tried]

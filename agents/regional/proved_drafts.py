@@ -43,6 +43,8 @@ class ProvedDrafts:
         prior: forecasts what steps save.
         options: settings of the search.
         log: logs what is timed, once `tell` is called.
+        wary: nodes that an optimiser would fuse if it were not refused. Chains that remove one of them are doubtful
+            whatever is forecast: that was learnt from models in which they are fused.
     """
 
     search: Search
@@ -50,6 +52,7 @@ class ProvedDrafts:
     prior: Prior | None
     options: RegionalOptions
     log: ExperienceLog
+    wary: frozenset[int] = frozenset()
     _timed: list[tuple[LoggedRound, Note, Difference | None]] = field(default_factory=list)
 
     def draft(self, start: Visit) -> AssembledGraph | None:
@@ -89,16 +92,17 @@ class ProvedDrafts:
         self, start: Visit, found: Iterable[SiteClass], doubtful: float, until: Callable[[], bool]
     ) -> AssembledGraph | None:
         """Return the assembly of the chains that are forecast to save. Those that are forecast to save less than
-        `doubtful` of their windows' time are timed, those first that are to save least there, until time is up; and
-        left out where they save nothing by timing and forecast, or cannot be timed."""
+        `doubtful` of their windows' time are timed, and those of `wary` nodes, those first that are to save least
+        there, until time is up; and left out where they save nothing by timing and forecast, or cannot be timed."""
         search, options = self.search, self.options
         logged, seconds = LoggedRound(self.log, search, start) if self.log.is_on else None, start.latency.ms / 1e3
         screen = Screen(search, self.timer, Effects(), start.graph, seconds, options, logged, self.prior)
         chains = screen.draft(found, until)
         shares, lost = {id(chain): _share(chain, screen.scale) for chain in chains}, set[int]()
         last = search.after(options.doubting_share)
-        for chain in sorted(chains, key=lambda chain: shares[id(chain)]):
-            if search.seconds >= last or shares[id(chain)] >= doubtful:
+        doubted = (chain for chain in chains if shares[id(chain)] < doubtful or chain.nodes & self.wary)
+        for chain in sorted(doubted, key=lambda chain: shares[id(chain)]):
+            if search.seconds >= last:
                 break
             timed, part = self._time(chain, logged)
             if timed is None or not _saves(shares[id(chain)], timed, part):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from agents.core.base import Search, Visit, action_of
 from graph_rewrite.rewriting.candidates import Candidate
 from graph_rewrite.rewriting.deployment_choices import deployment_candidates
@@ -13,8 +15,9 @@ RESERVED_APPLICATIONS = 14
 
 
 def search_deployment(
-    search: Search, start: Visit | None = None, margin: float = MARGIN, share: float = 1.0
-) -> Visit | None:
+    search: Search, start: Visit | None = None, margin: float = MARGIN, share: float = 1.0,
+    without: Collection[str] = (),
+) -> Visit | None:  # fmt: skip
     """Refuse or keep ONNX Runtime's optimisers one by one on the best measured graph, with what the budget has left.
 
     Hill climbing by first improvement: a choice that gains more than `margin` is kept and the round goes on from
@@ -29,6 +32,7 @@ def search_deployment(
             graph without it.
         share: part of the seconds that the budget has left that this may take; no measurement is begun for which that
             is not enough, as far as that of the best graph tells.
+        without: labels of choices that are not tried, since windows told of them.
 
     Returns:
         The best visit reached: `start` itself where nothing gained; None where nothing was measured before.
@@ -40,7 +44,7 @@ def search_deployment(
     gained = True
     while gained and not search.exhausted and search.seconds < last:
         gained = False
-        for label in [choice.label for choice in deployment_candidates(best.graph)]:
+        for label in [choice.label for choice in deployment_candidates(best.graph) if choice.label not in without]:
             # What another choice made possible or impossible since the round began is told by the current graph.
             candidate = next((c for c in deployment_candidates(best.graph) if c.label == label), None)
             if candidate is None or search.exhausted or not _is_time(search, best, last) or _idle(search, candidate):

@@ -15,10 +15,10 @@ from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.runtime import Deployment, WorkerClient, WorkerFailure
 
 
-def run_alike(worker: WorkerClient, paths: Iterable[Path], deployment: Deployment) -> bool:
-    """Return whether ONNX Runtime runs the same operators on the same shapes for all of these models, whatever their
-    weights; False where that cannot be told."""
-    keys = {_optimised_key(worker, path, deployment) for path in paths}
+def run_alike(worker: WorkerClient, files: Iterable[tuple[Path, Deployment]]) -> bool:
+    """Return whether ONNX Runtime runs the same operators on the same shapes for all of these models, each as it is
+    deployed, whatever their weights; False where that cannot be told."""
+    keys = {_optimised_key(worker, path, deployment) for path, deployment in files}
     return len(keys) == 1 and None not in keys
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +41,9 @@ LARGEST = 1 << 28
 written out."""
 RESOLUTION = 0.002
 """Half-width of the interval, relative to the window's time, at which timing ends where no absolute one is wanted."""
+
+Sides = tuple[Deployment, Deployment]
+"""Deployments of a window before and after a change."""
 
 _INTEGERS = frozenset(
     {
@@ -111,7 +114,7 @@ class WindowMeter:
         self._cache = cache
         self._worker = WorkerClient(timeout_s=timeout_s, memory_limit_mb=memory_limit_mb)
         self._lock = MachineLock(lock_path)
-        self._memo: dict[tuple[str, str], WindowTiming] = {}
+        self._memo: dict[tuple[str, ...], WindowTiming] = {}
         self._measurements = 0
 
     @property
@@ -155,21 +158,22 @@ class WindowMeter:
         return total(timings)
 
     def _timing(self, pair: WindowPair, budget_s: float, kinds: int, *, anew: bool = False) -> WindowTiming:
-        deployment = self.deployment.asked_by(pair.before)
-        key, disk_key = (pair.key, deployment.key), self._disk_key(pair, deployment)
+        sides = self.deployment.asked_by(pair.before), self.deployment.asked_by(pair.after)
+        key, disk_key = (pair.key, *(side.key for side in sides)), self._disk_key(pair, sides)
         known = None if anew else self._memo.get(key)
         if known is None and not anew and self._cache is not None and (stored := self._cache.get(disk_key)) is not None:
             known = WindowTiming.from_json(stored)
         if known is None:
             begin = unblocked_time()
-            known = self._measure(pair, deployment, budget_s, kinds, anew)
+            known = self._measure(pair, sides, budget_s, kinds, anew)
             known = replace(known, cost_s=unblocked_time() - begin)
             if self._cache is not None and not anew:
                 self._cache.put(disk_key, known.to_json())
         self._memo[key] = known
         return known
 
-    def _disk_key(self, pair: WindowPair, deployment: Deployment) -> Mapping[str, Any]:
+    def _disk_key(self, pair: WindowPair, sides: Sides) -> Mapping[str, Any]:
+        deployment, other = sides
         return {
             "kind": "region, timed unless alike",
             "before": pair.before.hash,
@@ -180,11 +184,10 @@ class WindowMeter:
             "inputs": PROTOCOL,
             "plan": [self.plan.key, self.budget_s, self.resolution_s, *([] if self.exchange else ["one order"])],
             "traffic": self.traffic,
+            **({} if other == deployment else {"after deployed": other.key}),
         }
 
-    def _measure(
-        self, pair: WindowPair, deployment: Deployment, budget_s: float, kinds: int, anew: bool
-    ) -> WindowTiming:
+    def _measure(self, pair: WindowPair, sides: Sides, budget_s: float, kinds: int, anew: bool) -> WindowTiming:
         """Time batches until the interval is narrow enough, the budget is spent, or nothing differs."""
         self._measurements += 1
         feeds = _feeds(pair)
@@ -195,13 +198,14 @@ class WindowMeter:
                 begin, first = unblocked_time(), not blocks
                 with self._lock:
                     paths = paths or [materialize(graph, self.workspace) for graph in (pair.before, pair.after)]
-                    blocks += self._batch(paths, deployment, feeds, plan)
+                    files = list(zip(paths, sides, strict=True))
+                    blocks += self._batch(files, feeds, plan)
                     # The same again with the sides exchanged: where a session's memory lies depends on its turn, from
                     # batch to batch alike, and would pass for a difference.
-                    exchanged = self._batch(paths[::-1], deployment, feeds, plan) if self.exchange else []
+                    exchanged = self._batch(files[::-1], feeds, plan) if self.exchange else []
                     blocks += [Block(block.candidate, block.baseline, block.repeats) for block in exchanged]
                 timing = timing_of(blocks)
-                if first and not anew and self._is_none(timing, pair, paths, deployment):
+                if first and not anew and self._is_none(timing, pair, files):
                     return replace(timing, seconds=0.0, half=0.0)
                 wanted = RESOLUTION * timing.window_seconds
                 if self.resolution_s is not None:
@@ -220,24 +224,24 @@ class WindowMeter:
             for path in paths:
                 path.unlink(missing_ok=True)
 
-    def _is_none(self, timing: WindowTiming, pair: WindowPair, paths: list[Path], deployment: Deployment) -> bool:
+    def _is_none(self, timing: WindowTiming, pair: WindowPair, files: Sequence[tuple[Path, Deployment]]) -> bool:
         """Return whether the difference is noise, since ONNX Runtime runs the same for both sides."""
         if abs(timing.seconds) - timing.half > CLEAR * timing.window_seconds:
             return False
         if any(weight_bytes(graph) > LARGEST for graph in (pair.before, pair.after)):
             return False
-        return run_alike(self._worker, paths, deployment)
+        return run_alike(self._worker, files)
 
-    def _batch(self, paths: list[Path], deployment: Deployment, feeds: FeedSpec, plan: Plan) -> list[Block]:
-        sides = [{"path": str(path), "deployment": deployment.to_request()} for path in paths]
+    def _batch(self, files: Sequence[tuple[Path, Deployment]], feeds: FeedSpec, plan: Plan) -> list[Block]:
+        sides = [{"path": str(path), "deployment": deployment.to_request()} for path, deployment in files]
         request = {
             "kind": "compare",
             "baseline": sides[0],
             "candidate": sides[1],
             "feeds": feeds.to_json(),
             "plan": plan.to_json(),
-            "clock": clock_of(deployment),
-            "traffic_bytes": self.traffic if deployment.facts.is_cpu else 0,
+            "clock": clock_of(files[0][1]),
+            "traffic_bytes": self.traffic if files[0][1].facts.is_cpu else 0,
         }
         try:
             reply = self._worker.request(request)

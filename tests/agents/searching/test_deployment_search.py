@@ -133,6 +133,14 @@ def test_no_measurement_begins_that_would_take_longer_than_its_share(
     assert search.measurements == 1 + measured
 
 
+def test_what_is_known_already_is_not_tried(tmp_path: Path) -> None:
+    search = started(make_problem(tmp_path), Budget(50, 60.0))
+    best = search_deployment(search, without={"refuse MatMulAddFusion"})
+    assert best is search.best
+    assert all("MatMulAddFusion" not in visit.graph.disabled_optimizers for visit in search.visits.values())
+    assert search.measurements > 1
+
+
 def test_nothing_happens_with_a_fixed_deployment_or_without_a_start(tmp_path: Path) -> None:
     problem = make_problem(tmp_path, deployment=False)
     search = started(problem, Budget())

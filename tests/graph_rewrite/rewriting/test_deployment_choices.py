@@ -2,7 +2,13 @@
 
 import pytest
 
-from graph_rewrite.rewriting.deployment_choices import _CHOICES, deployment_choices
+from graph_rewrite.rewriting.deployment_choices import (
+    _CHOICES,
+    LOCAL_CHOICES,
+    deployment_candidates,
+    deployment_choices,
+    local_refusals,
+)
 from graph_rewrite.runtime import OPTIMIZERS
 from tests.graph_rewrite.optimized import optimized_ops
 from tests.graph_rewrite.rules.checking import model, weights
@@ -67,3 +73,21 @@ def test_a_choice_is_part_of_the_identity_of_a_graph():
     hashes = {graph.with_disabled_optimizers(refused).hash for _, refused in deployment_choices(graph)}
     assert len(hashes) == len(deployment_choices(graph))
     assert graph.hash not in hashes
+
+
+def test_the_places_of_a_refusal_are_where_there_is_something_to_fuse():
+    """The first normalisation reads no Add; the third has two sums to choose from, of which one ends elsewhere."""
+    graph = model(
+        """(float[1,8,16] x) => (y, z) { n = LayerNormalization(x, g, b) s = Add(n, x)
+        m = LayerNormalization(s, g, b) t = Add(m, s) y = LayerNormalization(t, g, b) z = Add(t, x) }""",
+        g=W[0], b=W[1],
+    )  # fmt: skip
+    ((candidate, places),) = local_refusals(graph)
+    assert candidate.label == "refuse SkipLayerNormFusion"
+    assert [[graph.nodes[node].op for node in sorted(nodes)] for nodes in places] == [["Add", "LayerNormalization"]] * 2
+    assert len(places[0] & places[1]) == 0
+    assert local_refusals(candidate.apply()) == []
+    kept = {one.label for one in deployment_candidates(candidate.apply())} - {
+        one.label for one in deployment_candidates(graph)
+    }
+    assert {candidate.label, *kept} == LOCAL_CHOICES
