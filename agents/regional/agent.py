@@ -15,18 +15,18 @@ from agents.core.records import supposed
 from agents.effects.own_means import remember
 from agents.greedy import GreedyAgent, MeasuredGraph
 from agents.regional.assembly import AssembledGraph, choose, with_parts
+from agents.regional.beginning.fitting import fitted
+from agents.regional.beginning.proved_drafts import ProvedDrafts, classes_of
+from agents.regional.beginning.refusals import refusing, sure_refusals
 from agents.regional.chains import RewriteChain, Timer
 from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.experience import LoggedRound
 from agents.regional.finishing import Finishing, keeps_promise
-from agents.regional.fitting import fitted
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
 from agents.regional.judgement import fastest_of, judge, judging_seconds, refine, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
-from agents.regional.proved_drafts import ProvedDrafts, classes_of
-from agents.regional.refusals import refusing, sure_refusals
 from agents.regional.retiming import retime
 from agents.regional.screen import Screen
 from agents.searching.deployment_search import search_deployment
@@ -114,7 +114,7 @@ class RegionalAgent:
         self._prior = prior_of(options.prior, problem.deployment) if made is None else made(problem)
         self._own = own = start_under_settings(search)
         self._refused = {}
-        effects, tried, finishing = Effects(), set[str](), Finishing(search, options.most_sites, own.graph)
+        effects, tried, finishing = Effects(), set[str](), Finishing(search, options.most_sites, own.graph, scan)
         try:
             if self.starts:
                 measure_starts(search, self.starts, lambda start: fitted(search, careful, start))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -104,6 +106,16 @@ def time_cut(
     if note is not None:
         note(timed)
     return timed
+
+
+def time_cuts(search: Search, timer: Timer, cuts: Iterable[WindowPair]) -> tuple[float, float]:
+    """Return the seconds per inference that changes save together, and the half-width of the 95% interval: infinite
+    where one of them cannot be timed."""
+    timings = [time_cut(search, timer, cut) for cut in cuts]
+    known = [timed for timed in timings if timed is not None]
+    if len(known) < len(timings):
+        return 0.0, math.inf
+    return sum(timed.seconds for timed in known), math.hypot(*(timed.seconds - timed.ci95[0] for timed in known))
 
 
 def _time(search: Search, timer: Timer, cut: WindowPair, anew_s: float | None) -> Difference | None:

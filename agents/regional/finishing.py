@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +11,7 @@ from agents.conclusion.last_look import lacks_time, propose
 from agents.core.base import SMALL_LEAD, Action, Search, Visit
 from agents.core.records import is_supposed, supposed
 from agents.regional.assembly import AssembledGraph, assemble
-from agents.regional.chains import RewriteChain
+from agents.regional.chains import RewriteChain, Timer, time_cuts
 from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.joint_rewrites import continue_with, tidy
 from agents.regional.judgement import fastest_of, visit_of, within_bounds
@@ -19,6 +20,10 @@ from agents.regional.sites import RewriteStep, apply_step
 from agents.searching.known_starts import visit_own
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import ComparingMeter
+from graph_rewrite.latency.windows.extraction import NotSeparable
+from graph_rewrite.latency.windows.roofline import estimated_seconds
+from graph_rewrite.latency.windows.trial import synthetic_pair
+from graph_rewrite.latency.windows.window import changed_windows
 
 CLEAR_LEAD = 0.02
 """Lead of the finished original over every other graph, in lower bounds, from which on rounds go on from it."""
@@ -39,6 +44,11 @@ PART_SHARE = 0.5
 finishing and measuring the draft: 6 s for DenseNet-121 on a Zen 3."""
 
 
+ASKED_SHARE = 0.2
+"""Part of a model's estimated time that the kinds of its finished parts may take, one of each, for windows to be asked
+whether they pay. The feed-forward networks of a transformer are alike; a convolutional network is one part."""
+
+
 @dataclass(slots=True)
 class Finishing:
     """Finishes what a search by windows puts together, by the rules that cover parts of a model. Where windows are cut
@@ -49,11 +59,13 @@ class Finishing:
         search: its applications and measurements are spent.
         most_sites: applications of a rule in a graph, at most.
         original: the graph that the search begins with; by default the problem's own.
+        timer: times parts that are alike. A graph for which they do not surely pay is not measured finished.
     """
 
     search: Search
     most_sites: int
     original: Graph | None = None
+    timer: Timer | None = None
     seconds: float = 0.0
     """Seconds that finishing a graph took the last time, with its measurement."""
     _finished: dict[str, str] = field(default_factory=dict)
@@ -72,13 +84,15 @@ class Finishing:
     def finish(self, visit: Visit | None) -> Visit | None:
         """Apply the rules to a graph at all their sites, take out what cancels behind them, and measure the graph that
         this gives; the same graph where they match nowhere. Return None where nothing is done: the graph was finished
-        before, cannot be run, or no measurement is left."""
+        before, cannot be run, its parts are not proved to pay, or no measurement is left."""
         search = self.search
         if visit is None or not visit.latency.ok or visit.graph.hash in self._finished or not search.can_measure:
             return None
         began = search.seconds
         graph, actions = self.applied(visit.graph, visit.actions)
         self._finished[visit.graph.hash] = graph.hash
+        if self._is_unproved(visit.graph, graph):
+            return None
         made = Visit(graph, search.measure(graph, actions), actions)
         self.seconds = search.seconds - began
         return self._doubted(made, visit)
@@ -133,6 +147,21 @@ class Finishing:
     def _left_out(self, graph: Graph) -> int:
         """Return how many nodes of a graph its finishing leaves as they are."""
         return len(graph.nodes.keys() & self.applied(graph, ())[0].nodes.keys())
+
+    def _is_unproved(self, before: Graph, finished: Graph) -> bool:
+        """Return whether the parts that finishing takes in are small and alike, and do not surely save by their
+        windows: those of transformers cost more often than they save. Others are measured end to end."""
+        if self.timer is None or before is finished:
+            return False
+        try:
+            found = changed_windows(before, finished)
+        except NotSeparable:
+            return False
+        if sum(estimated_seconds(pair.before) for pair in found) > ASKED_SHARE * estimated_seconds(before):
+            return False
+        pairs = (synthetic_pair(pair.before, pair.after, pair.count) for pair in found)
+        saved, half = time_cuts(self.search, self.timer, pairs)
+        return math.isfinite(half) and saved - half <= 0.0
 
     def _doubted(self, made: Visit, visit: Visit) -> Visit:
         """Compare a finished graph in turn with the one it was made from, where it seems to have a small lead. Without
@@ -229,6 +258,8 @@ class Finishing:
             return False
         if gains_much:
             graph, actions = self.applied(graph, actions)
+            if self._is_unproved(draft.graph, graph):
+                graph, actions = draft.graph, draft.actions
             if graph is draft.graph and not lacks_time(self.search, graph, gain):
                 return False
         propose(self.search, graph, actions, gain)

@@ -15,7 +15,7 @@ from agents.conclusion.recordings import environment
 from agents.core.base import Budget, Search
 from agents.optimization.options import OptimizeOptions
 from agents.optimization.remembering import KnownStart, ResultRecall
-from agents.regional.fitting import fitted
+from agents.regional.beginning.fitting import fitted
 from agents.searching.known_starts import Start, measure_starts
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes

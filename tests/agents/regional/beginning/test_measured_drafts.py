@@ -12,11 +12,11 @@ from agents.core.base import Budget, Search, action_of
 from agents.core.records import supposed
 from agents.regional.agent import RegionalAgent
 from agents.regional.assembly import AssembledGraph
+from agents.regional.beginning.proved_drafts import ProvedDrafts
 from agents.regional.drafting import MeasuredDraft
 from agents.regional.finishing import Finishing
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
-from agents.regional.proved_drafts import ProvedDrafts
 from agents.regional.screen import Screen
 from graph_rewrite import Graph, Rewriter
 from graph_rewrite.experience import ExperienceLog

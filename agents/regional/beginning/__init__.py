@@ -1,0 +1,1 @@
+"""The beginning of a search by windows: known graphs fitted to the machine, refusals, and drafts."""
