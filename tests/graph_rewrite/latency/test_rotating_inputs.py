@@ -90,7 +90,7 @@ class TestStoredLatencies:
         options: dict[str, Any] = {"workspace": tmp_path, "plan": QUICK, "budget_s": 0.0, "lock_path": lock_path}
         with WindowMeter(cache=cache, **options) as meter:
             (pair,) = changed_windows(*lookup)
-            key = dict(meter._disk_key(pair, meter.deployment.asked_by(pair.before)))
+            key = dict(meter._disk_key(pair, (meter.deployment, meter.deployment)))
             del key["inputs"]
             cache.put(key, {"seconds": 99.0, "half": 0.1, "window_seconds": 100.0, "cost_s": 1.0})
             assert meter.difference(*lookup).seconds < 50.0
