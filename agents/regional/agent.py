@@ -95,7 +95,7 @@ class RegionalAgent:
         """Makes the prior of the screen for a problem, in place of the one that the options name."""
         self._prior: Prior | None = None
         self._own: Start
-        self._refused: dict[str, frozenset[int]] = {}
+        self._refused: dict[str, frozenset[int]]
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None

@@ -115,7 +115,7 @@ def time_cuts(search: Search, timer: Timer, cuts: Iterable[WindowPair]) -> tuple
     known = [timed for timed in timings if timed is not None]
     if len(known) < len(timings):
         return 0.0, math.inf
-    return sum(timed.seconds for timed in known), math.hypot(*(timed.seconds - timed.ci95[0] for timed in known))
+    return sum(timed.seconds for timed in known), math.hypot(*(timed.half for timed in known))
 
 
 def _time(search: Search, timer: Timer, cut: WindowPair, anew_s: float | None) -> Difference | None:

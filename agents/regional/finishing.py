@@ -20,10 +20,9 @@ from agents.regional.sites import RewriteStep, apply_step
 from agents.searching.known_starts import visit_own
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import ComparingMeter
-from graph_rewrite.latency.windows.extraction import NotSeparable
+from graph_rewrite.latency.windows import NotSeparable, changed_windows
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.trial import synthetic_pair
-from graph_rewrite.latency.windows.window import changed_windows
 
 CLEAR_LEAD = 0.02
 """Lead of the finished original over every other graph, in lower bounds, from which on rounds go on from it."""

@@ -85,4 +85,4 @@ def _timed_again(
     timed = None if until() else time_cut(search, timer, chain.cut, seconds, note)
     if timed is None:
         return chain
-    return replace(chain, saved=timed.seconds, half=(timed.ci95[1] - timed.ci95[0]) / 2)
+    return replace(chain, saved=timed.seconds, half=timed.half)

@@ -249,7 +249,7 @@ class Screen:
             return None, None
         window_seconds = self._seconds[site_class.key.partition(":")[2]] = timed.window_seconds / attempt.part
         all_seconds = len(site_class.sites) * window_seconds
-        share, half = timed.seconds / all_seconds, (timed.ci95[1] - timed.ci95[0]) / 2
+        share, half = timed.seconds / all_seconds, timed.half
         saved = timed.seconds - self._price(self._growth(site_class, after))
         self._known.add(site_class.key, removed_by_site(site_class, frozenset()), saved)
         self.effects.record(attempt.keys[:2], share - state.share)

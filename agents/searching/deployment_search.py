@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from agents.core.base import Search, Visit, action_of
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.rewriting.deployment_choices import deployment_candidates
+from graph_rewrite.rewriting.deployment_choices import deployment_candidate, deployment_candidates
 
 MARGIN = 0.003
 """A choice is kept where it gains more than this; less is noise."""
@@ -46,7 +46,7 @@ def search_deployment(
         gained = False
         for label in [choice.label for choice in deployment_candidates(best.graph) if choice.label not in without]:
             # What another choice made possible or impossible since the round began is told by the current graph.
-            candidate = next((c for c in deployment_candidates(best.graph) if c.label == label), None)
+            candidate = deployment_candidate(best.graph, label)
             if candidate is None or search.exhausted or not _is_time(search, best, last) or _idle(search, candidate):
                 continue
             graph = search.apply(candidate)

@@ -132,7 +132,7 @@ def validate(model: Model, meter: WindowMeter, arguments: Arguments, rng: np.ran
 
 def half(difference: Difference) -> float:
     """Return the half-width of the 95% interval in seconds."""
-    return (difference.ci95[1] - difference.ci95[0]) / 2
+    return difference.half
 
 
 def windows_against_themselves(

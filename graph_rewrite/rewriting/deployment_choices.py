@@ -76,15 +76,19 @@ def deployment_candidates(graph: Graph) -> list[Candidate]:
     ]
 
 
+def deployment_candidate(graph: Graph, label: str) -> Candidate | None:
+    """Return the deployment choice of a graph with this description; None where it is not offered."""
+    return next((candidate for candidate in deployment_candidates(graph) if candidate.label == label), None)
+
+
 def local_refusals(graph: Graph) -> list[tuple[Candidate, list[frozenset[int]]]]:
     """Return the refusals that can be timed in windows, each with the nodes of every place where the optimisers find
     something to fuse: a node of the first set of operators that they need, and those of the other sets that it
     reads."""
-    candidates = {candidate.label: candidate for candidate in deployment_candidates(graph)}
     found = []
     for choice in _CHOICES:
-        candidate = candidates.get(f"{_REFUSE} {choice.name}")
-        if candidate is not None and choice.is_local:
+        candidate = deployment_candidate(graph, f"{_REFUSE} {choice.name}") if choice.is_local else None
+        if candidate is not None:
             found.append((candidate, _places(graph, choice)))
     return found
 

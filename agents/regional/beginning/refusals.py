@@ -9,10 +9,10 @@ from agents.core.base import Search, Visit, action_of
 from agents.regional.chains import Timer, time_cuts
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import digest
-from graph_rewrite.latency.windows.extraction import NotSeparable
-from graph_rewrite.latency.windows.window import WindowPair, shape_key, window_around
+from graph_rewrite.latency.windows import NotSeparable, WindowPair, window_around
+from graph_rewrite.latency.windows.window import shape_key
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.rewriting.deployment_choices import deployment_candidates, local_refusals
+from graph_rewrite.rewriting.deployment_choices import deployment_candidate, local_refusals
 
 LEAST_SAVED = 0.005
 """Share of a run of the original that a refusal must surely save."""
@@ -40,7 +40,7 @@ def sure_refusals(search: Search, timer: Timer, graph: Graph, seconds: float) ->
 def refusing(search: Search, visit: Visit, labels: Iterable[str]) -> Visit:
     """Return a graph with refusals, taken to be as fast as without them."""
     for label in labels:
-        candidate = next((one for one in deployment_candidates(visit.graph) if one.label == label), None)
+        candidate = deployment_candidate(visit.graph, label)
         graph = None if candidate is None else search.apply(candidate)
         if candidate is not None and graph is not None:
             visit = replace(visit, graph=graph, actions=(*visit.actions, action_of(candidate)))

@@ -40,6 +40,11 @@ class Difference:
         return self.status == "ok"
 
     @property
+    def half(self) -> float:
+        """Return the half-width of `ci95`, in seconds."""
+        return (self.ci95[1] - self.ci95[0]) / 2
+
+    @property
     def surely_faster(self) -> bool:
         """True where the whole interval lies above 0."""
         return self.ok and self.ci95[0] > 0.0

@@ -45,4 +45,4 @@ def saved_share(timed: Difference, part: float) -> tuple[float, float, float]:
     """
     seconds = timed.window_seconds / part
     scale = timed.sites * seconds
-    return timed.seconds / scale, (timed.ci95[1] - timed.ci95[0]) / 2 / scale, seconds
+    return timed.seconds / scale, timed.half / scale, seconds
