@@ -8,7 +8,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from agents.conclusion.confirmation import compared_again, needed_seconds, over, share_of_time
+from agents.conclusion.confirmation import (
+    as_chosen,
+    compared_again,
+    needed_seconds,
+    over,
+    share_of_time,
+    surely_faster,
+)
 from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
@@ -23,8 +30,8 @@ UNDECIDED = 0.02
 """Gain that a measurement must leave possible for a graph to be measured again that does not seem to be faster: to tell
 a smaller one from none takes longer than there is time."""
 MEASURING_SHARE, LARGE_LEAD_SHARE = 0.2, 0.4
-"""Part of the time left before a deadline that measuring the finalists may take, and where the first has a large lead
-over the original, which little time confirms."""
+"""Part of the time left before a deadline that measuring the finalists may take, and where the first has a large or a
+sure lead over the original, which little time confirms."""
 CHOOSING_SHARE = 0.8
 """The same for a provisional budget, where nothing else is to be done."""
 BLOCK_RUNS = 20.0
@@ -57,7 +64,8 @@ def _measuring_share(search: Search, first: Visit) -> float:
     """Return the part of the time left that measuring the finalists may take: it leaves what checking and confirming
     one of them takes at least."""
     is_large, left = search.worth(first.graph, first.latency) >= 1.0 + SMALL_LEAD, seconds_left()
-    share = LARGE_LEAD_SHARE if is_large else MEASURING_SHARE
+    is_sure = surely_faster(as_chosen(search, first.latency))
+    share = LARGE_LEAD_SHARE if is_large or is_sure else MEASURING_SHARE
     if math.isinf(left):
         return share
     return max(0.0, min(share, 1.0 - needed_seconds(search, first.graph, first.latency, left) / left))

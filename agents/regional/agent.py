@@ -14,7 +14,7 @@ from agents.core.base import Budget, OptimizationResult, Search, Visit
 from agents.core.records import supposed
 from agents.effects.own_means import remember
 from agents.greedy import GreedyAgent, MeasuredGraph
-from agents.regional.assembly import AssembledGraph, choose, with_parts
+from agents.regional.assembly import AssembledGraph, best_of
 from agents.regional.beginning.fitting import fitted
 from agents.regional.beginning.proved_drafts import ProvedDrafts, classes_of
 from agents.regional.beginning.refusals import refusing, sure_refusals
@@ -232,8 +232,7 @@ class RegionalAgent:
         tried |= screen.tried
         last = min(search.after(options.retiming_share), latest)
         chains = retime(search, careful, chains, lambda: search.seconds >= last, options)
-        offered = [*chains, *screen.standing]
-        chosen = with_parts(choose(offered), offered)
+        chosen = best_of([*chains, *screen.standing])
         if chosen and not search.exhausted:
             assembly = judge(search, start, chosen, options)
             refine(search, careful, start, assembly, options, finishing.seconds)

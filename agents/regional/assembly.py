@@ -22,6 +22,11 @@ class AssembledGraph:
     chains: tuple[RewriteChain, ...]
 
 
+def best_of(chains: Sequence[RewriteChain]) -> list[RewriteChain]:
+    """Return chains that save most together and do not overlap; some at a part of their sites only."""
+    return with_parts(choose(chains), chains)
+
+
 def choose(chains: Iterable[RewriteChain]) -> list[RewriteChain]:
     """Return chains that do not overlap, by the lower bound of what they save: the best first, then what is left to
     gain beside it. A chain that keeps out others which save more together, such as one over a large part of the model,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from agents.effects.step_means import Forecast
-from agents.regional.assembly import choose, with_parts
+from agents.regional.assembly import choose
 from agents.regional.attempts import Attempt, AttemptLists, WindowState, reached
 from agents.regional.chains import RewriteChain
 from agents.regional.experience import DeferredChain
@@ -53,7 +53,8 @@ class Drafter:
     worth: float
 
     def chains(self, first: Sequence[Attempt], until: Callable[[], bool]) -> list[RewriteChain]:
-        """Return chains that do not overlap.
+        """Return those that `best_of` chooses, and others that could take their places, should they save less than is
+        forecast.
 
         Args:
             first: the first steps of all windows, with forecasts.
@@ -69,7 +70,7 @@ class Drafter:
             leading = [number for number in open_ones if id(offered[number]) in kept]
             if not leading:
                 carried_on = (chain for number, chain in enumerate(offered) if number not in open_ones)
-                return with_parts(chosen, self._worthwhile([*carried_on, *alone]))
+                return self._worthwhile([*carried_on, *alone])
             for number in leading:
                 offered[number] = self._carried_on(known[number][0], until)
             open_ones.difference_update(leading)

@@ -51,7 +51,7 @@ class Screen:
         self._lists, self._prior = AttemptLists(search, logged, prior), prior
         self.scale = latency_s / estimated_seconds(graph)
         """What estimated seconds are multiplied by in what chains save."""
-        self.latency_s, self.options = latency_s, options
+        self.latency_s, self.options, self._graph = latency_s, options, graph
         self._weights = weight_bytes(search.problem.model.original)
         best = search.best
         self._original_s = latency_s if best is None or not best.latency.ok else best.latency.baseline_ms / 1e3
@@ -104,8 +104,8 @@ class Screen:
         that is known there."""
         return [chain for chain in self._proved if chain.cut.key not in self.tried]
 
-    def draft(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[RewriteChain]:
-        """Return the chains that are forecast to save, and time nothing.
+    def forecast(self, found: Iterable[SiteClass], until: Callable[[], bool]) -> list[RewriteChain]:
+        """Return chains that are forecast to save, which may overlap, and time nothing.
 
         Args:
             found: the classes of sites to look at.
@@ -220,7 +220,7 @@ class Screen:
         share = attempt.move.promise(self.effects, self.options, self._hopeful, curious)
         nodes = self._removed.get(site_class.key)
         if nodes is None:
-            by_site = (removed for _, removed in removed_by_site(site_class, frozenset()))
+            by_site = (removed for _, removed in removed_by_site(site_class, self._graph))
             nodes = self._removed[site_class.key] = frozenset().union(*by_site)
         known = max(self._known.at(nodes), self._drafted.at(nodes))
         return self._seconds_of_all(site_class) * share - known
@@ -251,7 +251,7 @@ class Screen:
         all_seconds = len(site_class.sites) * window_seconds
         share, half = timed.seconds / all_seconds, timed.half
         saved = timed.seconds - self._price(self._growth(site_class, after))
-        self._known.add(site_class.key, removed_by_site(site_class, frozenset()), saved)
+        self._known.add(site_class.key, removed_by_site(site_class, self._graph), saved)
         self.effects.record(attempt.keys[:2], share - state.share)
         if not first:
             self.effects.record(Attempt(state).keys, max(share - max(state.share, 0.0), 0.0))
@@ -272,7 +272,7 @@ class Screen:
             return None
         site_class = state.site_class
         gone = site_class.window.nodes.keys() - state.graph.nodes.keys()
-        sites = removed_by_site(site_class, gone)
+        sites = removed_by_site(site_class, self._graph, gone)
         growth = self._growth(site_class, state.graph)
         return RewriteChain(
             state.steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 
@@ -90,11 +91,59 @@ def apply_step(
     return (graph, tuple(actions), frozenset(inserted)) if actions else None
 
 
-def removed_by_site(site_class: SiteClass, gone: Set[int]) -> tuple[tuple[int, frozenset[int]], ...]:
+def removed_by_site(
+    site_class: SiteClass, graph: Graph, gone: Set[int] = frozenset()
+) -> tuple[tuple[int, frozenset[int]], ...]:
     """Return where the sites of a class begin, with the nodes that are removed there.
 
     Args:
-        gone: nodes that the whole chain removes at the usual site, which is the first one.
+        graph: the whole graph.
+        gone: nodes that the whole chain removes at the usual site, which is the first one. At the others those are
+            removed that stand in their places.
     """
-    usual, *others = ((site.anchor, frozenset(node.id for node in site.removed)) for site in site_class.sites)
-    return (usual[0], usual[1] | gone), *others
+    removed = [(site.anchor, frozenset(node.id for node in site.removed)) for site in site_class.sites]
+    usual, further = site_class.sites[0], gone - removed[0][1]
+    if not further:
+        return tuple(removed)
+    places = (_in_place_of(graph, usual, site, further, site_class.window.nodes.keys()) for site in site_class.sites)
+    return tuple((anchor, nodes | others) for (anchor, nodes), others in zip(removed, places, strict=True))
+
+
+def _in_place_of(graph: Graph, usual: Site, site: Site, wanted: Set[int], reach: Set[int]) -> frozenset[int]:
+    """Return the nodes that stand around a site as the wanted ones do around the usual site of its class: they are
+    reached from the match through the same inputs and outputs, by the same operators. What has no such counterpart is
+    left out.
+
+    Args:
+        reach: nodes around the usual site that are followed.
+    """
+    found = {one.id: other.id for one, other in zip(usual.match.nodes, site.match.nodes, strict=True)}
+    queue = deque(found.items())
+    while queue:
+        for one, other in _neighbours(graph, *queue.popleft()):
+            if one in reach and one not in found:
+                found[one] = other
+                queue.append((one, other))
+    return frozenset(found[node] for node in wanted if node in found)
+
+
+def _neighbours(graph: Graph, one: int, other: int) -> Iterator[tuple[int, int]]:
+    """Yield the neighbours of two nodes that stand in the same places and have the same operator: what computes their
+    inputs, and readers of their outputs, where no other reader is of the same kind."""
+    here, there = graph.nodes[one], graph.nodes[other]
+    for value, counterpart in zip(here.inputs, there.inputs, strict=False):
+        above, beside = (None if v is None else graph.producer.get(v) for v in (value, counterpart))
+        if above is not None and beside is not None and graph.nodes[above].op == graph.nodes[beside].op:
+            yield above, beside
+    for value, counterpart in zip(here.outputs, there.outputs, strict=False):
+        readers, others = _single_readers(graph, value), _single_readers(graph, counterpart)
+        yield from ((readers[kind], others[kind]) for kind in readers.keys() & others.keys())
+
+
+def _single_readers(graph: Graph, value: int) -> dict[tuple[str, int], int]:
+    """Return the readers of a value by operator and input, without those that share these."""
+    kinds: dict[tuple[str, int], list[int]] = {}
+    for reader in graph.consumers.get(value, ()):
+        node = graph.nodes[reader]
+        kinds.setdefault((node.op, node.inputs.index(value)), []).append(reader)
+    return {kind: readers[0] for kind, readers in kinds.items() if len(readers) == 1}

@@ -25,7 +25,7 @@ from agents.core.base import Budget, Search
 from agents.core.config import load_config, model_uri
 from agents.effects.learning_means import MeansLearner, means_on
 from agents.effects.prior import LearntPrior
-from agents.regional.assembly import within_limits
+from agents.regional.assembly import best_of, within_limits
 from agents.regional.gains import Effects
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import StepPrior
@@ -108,7 +108,7 @@ def draft(problem: Problem, latency_s: float, prior: StepPrior, options: Regiona
     search = Search(problem, Budget(seconds=float("inf")))
     classes = site_classes(problem.rewriter, graph, options.margin, options.compared_sites)
     screen = Screen(search, _Untimed(), Effects(), graph, latency_s, options, None, prior)
-    chains = screen.draft(classes, lambda: False)
+    chains = best_of(screen.forecast(classes, lambda: False))
     found = within_limits(search, graph, (), chains, options)
     left = max(1.0 - sum(chain.saved for chain in found.chains) / latency_s, 0.05)
     return DraftedGraph(found.graph, len(found.chains), 1.0 / left, time.perf_counter() - began)

@@ -9,8 +9,8 @@ from itertools import takewhile
 
 from agents.core.base import Search, Visit
 from agents.core.records import supposed
-from agents.effects.step_means import Z95
-from agents.regional.assembly import AssembledGraph
+from agents.regional.assembly import AssembledGraph, best_of
+from agents.regional.beginning.beliefs import Beliefs, Key, key_of
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.experience import LoggedRound, Note
 from agents.regional.gains import Effects
@@ -21,15 +21,15 @@ from agents.regional.screen import Screen
 from graph_rewrite.experience.log import ExperienceLog
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.windows import Difference
-from graph_rewrite.latency.windows.roofline import estimated_seconds
-from graph_rewrite.latency.windows.trial import saved_share, timed_part, trial_pair
+from graph_rewrite.latency.windows.trial import timed_part, trial_pair
 from graph_rewrite.task.site_windows import SiteClass, site_classes
 
 DOUBTFUL = 0.06
 """Part of its windows' time that a chain must be forecast to save to be taken without a timing. Forecasts err by 0.02
 to 0.05: of 71 chains drafted for 12 models on a Xeon, 4 saved nothing when timed, all of them forecast to save less."""
-FORECAST_ERROR = 0.05
-"""Standard deviation of such a forecast, as a share of the windows' time."""
+AGAIN_S = (0.5, 2.0)
+"""Fewest and most seconds in which a chain is timed once more. On a ViT two seconds tell 0.7% of the model's latency,
+where a scan tells 3.4%."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +91,30 @@ class ProvedDrafts:
     def _assembly(
         self, start: Visit, found: Iterable[SiteClass], doubtful: float, until: Callable[[], bool]
     ) -> AssembledGraph | None:
-        """Return the assembly of the chains that are forecast to save. Those that are forecast to save less than
-        `doubtful` of their windows' time are timed, and those of `wary` nodes, those first that are to save least
-        there, until time is up; and left out where they save nothing by timing and forecast, or cannot be timed."""
+        """Return the assembly of the chains that are believed to save most together. Of these are timed, until time is
+        up, those that are forecast to save less than `doubtful` of their windows' time, and those of `wary` nodes:
+        those first that are to save least there. Where a chain saves less than forecast, another may take its place.
+        Those that may still save nothing are timed longer with what is left of the time."""
         search, options = self.search, self.options
         logged, seconds = LoggedRound(self.log, search, start) if self.log.is_on else None, start.latency.ms / 1e3
         screen = Screen(search, self.timer, Effects(), start.graph, seconds, options, logged, self.prior)
-        chains = screen.draft(found, until)
-        shares, lost = {id(chain): _share(chain, screen.scale) for chain in chains}, set[int]()
-        last = search.after(options.doubting_share)
-        doubted = (chain for chain in chains if shares[id(chain)] < doubtful or chain.nodes & self.wary)
-        for chain in sorted(doubted, key=lambda chain: shares[id(chain)]):
-            if search.seconds >= last:
+        beliefs = Beliefs(screen.forecast(found, until), screen.scale, options.worth * seconds)
+        chains, again, last = best_of(beliefs.forecast), set[Key](), search.after(options.doubting_share)
+        while (left := last - search.seconds) > 0.0:
+            open_ones = [one for one in chains if not beliefs.is_timed(one)]
+            doubted = [one for one in open_ones if beliefs.share(one) < doubtful or one.nodes & self.wary]
+            timed = [one for one in chains if beliefs.is_timed(one) and key_of(one) not in again]
+            unsure = [one for one in timed if beliefs.error(one) > options.matters * seconds]
+            if doubted:
+                chain, anew_s = min(doubted, key=beliefs.share), None
+            elif unsure and left / len(unsure) >= AGAIN_S[0]:
+                chain, anew_s = max(unsure, key=beliefs.error), min(left / len(unsure), AGAIN_S[1])
+                again.add(key_of(chain))
+            else:
                 break
-            timed, part = self._time(chain, logged)
-            if timed is None or not _saves(shares[id(chain)], timed, part):
-                lost.add(id(chain))
-        kept = [chain for chain in chains if id(chain) not in lost]
-        return within_bounds(search, start, kept, options) if kept else None
+            beliefs.tell(chain, *self._time(chain, logged, anew_s))
+            chains = best_of(beliefs.chains())
+        return within_bounds(search, start, chains, options) if chains else None
 
     def surely_save(self, start: Visit, draft: AssembledGraph, until: Callable[[], bool]) -> list[RewriteChain]:
         """Return the chains of a draft that save with 95% confidence by timings of their windows, whatever was forecast
@@ -123,32 +129,19 @@ class ProvedDrafts:
                 found.append(chain)
         return found
 
-    def _time(self, chain: RewriteChain, logged: LoggedRound | None) -> tuple[Difference | None, float]:
-        """Time a drafted chain in its window, and note the timing where it is logged. Return it, None where there is
-        none, and the part of the window that was timed."""
+    def _time(
+        self, chain: RewriteChain, logged: LoggedRound | None, anew_s: float | None = None
+    ) -> tuple[Difference | None, float]:
+        """Time a drafted chain in its window, with `anew_s` so many seconds whatever is known, and note the timing
+        where it is logged. Return it, None where there is none, and the part of the window that was timed."""
         window, pair = chain.cut.before, trial_pair(chain.cut.before, chain.cut.after, len(chain.sites))
-        timed = time_cut(self.search, self.timer, pair)
+        timed = time_cut(self.search, self.timer, pair, anew_s)
         if logged is not None:
-            self._timed.append((logged, chain.logged.noting("scan", self.options.scan), timed))
+            note = chain.logged.noting("scan" if anew_s is None else "anew", self.options.scan)
+            self._timed.append((logged, note, timed))
         return timed, timed_part(window, pair.before)
 
 
 def classes_of(search: Search, graph: Graph, options: RegionalOptions) -> Iterator[SiteClass]:
     """Return the classes of sites of a graph, with their windows."""
     return site_classes(search.problem.rewriter, graph, options.margin, options.compared_sites)
-
-
-def _saves(forecast: float, timed: Difference, part: float) -> bool:
-    """Return whether a chain is likely to save: by its timing, beside which the forecast counts by how sure it is.
-
-    Args:
-        forecast: share of its windows' time.
-        part: the part of a window that was timed.
-    """
-    saved, half, _ = saved_share(timed, part)
-    return saved + forecast * (half / Z95 / FORECAST_ERROR) ** 2 > 0.0
-
-
-def _share(chain: RewriteChain, scale: float) -> float:
-    """Return the share of its windows' time that a chain is forecast to save."""
-    return chain.saved / (len(chain.sites) * scale * estimated_seconds(chain.cut.before))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.core.base import Search
-from agents.regional.assembly import assemble, choose, with_parts, within_limits
+from agents.regional.assembly import assemble, best_of, choose, with_parts, within_limits
 from agents.regional.chains import RewriteChain
 from agents.regional.gains import Effects
 from agents.regional.options import RegionalOptions
@@ -143,7 +143,7 @@ def test_both_are_applied(tmp_path: Path) -> None:
     def drafted(rule: type) -> RewriteChain:
         told = Told({(rule.__name__,): 0.2})
         screen = Screen(search, ExactTimer(), Effects(), graph, 0.021, options, None, told)
-        (found,) = screen.draft(classes, lambda: False)
+        (found,) = best_of(screen.forecast(classes, lambda: False))
         return found
 
     most, other = drafted(ReluInOtherLayout), drafted(ReluAsThresholdedInOtherLayout)

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 
 from agents.core.base import Budget, Search
 from agents.effects.step_means import Expectation, Forecast
+from agents.regional.assembly import best_of
 from agents.regional.attempts import Attempt
 from agents.regional.chains import RewriteChain
 from agents.regional.gains import Effects
@@ -62,7 +63,7 @@ def drafted(
     timer, graph = ExactTimer(), problem.model.graph
     settings = RegionalOptions(margin=1, **options)  # type: ignore[arg-type]
     screen = Screen(Search(problem, BUDGET), timer, Effects(), graph, 0.007, settings, None, prior)
-    chains = screen.draft(site_classes(problem.rewriter, graph, margin=1), until)
+    chains = best_of(screen.forecast(site_classes(problem.rewriter, graph, margin=1), until))
     return [str(chain) for chain in chains], len(timer.asked)
 
 
@@ -216,7 +217,7 @@ def test_where_a_draft_proved_good_what_promises_more_is_timed_first(tmp_path: P
     )
 
     classes = list(site_classes(problem.rewriter, graph, margin=1))
-    chains = screen.draft(classes, lambda: False)
+    chains = best_of(screen.forecast(classes, lambda: False))
     assert len(chains) == 2
     screen.run(classes, lambda: False, [chain for chain in chains if proved and 2 in chain.anchors])
     rewritten = [min(cut.before.nodes.keys() - cut.after.nodes.keys()) for cut in timer.asked]

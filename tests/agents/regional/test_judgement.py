@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from agents.core.base import Budget, Search
-from agents.regional.assembly import AssembledGraph, assemble
+from agents.regional.assembly import AssembledGraph, assemble, best_of
 from agents.regional.finishing import Finishing
 from agents.regional.gains import Effects
 from agents.regional.judgement import judging_seconds, refine, visit_of
@@ -34,7 +34,7 @@ def world(tmp_path: Path) -> SimpleNamespace:
     search.measure(graph, ())
     start = search.visits[graph.hash]
     screen = Screen(search, ExactTimer(), Effects(), graph, 0.011, OPTIONS, None, Told(GAINING))
-    chains = screen.draft(site_classes(problem.rewriter, graph, margin=1), lambda: False)
+    chains = best_of(screen.forecast(site_classes(problem.rewriter, graph, margin=1), lambda: False))
     assembly = assemble(search, graph, (), chains, OPTIONS)
     assert len(assembly.chains) == 2
     visit_of(search, assembly)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from agents.core.base import Search
-from agents.regional.sites import RewriteStep, apply_all, apply_step
+from agents.regional.sites import RewriteStep, apply_all, apply_step, removed_by_site
 from graph_rewrite import Rewriter
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.matmul.embedding import LinearOfEmbedding
 from graph_rewrite.task.site_windows import site_classes, sites_by_class
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS
-from tests.agents.toys import chain_problem
+from tests.agents.toys import RULES, chain_problem
 
 
 def test_a_window_holds_all_that_dies_with_a_rewrite(tmp_path: Path) -> None:
@@ -129,3 +129,22 @@ def test_a_step_stays_near_where_it_belongs(tmp_path: Path) -> None:
     )
     assert taken is not None
     assert [node.op for node in taken[0].order()] == ["Relu", "Tanh", "ThresholdedRelu", "Tanh", "Relu", "Tanh"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "removed"),
+    [
+        ("a = Relu(x) b = Tanh(a) c = Relu(b) d = Tanh(c) e = Relu(d) z = Neg(e)", [{0, 1}, {2, 3}, {4}]),
+        ("a = Relu(x) b = Tanh(a) c = Relu(b) d = Tanh(c) e = Tanh(c) z = Add(d, e)", [{0, 1}, {2}]),
+        ("y = Tanh(x) a = Relu(y) b = Neg(a) c = Tanh(b) d = Relu(c) z = Neg(d)", [{0, 1}, {3, 4}]),
+    ],
+    ids=["after", "two of a kind", "before"],
+)
+def test_what_a_chain_removes_beyond_its_match_is_found_at_every_site(layers: str, removed: list[set[int]]) -> None:
+    """The nodes are numbered in their order; at the first site two of them are removed."""
+    graph = model(f"(float[2,3] x) => (z) {{ {layers} }}")
+    (site_class,) = site_classes(Rewriter([RULES[0]], "class", deployment=False), graph, margin=1)
+    assert all(len(nodes) == 1 for _, nodes in removed_by_site(site_class, graph))
+    found = removed_by_site(site_class, graph, frozenset(removed[0]))
+    assert [anchor in nodes for anchor, nodes in found] == [True] * len(removed)
+    assert [set(nodes) for _, nodes in found] == removed
