@@ -1,4 +1,4 @@
-"""What is believed of drafted chains: by forecasts, and by timings where there are some."""
+"""Estimates of what drafted chains save: forecasts, corrected by timings where there are some."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Belief:
 
 @dataclass(frozen=True, slots=True)
 class Beliefs:
-    """What drafted chains save. A forecast and a timing count by how sure they are.
+    """Estimates of what drafted chains save. A forecast and a timing count by how sure they are.
 
     Args:
         forecast: the chains, in estimated seconds.

@@ -1,4 +1,4 @@
-"""What is believed of drafted chains: forecasts, timings, and which chain takes the place of another."""
+"""Beliefs about drafted chains: forecasts, timings, and which chain takes the place of another."""
 
 from __future__ import annotations
 
