@@ -15,6 +15,9 @@ from graph_rewrite.latency import MeasurementError
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
 
+CERTAIN = 2.0
+"""Half-widths of the 95% interval that a saving must exceed to be certain: after a few runs they are luck as well."""
+
 
 class Timer(Protocol):
     """Times a window, as `WindowMeter` does. Raises MeasurementError where ONNX Runtime cannot run it."""
@@ -67,7 +70,7 @@ class RewriteChain:
     @property
     def is_certain(self) -> bool:
         """True where more is saved, beyond the price, than timing is wrong by."""
-        return self.net > 2.0 * self.half
+        return self.net > CERTAIN * self.half
 
     def saved_by(self, step: int) -> float | None:
         """Return the part of `saved` that is due to a step, in seconds; None where steps were not timed one by one."""

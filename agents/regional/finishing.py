@@ -11,7 +11,7 @@ from agents.conclusion.last_look import lacks_time, propose
 from agents.core.base import SMALL_LEAD, Action, Search, Visit
 from agents.core.records import is_supposed, supposed
 from agents.regional.assembly import AssembledGraph, assemble
-from agents.regional.chains import RewriteChain, Timer, time_cuts
+from agents.regional.chains import CERTAIN, RewriteChain, Timer, time_cuts
 from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.joint_rewrites import continue_with, tidy
 from agents.regional.judgement import fastest_of, visit_of, within_bounds
@@ -148,8 +148,8 @@ class Finishing:
         return len(graph.nodes.keys() & self.applied(graph, ())[0].nodes.keys())
 
     def _is_unproved(self, before: Graph, finished: Graph) -> bool:
-        """Return whether the parts that finishing takes in are small and alike, and do not surely save by their
-        windows: those of transformers cost more often than they save. Others are measured end to end."""
+        """Return whether the parts that finishing takes in are small and alike, and do not certainly save by
+        their windows: those of transformers cost more often than they save. Others are measured end to end."""
         if self.timer is None or before is finished:
             return False
         try:
@@ -160,7 +160,7 @@ class Finishing:
             return False
         pairs = (synthetic_pair(pair.before, pair.after, pair.count) for pair in found)
         saved, half = time_cuts(self.search, self.timer, pairs)
-        return math.isfinite(half) and saved - half <= 0.0
+        return math.isfinite(half) and saved <= CERTAIN * half
 
     def _doubted(self, made: Visit, visit: Visit) -> Visit:
         """Compare a finished graph in turn with the one it was made from, where it seems to have a small lead. Without

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from agents.core.base import Search, Visit, action_of
@@ -53,15 +53,17 @@ def _surely_saved(search: Search, timer: Timer, candidate: Candidate, places: It
     return saved - half
 
 
-def _pairs(candidate: Candidate, places: Iterable[frozenset[int]]) -> Iterable[WindowPair]:
-    """Return the kinds of windows of a refusal, as they are and with it."""
-    found: dict[str, WindowPair] = {}
+def _pairs(candidate: Candidate, places: Iterable[frozenset[int]]) -> Iterator[WindowPair]:
+    """Yield the kinds of windows of a refusal, as they are and with it."""
+    found: dict[str, tuple[Graph, int]] = {}
     for nodes in places:
         try:
             window = window_around(candidate.graph, nodes, 0)
         except NotSeparable:
             continue
-        key = digest(shape_key(window), candidate.label)
-        count = found[key].count + 1 if key in found else 1
-        found[key] = WindowPair(window, window.with_disabled_optimizers(candidate.disabled_optimizers), count, key)
-    return found.values()
+        key = shape_key(window)
+        first, count = found.get(key, (window, 0))
+        found[key] = first, count + 1
+    for key, (window, count) in found.items():
+        refused = window.with_disabled_optimizers(candidate.disabled_optimizers)
+        yield WindowPair(window, refused, count, digest(key, candidate.label))

@@ -54,7 +54,7 @@ def test_what_does_not_surely_pay_is_not_measured(tmp_path: Path, half_ms: float
     assert len(timer.asked) == 2
 
 
-@pytest.mark.parametrize(("half_ms", "is_sure"), [(0.0, True), (0.7, True), (0.72, False)])
+@pytest.mark.parametrize(("half_ms", "is_sure"), [(0.0, True), (0.35, True), (0.36, False)])
 def test_what_surely_pays_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, half_ms: float, is_sure: bool
 ) -> None:
