@@ -101,12 +101,13 @@ def removed_by_site(
         gone: nodes that the whole chain removes at the usual site, which is the first one. At the others those are
             removed that stand in their places.
     """
-    removed = [(site.anchor, frozenset(node.id for node in site.removed)) for site in site_class.sites]
-    usual, further = site_class.sites[0], gone - removed[0][1]
-    if not further:
-        return tuple(removed)
-    places = (_in_place_of(graph, usual, site, further, site_class.window.nodes.keys()) for site in site_class.sites)
-    return tuple((anchor, nodes | others) for (anchor, nodes), others in zip(removed, places, strict=True))
+    usual, *others = site_class.sites
+    removed = {site: frozenset(node.id for node in site.removed) for site in site_class.sites}
+    further = gone - removed[usual]
+    removed[usual] |= further
+    for site in others if further else ():
+        removed[site] |= _in_place_of(graph, usual, site, further, site_class.window.nodes.keys())
+    return tuple((site.anchor, nodes) for site, nodes in removed.items())
 
 
 def _in_place_of(graph: Graph, usual: Site, site: Site, wanted: Set[int], reach: Set[int]) -> frozenset[int]:

@@ -136,9 +136,10 @@ def test_a_step_stays_near_where_it_belongs(tmp_path: Path) -> None:
     [
         ("a = Relu(x) b = Tanh(a) c = Relu(b) d = Tanh(c) e = Relu(d) z = Neg(e)", [{0, 1}, {2, 3}, {4}]),
         ("a = Relu(x) b = Tanh(a) c = Relu(b) d = Tanh(c) e = Tanh(c) z = Add(d, e)", [{0, 1}, {2}]),
+        ("a = Relu(x) b = Tanh(a) c = Tanh(a) d = Add(b, c) e = Relu(d) z = Tanh(e)", [{0, 1}, {4}]),
         ("y = Tanh(x) a = Relu(y) b = Neg(a) c = Tanh(b) d = Relu(c) z = Neg(d)", [{0, 1}, {3, 4}]),
     ],
-    ids=["after", "two of a kind", "before"],
+    ids=["after", "two of a kind there", "two of a kind here", "before"],
 )
 def test_what_a_chain_removes_beyond_its_match_is_found_at_every_site(layers: str, removed: list[set[int]]) -> None:
     """The nodes are numbered in their order; at the first site two of them are removed."""
