@@ -26,7 +26,6 @@ from rich.table import Table
 
 from graph_rewrite.latency import OPTIMIZERS, Deployment, Effort
 from graph_rewrite.latency.windows import (
-    Difference,
     NotSeparable,
     WindowMeter,
     WindowPair,
@@ -123,16 +122,11 @@ def validate(model: Model, meter: WindowMeter, arguments: Arguments, rng: np.ran
         if regional.ok and regional.how == "window":
             pairs.append(
                 Pair(
-                    found[int(i)].description, found[int(i)].count, regional.seconds, half(regional), took,
-                    whole.seconds, half(whole),
+                    found[int(i)].description, found[int(i)].count, regional.seconds, regional.half, took,
+                    whole.seconds, whole.half,
                 )
             )  # fmt: skip
     return pairs
-
-
-def half(difference: Difference) -> float:
-    """Return the half-width of the 95% interval in seconds."""
-    return difference.half
 
 
 def windows_against_themselves(
@@ -156,7 +150,7 @@ def windows_against_themselves(
         started = time.monotonic()
         entry = meter.time(WindowPair(cut.before, cut.before, cut.count, cut.key), anew=True)
         took = time.monotonic() - started
-        found.append((not entry.ci95[0] <= 0.0 <= entry.ci95[1], half(entry) / whole_s, took))
+        found.append((not entry.ci95[0] <= 0.0 <= entry.ci95[1], entry.half / whole_s, took))
     return false_positives("regional", found)
 
 
