@@ -14,7 +14,7 @@ from agents.core.base import Search
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.memory import weight_bytes
 from graph_rewrite.latency import JUDGE, Latency, Plan
-from graph_rewrite.latency.estimates import half_width, pooled
+from graph_rewrite.latency.estimates import half_width, pooled, updated
 from graph_rewrite.runtime import chance_of_telling, standard_error
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
 
@@ -151,18 +151,10 @@ def chance_of_confirming(latency: Latency, seconds: float, opening_s: float, for
     if pairs < _FEWEST or not 0.0 < half < math.inf:
         return 0.0
     blocks = min(STEADY.instances, int(seconds / (opening_s + (pairs + _WARMING) * pair_s)))
-    lead, error = _believed(math.log(latency.speedup), standard_error(half), forecast)
+    lead, error = math.log(latency.speedup), standard_error(half)
+    if forecast > 0.0:
+        lead, error = updated(KEPT_OF_FORECAST * forecast, FORECAST_ERROR * forecast, lead, error)
     return chance_of_telling(lead - math.log1p(MARGIN), error, half, latency.runs, max(1, blocks), int(pairs))
-
-
-def _believed(gain: float, error: float, forecast: float) -> tuple[float, float]:
-    """Return a measured gain with its standard error, put together with a forecast by the inverse of their variances,
-    on the scale of logarithms."""
-    if forecast <= 0.0:
-        return gain, error
-    expected, spread = KEPT_OF_FORECAST * forecast, FORECAST_ERROR * forecast
-    weight = spread**2 / (spread**2 + error**2)
-    return weight * gain + (1.0 - weight) * expected, error * math.sqrt(weight)
 
 
 def simultaneous(latency: Latency, count: int) -> Latency:

@@ -46,9 +46,9 @@ class RegionalAgent:
     In rounds, while the model gains:
 
     0. *Draft*, before the first round: the chains that other models say will save are put together, the doubtful ones
-       after a timing in their windows, and measured end to end, where no rule gains that others carry on (see below);
-       then finished, as in 5. Optimisers of ONNX Runtime that surely cost more than they save, by windows around what
-       they fuse, are refused first, in the draft and in the first round.
+       after a timing in their windows, and measured end to end; then finished, as in 5. Where a rule gains that others
+       carry on (see below), the draft begins with what that gives. Else optimisers of ONNX Runtime that surely cost
+       more than they save, by windows around what they fuse, are refused first, in the draft and in the first round.
     1. *Screen*: in the window of each class of sites, chains of up to `depth` rewrites are tried and timed
        (`WindowMeter`), best first by what the same rules gained in other windows. A chain may begin with a loss.
     2. *Choose*: for each class the chain that saves most, classes that overlap by what they save, within the limits.
@@ -118,8 +118,11 @@ class RegionalAgent:
         try:
             if self.starts:
                 measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
-            joined = self._joined(search, effects)
-            draft = NO_DRAFT if joined or self.starts or search.proposed else self._draft(search, scan, finishing)
+            joined, may_draft = self._joined(search, effects), options.draft and problem.deployment.facts.is_cpu
+            if joined and may_draft:  # what other models say was timed on CPUs
+                ProvedDrafts(search, scan, self._prior, options, self.log).measure_further()
+            skips = joined or self.starts or search.proposed or not may_draft
+            draft = NO_DRAFT if skips else self._draft(search, scan, finishing)
             if draft.is_last or search.proposed or lead_needs_time(search):
                 return
             search.measure(problem.model.graph, ())
@@ -167,9 +170,7 @@ class RegionalAgent:
 
     def _draft(self, search: Search, scan: Timer, finishing: Finishing) -> MeasuredDraft:
         """Measure a draft before anything else, as it is and finished."""
-        own, options, deployment = self._own, self.options, search.problem.deployment
-        if not options.draft or not deployment.facts.is_cpu:  # what other models say was timed on CPUs
-            return NO_DRAFT
+        own, options = self._own, self.options
         seconds = roofline_seconds(search.problem)
         start = supposed(own.graph, 1e3 * seconds, own.actions)
         self._refused = sure_refusals(search, scan, own.graph, seconds)

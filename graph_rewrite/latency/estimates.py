@@ -51,6 +51,22 @@ def latency_of(timings: Sequence[tuple[list[float], list[float], int]], *, ident
     return Latency(ms=ms, speedup=speedup, ci95=interval, runs=runs, baseline_ms=baseline_ms)
 
 
+def updated(expected: float, spread: float, measured: float, error: float) -> tuple[float, float]:
+    """Return what is known of a quantity after a measurement, and its standard deviation: the mean of a forecast and
+    the measurement by the inverse of their variances (Gelman et al., Bayesian Data Analysis, 3rd edition, section 2.5).
+
+    Args:
+        expected: the forecast.
+        spread: its standard deviation.
+        measured: the measurement.
+        error: its standard deviation; where that is infinite, the forecast stays as it is.
+    """
+    if not error < math.inf:
+        return expected, spread
+    weight = spread**2 / (spread**2 + error**2)
+    return expected + weight * (measured - expected), spread * math.sqrt(1.0 - weight)
+
+
 def pooled(one: Latency, other: Latency) -> Latency:
     """Put two independent measurements of a graph together, on the scale of logarithms, by the inverse of their
     variances; a failed one decides. Where they contradict each other, the interval grows until it holds both (after

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -10,6 +9,7 @@ from typing import TypeAlias
 from agents.effects.step_means import Z95
 from agents.regional.chains import RewriteChain
 from agents.regional.sites import RewriteStep
+from graph_rewrite.latency.estimates import updated
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.latency.windows.trial import saved_share
@@ -88,11 +88,8 @@ class Beliefs:
             self._timed[key] = _Belief(-1.0, 0.0, 0.0)
             return
         saved, half, seconds = saved_share(timed, part)
-        forecast, deviation = self.share(whole), half / Z95
-        weight = FORECAST_ERROR**2 / (FORECAST_ERROR**2 + deviation**2) if deviation < math.inf else 0.0
-        share = forecast + weight * (saved - forecast) if weight else forecast
-        error = Z95 * FORECAST_ERROR * math.sqrt(1.0 - weight)
-        self._timed[key] = _Belief(share, error, seconds * len(whole.sites))
+        share, deviation = updated(self.share(whole), FORECAST_ERROR, saved, half / Z95)
+        self._timed[key] = _Belief(share, Z95 * deviation, seconds * len(whole.sites))
 
     def _estimated_per_timed(self) -> float:
         """Return what the timed windows take by estimate, per second that they take: chains that were not timed are

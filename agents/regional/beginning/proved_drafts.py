@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
+from agents.conclusion.stopping import lead_needs_time
 from agents.core.base import Search, Visit
 from agents.core.records import supposed
 from agents.regional.assembly import AssembledGraph, best_of
@@ -14,7 +15,7 @@ from agents.regional.beginning.beliefs import Beliefs, Key, key_of
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.experience import LoggedRound, Note
 from agents.regional.gains import Effects
-from agents.regional.judgement import within_bounds
+from agents.regional.judgement import visit_of, within_bounds
 from agents.regional.options import RegionalOptions
 from agents.regional.prior import Prior
 from agents.regional.screen import Screen
@@ -80,6 +81,14 @@ class ProvedDrafts:
         start = supposed(first.graph, start.latency.ms, first.actions)
         again = self._assembly(start, parts_left_out, math.inf, is_late)
         return first if again is None else replace(again, chains=first.chains)
+
+    def measure_further(self) -> None:
+        """Draft from the best graph so far, measure what that gives, and log what was timed."""
+        best = self.search.best
+        drafted = None if best is None or lead_needs_time(self.search) else self.draft(best)
+        if drafted is not None and self.search.can_measure:
+            visit_of(self.search, drafted)
+        self.tell()
 
     def tell(self) -> None:
         """Log what was timed, where it is known by now how long the original takes."""

@@ -20,6 +20,7 @@ from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, watched_rounds
+from tests.agents.regional.test_drafting import Told
 from tests.agents.toys import ExactMeter, problem_on
 from tests.envs.fakes import _write
 
@@ -72,6 +73,18 @@ class TransposeAfterTanh(Rule):
 
     def target(self, op: Any, m: Any, x: Any) -> Any:
         return op.Transpose(op.Tanh(x), perm=m.attr("p"))
+
+
+class LeakyReluAsThresholded(Rule):
+    """LeakyRelu(x, alpha=0) = ThresholdedRelu(x, alpha=0)"""
+
+    family = "toy_alone"
+
+    def source(self, op: Any, x: Any) -> Any:
+        return op.LeakyRelu(x, alpha=0.0)
+
+    def target(self, op: Any, m: Any, x: Any) -> Any:
+        return op.ThresholdedRelu(x, alpha=0.0)
 
 
 def cost(graph: Graph) -> float:
@@ -189,13 +202,13 @@ def test_tidy_leaves_alone_what_was_there_before(problem: Problem) -> None:
     assert none == ()
 
 
-def with_tanhs_between(folder: Path) -> Problem:
+def with_tanhs_between(folder: Path, *others: Rule) -> Problem:
     """Four Relus in a row, with a Tanh between each two."""
     names = ["x", *"abcdef", "y"]
     ops = ["Relu", "Tanh"] * 3 + ["Relu"]
     nodes = [helper.make_node(op, [x], [y], f"node_{y}") for op, (x, y) in zip(ops, pairwise(names), strict=True)]
     path = _write(folder / "between.onnx", nodes, [], (2, 3), "y")
-    rules = (ReluInOtherLayout(), TransposesCancel(), TransposeAfterTanh())
+    rules = (ReluInOtherLayout(), TransposesCancel(), TransposeAfterTanh(), *others)
     return problem_on(path, folder, Rewriter(rules, granularity="both", deployment=False), cost=cost)
 
 
@@ -223,7 +236,7 @@ def test_what_carries_a_rule_on_is_tried_with_it(
 
 
 def test_what_others_carry_on_is_measured_before_all_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rounds begin there where it gains, and nothing is drafted."""
+    """The rounds begin there where it gains, and nothing is drafted that no other model says anything of."""
     monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh", "TransposesCancel"))
     problem, begun = with_tanhs_between(tmp_path), list[str]()
 
@@ -242,6 +255,19 @@ def test_what_others_carry_on_is_measured_before_all_else(tmp_path: Path, monkey
     assert isinstance(problem.meter, ExactMeter)
     assert problem.meter.measured[0] == joined.graph.hash
     assert problem.model.graph.hash not in problem.meter.measured
+
+
+def test_a_draft_begins_with_what_others_carry_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh", "TransposesCancel"))
+    problem, begun = with_tanhs_between(tmp_path, LeakyReluAsThresholded()), watched_rounds(monkeypatch)
+    agent = agent_with(ExactTimer())
+    agent.prior_for = lambda _: Told({(LeakyReluAsThresholded.__name__,): 0.3})
+    search = Search(problem, BUDGET)
+    agent.explore(search)
+    assert begun == [["Transpose", *["ThresholdedRelu", "Tanh"] * 3, "ThresholdedRelu", "Transpose"]]
+    assert isinstance(problem.meter, ExactMeter)
+    assert search.best is not None
+    assert problem.meter.measured[1] == search.best.graph.hash
 
 
 def test_what_others_carry_on_is_looked_for_without_all_other_rules(
