@@ -118,11 +118,13 @@ class RegionalAgent:
         try:
             if self.starts:
                 measure_starts(search, self.starts, lambda start: fitted(search, careful, start))
-            joined, may_draft = self._joined(search, effects), options.draft and problem.deployment.facts.is_cpu
-            if joined and may_draft:  # what other models say was timed on CPUs
-                ProvedDrafts(search, scan, self._prior, options, self.log).measure_further()
-            skips = joined or self.starts or search.proposed or not may_draft
-            draft = NO_DRAFT if skips else self._draft(search, scan, finishing)
+            joined, draft = self._joined(search, effects), NO_DRAFT
+            # What other models say was timed on CPUs.
+            if options.draft and problem.deployment.facts.is_cpu and not (self.starts or search.proposed):
+                if joined:
+                    ProvedDrafts(search, scan, self._prior, options, self.log).measure_further()
+                else:
+                    draft = self._draft(search, scan, finishing)
             if draft.is_last or search.proposed or lead_needs_time(search):
                 return
             search.measure(problem.model.graph, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from onnx import helper
@@ -21,7 +22,7 @@ from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.replay import replay
 from tests.agents.regional.exact_timer import BUDGET, ExactTimer, agent_with, watched_rounds
 from tests.agents.regional.test_drafting import Told
-from tests.agents.toys import ExactMeter, problem_on
+from tests.agents.toys import ExactMeter, LeakyAsClip, problem_on
 from tests.envs.fakes import _write
 
 MS = {"Relu": 5.0, "LeakyRelu": 2.0, "ThresholdedRelu": 1.0, "Transpose": 2.5, "Tanh": 1.0}
@@ -73,18 +74,6 @@ class TransposeAfterTanh(Rule):
 
     def target(self, op: Any, m: Any, x: Any) -> Any:
         return op.Transpose(op.Tanh(x), perm=m.attr("p"))
-
-
-class LeakyReluAsThresholded(Rule):
-    """LeakyRelu(x, alpha=0) = ThresholdedRelu(x, alpha=0)"""
-
-    family = "toy_alone"
-
-    def source(self, op: Any, x: Any) -> Any:
-        return op.LeakyRelu(x, alpha=0.0)
-
-    def target(self, op: Any, m: Any, x: Any) -> Any:
-        return op.ThresholdedRelu(x, alpha=0.0)
 
 
 def cost(graph: Graph) -> float:
@@ -257,17 +246,23 @@ def test_what_others_carry_on_is_measured_before_all_else(tmp_path: Path, monkey
     assert problem.model.graph.hash not in problem.meter.measured
 
 
-def test_a_draft_begins_with_what_others_carry_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("known", [False, True])
+def test_a_draft_begins_with_what_others_carry_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
+    """With a known result to begin with, nothing is drafted."""
     monkeypatch.setattr(ReluInOtherLayout, "carried_by", ("TransposeAfterTanh", "TransposesCancel"))
-    problem, begun = with_tanhs_between(tmp_path, LeakyReluAsThresholded()), watched_rounds(monkeypatch)
+    monkeypatch.setitem(MS, "Clip", 1.0)
+    monkeypatch.setattr("agents.regional.agent.measure_starts", lambda *_: None)
+    problem, begun = with_tanhs_between(tmp_path, LeakyAsClip()), watched_rounds(monkeypatch)
     agent = agent_with(ExactTimer())
-    agent.prior_for = lambda _: Told({(LeakyReluAsThresholded.__name__,): 0.3})
+    agent.prior_for = lambda _: Told({(LeakyAsClip.__name__,): 0.3})
+    agent.starts = [Mock()] if known else []
     search = Search(problem, BUDGET)
     agent.explore(search)
-    assert begun == [["Transpose", *["ThresholdedRelu", "Tanh"] * 3, "ThresholdedRelu", "Transpose"]]
+    operator = "LeakyRelu" if known else "Clip"
+    assert begun == [["Transpose", *[operator, "Tanh"] * 3, operator, "Transpose"]]
     assert isinstance(problem.meter, ExactMeter)
     assert search.best is not None
-    assert problem.meter.measured[1] == search.best.graph.hash
+    assert problem.meter.measured.index(search.best.graph.hash) == (0 if known else 1)
 
 
 def test_what_others_carry_on_is_looked_for_without_all_other_rules(
