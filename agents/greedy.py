@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agents.conclusion.conclude import conclude
+from agents.conclusion.racing import race
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
@@ -36,12 +37,16 @@ class GreedyAgent:
     a row without a gain. With `lookahead`, each macro candidate (all sites of a class) is followed by that many further
     ones, drawn from those that the rewrite before made possible, and the end of the rollout is measured too.
 
+    Of many graphs that were measured once, the fastest was often lucky. With `racing`, those of a round that may be
+    among the fastest are measured again before any of them goes on, for as long as the round took at most (`race`).
+
     Args:
         margin: relative gain that counts as one.
         round_share: part of what is left of the budget that one round may spend.
         beam: graphs that go on from round to round.
         depth: rounds without a gain that end the search.
         lookahead: rewrites per rollout; 0 for none.
+        racing: measure those again that may be among the fastest of a round.
 
     Raises:
         UserError: an option out of range.
@@ -50,8 +55,9 @@ class GreedyAgent:
     name = "greedy"
 
     def __init__(
-        self, margin: float = 0.003, round_share: float = 0.5, beam: int = 1, depth: int = 1, lookahead: int = 0
-    ) -> None:
+        self, margin: float = 0.003, round_share: float = 0.5, beam: int = 1, depth: int = 1, lookahead: int = 0,
+        racing: bool = False,
+    ) -> None:  # fmt: skip
         if beam < 1 or depth < 1 or lookahead < 0:
             raise UserError(
                 f"greedy: beam and depth must be 1 or more and lookahead 0 or more, got {beam}, {depth} and {lookahead}"
@@ -62,7 +68,7 @@ class GreedyAgent:
                 f"got {margin} and {round_share}"
             )
         self.margin, self.round_share = margin, round_share
-        self.beam, self.depth, self.lookahead = beam, depth, lookahead
+        self.beam, self.depth, self.lookahead, self.racing = beam, depth, lookahead, racing
 
     def optimize(
         self, problem: Problem, budget: Budget, *, seed: int = 0, progress: Callable[[Search], None] | None = None
@@ -79,7 +85,11 @@ class GreedyAgent:
         level, best, idle, expanded = [start], start.speedup, 0, set[str]()
         while level and idle < self.depth and not search.exhausted:
             expanded |= {step.graph.hash for step in level}
-            level = [s for s in self._round(search, level, rng) if s.graph.hash not in expanded][: self.beam]
+            began = search.seconds
+            found = [step for step in self._round(search, level, rng) if step.graph.hash not in expanded]
+            if self.racing and not search.exhausted:
+                found = self._raced(search, found, min(2.0 * search.seconds - began, search.after(self.round_share)))
+            level = found[: self.beam]
             gains = bool(level) and level[0].speedup > best * (1.0 + self.margin)
             best, idle = (level[0].speedup, 0) if gains else (best, idle + 1)
 
@@ -98,6 +108,13 @@ class GreedyAgent:
                 for reached in self._try(search, step, candidate, rng):
                     found.setdefault(reached.graph.hash, reached)
         return sorted(found.values(), key=lambda step: -step.speedup)
+
+    def _raced(self, search: Search, found: Sequence[MeasuredGraph], last: float) -> list[MeasuredGraph]:
+        """Measure those that may be among the fastest again, until a time of the search. Return those that run, fastest
+        first."""
+        visits = [search.visits[step.graph.hash] for step in found]
+        ranked = race(search, visits, self.beam, lambda: search.seconds >= last)
+        return [MeasuredGraph(one.graph, one.actions, one.latency.speedup) for one in ranked if one.latency.ok]
 
     def _try(
         self, search: Search, step: MeasuredGraph, candidate: Candidate, rng: np.random.Generator

@@ -16,12 +16,12 @@ from agents.conclusion.confirmation import (
     share_of_time,
     surely_faster,
 )
+from agents.conclusion.racing import estimate, upper
 from agents.core.base import SMALL_LEAD, Search, Visit
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import FULL, Latency
 from graph_rewrite.latency.estimates import pooled
 from graph_rewrite.system.deadline import OutOfTime, ending_at, seconds_left
-from graph_rewrite.task.limits import priced
 
 FINALISTS = 4
 """Number of screened graphs that are measured with full effort: the one with the highest lower bound, those that seem
@@ -82,7 +82,7 @@ def _chosen_in_turn(
     """
     leader, *others = measured
     least = search.worth(leader[0].graph, leader[1])
-    rivals = [pair for pair in others if _upper(search, pair[0].graph, pair[1]) >= least]
+    rivals = [pair for pair in others if upper(search, pair[0].graph, pair[1]) >= least]
     with suppress(OutOfTime), share_of_time(share):
         rivals = rivals[: int(seconds_left() / (BLOCK_RUNS * leader[1].ms / 1e3))]
         for left, rival in zip(range(len(rivals), 0, -1), rivals, strict=True):
@@ -101,7 +101,7 @@ def _compared(
         return leader, rival
     one = (leader[0], pooled(leader[1], over(rival[1], ratio, inverse=True)))
     other = (rival[0], pooled(rival[1], over(leader[1], ratio)))
-    gains = _estimate(search, rival[0].graph, other[1]) > _estimate(search, leader[0].graph, one[1])
+    gains = estimate(search, rival[0].graph, other[1]) > estimate(search, leader[0].graph, one[1])
     return (other, one) if gains else (one, other)
 
 
@@ -132,31 +132,21 @@ def finalists_of(search: Search) -> list[Visit]:
     price, the best that adds none follows. Where none seems to be faster than the original, that is the one which may
     be so and seems fastest."""
     found = [visit for visit in search.visits.values() if visit.actions and visit.latency.ok]
-    leading = [visit for visit in found if _estimate(search, visit.graph, visit.latency) > 1.0]
+    leading = [visit for visit in found if estimate(search, visit.graph, visit.latency) > 1.0]
     if not leading:
         undecided = [visit for visit in found if is_undecided(search, visit.graph, visit.latency)]
-        return sorted(undecided, key=lambda visit: -_estimate(search, visit.graph, visit.latency))[:1]
+        return sorted(undecided, key=lambda visit: -estimate(search, visit.graph, visit.latency))[:1]
     by_worth = sorted(leading, key=lambda visit: -search.worth(visit.graph, visit.latency))
-    first, others = by_worth[0], sorted(by_worth[1:], key=lambda visit: -_estimate(search, visit.graph, visit.latency))
+    first, others = by_worth[0], sorted(by_worth[1:], key=lambda visit: -estimate(search, visit.graph, visit.latency))
     least = search.worth(first.graph, first.latency)
-    rest = [visit for visit in others[FINALISTS - 2 :] if _upper(search, visit.graph, visit.latency) > least]
+    rest = [visit for visit in others[FINALISTS - 2 :] if upper(search, visit.graph, visit.latency) > least]
     chosen = [first, *others[: FINALISTS - 2], *sorted(rest, key=lambda visit: len(visit.actions))[:1]]
     return with_light(search, chosen, by_worth)
 
 
 def is_undecided(search: Search, graph: Graph, latency: Latency) -> bool:
     """Return whether a graph may be so much faster than the original that it is worth another measurement."""
-    return latency.ok and _upper(search, graph, latency) > 1.0 + UNDECIDED
-
-
-def _estimate(search: Search, graph: Graph, latency: Latency) -> float:
-    """Return the speed-up that a graph seems to have, with the price of added weights put on the latency."""
-    return priced(latency.speedup, search.price(graph))
-
-
-def _upper(search: Search, graph: Graph, latency: Latency) -> float:
-    """Return the upper bound of a speed-up, likewise."""
-    return priced(latency.ci95[1], search.price(graph))
+    return latency.ok and upper(search, graph, latency) > 1.0 + UNDECIDED
 
 
 def _ranked(search: Search, ranked: list[tuple[Visit, Latency]]) -> list[tuple[Visit, Latency]]:

@@ -23,7 +23,7 @@ from agents.regional.drafting import NO_DRAFT, MeasuredDraft
 from agents.regional.experience import LoggedRound
 from agents.regional.finishing import Finishing, keeps_promise
 from agents.regional.gains import Effects
-from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, tidy
+from agents.regional.joint_rewrites import is_small, sweep, sweep_is_short, sweep_on, tidy
 from agents.regional.judgement import fastest_of, judge, judging_seconds, refine, within_bounds
 from agents.regional.options import DEFAULTS, RegionalOptions
 from agents.regional.prior import Prior, prior_of
@@ -147,7 +147,7 @@ class RegionalAgent:
                     return
                 if gained or finishing.goes_on_from_finished():
                     continue
-                if not self._sweep(search, effects, search.best):
+                if not sweep_on(search, search.best, effects, options, search.after(options.share)):
                     break
         finally:
             scan.close()
@@ -262,29 +262,22 @@ class RegionalAgent:
         graph."""
         options, own, before = self.options, self._own.graph, search.best
         if not drafted and sweep_is_short(search, own, effects, options):
-            self._sweep(search, effects, before)
+            sweep_on(search, before, effects, options, search.after(options.share))
         elif drafted and own.hash in search.visits and is_small(search, options):
             last, margin = search.after(options.small_sweep_share), options.beginning_margin
             start = search_deployment(search, search.visits[own.hash], margin, options.deployment_share)
-            self._sweep(search, effects, start, last)
+            sweep_on(search, start, effects, options, last)
         return search.best is not before
-
-    def _sweep(self, search: Search, effects: Effects, start: Visit | None, last: float | None = None) -> bool:
-        """Try rules that pay only at all their sites together, from a graph on, until a time of the search. Return
-        whether that gained over this graph."""
-        best, gained = start, False
-        last = search.after(self.options.share) if last is None else last
-        while best is not None and best.latency.ok and search.seconds < last:
-            best = sweep(search, best, effects, self.options, lambda: search.seconds >= last)
-            gained = gained or best is not None
-        return gained
 
     def _climb(self, search: Search, seed: int) -> None:
         """Go on from the best graph so far by measuring whole models."""
         best = search.best
         if best is not None and best.latency.ok and not search.exhausted:
             start = MeasuredGraph(best.graph, best.actions, best.latency.speedup)
-            climber = GreedyAgent(beam=self.options.climb_beam, lookahead=self.options.climb_lookahead)
+            options = self.options
+            climber = GreedyAgent(
+                beam=options.climb_beam, depth=options.climb_depth, lookahead=options.climb_lookahead, racing=True
+            )
             climber.climb(search, start, np.random.default_rng(seed))
 
     def _tidy(self, search: Search, start: Visit, best: Visit | None) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from agents.conclusion.last_look import lacks_time, propose
+from agents.conclusion.racing import estimate, upper
 from agents.core.base import Action, Search, Visit, action_of
 from agents.core.records import is_supposed
 from agents.regional.gains import Effects
@@ -114,6 +115,33 @@ def sweep(
         if _beats(search, visit, best, options.gain):
             best = visit
     return None if best is start else best
+
+
+def sweep_on(search: Search, start: Visit | None, effects: Effects, options: RegionalOptions, last: float) -> bool:
+    """Sweep a graph, and then the best of what this gives, until nothing gains or until a time of the search. Where the
+    model is small, the first sweep that gains nothing is followed by one of the best graph that may be as fast: what a
+    rule costs at all its sites may cancel with what the next one does there. Return whether that gave a faster graph
+    than `start`."""
+    best = level = start
+    ties = 1
+    while level is not None and best is not None and level.latency.ok and search.seconds < last:
+        known = search.visits.keys() | set[str]()
+        found = sweep(search, level, effects, options, lambda: search.seconds >= last)
+        if found is not None and (level is best or _beats(search, found, best, options.gain)):
+            best = found
+        if found is None and ties and is_small(search, options):
+            ties -= 1
+            found = _tie(search, level, known)
+        level = found
+    return best is not start
+
+
+def _tie(search: Search, start: Visit, known: Collection[str]) -> Visit | None:
+    """Return the fastest of the graphs that were not known before if it may be as fast as `start`."""
+    least = estimate(search, start.graph, start.latency)
+    new = [visit for key, visit in search.visits.items() if key not in known and visit.latency.ok]
+    equal = [visit for visit in new if upper(search, visit.graph, visit.latency) >= least]
+    return max(equal, key=lambda visit: estimate(search, visit.graph, visit.latency), default=None)
 
 
 def sweep_is_short(search: Search, graph: Graph, effects: Effects, options: RegionalOptions) -> bool:

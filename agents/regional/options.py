@@ -33,6 +33,8 @@ class RegionalOptions:
     """Climb by whole models with what the rounds leave of the budget."""
     climb_beam: int = 2
     """Graphs of a round of the climb that go on."""
+    climb_depth: int = 3
+    """Rounds of the climb in a row that gain nothing, after which it ends."""
     climb_lookahead: int = 2
     """Rewrites per rollout of the climb."""
     cache: bool = True
@@ -172,7 +174,7 @@ class RegionalOptions:
             raise UserError(f"regional: prior must be one of {', '.join(get_args(PriorName))}, got {self.prior!r}")
         if not self.hopeful or min(self.hopeful) < 0.0:
             raise UserError(f"regional: hopeful must be numbers of 0 or more, got {self.hopeful}")
-        for name in ("climb_beam", "compared_sites", "most_sites", "finalists", "proposed"):
+        for name in ("climb_beam", "climb_depth", "compared_sites", "most_sites", "finalists", "proposed"):
             if getattr(self, name) < 1:
                 raise UserError(f"regional: {name} must be 1 or more, got {getattr(self, name)}")
 
