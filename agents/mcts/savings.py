@@ -17,7 +17,7 @@ from agents.regional.prior import Prior
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.windows.roofline import estimated_seconds
 from graph_rewrite.rewriting.candidates import Candidate
-from graph_rewrite.task.site_windows import class_of_sites
+from graph_rewrite.task.site_windows import apart, class_of_sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,10 @@ class SavingsGuide:
             return 0.0
         whole = estimated_seconds(state.env.graph)
         savings = [
-            (candidate.count * found.expected / whole, {node.id for site in candidate.sites for node in site.removed})
-            for _, candidate, found in self._promises(state) if found is not None
-        ]  # fmt: skip
+            (len(apart(candidate.sites)) * found.expected / whole, _removed(candidate))
+            for _, candidate, found in self._promises(state)
+            if found is not None
+        ]
         return joint_saving(savings) / speedup
 
     def _promises(self, state: EnvState) -> Iterator[tuple[int, Candidate, _Promise | None]]:
@@ -90,6 +91,10 @@ class SavingsGuide:
         (attempt,) = self._lists.predicted(found)
         hoped = attempt.move.promise(Effects(), DEFAULTS, DEFAULTS.hopeful[0], False)
         return _Promise(site_class.seconds * hoped, site_class.seconds * _expected(attempt))
+
+
+def _removed(candidate: Candidate) -> set[int]:
+    return {node.id for site in candidate.sites for node in site.removed}
 
 
 def _expected(attempt: Attempt) -> float:

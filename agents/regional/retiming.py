@@ -9,6 +9,9 @@ from agents.core.base import Search
 from agents.regional.chains import RewriteChain, Timer, time_cut
 from agents.regional.options import RegionalOptions
 
+FIRST_LOOK_S = 1.0
+"""Seconds for timing a doubtful chain, before it is timed longer if these leave open whether it saves."""
+
 
 def retime(
     search: Search, timer: Timer, chains: list[RewriteChain], until: Callable[[], bool], options: RegionalOptions
@@ -16,7 +19,7 @@ def retime(
     """Time the best chains again with care, since the best of many owes part of its lead to luck: of those about the
     same nodes the best one of each first step, `finalists` at most. Where several cannot be told apart and seem to save
     as much, the one with the fewest steps leads. With what is left of the time, those that may save nothing are timed
-    longer."""
+    longer, at first for a second, which tells most of them."""
     again: list[RewriteChain] = []
     left = sorted(chains, key=lambda chain: -chain.lower_bound)
     while left:
@@ -40,9 +43,12 @@ def retime(
     sure = [chain for chain in again if chain.lower_bound > 0.0]
     doubtful = [chain for chain in again if chain.lower_bound <= 0.0 and chain.net > options.doubted * _seconds(search)]
     for chain in sorted(doubtful if options.again_s else [], key=lambda chain: -chain.net):
-        timed = _timed_again(search, timer, chain, until, options, options.again_s[0])
-        if timed.lower_bound > 0.0:
-            sure.append(timed)
+        for seconds in (min(FIRST_LOOK_S, options.again_s[0]), options.again_s[0]):
+            timed = _timed_again(search, timer, chain, until, options, seconds)
+            if timed.lower_bound > 0.0:
+                sure.append(timed)
+            if abs(timed.net) > timed.half:
+                break
     return sure
 
 

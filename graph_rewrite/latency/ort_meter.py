@@ -137,11 +137,9 @@ class OrtMeter:
         return self._compare(*sides, "full") if plan is None else self._measure_anew(*sides, None, plan)
 
     def confirm(self, graph: Measurable, plan: Plan | None = None) -> Latency:
-        """Take a full measurement anew, or one by `plan`, whatever is known already. One with at least the budget of a
-        full one replaces what is remembered."""
-        full = self.plans["full"]
-        plan = full if plan is None else plan
-        effort: Effort | None = "full" if plan.budget_s >= full.budget_s else None
+        """Take a full measurement anew, or one by `plan`, which replaces what is remembered if it is no shorter."""
+        plan = plan or self.plans["full"]
+        effort: Effort | None = "full" if plan.budget_s >= self.plans["full"].budget_s else None
         return self._measure_anew(self._plain_baseline(), self._as_deployed(graph), effort, plan)
 
     def active_optimizers(self, graph: Measurable) -> frozenset[str]:

@@ -19,7 +19,7 @@ COMPARED_SITES = 12
 
 @dataclass(frozen=True, slots=True)
 class SiteClass:
-    """All sites of a class, a typical one first, and the window around that."""
+    """The sites of a class that can all be rewritten (`apart`), a typical one first, and the window around that."""
 
     sites: tuple[Site, ...]
     window: Graph
@@ -69,8 +69,19 @@ def class_of_sites(
         return None
     key, alike = max(found.items(), key=lambda entry: len(entry[1]))
     usual, small = alike[0]
-    others = tuple(site for site in sites if site is not usual)
-    return SiteClass((usual, *others), small, f"{usual.class_key}:{key}", estimated_seconds(small))
+    others = (site for site in sites if site is not usual)
+    return SiteClass(apart((usual, *others)), small, f"{usual.class_key}:{key}", estimated_seconds(small))
+
+
+def apart(sites: Iterable[Site]) -> tuple[Site, ...]:
+    """Return sites without those that an earlier one takes away, as when all of them are rewritten in turn: of eight
+    products of one matrix 28 pairs can be merged, and four of them together."""
+    found, gone = list[Site](), set[int]()
+    for site in sites:
+        if gone.isdisjoint(node.id for node in site.match.nodes):
+            found.append(site)
+            gone.update(node.id for node in site.removed)
+    return tuple(found)
 
 
 def _reach(graph: Graph, site: Site) -> frozenset[int]:

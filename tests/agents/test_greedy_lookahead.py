@@ -1,16 +1,19 @@
 """Greedy with a beam and look-ahead crosses valleys in which plain greedy stops; plain greedy stays what it was."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from agents.core.base import Budget
+from agents.core.base import Budget, Search
 from agents.core.registry import make_agent
-from agents.greedy import GreedyAgent, enabled, macro_candidates, ordered
+from agents.greedy import GreedyAgent, MeasuredGraph, enabled, macro_candidates, ordered
 from graph_rewrite import Rewriter
+from graph_rewrite.ir.graph import Graph
+from graph_rewrite.latency import Effort, Latency, Plan
 from graph_rewrite.task.problem import Problem
-from tests.agents.toys import chain_problem, costs_of_all, graph_cost
+from tests.agents.toys import ExactMeter, chain_problem, costs_of_all, graph_cost
 
 BUDGET = Budget(measurements=200, seconds=60.0)
 
@@ -85,6 +88,37 @@ def test_sites_are_macros_where_classes_are_not_offered(tmp_path: Path) -> None:
     problem = chain_problem(tmp_path, 2, "site")
     candidates = Rewriter(problem.rewriter.rules, "site", False).candidates(problem.model.graph)
     assert macro_candidates(candidates) == list(candidates)
+
+
+class LuckyOnce(ExactMeter):
+    """Takes one graph for much faster than it is, at the first look at it."""
+
+    lucky = ""
+
+    def measure(self, graph: Graph, effort: Effort = "screen") -> Latency:
+        latency = super().measure(graph, effort)
+        speedup = 2.0 if graph.hash == self.lucky else latency.speedup
+        return replace(latency, speedup=speedup, ci95=(0.5 * speedup, 1.2 * speedup))
+
+    def confirm(self, graph: Graph, plan: Plan | None = None) -> Latency:
+        latency = super().measure(graph)
+        return replace(latency, ci95=(0.999 * latency.speedup, 1.001 * latency.speedup))
+
+
+@pytest.mark.parametrize("racing", [True, False])
+def test_luck_is_found_out_before_the_climb_goes_on(tmp_path: Path, racing: bool) -> None:
+    problem = chain_problem(tmp_path, 2, "both")
+    start = problem.model.graph
+    wide = ordered(problem.rewriter.candidates(start), np.random.default_rng(0))[0]
+    meter = LuckyOnce(problem.model.original)
+    meter.lucky = wide.apply().hash
+    problem.meter = meter
+    search = Search(problem, BUDGET)
+    climber = GreedyAgent(beam=1, depth=2, racing=racing)
+    climber.climb(search, MeasuredGraph(start, (), search.measure(start, ()).speedup), np.random.default_rng(0))
+    first_steps = {visit.actions[0].key for visit in search.visits.values() if len(visit.actions) == 2}
+    assert len(first_steps) == 1
+    assert (first_steps == {wide.key}) != racing
 
 
 @pytest.mark.parametrize(

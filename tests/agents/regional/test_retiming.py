@@ -9,7 +9,7 @@ import pytest
 
 from agents.core.base import Search
 from agents.regional.assembly import choose
-from agents.regional.retiming import retime
+from agents.regional.retiming import FIRST_LOOK_S, retime
 from graph_rewrite.latency.windows import Difference
 from graph_rewrite.latency.windows.window import WindowPair
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS, ExactTimer, chain
@@ -89,17 +89,23 @@ def test_fewer_steps_lead_only_where_as_much_seems_saved(
 def test_what_may_save_nothing_is_timed_longer_before_it_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    longer = {"5.0": (0.8, 0.1), "4.0": (0.05, 0.1)}
-    asked: list[str] = []
+    """One second is enough where it tells whether a chain saves."""
+    longer = {"5.0": [(0.8, 0.1)], "4.0": [(0.05, 0.1), (0.02, 0.05)], "4.5": [(0.2, 0.3), (0.3, 0.1)]}
+    asked: list[tuple[str, float | None]] = []
 
     class Hasty(ExactTimer):
         def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
-            asked.extend([cut.key] if anew else [])
-            saved, half = longer[cut.key] if anew else (float(cut.key) / 4, 2.0)
+            if not anew:
+                return Difference(float(cut.key) / 4, (-1.0, 4.0), 1, 1, 1, 10.0)
+            saved, half = longer[cut.key][sum(key == cut.key for key, _ in asked)]
+            asked.append((cut.key, budget_s))
             return Difference(saved, (saved - half, saved + half), 1, 1, 1, 10.0)
 
     search = Search(chain_problem(tmp_path, 1), BUDGET)
     monkeypatch.setattr("agents.regional.retiming._seconds", lambda search: 0.6 / OPTIONS.doubted)
-    chains = [chain(5.0, {1}), chain(4.0, {2}), chain(2.0, {3})]
-    assert [(f.saved, f.nodes) for f in retime(search, Hasty(), chains, lambda: False, OPTIONS)] == [(0.8, {1})]
-    assert asked == ["5.0", "4.0"]  # the third promises too little
+    chains = [chain(5.0, {1}), chain(4.0, {2}), chain(2.0, {3}), chain(4.5, {4})]
+    kept = retime(search, Hasty(), chains, lambda: False, OPTIONS)
+    assert [(one.saved, one.nodes) for one in kept] == [(0.8, {1}), (0.3, {4})]
+    first, longest = FIRST_LOOK_S, OPTIONS.again_s[0]
+    # That of 2.0 promises too little.
+    assert asked == [("5.0", first), ("4.5", first), ("4.5", longest), ("4.0", first), ("4.0", longest)]

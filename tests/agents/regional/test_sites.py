@@ -13,6 +13,7 @@ from agents.regional.sites import RewriteStep, apply_all, apply_step, removed_by
 from graph_rewrite import Rewriter
 from graph_rewrite.onnx_files.assembly import model
 from graph_rewrite.rewriting.rule import Refusal, Rule
+from graph_rewrite.rules import find_rule
 from graph_rewrite.rules.matmul.embedding import LinearOfEmbedding
 from graph_rewrite.task.site_windows import site_classes, sites_by_class
 from tests.agents.regional.exact_timer import BUDGET, OPTIONS
@@ -57,6 +58,20 @@ def test_a_window_holds_what_lies_between_what_a_rewrite_reads_and_its_match() -
         ["Gather", "Add", "Add", "Add", "LayerNormalization", "MatMul", "Add", "Relu"]
     )
     assert len(rewriter.candidates(site_class.window)) == 1
+
+
+def test_sites_that_take_each_other_away_do_not_add_up() -> None:
+    """Four products of one matrix make six pairs that can be merged; applying all of them merges two."""
+    text = """(float[3,4] x) => (a, b, c, d) {
+        a = MatMul(x, u)  b = MatMul(x, v)  c = MatMul(x, w)  d = MatMul(x, z)
+    }"""
+    graph = model(text, **{name: np.ones((4, 2), np.float32) for name in "uvwz"})
+    rewriter = Rewriter([find_rule("MergeTwoMatMuls")], "class", deployment=False)
+    (sites,) = sites_by_class(rewriter, graph).values()
+    (site_class,) = site_classes(rewriter, graph, margin=1)
+    assert (len(sites), len(site_class.sites)) == (6, 2)
+    (candidate,) = rewriter.candidates(graph)
+    assert [node.op for node in candidate.apply().nodes.values()].count("MatMul") == len(site_class.sites)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,13 @@ def test_what_another_plan_measured_answers_for_no_full_one(make_meter: MakeMete
     assert meter.measurements == 2  # by then the disk knew
 
 
+def test_a_shorter_measurement_anew_is_not_taken_for_a_full_one(make_meter: MakeMeter, model: Any) -> None:
+    meter = make_meter()
+    assert meter.confirm(model("a", 1), replace(SCREEN, budget_s=0.0)).ok
+    meter.measure(model("a", 1), "full")
+    assert meter.measurements == 2
+
+
 def test_feeds_of_the_caller(make_meter: MakeMeter, model: Any, tmp_path: Path) -> None:
     np.savez(tmp_path / "feeds.npz", x=np.zeros((1, 16, 16, 16), np.float32))
     feeds = FeedSpec(npz=str(tmp_path / "feeds.npz"))
