@@ -37,6 +37,8 @@ class Visit:
     """Seconds in which it was measured once more, before the search would stop for it."""
     forecast: float = 0.0
     """Share of the original's latency that it was forecast to save, before it was measured; 0.0 where nothing was."""
+    looks: int = 0
+    """Further measurements in races, which `latency` holds."""
 
 
 @dataclass(frozen=True, slots=True)

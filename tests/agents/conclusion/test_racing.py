@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agents.conclusion.racing import INDIFFERENCE, MOST_LOOKS, race, upper
+from agents.conclusion import racing
+from agents.conclusion.racing import INDIFFERENCE, race, upper
 from agents.core.base import Action, Budget, Search
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Latency
@@ -78,8 +79,9 @@ def test_it_ends_once_the_fastest_are_known(field: Field, clock: SimulatedClock)
     assert max(upper(search, visit.graph, visit.latency) for visit in ranked[2:]) <= worst + INDIFFERENCE
 
 
-def test_none_is_measured_for_ever(field: Field) -> None:
+def test_none_is_measured_for_ever(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     """None of two equally fast graphs is ever known to be the faster."""
+    monkeypatch.setattr(racing, "MOST_LOOKS", 3)
     search, _ = field([1.0, 1.0], 0)
     asked = Counter[str]()
     confirm = search.problem.confirm
@@ -89,8 +91,22 @@ def test_none_is_measured_for_ever(field: Field) -> None:
         return confirm(graph, *given)
 
     search.problem.confirm = counted  # type: ignore[method-assign]
-    race(search, search.visits.values(), 1, lambda: False)
-    assert max(asked.values(), default=0) <= MOST_LOOKS
+    for _ in range(2):
+        race(search, search.visits.values(), 1, lambda: False)
+    assert asked == dict.fromkeys(search.visits, 3)
+    assert {visit.looks for visit in search.visits.values()} == {3}
+
+
+def test_a_second_race_goes_on_from_the_first(field: Field, clock: SimulatedClock) -> None:
+    """Every look at a graph is a measurement of its own."""
+    search, _ = field([1.0, 1.0], 0)
+    for _ in range(2):
+        last = clock.now + 5.0
+        race(search, search.visits.values(), 1, lambda last=last: clock.now >= last)
+    meter = search.problem.meter
+    assert isinstance(meter, SimulatedMeter)
+    looks = sum(visit.looks for visit in search.visits.values())
+    assert meter.measurements == 2 + looks > 6
 
 
 def test_without_time_the_single_measurements_decide(field: Field) -> None:
