@@ -125,7 +125,7 @@ def sweep_on(search: Search, start: Visit | None, effects: Effects, options: Reg
     best = level = start
     ties = 1
     while level is not None and best is not None and level.latency.ok and search.seconds < last:
-        known = search.visits.keys() | set[str]()
+        known = set(search.visits)
         found = sweep(search, level, effects, options, lambda: search.seconds >= last)
         if found is not None and (level is best or _beats(search, found, best, options.gain)):
             best = found
