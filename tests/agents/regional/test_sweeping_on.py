@@ -10,20 +10,21 @@ import pytest
 from agents.regional.gains import Effects
 from agents.regional.joint_rewrites import sweep_on
 from agents.regional.options import RegionalOptions
-from graph_rewrite.rewriting.rule import Rule
-from tests.agents.regional.test_joint_rewrites import MS, ReluInOtherLayout, TransposesCancel, relus, started
+from tests.agents.regional.test_joint_rewrites import (
+    MS,
+    ReluAsThresholdedInOtherLayout,
+    ReluInOtherLayout,
+    TransposesCancel,
+    relus,
+    started,
+)
 
 
-class LeakyAsThresholdedInOtherLayout(Rule):
+class LeakyAsThresholdedInOtherLayout(ReluAsThresholdedInOtherLayout):
     """LeakyRelu(x, alpha=0) = Transpose(ThresholdedRelu(Transpose(x), alpha=0))"""
-
-    family = "toy_layout"
 
     def source(self, op: Any, x: Any) -> Any:
         return op.LeakyRelu(x, alpha=op.attr("alpha"))
-
-    def target(self, op: Any, m: Any, x: Any) -> Any:
-        return op.Transpose(op.ThresholdedRelu(op.Transpose(x, perm=(1, 0)), alpha=0.0), perm=(1, 0))
 
 
 @pytest.mark.parametrize(
