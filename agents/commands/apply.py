@@ -14,21 +14,25 @@ from rich.console import Console
 
 from agents.commands.common import stderr_console
 from agents.conclusion.conclude import saved_and_checked
-from agents.conclusion.recordings import actions_of, write_recording
+from agents.conclusion.recordings import actions_of, recording_or_none, write_recording
 from agents.optimization.comparison_options import ComparisonOptions
 from agents.optimization.options import shape_texts
 from agents.optimization.output import check_output, default_output
+from agents.optimization.remembering import suited
 from agents.reporting.progress import print_json
 from graph_rewrite.delivery.ship import CheckedModel
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import ProviderChoice
 from graph_rewrite.mutate.mutant_rules import read_mutant_rules
+from graph_rewrite.onnx_files.model_file import check_openable
+from graph_rewrite.onnx_files.reading_once import load_once
 from graph_rewrite.replay import Recording, Replay, read_recording, replay
 from graph_rewrite.rewriting.enumerator import Granularity
 from graph_rewrite.runtime import MOST_THREADS, Deployment
 from graph_rewrite.runtime.custom_ops import library_paths
 from graph_rewrite.symbolic.bindings import DimensionBindings, bind
 from graph_rewrite.symbolic.generalise import generalise
+from graph_rewrite.symbolic.inputs import symbolic_inputs
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
 from graph_rewrite.system.cpu_count import check_threads, physical_cores
@@ -85,11 +89,13 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
     if not recording.steps:
         raise UserError(f"{arguments.actions} records no rewrites: its search kept the original")
     path = arguments.input
+    check_openable(path)
     output = check_output(path, arguments.output or default_output(path), overwrite=arguments.overwrite)
     libraries = library_paths(arguments.custom_ops)
-    shapes = arguments.shape or shape_texts(recording.shapes)
-    bindings = bind(arguments.input, shapes, Deployment(custom_ops=libraries))
+    bindings = bind(path, arguments.shape or _recorded_shapes(recording, path), Deployment(custom_ops=libraries))
     problem = _problem(arguments, recording, bindings)
+    if arguments.threads is not None:
+        recording = suited(recording, problem)
     found = replay(
         recording, problem.model.graph, problem.rewriter, partial=arguments.partial, strict=arguments.comparison.strict
     )
@@ -99,9 +105,7 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
     written = None
     if checked is not None and checked.outcome.ok:
         written = checked.write_to(output)
-        write_recording(
-            replace(recording, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash), output
-        )
+        write_recording(_applied(recording, found, problem), output)
     entry = {**_entry(arguments, recording, found, checked, written), "message": message}
     entry["seconds"] = round(time.monotonic() - began, 2)
     if arguments.json:
@@ -109,6 +113,33 @@ def apply(arguments: ApplyArguments, console: Console, began: float) -> int:
     else:
         _print(Console(), arguments, entry)
     return 0 if written is not None else EXIT_NOT_WRITTEN
+
+
+def _recorded_shapes(recording: Recording, path: Path) -> list[str]:
+    """Return the recorded shapes as texts of `--shape`: of the inputs of that name that leave their shape open, or,
+    where names differ, of as many open inputs in their order. None where the open inputs are others."""
+    known = symbolic_inputs(load_once(path))
+    names = [name for name, dims in known.dims.items() if any(isinstance(dim, str) for dim in dims)]
+    names += sorted(known.open)
+    if set(recording.shapes) <= set(names):
+        return list(shape_texts(recording.shapes))
+    alike = len(names) == len(recording.shapes)
+    return list(shape_texts(dict(zip(names, recording.shapes.values(), strict=True)))) if alike else []
+
+
+def _applied(recording: Recording, found: Replay, problem: Problem) -> Recording | None:
+    """Return the recording of what was applied, for the model and the shapes at hand; None where it cannot be made."""
+    own = recording
+    if not found.complete:
+        made = recording_or_none(problem, actions_of(found.applied), found.graph, recording.rules)
+        if made is None:
+            return None
+        own = replace(made, environment=recording.environment)
+    return replace(
+        own, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash,
+        shapes=dict(problem.model.shapes),
+        deployment={"provider": problem.deployment.provider, "threads": problem.deployment.threads},
+    )  # fmt: skip
 
 
 def _problem(arguments: ApplyArguments, recording: Recording, bindings: DimensionBindings) -> Problem:

@@ -26,6 +26,7 @@ from graph_rewrite.latency import JUDGE, Deployment, Latency
 from graph_rewrite.latency.files import compare_files
 from graph_rewrite.onnx_files.custom_domains import require_operators
 from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.onnx_files.normalisation.static_inputs import StaticInputs
 from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.replay import Recording, read_recording
 from graph_rewrite.replay.strictness import step_losses
@@ -129,6 +130,7 @@ def _checked(arguments: CheckArguments, console: Console) -> tuple[dict[str, Any
     original = arguments.original or _named(arguments.optimized, recording)
     shapes = parse_shapes(arguments.shape) or (dict(recording.shapes) if recording is not None else {})
     graph = load(original, shapes)
+    StaticInputs().run(graph)
     require_operators(graph, libraries)
     notes = _notes(graph, original, recording, deployment)
     for note in notes:
@@ -210,7 +212,7 @@ def _runnable(path: Path, shapes: Shapes) -> Path:
     """Return a file that can be run: the model's own, or where it leaves shapes open a copy in which they are fixed."""
     inputs = onnx.load(str(path), load_external_data=False).graph.input
     dims = [dim for value in inputs for dim in value.type.tensor_type.shape.dim]
-    if not shapes or all(dim.HasField("dim_value") for dim in dims):
+    if not shapes or all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims):
         return path
     return materialize(load(path, shapes), workspace())
 

@@ -20,6 +20,7 @@ from agents.core.base import Agent, Budget, Search
 from agents.core.budget import check_seed
 from agents.core.config import Config
 from agents.core.registry import make_agent
+from agents.reporting.json_text import finite
 from agents.reporting.progress import (
     baseline_ms,
     deployment_table,
@@ -113,7 +114,7 @@ def evaluate(arguments: EvaluateArguments, console: Console) -> int:
             entries.append(_run_agent(agent, problem, budget, seed, run, console, arguments.cost_model, watch))
             # After every agent, so that a comparison that is killed keeps what it has.
             summary = {**summarise(uri, problem, budget, entries), "interrupted": watch.interrupted}
-            write_json(run / "result.json", summary)
+            write_json(run / "result.json", finite(summary))
             if plots:
                 _save_plots(summary, run)
             if watch.interrupted:

@@ -36,6 +36,7 @@ from agents.reporting.runtimes import runtime_lines, runtimes_table
 from graph_rewrite.delivery.bundles.code import bundle_code
 from graph_rewrite.delivery.bundles.manifest import read_bundle
 from graph_rewrite.delivery.deployment_code import deployment_code
+from graph_rewrite.onnx_files.model_file import check_openable
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.command_line import parse
 from graph_rewrite.system.commands import run_command
@@ -94,6 +95,7 @@ def optimize(arguments: OptimizeArguments, console: Console, began: float) -> in
     """Search, check and write; `began` is when the time limit began, by `time.monotonic`."""
     path, options = arguments.input, arguments.search
     bundle = options.specialise
+    check_openable(path)
     output = arguments.output or default_output(path, bundle=bundle)
     output = check_output(path, output, overwrite=arguments.overwrite, bundle=bundle, dry=arguments.dry_run)
     if arguments.report is not None:

@@ -15,6 +15,7 @@ from agents.core.budget import check_seed
 from agents.core.config import Config
 from agents.effects.own_means import labels_here
 from agents.ppo.progress import TrainingProgress
+from agents.reporting.json_text import finite
 from agents.reporting.runs import new_run, write_config, write_json
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.cli import store_of
@@ -55,7 +56,7 @@ def train_on_windows(arguments: TrainArguments, console: Console) -> int:
     display = status_line(console, lambda progress: _status(progress, trainer.config))
     progress = run_training(trainer, display, arguments, run, console)
     summary = _summary(trainer, progress)
-    write_json(run / "result.json", summary)
+    write_json(run / "result.json", finite(summary))
     plot_training(summary["training"], run, console)
     _tell(console, summary, run / "checkpoint")
     return 0
@@ -78,9 +79,10 @@ def _on_table(arguments: TrainArguments, config: Config, resume: Checkpoint | No
 
 
 def _on_experience(
-    arguments: TrainArguments, config: Config, taught: Checkpoint | None, console: Console
+    arguments: TrainArguments, config: Config, resume: Checkpoint | None, console: Console
 ) -> tuple[Path, WindowTrainer]:
-    """Return the run's folder, and a training that goes on with a policy on what was timed on this kind of processor.
+    """Return the run's folder, and a training that goes on with a policy on what was timed on this kind of processor:
+    by default with the one that ships.
 
     Raises:
         UserError: there is no such store, or nothing in it can be learnt from.
@@ -89,7 +91,7 @@ def _on_experience(
     from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson
     from agents.universal.prior import shipped_policy
 
-    source, taught, seed = store_of(arguments.experience), taught or shipped_policy(), arguments.seed
+    source, taught, seed = store_of(arguments.experience), resume or shipped_policy(), arguments.seed
     labels = labels_here(source)
     console.print(f"{len(labels)} labels in {source}", soft_wrap=True, markup=False)
     table = tabulated(labels).table
@@ -98,7 +100,7 @@ def _on_experience(
     run, log = _new_run(arguments, settings)
     return run, lesson(
         table, source.name, settings, run / "checkpoint", taught, rehearsed.decisions(settings.env.horizon), seed,
-        arguments.device, log,
+        arguments.device, log, resumed=resume is not None,
     )  # fmt: skip
 
 

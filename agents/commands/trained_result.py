@@ -16,6 +16,7 @@ from agents.conclusion.recordings import environment
 from agents.core.base import Agent, Budget, Search
 from agents.core.config import Config
 from agents.ppo.progress import TrainingProgress
+from agents.reporting.json_text import finite
 from agents.reporting.progress import (
     baseline_ms,
     deployment_table,
@@ -54,7 +55,7 @@ def optimise_and_tell(
         "model": uri, "provider": provider, "environment": environment(provider),
         "baseline_ms": baseline_ms(entry), "results": [entry], "training": dict(training),
     }  # fmt: skip
-    write_json(run / "result.json", summary)
+    write_json(run / "result.json", finite(summary))
     plot_training(training, run, console)
     console.print(results_table(f"{uri} on {provider}, {threads_in_words(arguments.threads)}", [entry]))
     console.print(deployment_table([entry]))

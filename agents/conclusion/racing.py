@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agents.core.base import Search, Visit
 from graph_rewrite.ir.graph import Graph
-from graph_rewrite.latency import SCREEN, ConfirmingMeter, Latency
+from graph_rewrite.latency import SCREEN, ConfirmingMeter, Latency, Plan, unblocked_time
 from graph_rewrite.latency.estimates import half_width, pooled
 from graph_rewrite.task.limits import priced
 
@@ -26,6 +26,14 @@ def estimate(search: Search, graph: Graph, latency: Latency) -> float:
 def upper(search: Search, graph: Graph, latency: Latency) -> float:
     """Return the upper bound of a speed-up, likewise; `Search.worth` is the lower one."""
     return priced(latency.ci95[1], search.price(graph))
+
+
+def confirmed(search: Search, graph: Graph, plan: Plan, look: int = 0) -> Latency:
+    """Measure a graph anew as `Problem.confirm` does, charged to the search as if it were measured now."""
+    begin = unblocked_time()
+    latency = search.problem.confirm(graph, plan, look)
+    search.charge((graph.hash, plan, look), search.problem.confirming_s(graph, plan, look), unblocked_time() - begin)
+    return latency
 
 
 def race(search: Search, visits: Iterable[Visit], count: int, until: Callable[[], bool]) -> list[Visit]:
@@ -54,7 +62,7 @@ def race(search: Search, visits: Iterable[Visit], count: int, until: Callable[[]
         if not open_ones:
             break
         chosen = max(open_ones, key=lambda visit: half_width(visit.latency))
-        found = search.problem.confirm(chosen.graph, SCREEN, chosen.looks)
+        found = confirmed(search, chosen.graph, SCREEN, chosen.looks)
         visit = replace(chosen, latency=pooled(chosen.latency, found), looks=chosen.looks + 1)
         current[visit.graph.hash] = search.visits[visit.graph.hash] = visit
         search.tell()

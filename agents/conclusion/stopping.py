@@ -8,6 +8,7 @@ from dataclasses import replace
 from agents.conclusion.confirmation import STEADY, chance_of_confirming, checking_seconds
 from agents.conclusion.finalists import MEASURING_SHARE, finalists_of
 from agents.conclusion.last_look import seconds_left_in_all
+from agents.conclusion.racing import confirmed
 from agents.core.base import Search, Visit
 from graph_rewrite.latency import unblocked_time
 from graph_rewrite.latency.estimates import pooled
@@ -70,6 +71,6 @@ def _measure_again(search: Search, visit: Visit) -> None:
     """Measure a graph once more, and keep in the search what both measurements say of it together."""
     began, budget_s = unblocked_time(), max(0.0, AGAIN_SHARE * (search.allowed - search.seconds))
     plan = replace(STEADY, min_instances=1, instances=4, budget_s=min(STEADY.budget_s, budget_s))
-    latency = pooled(visit.latency, search.problem.confirm(visit.graph, plan))
+    latency = pooled(visit.latency, confirmed(search, visit.graph, plan))
     again_s = max(unblocked_time() - began, 1e-3)
     search.visits[visit.graph.hash] = replace(visit, latency=latency, again_s=again_s)

@@ -125,15 +125,15 @@ class MeansLearner:
         return np.flatnonzero(known)
 
     def timed_steps(self, kind: str) -> dict[str, TimedStep]:
-        """Return the steps that were timed on a kind of machine, as searches leave them, by their numbers."""
-        told = self._told
-        return {
-            str(step): TimedStep(
+        """Return the steps that were timed on a kind of machine, as searches leave them: by the chain and its window.
+        Of several timings of one the most precise counts."""
+        told, found = self._told, dict[str, TimedStep]()
+        for step in sorted(self.timed(None, kind).tolist(), key=lambda step: float(told.weights[step])):
+            found[self._keys[step][0]] = TimedStep(
                 self._keys[step], float(told.guesses[step]), float(told.own[step]), float(told.gains[step]),
                 float(told.weights[step]),
-            )
-            for step in self.timed(None, kind).tolist()
-        }  # fmt: skip
+            )  # fmt: skip
+        return found
 
     def gains(self, numbers: NDArray[np.intp], *, own: bool) -> _Gains:
         """Return what steps of some numbers gain: by themselves (`own`), or at best with what they lead to."""

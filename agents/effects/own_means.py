@@ -15,12 +15,16 @@ from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.records import Label
 from graph_rewrite.latency.cache import default_cache_path
 from graph_rewrite.latency.device import machine_kind, processor_kind
+from graph_rewrite.latency.lock import MachineLock
 from graph_rewrite.runtime import PROVIDERS, Deployment
 from graph_rewrite.system.atomic_files import replace_file
+from graph_rewrite.system.deadline import OutOfTime
 
 FORMAT, VERSION = "rewritegym.own-steps", 2
 LEARN = "rewritegym experience learn"
 """The command that writes them anew."""
+LOCK_S = 10.0
+"""Seconds to wait while another process writes the file."""
 MOST_STEPS = 20_000
 """Steps that are kept; the oldest are forgotten first."""
 
@@ -52,19 +56,21 @@ def save_own(steps: Steps, kind: str, *, anew: bool = False) -> None:
 
     Raises:
         OSError: the file cannot be written.
+        LockTimeout: another process is writing it, and does not end.
     """
     path = own_steps_path()
-    try:
-        known = _own(path)
-    except UserError:  # what cannot be used gives way; the store of experience has it still
-        known = {}
-    before = {} if anew else known.get(kind, {})
-    kept = {**{id_: one for id_, one in before.items() if id_ not in steps}, **steps}
-    known[kind] = dict(list(kept.items())[-MOST_STEPS:])
-    by_kind = {name: {id_: one.to_json() for id_, one in found.items()} for name, found in known.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = {"format": FORMAT, "version": VERSION, "kinds": by_kind}
-    replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
+    with MachineLock(path.with_name(f"{path.name}.lock"), timeout_s=LOCK_S):
+        try:
+            known = _own(path)
+        except UserError:  # what cannot be used gives way; the store of experience has it still
+            known = {}
+        before = {} if anew else known.get(kind, {})
+        kept = {**{id_: one for id_, one in before.items() if id_ not in steps}, **steps}
+        known[kind] = dict(list(kept.items())[-MOST_STEPS:])
+        by_kind = {name: {id_: one.to_json() for id_, one in found.items()} for name, found in known.items()}
+        whole = {"format": FORMAT, "version": VERSION, "kinds": by_kind}
+        replace_file(path, json.dumps(whole, separators=(",", ":")).replace("],", "],\n") + "\n")
 
 
 def remember(steps: Steps, deployment: Deployment) -> None:
@@ -74,7 +80,7 @@ def remember(steps: Steps, deployment: Deployment) -> None:
         return
     try:
         save_own(steps, own_kind(deployment))
-    except OSError as error:
+    except (OSError, OutOfTime) as error:  # a lock that is not free in time is an OSError
         warnings.warn(f"what this search learnt is lost: {error}", RuntimeWarning, stacklevel=2)
 
 

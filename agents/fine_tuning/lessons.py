@@ -64,7 +64,7 @@ def fine_tuning_config(config: Config, described: PolicyDescription, seconds: fl
 
 def lesson(
     table: WindowTable, name: str, config: Config, folder: Path, taught: Checkpoint, rehearsed: list[TableDecision],
-    seed: int, device: str, tensorboard_log: Path | None,
+    seed: int, device: str, tensorboard_log: Path | None, resumed: bool = False,
 ) -> WindowTrainer:  # fmt: skip
     """Return the training of one lesson; it writes its checkpoint into `folder`.
 
@@ -74,8 +74,11 @@ def lesson(
         config: `fine_tuning_config`.
         taught: the policy that goes on to learn.
         rehearsed: decisions that are repeated.
+        resumed: go on with the lesson itself where the policy was in the middle of this one.
     """
     options = WindowTrainingOptions(
         table, name, seed=seed, device=device, tensorboard_log=tensorboard_log, rehearsed=rehearsed
     )  # fmt: skip
+    if resumed:
+        return WindowTrainer(options, config, folder, resume=taught)
     return WindowTrainer(options, config, folder, taught=taught)

@@ -127,13 +127,15 @@ class FineTuner:
         """
         self._begin, self._on_step = time.monotonic(), on_step or self._on_step
         least = LEAST_ROUND * self.config.fine_tuning.search_seconds
+        # A run that was interrupted may have timed more than it has learnt from.
+        learnt = self.progress.curve[-1][0] if self.progress.curve else 0
         try:
             while self._left() >= least:
-                known = self.progress.labels
                 self._search(self.config.fine_tuning.search_seconds)
-                if self.progress.labels == known:
+                if self.progress.labels == learnt:
                     break
                 self._learn()
+                learnt = self.progress.labels
                 self.progress.rounds += 1
                 self.save()
         finally:
@@ -245,6 +247,8 @@ class FineTuner:
                 merge([run / EXPERIENCE], store)
             finally:
                 store.close()
+        if (run / WINDOWS).is_file():
+            MeasurementCache(self.run_folder / WINDOWS).take_over(run / WINDOWS)
         if (run / BEST).is_file():
             replayed = replay(read_recording(run / BEST), self.problem.model.graph, self.problem.rewriter, partial=True)
             if replayed.applied:

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from rich.console import Console
+
 from agents.optimization.options import OptimizeOptions, shape_texts, threads_text
 from agents.optimization.outcome import Optimization
-from agents.optimization.output import check_output
-from agents.optimization.reports import check_report, reserved_seconds, write_report_of
+from agents.optimization.output import check_output, saved
+from agents.optimization.reports import check_report, reserved_seconds, try_report
 from agents.optimization.run import Progress, optimize_model
 from agents.optimization.sources import as_file
+from graph_rewrite.onnx_files.model_file import check_openable
 from graph_rewrite.system.scratch import new_scratch_folder
 from graph_rewrite.task.workspace import workspace
 
@@ -53,7 +56,8 @@ def optimize(
         is the original with a speed-up of exactly 1.0.
 
     Raises:
-        UserError: a mistake in the arguments or the model; the message says what to do.
+        UserError: a mistake in the arguments or the model, where the message says what to do; or `output` cannot be
+            written any more, where it says in which file the result is instead.
         MachineError: the model cannot be measured on this machine.
         TypeError: an option that does not exist, or a model of another kind.
     """
@@ -64,13 +68,14 @@ def optimize(
     workspace()  # the folder of the model is removed with it
     folder = new_scratch_folder("model")
     path = as_file(model, Path(folder.name), example_inputs)
+    check_openable(path)
     target = None if output is None else check_output(path, Path(output), overwrite=overwrite, bundle=given.specialise)
     page = None if report is None else Path(report)
     if page is not None:
         check_report(page, path, target, overwrite=overwrite)
     reserved = reserved_seconds(given.seconds, page)
     outcome = optimize_model(path, given, began=began, reserved=reserved, progress=progress, keep=folder)
-    written = None if target is None else outcome.save(target)
+    written = None if target is None else saved(outcome, target)
     if page is not None:
-        write_report_of(outcome, outcome.entry(written), page)
+        try_report(outcome, outcome.entry(written), page, Console(stderr=True))
     return outcome

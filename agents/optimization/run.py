@@ -118,7 +118,7 @@ def _optimized(
     )
     chosen.remember(made.result)
     if made.result.is_original and not result.is_original:
-        recording = None
+        recording = recording_or_none(problem, (), made.result.graph, options.rule_names)
     result, bundle = made.result, None
     if options.specialise:
         searches = ShapeSearches(

@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 import onnx_ir
+from google.protobuf.message import EncodeError
 
 from graph_rewrite.errors import UserError
 
@@ -31,19 +32,26 @@ def as_file(model: Any, folder: Path, example_inputs: Any = None) -> Path:
     if isinstance(model, (str, os.PathLike)):
         return Path(model)
     path = folder / "model.onnx"
-    if isinstance(model, onnx.ModelProto):
-        onnx.save_model(
-            model, str(path), save_as_external_data=model.ByteSize() > INLINE_BYTES, location="model.onnx.data"
-        )
+    if isinstance(model, onnx.ModelProto) and _is_small(model):
+        onnx.save_model(model, str(path))
         return path
-    if isinstance(model, onnx_ir.Model):
-        onnx_ir.save(model, path, external_data="model.onnx.data")
+    if isinstance(model, (onnx.ModelProto, onnx_ir.Model)):
+        # `onnx.save_model` would take the weights out of the caller's own model.
+        read = onnx_ir.serde.deserialize_model(model) if isinstance(model, onnx.ModelProto) else model
+        onnx_ir.save(read, path, external_data="model.onnx.data")
         return path
     if _is_module(model):
         return _exported(model, path, example_inputs)
     raise TypeError(
         f"a model is a path, an onnx.ModelProto, an onnx_ir.Model or a torch.nn.Module, not {type(model).__name__}"
     )
+
+
+def _is_small(model: onnx.ModelProto) -> bool:
+    try:
+        return bool(model.ByteSize() <= INLINE_BYTES)
+    except EncodeError:  # more than protobuf can write at all
+        return False
 
 
 def _is_module(model: Any) -> bool:

@@ -106,10 +106,10 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode, perhaps on the best path."""
+        self._rewriting.budget_left = 1.0
         observation, info = self.env.reset(seed=seed, options=options)
         self._steps, self._taken, self._observation = [], 0, observation
         self._restarted = self._frontier = self._looking = False
-        self._rewriting.budget_left = 1.0
         random = self._rewriting.np_random
         if self.path and random.random() < self.restarts:
             frontier = bool(random.random() < FRONTIER)

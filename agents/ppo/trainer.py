@@ -155,10 +155,10 @@ class Trainer:
     def _resume(self, checkpoint: Checkpoint) -> None:
         check_episodes(checkpoint, "models")
         take_up_policy(checkpoint, self.policy)
-        self.ppo.num_timesteps = checkpoint.description.timesteps
         known = checkpoint.description.offered
         self.offered = {index for index, rule in enumerate(rule_vocabulary()) if known is None or rule in known}
         if checkpoint.description.trained_on == self.options.uri:
+            self.ppo.num_timesteps = checkpoint.description.timesteps
             self.progress.best_speedup = checkpoint.description.best_speedup
             self._take_up(checkpoint.path)
 

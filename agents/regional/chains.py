@@ -129,6 +129,6 @@ def _time(search: Search, timer: Timer, cut: WindowPair, anew_s: float | None) -
         search.trials.add(str(error))
         return None
     search.trials.add(None if timed.ok else f"{timed.status}: {timed.message}")
-    search.charge(cut.key, timed.cost_s, search.elapsed - begin)
+    search.charge((cut.key, id(timer)), timed.cost_s, search.elapsed - begin)
     search.tell()
     return timed if timed.ok and timed.window_seconds > 0.0 else None

@@ -26,10 +26,8 @@ def retime(
         rivals = [chain for chain in left if _are_rivals(chain.nodes, left[0].nodes)]
         left = [chain for chain in left if chain not in rivals]
         firsts = {chain.steps[0].class_key: chain for chain in reversed(rivals)}
-        retimed = [
-            _timed_again(search, timer, chain, until, options)
-            for chain in sorted(firsts.values(), key=lambda chain: -chain.lower_bound)[: options.finalists]
-        ]
+        finalists = sorted(firsts.values(), key=lambda chain: -chain.lower_bound)[: options.finalists]
+        retimed = [_timed_again(search, timer, chain, until, options) for chain in finalists]
         for seconds in options.again_s:
             equal = _equal(retimed)
             if len(equal) == 1 or until() or max(chain.half for chain in equal) < options.matters * _seconds(search):
@@ -39,7 +37,8 @@ def retime(
                 for chain in retimed
             ]
         chosen = _chosen(search, _equal(retimed), options)
-        again += [chosen, *(chain for chain in rivals if not chain.nodes & chosen.nodes)]
+        others = [*retimed, *(chain for chain in rivals if chain not in finalists)]
+        again += [chosen, *(chain for chain in others if not chain.nodes & chosen.nodes)]
     sure = [chain for chain in again if chain.lower_bound > 0.0]
     doubtful = [chain for chain in again if chain.lower_bound <= 0.0 and chain.net > options.doubted * _seconds(search)]
     for chain in sorted(doubtful if options.again_s else [], key=lambda chain: -chain.net):

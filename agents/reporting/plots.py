@@ -136,11 +136,12 @@ def rule_use(groups: Mapping[str, Sequence[Entry]]) -> tuple[list[str], np.ndarr
 
 
 def draw_latency(summary: Summary) -> Figure:
-    """Best screened latency so far, over seconds and over measurements; a line per run, a colour per agent."""
+    """Best screened latency so far, over seconds and over measurements; a line per run in which one is known, a colour
+    per agent."""
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     over_time, over_measurements = figure.subplots(1, 2, sharey=True)
     for place, (agent, entries) in enumerate(by_agent(summary["results"]).items()):
-        for k, entry in enumerate(entries):
+        for k, entry in enumerate(one for one in entries if one["latency_ms"] is not None):
             label = agent if k == 0 else None
             for axes, spent in ((over_time, "seconds"), (over_measurements, "measurements")):
                 xs, ys = best_so_far(entry, spent)

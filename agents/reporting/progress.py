@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from rich.table import Table
 
 from agents.core.base import Search
 from agents.ppo.progress import TrainingProgress
+from agents.reporting.json_text import json_text
 from graph_rewrite.system.cpu_count import threads_in_words
 
 MOST_OPERATORS = 8
@@ -296,5 +296,5 @@ def _binding(values: Mapping[str, int]) -> str:
 
 
 def print_json(values: object) -> None:
-    """Print one JSON document on standard output."""
-    print(json.dumps(values))
+    """Print one JSON document on standard output; numbers that are not finite are null."""
+    print(json_text(values))

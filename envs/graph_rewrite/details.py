@@ -51,14 +51,22 @@ def context_features(
     """
     cuda = deployment.provider == "cuda"
     known = frozenset() if cuda else instruction_sets(device or device_name("cpu"))
+    block = _block(known, device) if deployment.provider == "cpu" else 0
     values = [
-        log2(1 + deployment.threads) / 8, float(cuda), block_size() / 16 if deployment.provider == "cpu" else 0.0,
+        log2(1 + deployment.threads) / 8, float(cuda), block / 16,
         log2(1 + available_cores()) / 8, *(float(name in known) for name in INSTRUCTIONS),
         max(0.0, steps_left), max(0.0, budget_left),
         *(float(name in graph.disabled_optimizers) for name in OPTIMIZERS),
     ]  # fmt: skip
     assert len(values) == len(CONTEXT)
     return np.array(values, dtype=np.float32)
+
+
+def _block(known: frozenset[str], device: str) -> int:
+    """Return the block of the blocked layout: of this machine's processor, or of one with known instruction sets."""
+    if not device:
+        return block_size()
+    return 16 if "avx512f" in known else 8 if "avx2" in known else block_size()
 
 
 def _node_attributes(choices: Choices, most: int) -> NDArray[np.float32]:

@@ -5,12 +5,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnxruntime
 from google.protobuf.message import DecodeError
 
-from graph_rewrite.delivery.bundles.manifest import is_bundle, read_bundle
+from graph_rewrite.delivery.bundles.manifest import digest_of, is_bundle, read_bundle
 from graph_rewrite.delivery.bundles.session import BundleSession, open_with_hint
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
@@ -23,6 +24,10 @@ METADATA_KEY = "rewritegym.deployment"
 
 SIDECAR_SUFFIX = ".deployment.json"
 """Appended to the model's file name: the file beside it that holds the same JSON, for readers without ONNX."""
+
+
+DIGEST = "sha256"
+"""Entry of that file with the SHA-256 of the model, where the model itself records another deployment."""
 
 
 def sidecar_of(path: str | os.PathLike[str]) -> Path:
@@ -87,6 +92,7 @@ def deployment_of(graph: Graph, deployment: Deployment) -> Deployment:
 
 def recorded_deployment(path: str | os.PathLike[str]) -> Deployment:
     """Return the deployment recorded in the model's `metadata_props`, or else in `<path>.deployment.json` beside it.
+    That comes first where it names the digest of this very file: a result that was optimised again, and kept.
 
     Raises FileNotFoundError where there is no such model, and UserError where it is no ONNX model, records no
     deployment, or records one that this version cannot read.
@@ -96,14 +102,20 @@ def recorded_deployment(path: str | os.PathLike[str]) -> Deployment:
         raise FileNotFoundError(f"{model}: no such model file")
     sidecar = sidecar_of(model)
     text, where = _from_metadata(model), f"{model}, metadata {METADATA_KEY!r}"
-    if text is None and sidecar.is_file():
-        text, where = sidecar.read_text(encoding="utf-8"), str(sidecar)
+    if sidecar.is_file():
+        beside = sidecar.read_text(encoding="utf-8", errors="replace")
+        if text is None or _is_of(beside, model):
+            text, where = beside, str(sidecar)
     if text is None:
         raise UserError(
             f"{model}: no deployment is recorded, neither in its metadata ({METADATA_KEY!r}) nor in {sidecar.name};"
             " was it written by RewriteGym? Any other model opens with onnxruntime.InferenceSession"
         )
-    return _parse(text, where)
+    values = _parse(text, where)
+    try:
+        return Deployment.from_json({name: value for name, value in values.items() if name != DIGEST})
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 def _from_metadata(model: Path) -> str | None:
@@ -114,14 +126,20 @@ def _from_metadata(model: Path) -> str | None:
     return next((entry.value for entry in proto.metadata_props if entry.key == METADATA_KEY), None)
 
 
-def _parse(text: str, where: str) -> Deployment:
+def _is_of(text: str, model: Path) -> bool:
+    """Return whether the text of a file beside a model names the digest of the model."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError:
+        return False
+    return isinstance(values, dict) and DIGEST in values and values[DIGEST] == digest_of(model)
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"{where}: the recorded deployment is not JSON ({error})") from error
     if not isinstance(values, dict):
         raise UserError(f"{where}: the recorded deployment is not a JSON object but {text[:60]!r}")
-    try:
-        return Deployment.from_json(values)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{where}: {error}") from error
+    return values

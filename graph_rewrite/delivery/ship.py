@@ -15,16 +15,17 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import onnx
 
 from graph_rewrite.delivery.bundles.manifest import digest_of
-from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of, recorded_deployment, sidecar_of
+from graph_rewrite.delivery.deployed import DIGEST, METADATA_KEY, deployment_of, recorded_deployment, sidecar_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
-from graph_rewrite.delivery.weight_files import copy_weights, weight_files
+from graph_rewrite.delivery.weight_files import copy_weights, remove_unread, weight_files
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment
-from graph_rewrite.onnx_files.saving import free_data_file, save
+from graph_rewrite.onnx_files.saving import data_files_of, free_data_file, save
 from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.deadline import OutOfTime
@@ -55,7 +56,8 @@ class CheckedModel:
 
     def write_to(self, path: Path) -> Path:
         """Copy the compared file to `path`, its weights (if they lie beside it) to `<name>.data`, and its deployment to
-        a JSON file beside it. Every byte is compared with what was verified while it is copied.
+        a JSON file beside it. Every byte is compared with what was verified while it is copied. Weights of a model that
+        lay there before are removed, unless another model in the folder reads them.
 
         Raises:
             UnverifiedModelError: the comparison failed, or the file is not the one that was compared.
@@ -63,6 +65,7 @@ class CheckedModel:
         if not self.outcome.ok:
             raise UnverifiedModelError(f"{path} is not written, it was not verified: {self.outcome.message}")
         path.parent.mkdir(parents=True, exist_ok=True)
+        outdated = data_files_of(path)
         model = b"".join(self._verified(_MODEL))
         if _DATA in self.digests:
             data = free_data_file(path)
@@ -76,6 +79,7 @@ class CheckedModel:
                 raise
         else:
             _put(path, model, self.deployment)
+        remove_unread(outdated, path)
         return path
 
     def _verified(self, name: str) -> Iterator[bytes]:
@@ -151,7 +155,10 @@ class OriginalModel(CheckedModel):
         for _ in self._verified(self.path.name):
             pass
         path.parent.mkdir(parents=True, exist_ok=True)
-        return copy_original(self.path, path, self.deployment)
+        outdated = data_files_of(path)
+        copy_original(self.path, path, self.deployment)
+        remove_unread(outdated, path)
+        return path
 
 
 class UnmadeModel(CheckedModel):
@@ -197,21 +204,23 @@ def copy_original(original: Path, path: Path, deployment: Deployment) -> Path:
     """Copy a model file byte by byte, with its deployment in a JSON file beside it.
 
     Weights beside the model keep their names. In its own folder both models read them; in another folder they are
-    copied once, without taking space where the file system can clone, and further originals there share them.
+    copied once, without taking space where the file system can clone, and further originals there share them. Where the
+    model is a result itself, and so records a deployment, the JSON file names its digest: it is what counts.
 
     Raises:
         UserError: a file with other weights lies where those of the model would have to lie.
     """
     if original.parent.resolve() != path.parent.resolve():
         copy_weights(original.parent, path.parent, weight_files(original))
-    _put(path, original.read_bytes(), deployment)
+    model = original.read_bytes()
+    _put(path, model, deployment, {DIGEST: hashlib.sha256(model).hexdigest()} if METADATA_KEY.encode() in model else {})
     return path
 
 
-def _put(path: Path, model: bytes, deployment: Deployment) -> None:
-    """Write a model file and its deployment. That comes first: a model that is there has it, even where this process is
-    killed."""
-    replace_file(sidecar_of(path), _text(deployment) + "\n")
+def _put(path: Path, model: bytes, deployment: Deployment, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Write a model file and its deployment, with what else is told there. That comes first: a model that is there has
+    it, even where this process is killed."""
+    replace_file(sidecar_of(path), json.dumps({**deployment.to_json(), **more}, sort_keys=True) + "\n")
     replace_file(path, model)
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
+from google.protobuf.message import DecodeError
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs
@@ -39,7 +40,7 @@ def copy_weights(source: Path, target: Path, names: list[str]) -> None:
     for name in names:
         before, after = source / name, target / name
         if after.exists() or after.is_symlink():
-            if not after.is_file() or not filecmp.cmp(before, after):
+            if not after.is_file() or not filecmp.cmp(before, after, shallow=False):
                 raise UserError(
                     f"{after} exists and is not the file of that name that {source} has with the model's weights:"
                     " write to another folder, or move it away"
@@ -50,10 +51,28 @@ def copy_weights(source: Path, target: Path, names: list[str]) -> None:
         temporary = unfinished_name(after)
         try:
             _clone(before, temporary)
-            shutil.copystat(before, temporary)  # with its time: `filecmp` need not read an unchanged file again
+            shutil.copystat(before, temporary)
             os.replace(temporary, after)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def remove_unread(files: Iterable[Path], model: Path) -> None:
+    """Remove files with weights in the folder of a model, but those that it or another model there (`*.onnx`) reads."""
+    if not (left := set(files)):
+        return
+    read = {name for one in {model, *model.parent.glob("*.onnx")} for name in _names_read(one)}
+    for file in left:
+        if file.name not in read:
+            file.unlink(missing_ok=True)
+
+
+def _names_read(model: Path) -> list[str]:
+    """Return the names of the files with the weights of a model; none for a file that is no model."""
+    try:
+        return weight_files(model)
+    except (OSError, DecodeError):
+        return []
 
 
 def _clone(source: Path, target: Path) -> None:

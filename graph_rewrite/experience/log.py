@@ -69,8 +69,12 @@ class ExperienceLog:
 
     def flush(self) -> None:
         """Write what waits."""
-        if self._labels and self.store is not None and self.store.append(self._labels, self._parts.values()):
-            self._written |= self._parts.keys()
+        if self._labels and self.store is not None:
+            shrunk = self.store.shrunk
+            if self.store.append(self._labels, self._parts.values()):
+                self._written |= self._parts.keys()
+            if self.store.shrunk > shrunk:  # parts that old labels alone named are gone
+                self._written.clear()
         self._labels, self._parts, self._flushed = [], {}, self._clock()
 
     def close(self) -> None:

@@ -76,6 +76,8 @@ class ExperienceStore:
             busy_timeout_s=busy_timeout_s,
         )  # fmt: skip
         self._appended = 0
+        self.shrunk = 0
+        """How often old labels were dropped, and parts that no label names any more."""
 
     @property
     def off_because(self) -> str:
@@ -91,7 +93,7 @@ class ExperienceStore:
             self._appended += len(rows)
             if self._appended >= LOOK_EVERY:
                 self._appended = 0
-                _shrink(connection, self.most_bytes)
+                self.shrunk += _shrink(connection, self.most_bytes)
             return True
 
         return self._database.attempt(write) is not None
@@ -193,14 +195,14 @@ def _read(connection: sqlite3.Connection) -> tuple[list[LabelRow], list[SharedPa
     return labels, parts, damaged
 
 
-def _shrink(connection: sqlite3.Connection, most_bytes: int) -> None:
-    """Drop the oldest labels, and the parts that no label names any more, where the file is too large. Their pages are
-    used again, so that the file does not grow."""
+def _shrink(connection: sqlite3.Connection, most_bytes: int) -> bool:
+    """Drop the oldest labels, and the parts that no label names any more, where the file is too large; return whether
+    it was. Their pages are used again, so that the file does not grow."""
     pages, free, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
     if (pages - free) * size <= most_bytes:
-        return
+        return False
     with connection:
         dropped = int(_count(connection) * (1.0 - KEPT))
         oldest = "SELECT id FROM label ORDER BY taken, id LIMIT ?"
@@ -216,3 +218,4 @@ def _shrink(connection: sqlite3.Connection, most_bytes: int) -> None:
                     named.update((body["window"], body["model"]))
         gone = [(name,) for (name,) in connection.execute("SELECT id FROM part").fetchall() if name not in named]
         connection.executemany("DELETE FROM part WHERE id = ?", gone)
+    return True

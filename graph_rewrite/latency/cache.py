@@ -6,7 +6,8 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +57,17 @@ class MeasurementCache:
 
         return self._database.attempt(read)
 
+    def take_over(self, path: Path) -> None:
+        """Add the entries of another file that are not here yet; none where it cannot be read."""
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as other:
+            rows = other.execute("SELECT key, value, taken FROM measurement").fetchall()
+            self._database.attempt(lambda connection: _insert(connection, "IGNORE", rows))
+
     def put(self, key: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Store plain values; an older entry of the same key is replaced."""
         row = (_text(key), json.dumps(values), time.time())
 
-        def write(connection: sqlite3.Connection) -> None:
-            with connection:
-                connection.execute("INSERT OR REPLACE INTO measurement VALUES (?, ?, ?)", row)
-
-        self._database.attempt(write)
+        self._database.attempt(lambda connection: _insert(connection, "REPLACE", [row]))
 
     def close(self) -> None:
         """Close the file; a later use opens it again."""
@@ -72,6 +75,12 @@ class MeasurementCache:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MeasurementCache, (self.path,)
+
+
+def _insert(connection: sqlite3.Connection, known: str, rows: Sequence[tuple[str, str, float]]) -> None:
+    """Insert rows; what is done with those that are `known` is REPLACE or IGNORE."""
+    with connection:
+        connection.executemany(f"INSERT OR {known} INTO measurement VALUES (?, ?, ?)", rows)
 
 
 def _text(key: Mapping[str, Any]) -> str:

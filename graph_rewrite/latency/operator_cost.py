@@ -186,15 +186,16 @@ class OperatorCostMeter:
     def _net(self, spec: OperatorSpec) -> OperatorCost:
         """Time an operator and take off what a run of a session costs by itself."""
         if self._empty_run is None:
-            self._empty_run = self._time(_NOTHING)
-        gross = self._time(spec)
+            empty = self._time(_NOTHING)
+            if empty.status != "ok":
+                return empty
+            self._empty_run = empty
+        gross, empty = self._time(spec), self._empty_run
         if gross.status != "ok":
             return gross
-        net = OperatorCost(
-            ms=max(_LEAST_MS, gross.ms - self._empty_run.ms),
-            relative_error=gross.relative_error,
-            runs=gross.runs,
-        )
+        ms = max(_LEAST_MS, gross.ms - empty.ms)
+        error = math.hypot(gross.relative_error * gross.ms, empty.relative_error * empty.ms) / ms
+        net = OperatorCost(ms, error, gross.runs)
         if self._cache is not None:
             values = {"ms": net.ms, "relative_error": net.relative_error, "runs": net.runs, "op": spec.op}
             self._cache.put(self._disk_key(spec), values)

@@ -26,7 +26,7 @@ from graph_rewrite.onnx_files.body_digests import opaque_signature
 from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensors, is_absurd, is_external, read_tensor
 from graph_rewrite.onnx_files.model_file import read_model
 from graph_rewrite.onnx_files.subgraphs import captured_names
-from graph_rewrite.onnx_files.validation import check_model, check_shapes
+from graph_rewrite.onnx_files.validation import check_model, check_shapes, open_negative_sizes
 from graph_rewrite.operators.inference import infer
 from graph_rewrite.operators.known import is_known
 from graph_rewrite.operators.standard_types import TypeInferenceError
@@ -66,6 +66,7 @@ def load(
     # Many objects that stay: looking for cycles among them takes longer than making them.
     with no_garbage_collection():
         check_model(model, label)
+        open_negative_sizes(model)
         check_tensors(model, folder, label)
         return _Loader(model, folder, shapes or {}, label).graph()
 

@@ -41,6 +41,18 @@ def read_model(path: Path) -> onnx.ModelProto:
     return model
 
 
+def check_openable(path: Path) -> None:
+    """Check that there is a file, without reading it.
+
+    Raises:
+        ModelLoadError: there is none, or its folder cannot be entered.
+    """
+    try:
+        path.stat()
+    except OSError as error:
+        raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}{_zoo_hint(path)}") from error
+
+
 def _zoo_hint(path: Path) -> str:
     """Return what to add to the error for a model of the zoo where only a file will do."""
     name = os.fspath(path).removeprefix("zoo:").strip("/").partition("?")[0]

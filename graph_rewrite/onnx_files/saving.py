@@ -86,7 +86,7 @@ def save(
     path = Path(path)
     if not path.parent.is_dir():
         raise UserError(f"{path} cannot be written: there is no folder {path.parent}; create it first")
-    data, outdated = free_data_file(path), _data_files_of(path)
+    data, outdated = free_data_file(path), data_files_of(path)
     total = sum(nbytes(constant) for constant in (*graph.constants.values(), *graph.stored.values()))
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         model_file, data_file = Path(folder, "model"), Path(folder, "data")
@@ -119,7 +119,7 @@ def free_data_file(path: Path) -> Path:
     return next(file for file in map(path.with_name, names) if not file.exists())
 
 
-def _data_files_of(path: Path) -> set[Path]:
+def data_files_of(path: Path) -> set[Path]:
     """Return the data files that belong to the model which lies at `path` now, by their names and by what it refers
     to."""
     try:

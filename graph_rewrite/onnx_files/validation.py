@@ -41,6 +41,16 @@ def check_model(model: onnx.ModelProto, label: str) -> None:
     _check_operators(model, label)
 
 
+def open_negative_sizes(model: onnx.ModelProto) -> None:
+    """Make dimensions of inputs, outputs and values symbolic, without a name, that a model declares as -1, in place: as
+    ONNX Runtime does."""
+    for body in (model.graph, *(inner for node in inner_nodes(model.graph) for inner in attribute_graphs(node))):
+        for info in (*body.input, *body.output, *body.value_info):
+            for dim in info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ():
+                if dim.dim_value < 0:
+                    dim.ClearField("dim_value")
+
+
 def check_shapes(shapes: Mapping[str, tuple[int, ...]], inputs: Mapping[str, onnx.ValueInfoProto], label: str) -> None:
     """Check the shapes that a user gives to inputs with symbolic dimensions.
 

@@ -10,7 +10,7 @@ from graph_rewrite.delivery.acceptance import refusals
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.custom_domains import require_operators
-from graph_rewrite.onnx_files.loading import ModelLoadError
+from graph_rewrite.onnx_files.model_file import check_openable
 from graph_rewrite.onnx_files.reading_once import load_once
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.symbolic.choices import Role, default_values, role_of
@@ -72,10 +72,7 @@ def bind(path: Path, texts: Sequence[str] = (), deployment: Deployment | None = 
             does not know with the libraries of the deployment.
         ModelLoadError: not a readable ONNX model.
     """
-    try:
-        path.stat()
-    except OSError as error:
-        raise ModelLoadError(f"{path}: cannot be opened: {error.strerror}") from error
+    check_openable(path)
     graph, deployment = load_once(path), deployment or Deployment()
     require_operators(graph, deployment.custom_ops)
     inputs = symbolic_inputs(graph)

@@ -106,7 +106,7 @@ def symbolic_inputs(graph: Graph) -> SymbolicInputs:
 
 
 def _dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    if dim.HasField("dim_value") and dim.dim_value >= 0:
+    if dim.HasField("dim_value"):
         return int(dim.dim_value)
     return dim.dim_param or f"{name}.{axis}"
 

@@ -74,7 +74,7 @@ class Problem:
     """Whether a result is saved with its weights in a file of their own, however few they are."""
     _memo: dict[tuple[str, Effort], Latency] = field(default_factory=dict, repr=False)
     _seconds: dict[tuple[str, Effort], float] = field(default_factory=dict, repr=False)
-    _confirmed: dict[tuple[str, Plan | None, int], Latency] = field(default_factory=dict, repr=False)
+    _confirmed: dict[tuple[str, Plan | None, int], tuple[Latency, float]] = field(default_factory=dict, repr=False)
     _compared: dict[tuple[str, str, Plan | None], tuple[Latency, float]] = field(default_factory=dict, repr=False)
     _active: dict[str, frozenset[str] | None] = field(default_factory=dict, repr=False)
     _faults_before: Counter[str] = field(default_factory=Counter, repr=False)
@@ -149,12 +149,18 @@ class Problem:
         key = (graph.hash, plan, look)
         known = self._confirmed.get(key)
         if known is None:
+            begin = unblocked_time()
             if isinstance(self.meter, ConfirmingMeter):
-                known = self.meter.confirm(graph, plan)
+                latency = self.meter.confirm(graph, plan)
             else:
-                known = self.measure(graph, "full")
-            self._confirmed[key] = known
-        return known
+                latency = self.measure(graph, "full")
+            known = self._confirmed[key] = (latency, unblocked_time() - begin)
+        return known[0]
+
+    def confirming_s(self, graph: Graph, plan: Plan | None = None, look: int = 0) -> float:
+        """Return the seconds that `confirm` took with the same arguments; 0 before it was asked."""
+        known = self._confirmed.get((graph.hash, plan, look))
+        return 0.0 if known is None else known[1]
 
     def compare(self, reference: Graph, candidate: Graph, plan: Plan | None = None) -> tuple[Latency, float] | None:
         """Time two graphs in turn with full effort, or by a plan. The same graphs and plan always give the same value.

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from onnx import TensorProto
 
+from envs.feature_sets import CONTEXT
 from envs.features import EDGE_FEATURES, NODE_FEATURES, NODES, SHAPES, NodeTable, ShapeTable
+from envs.graph_rewrite.details import context_features
 from envs.vocabulary import CANDIDATE, OPERATORS, UNKNOWN, operator_index, operator_vocabulary, rule_vocabulary
-from graph_rewrite import Node, TensorType
-from graph_rewrite.latency import OPTIMIZERS
+from graph_rewrite import Node, TensorType, load
+from graph_rewrite.latency import OPTIMIZERS, Deployment
 from graph_rewrite.rules import all_rules
+from tests.graph_rewrite.sample_models import parsed
 
 
 def floats(*shape: int) -> TensorType:
@@ -87,3 +90,11 @@ def test_rule_vocabulary_has_every_rule_and_deployment_choice() -> None:
     assert len(set(names)) == len(names)
     assert {rule.name for rule in all_rules()} <= set(names)
     assert {f"{verb} {name}" for verb in ("refuse", "keep") for name in OPTIMIZERS} <= set(names)
+
+
+@pytest.mark.parametrize(("flags", "block"), [("avx2 fma", 8), ("avx2 fma avx512f", 16)])
+def test_the_block_is_that_of_the_processor_that_was_timed(flags: str, block: int) -> None:
+    found = context_features(
+        Deployment(), load(parsed("(float[4] x) => (float[4] y) { y = Relu(x) }")), 1.0, 1.0, f"a processor [{flags}]"
+    )
+    assert found[CONTEXT.index("block")] == block / 16

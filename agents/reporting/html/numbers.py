@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from agents.reporting.html.markup import Html, figure, html
 
@@ -29,6 +30,12 @@ def megabytes(value: float | None) -> Html:
 def times(value: float) -> Html:
     """Return a factor, such as 1.36 times."""
     return figure(value, f"{value:.3f}{TIMES}")
+
+
+def interval(ends: Sequence[float | None]) -> Html:
+    """Return the ends of an interval of factors."""
+    low, high = ends
+    return UNKNOWN if low is None or high is None else html(f"{low:.3f} to {high:.3f}")
 
 
 def error(value: float | None) -> Html:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,7 +91,7 @@ class OptimizationReport:
     def interval(self) -> tuple[float, float]:
         """The 95% confidence interval of the speed-up."""
         low, high = self.entry["speedup_ci95"]
-        return float(low), float(high)
+        return 0.0 if low is None else float(low), math.inf if high is None else float(high)
 
     @property
     def latency_ms(self) -> float | None:

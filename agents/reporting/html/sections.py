@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.reporting.html.charts import latency_bars, trajectory
 from agents.reporting.html.markup import Html, join, table, tag
-from agents.reporting.html.numbers import TIMES, counted, error, megabytes, milliseconds, times
+from agents.reporting.html.numbers import TIMES, counted, error, interval, megabytes, milliseconds, times
 from agents.reporting.html.report import OptimizationReport
 from agents.reporting.progress import dynamic_lines
 from graph_rewrite.runtime import PROVIDERS
@@ -94,7 +94,7 @@ def _threads(report: OptimizationReport) -> Html | None:
     rows: list[tuple[object, ...]] = [
         (
             counted(int(found["threads"]), "thread"), times(found["speedup"]),
-            "{:.3f} to {:.3f}".format(*found["speedup_ci95"]), milliseconds(found["latency_ms"]),
+            interval(found["speedup_ci95"]), milliseconds(found["latency_ms"]),
         )
         for found in report.entry.get("threads") or ()
         if isinstance(found, Mapping)

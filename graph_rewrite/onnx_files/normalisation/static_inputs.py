@@ -40,7 +40,8 @@ def _message(symbolic: dict[str, list[int | str]]) -> str:
     listed = "; ".join(f"{name} [{', '.join(map(str, dims))}]" for name, dims in symbolic.items())
     flags = " ".join(f"--shape {name}:{','.join(map(str, _suggested(dims)))}" for name, dims in symbolic.items())
     return (
-        f"these inputs have no fixed shape: {listed}. A graph is optimised for one shape: set it, for example {flags}"
+        f"these inputs have no fixed shape: {listed}. A model is optimised and measured at one shape: set it, for"
+        f" example {flags}"
     )
 
 

@@ -16,7 +16,8 @@ import rewritegym
 from agents.commands import apply
 from agents.conclusion.recordings import actions_file, recording_of, write_recording
 from agents.core.base import Action, action_of
-from graph_rewrite.replay import Recording, read_recording
+from graph_rewrite.delivery.deployed import recorded_deployment
+from graph_rewrite.replay import RecordedStep, Recording, read_recording
 from graph_rewrite.task.problem import Problem, open_problem
 from rewritegym.cli import main
 from tests.graph_rewrite.replay.models import write_network
@@ -143,3 +144,42 @@ class TestApply:
         out = capsys.readouterr().out
         assert "1 of 1 recorded rewrites applied" in out
         assert "rewritegym check" in out
+
+
+class TestItsOwnRecording:
+    """Recordings beside written files: they tell of those files."""
+
+    def test_steps_that_were_left_out_are_not_in_it(self, run: Run, tmp_path: Path) -> None:
+        first = write_network(tmp_path / "one.onnx", factor=1.0)
+        made = recorded(open_problem(f"file:{first}", provider="cpu", cached=False), "MulOne", "ComposeTransposes")
+        path, second = made.write(tmp_path / "actions.json"), write_network(tmp_path / "two.onnx", factor=2.0)
+        assert run(path, second, tmp_path / "out.onnx", "--partial")[0] == 0
+        own = actions_file(tmp_path / "out.onnx")
+        assert [step.rule for step in read_recording(own).steps] == ["ComposeTransposes"]
+        assert run(own, second, tmp_path / "again.onnx")[0] == 0  # nothing is to be left out any more
+
+    @pytest.mark.parametrize(("prefix", "recorded_as"), [("", "x"), ("renamed/", "x"), ("", "gone")])
+    def test_its_shapes_are_those_of_the_model(
+        self, actions: Path, run: Run, tmp_path: Path, prefix: str, recorded_as: str
+    ) -> None:
+        model = onnx.load(write_network(tmp_path / "symbolic.onnx", seed=3, prefix=prefix))
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_param = "batch"
+        onnx.save(model, tmp_path / "symbolic.onnx")
+        path = replace(read_recording(actions), shapes={recorded_as: (2, 4)}).write(tmp_path / "actions.json")
+        assert run(path, tmp_path / "symbolic.onnx", tmp_path / "out.onnx")[0] == 0
+        assert read_recording(actions_file(tmp_path / "out.onnx")).shapes == {f"{prefix}x": (2, 4)}
+        if not prefix:  # by another name and at another size, no step is recognised
+            fixed = tmp_path / "fixed.onnx"
+            assert run(path, tmp_path / "symbolic.onnx", fixed, "--static", "--shape", "x:3,4")[0] == 0
+            assert read_recording(actions_file(fixed)).shapes == {"x": (3, 4)}
+
+    def test_threads_that_are_asked_for_count(self, actions: Path, run: Run, tmp_path: Path) -> None:
+        """The search was free to choose, and chose one."""
+        known = read_recording(actions)
+        chosen = RecordedStep("set threads=1", "deployment", 1, refused=(), settings={"threads": 1})
+        path = replace(known, steps=(*known.steps, chosen)).write(tmp_path / "actions.json")
+        assert run(path, tmp_path / "first.onnx", tmp_path / "one.onnx")[1]["deployment"]["threads"] == 1
+        found = run(path, tmp_path / "first.onnx", tmp_path / "two.onnx", "--threads", "2")[1]
+        assert found["deployment"]["threads"] == 2
+        assert recorded_deployment(tmp_path / "two.onnx").threads == 2

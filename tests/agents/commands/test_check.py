@@ -17,6 +17,8 @@ from agents.conclusion.recordings import actions_file, write_recording
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.delivery.ship import checked_model, kept_original
 from graph_rewrite.latency import Deployment, Latency
+from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.onnx_files.saving import materialize
 from graph_rewrite.replay import read_recording
 from graph_rewrite.task.problem import open_problem
 from rewritegym.cli import main
@@ -151,3 +153,15 @@ def test_inputs_are_those_that_the_model_takes(tmp_path: Path, run: Run, text: s
     assert code in (0, check.EXIT_NO_GAIN, check.EXIT_SLOWER), found  # measured, whatever it gains
     assert found["verified"]
     assert found["latency_ms"] > 0
+
+
+def test_a_shape_that_is_nowhere_recorded_is_asked_for(
+    tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = tmp_path / "model.onnx"
+    onnx.save(parsed("(float[n,4] x) => (float[n,4] y) { y = Neg(x) }"), original)
+    copy = kept_original(original, Deployment(), runnable=materialize(load(original, {"x": (2, 4)}), tmp_path / "work"))
+    path = copy.write_to(tmp_path / "model.optimized.onnx")
+    assert main(["check", str(path), str(original)]) == 2
+    assert "--shape x:1,4" in capsys.readouterr().err.replace("\n", " ")
+    assert run(path, original, "--shape", "x:2,4", "--seconds", "0.1")[1]["verified"]

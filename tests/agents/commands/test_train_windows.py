@@ -84,29 +84,60 @@ def test_the_universal_policy_goes_on_with_what_was_timed_here(
     assert {*(found.offered or ())} >= {*(before.offered or ())}
 
 
-def test_an_interrupted_training_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def interrupted(line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Interrupt a training after its first steps of PPO; return the arguments with which it says that it goes on."""
     original = WindowTrainer.run
 
-    def interrupted(self: WindowTrainer, on_step: object = None) -> TrainingProgress:
+    def run(self: WindowTrainer, on_step: object = None) -> TrainingProgress:
         def stop(progress: TrainingProgress) -> None:
             if progress.timesteps >= 20:
                 raise KeyboardInterrupt
 
         return original(self, stop)
 
-    monkeypatch.setattr(WindowTrainer, "run", interrupted)
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        raise SystemExit(main(arguments(tmp_path)))
+    with monkeypatch.context() as patched:
+        patched.setattr(WindowTrainer, "run", run)
+        with pytest.raises((KeyboardInterrupt, SystemExit)):
+            raise SystemExit(main(line))
     told = capsys.readouterr().err
-    (line,) = (line for line in told.splitlines() if line.startswith("stopped;"))
-    words = shlex.split(line.partition("Go on with: ")[2])
-    assert words[:3] == ["python", "train.py", "--set"]
-    monkeypatch.setattr(WindowTrainer, "run", original)
+    (command,) = (text.partition("Go on with: ")[2] for text in told.splitlines() if text.startswith("stopped;"))
+    words = shlex.split(command)
+    assert words[:2] == ["python", "train.py"]
+    return words[2:]
+
+
+def test_an_interrupted_training_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = interrupted(arguments(tmp_path), monkeypatch, capsys)
+    assert words[0] == "--set"
     again = tmp_path / "again"
-    assert main([*words[2:], "--runs", str(again)]) == 0
+    assert main([*words, "--runs", str(again)]) == 0
     assert json.loads((only_run(again) / "result.json").read_text())["training"]["timesteps"] >= 64
+
+
+def test_an_interrupted_training_on_experience_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn_labels(convolutions(tmp_path), tmp_path, DrawnTimer())
+    settings = ("fine_tuning.epochs=2", "fine_tuning.rehearsed=3", "training.n_envs=2", "ppo.n_steps=16")
+    given = [word for setting in settings for word in ("--set", setting)]
+    line = [
+        "--windows",
+        "--from-experience",
+        "--experience",
+        str(tmp_path / "drawn.sqlite3"),
+        "--total-timesteps",
+        "64",
+    ]
+    words = interrupted([*line, "--runs", str(tmp_path / "first"), *given], monkeypatch, capsys)
+    again = tmp_path / "again"
+    assert main([*words, "--runs", str(again)]) == 0
+    run = only_run(again)
+    assert json.loads((run / "result.json").read_text())["training"]["epochs"] == 2
+    found, shipped = (load_checkpoint(path).description for path in (run, "checkpoints/universal"))
+    assert found.timesteps > 64  # with those of the interrupted training
+    assert found.trained_on.endswith(f"drawn.sqlite3, after {shipped.trained_on}")
 
 
 @pytest.mark.parametrize(

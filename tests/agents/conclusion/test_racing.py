@@ -139,3 +139,18 @@ def test_a_meter_that_measures_once_only_leaves_the_order_as_it_is(tmp_path: Pat
     before = dict(search.visits)
     race(search, search.visits.values(), 1, lambda: False)
     assert search.visits == before
+
+
+def test_a_later_search_pays_for_the_same_looks(field: Field, clock: SimulatedClock) -> None:
+    """Agents that are compared share what the problem remembers, and none of them gains by coming later."""
+    search, _ = field([1.0, 1.02, 1.01], 0)
+    before, screened = search.seconds, dict(search.visits)
+    race(search, search.visits.values(), 1, lambda: False)
+    paid = search.seconds - before
+    assert paid > 1.0
+    later = Search(search.problem, search.budget)
+    later.visits.update(screened)
+    before, real = later.seconds, clock.now
+    race(later, later.visits.values(), 1, lambda: False)
+    assert clock.now == real
+    assert later.seconds - before == pytest.approx(paid, rel=0.01)

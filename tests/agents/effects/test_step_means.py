@@ -235,3 +235,10 @@ def test_the_means_that_ship_know_most_rules() -> None:
     assert len(known) > 100
     assert means.forecast(("NoSuchRule",), ("algebra",), "", 0.0) is None
     assert SHIPPED.stat().st_size < 2 << 20
+
+
+def test_learnt_steps_are_named_as_searches_name_them(table: WindowTable) -> None:
+    """So a search that times one of them again puts it in the place of what was learnt."""
+    found = MeansLearner(on_device(table, A, 0.1)).timed_steps(machine_kind("cpu", A))
+    assert len(found) > 100
+    assert all(name == one.names[0] for name, one in found.items())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +96,23 @@ def test_later_searches_begin_with_what_was_timed(cache: Path) -> None:
     assert winograd() < once < before
     base = load_means(SHIPPED, processor_kind())
     assert means_here(Deployment()) == base.extended(means_of_timed([STEP] * 3, base))
+
+
+def test_searches_that_end_together_lose_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = own_means._own
+
+    def slowly(path: Path) -> dict[str, dict[str, TimedStep]]:
+        found = read(path)
+        time.sleep(0.05)
+        return found
+
+    monkeypatch.setattr(own_means, "_own", slowly)
+    threads = [threading.Thread(target=remember, args=({name: STEP}, Deployment())) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(json.loads(own_steps_path().read_text())["kinds"][processor_kind()]) == {"a", "b", "c"}
 
 
 def test_other_processors_steps_are_kept_apart(cache: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from agents.core.config import Config, FineTuningConfig
 from agents.effects.tabulating import tabulated
 from agents.fine_tuning.lessons import Rehearsal
-from agents.fine_tuning.trainer import BEST, EXPERIENCE, FineTuner, FineTuningOptions
+from agents.fine_tuning.trainer import BEST, EXPERIENCE, WINDOWS, FineTuner, FineTuningOptions
 from agents.ppo.checkpoint import Checkpoint, load_checkpoint
 from agents.ppo.description import CheckpointError
 from agents.ppo.progress import TrainingProgress
@@ -26,7 +26,7 @@ from envs.window.table import SHIPPED
 from graph_rewrite import Graph
 from graph_rewrite.experience.exchange import labels_of
 from graph_rewrite.experience.store import ExperienceStore
-from graph_rewrite.latency import Effort, Latency
+from graph_rewrite.latency import Effort, Latency, MeasurementCache
 from graph_rewrite.replay import read_recording
 from graph_rewrite.task.problem import Problem
 from tests.agents.toys import ExactMeter
@@ -177,12 +177,15 @@ def test_an_interrupted_training_goes_on_with_what_it_had(make: Make) -> None:
         first.run(interrupted)
     known, best = labels(first), first.starts[0]
     assert known > 10
+    MeasurementCache(first.run_folder / WINDOWS).put({"a": "window"}, {"ms": 1.0})
     second = make("second", begin=load_checkpoint(first.run_folder), resume=first.run_folder)
     assert labels(second) == known
     assert [start.graph.hash for start in second.starts] == [best.graph.hash]
     assert second.progress.labels == known
+    assert MeasurementCache(second.run_folder / WINDOWS).get({"a": "window"}) == {"ms": 1.0}
     second.run()
     assert labels(second) >= known
+    assert second.progress.rounds >= 1  # what was timed and not learnt is learnt, though nothing new is timed
     assert load_checkpoint(second.run_folder).description.trained_on.count(", after ") == 1
 
 

@@ -12,10 +12,11 @@ import torch
 import rewritegym
 from agents.core.base import Agent
 from agents.core.registry import make_agent
-from agents.optimization import outcome
+from agents.optimization import outcome, sources
 from agents.optimization.sources import as_file
 from graph_rewrite.errors import UserError
 from tests.envs.fakes import write_tower
+from tests.graph_rewrite.sample_models import parsed, weights
 
 X = {"x": np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32)}
 
@@ -60,6 +61,37 @@ def test_models_of_other_libraries_become_files(tower: Path, tmp_path: Path) -> 
     feeds = {session.get_inputs()[0].name: np.ones((2, 4), np.float32)}
     wanted = module(torch.ones(2, 4)).detach().numpy()
     assert np.allclose(session.run(None, feeds)[0], wanted, atol=1e-6)
+
+
+def test_a_large_model_in_memory_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "INLINE_BYTES", 0)
+    model = parsed("(float[4,32] x) => (float[4,32] y) { y = MatMul(x, w) }", weights("w", 32, 32))
+    before, x = model.SerializeToString(deterministic=True), {"x": np.ones((4, 32), np.float32)}
+    path = as_file(model, tmp_path)
+    assert model.SerializeToString(deterministic=True) == before
+    assert (tmp_path / "model.onnx.data").stat().st_size >= 32 * 32 * 4
+    wanted = onnx.reference.ReferenceEvaluator(model).run(None, x)[0]
+    assert np.array_equal(onnx.reference.ReferenceEvaluator(str(path)).run(None, x)[0], wanted)
+
+
+def test_a_result_survives_what_cannot_be_written(
+    tower: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    options = {"time_limit": 3, "threads": 1, "agent": "random", "memory": False}
+    monkeypatch.setattr("agents.optimization.reports.write_report", full)
+    found = rewritegym.optimize(tower, tmp_path / "fast.onnx", report=tmp_path / "page.html", **options)
+    assert found.verified
+    assert (tmp_path / "fast.onnx").is_file()
+    assert "the report is not written" in capsys.readouterr().err
+    save = outcome.Optimization.save
+    monkeypatch.setattr(
+        outcome.Optimization, "save", lambda own, path: full() if path.parent == tmp_path else save(own, path)
+    )
+    with pytest.raises(UserError, match=r"No space left on device; the result is saved as .*full\.onnx instead"):
+        rewritegym.optimize(tower, tmp_path / "full.onnx", **options)
 
 
 def test_mistakes_say_what_to_do(tower: Path, tmp_path: Path) -> None:

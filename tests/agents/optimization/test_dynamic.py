@@ -16,6 +16,7 @@ import pytest
 
 import rewritegym
 from agents.conclusion import conclude
+from agents.conclusion.recordings import actions_file
 from agents.conclusion.size_tradeoff import TOO_LARGE
 from agents.core.base import Action, Budget, OptimizationResult
 from agents.greedy import GreedyAgent
@@ -27,6 +28,7 @@ from agents.optimization.run import optimize_model
 from agents.reporting.progress import dynamic_lines
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import JUDGE, Latency
+from graph_rewrite.replay import read_recording
 from graph_rewrite.replay.memory import ResultMemory
 from graph_rewrite.symbolic.bindings import DimensionBindings
 from graph_rewrite.symbolic.generalise import SymbolicResult, generalise
@@ -190,6 +192,17 @@ def test_the_whole_run_keeps_the_symbolic_dimensions(tmp_path: Path) -> None:
     assert [d.dim_param for d in info.type.tensor_type.shape.dim] == ["batch", "sequence"]
     if done.speedup == 1.0:
         assert (tmp_path / "out.onnx").read_bytes() == path.read_bytes()
+
+
+def test_a_kept_original_names_itself(agent: PlantedAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        dynamic, "generalise", lambda problem, actions, bound: SymbolicResult(bound, message="none fits")
+    )
+    path = transformer(tmp_path / "t.onnx", layers=1)
+    done = optimized(path)
+    assert "none fits" in done.result.message
+    recording = read_recording(actions_file(done.save(tmp_path / "out.onnx")))
+    assert (recording.steps, recording.model, dict(recording.shapes)) == ((), "t.onnx", {"ids": (1, 24)})
 
 
 def test_the_search_of_a_symbolic_model_has_as_much_time_as_that_of_a_fixed_one(

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+import rewritegym
 from agents.commands import report
 from agents.optimization.output import check_output, saved
 from agents.optimization.reports import check_report
 from graph_rewrite.errors import UserError
+from graph_rewrite.onnx_files.loading import ModelLoadError
+from graph_rewrite.replay import RecordedStep, Recording
+from rewritegym.cli import main
 
 MODEL = Path("model.onnx")
 UNWRITABLE = Path("/proc")
@@ -78,3 +82,16 @@ def test_a_machine_without_any_space_is_told(tmp_path: Path, monkeypatch: pytest
 def test_what_can_be_saved_is(tmp_path: Path) -> None:
     outcome: Any = Outcome(tmp_path / "other")
     assert saved(outcome, tmp_path / "out.onnx") == tmp_path / "out.onnx"
+
+
+def test_a_mistyped_input_is_told_before_the_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "modles" / "net.onnx"
+    for line in (["optimize", str(path)], ["apply", str(actions_of_nothing(tmp_path)), str(path)]):
+        assert main(line) == 2
+        assert "modles/net.onnx: cannot be opened: No such file" in capsys.readouterr().err.replace("\n", "")
+    with pytest.raises(ModelLoadError, match="cannot be opened"):
+        rewritegym.optimize(path, path.with_name("out.onnx"))
+
+
+def actions_of_nothing(folder: Path) -> Path:
+    return Recording((RecordedStep("MulOne", "site", 1),)).write(folder / "actions.json")

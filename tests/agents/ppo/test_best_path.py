@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -263,3 +264,19 @@ def test_imitation_makes_the_path_likely(open_tower: OpenTower) -> None:
     after = [float(policy.action_probabilities(step.observation, step.mask)[step.action]) for step in env.path]
     assert last < first
     assert np.prod(after) > 10 * np.prod(before)
+
+
+def test_an_episode_begins_with_its_whole_budget(open_tower: OpenTower, monkeypatch: pytest.MonkeyPatch) -> None:
+    env, _ = explored(open_tower(), restarts=0.0, episodes=1, episode_steps=2)
+    inner = env.unwrapped
+    assert isinstance(inner, GraphRewriteEnv)
+    assert inner.budget_left == 0.0
+    shown, reset = list[float](), inner.reset
+
+    def noting(**options: Any) -> Any:
+        shown.append(inner.budget_left)
+        return reset(**options)
+
+    monkeypatch.setattr(inner, "reset", noting)
+    env.reset()
+    assert shown == [1.0]

@@ -85,7 +85,8 @@ def test_of_another_model_only_the_policy_goes_on(
     assert second.env.env_method("record") == [None]
     assert second.progress == TrainingProgress()
     assert second.env.ret_rms.count < 1
-    second.close()
+    train(second)
+    assert second.progress.timesteps >= CONFIG.training.total_timesteps  # none of them was taken on the first model
 
 
 def test_a_damaged_state_is_refused(options: TrainingOptions, tmp_path: Path) -> None:

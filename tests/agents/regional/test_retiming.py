@@ -44,6 +44,28 @@ def test_finals_take_lead_from_luck(tmp_path: Path) -> None:
     assert {f.saved for f in retime(search, Careful(), chains, lambda: True, OPTIONS)} == {5.0, 3.0}
 
 
+def test_finalists_that_do_not_overlap_the_chosen_one_stand_as_they_were_timed_with_care(tmp_path: Path) -> None:
+    careful = {"6.0": 3.0, "5.0": -1.0, "4.0": 4.0}
+
+    class Careful(ExactTimer):
+        def time(self, cut: WindowPair, budget_s: float | None = None, *, anew: bool = False) -> Difference:
+            return Difference(careful[cut.key], (careful[cut.key] - 0.1, careful[cut.key] + 0.1), 1, 1, 1, 10.0)
+
+    # One chain over four nodes has a rival in each half of them.
+    chains = [
+        chain(6.0, {1, 2, 3, 4}, rules=("A",)),
+        chain(5.0, {1, 2}, rules=("B",)),
+        chain(4.0, {3, 4}, rules=("C",)),
+    ]
+    search = Search(chain_problem(tmp_path, 1), BUDGET)
+    assert [(one.saved, one.steps[0].rule) for one in retime(search, Careful(), chains, lambda: False, OPTIONS)] == [
+        (4.0, "C")
+    ]  # fmt: skip
+    careful["5.0"] = 0.5
+    kept = retime(search, Careful(), chains, lambda: False, OPTIONS)
+    assert sorted((one.saved, one.steps[0].rule) for one in kept) == [(0.5, "B"), (4.0, "C")]
+
+
 def test_what_cannot_be_told_apart_is_timed_again_where_it_matters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,3 +209,10 @@ def test_e_graphs_record_their_growth_and_it_is_drawn(tmp_path: Path) -> None:
     assert list(sizes.lines[0].get_ydata()) == [point["nodes"] for point in found["growth"]]
     assert list(costs.lines[0].get_ydata()) == [point["cost_ms"] for point in found["growth"]]
     assert tmp_path / "egraph.png" not in save_plots(summary({**found, "growth": []}), tmp_path)
+
+
+def test_a_run_without_a_latency_has_no_line(tmp_path: Path) -> None:
+    """Its time was over before the original was measured."""
+    late = {**entry("greedy", 1.0, {}), "latency_ms": None, "improvements": []}
+    assert {path.name for path in save_plots(summary(late, entry("taso", 1.3, {"A": 2})), tmp_path)} == PLOTS
+    assert "latency.png" in {path.name for path in save_plots(summary(late), tmp_path)}

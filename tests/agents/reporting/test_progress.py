@@ -1,12 +1,15 @@
 """The lines that commands print about a search and its result."""
 
+import json
+import math
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from agents.core.base import Budget, Search
 from agents.greedy import GreedyAgent
-from agents.reporting.progress import improvement_log, summary_line
+from agents.reporting.progress import improvement_log, print_json, summary_line
 from tests.agents.toys import chain_problem
 
 
@@ -34,3 +37,13 @@ def test_the_result_in_a_sentence_names_the_deployment() -> None:
     )
     kept = {**entry, "speedup": 1.0, "rewrites": [], "message": "the original is kept: nothing was surely faster"}
     assert summary_line("m.onnx", kept) == f"m.onnx with 4 threads on cpu: {kept['message']}"
+
+
+def test_json_has_no_numbers_that_the_format_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"error": math.inf, "interval": (0.0, math.nan), "inner": [{"speedup": 1.5}]})
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert found == {"error": None, "interval": [0.0, None], "inner": [{"speedup": 1.5}]}

@@ -56,6 +56,9 @@ def test_the_file_beside_counts_where_the_model_records_nothing(model: Path) -> 
     assert recorded_deployment(model) == OTHER
     record_inside(model, json.dumps(DEPLOYMENT.to_json()))
     assert recorded_deployment(str(model)) == DEPLOYMENT
+    for damaged in ("{", "[]", json.dumps({**OTHER.to_json(), "sha256": "of another file"})):
+        record_beside(model, damaged)
+        assert recorded_deployment(model) == DEPLOYMENT
 
 
 def test_no_record_is_an_error_that_names_both_places(model: Path) -> None:

@@ -1,5 +1,8 @@
 """An original that is kept is the user's own file, byte by byte, in any folder."""
 
+import json
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from graph_rewrite.delivery import ship
-from graph_rewrite.delivery.deployed import recorded_deployment, session
+from graph_rewrite.delivery.deployed import METADATA_KEY, recorded_deployment, session, sidecar_of
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.delivery.ship import OriginalModel, UnverifiedModelError, copy_original, kept_original
 from graph_rewrite.delivery.weight_files import weight_files
@@ -113,6 +116,32 @@ def test_files_of_somebody_else_are_left_alone(original: Path, tmp_path: Path) -
         copy_original(original, other / "kept.onnx", DEPLOYMENT)
     assert (other / "w.bin").read_bytes() == b"of somebody else"
     assert not (other / "kept.onnx").exists()
+
+
+def test_weights_of_the_same_size_and_time_are_read(original: Path, tmp_path: Path) -> None:
+    """Archives and images that are built reproducibly give all files one time."""
+    other, own = tmp_path / "run" / "w.bin", original.parent / "w.bin"
+    other.parent.mkdir()
+    other.write_bytes(bytes(own.stat().st_size))
+    for file in (other, own):
+        os.utime(file, (0, 0))
+    with pytest.raises(UserError, match=r"w\.bin exists"):
+        copy_original(original, other.with_name("kept.onnx"), DEPLOYMENT)
+
+
+def test_a_result_that_is_optimised_again_and_kept_opens_as_it_was_measured(original: Path, tmp_path: Path) -> None:
+    model = onnx.load(original, load_external_data=False)
+    helper.set_model_props(model, {METADATA_KEY: json.dumps(DEPLOYMENT.to_json())})
+    onnx.save(model, original)
+    kept = copy_original(original, original.with_name("kept.onnx"), Deployment(threads=3))
+    assert kept.read_bytes() == original.read_bytes()
+    assert recorded_deployment(kept) == Deployment(threads=3)
+    other = shutil.copy(kept, tmp_path / "other.onnx")
+    sidecar_of(other).write_text(sidecar_of(kept).read_text())
+    assert recorded_deployment(other) == Deployment(threads=3)  # the same file
+    model.graph.name = "another"
+    onnx.save(model, other)
+    assert recorded_deployment(other) == DEPLOYMENT
 
 
 def test_without_clones_weights_are_copied(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

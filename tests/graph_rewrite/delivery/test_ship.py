@@ -1,6 +1,7 @@
 """Model files are handed over as they were compared, or not at all."""
 
 import gc
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from graph_rewrite.delivery import ship
 from graph_rewrite.delivery.deployed import recorded_deployment, session, sidecar_of
-from graph_rewrite.delivery.ship import CheckedModel, UnverifiedModelError, checked_model
+from graph_rewrite.delivery.ship import CheckedModel, UnverifiedModelError, checked_model, kept_original
 from graph_rewrite.latency import Deployment
 from graph_rewrite.onnx_files import saving
 from graph_rewrite.onnx_files.loading import load
@@ -61,6 +62,19 @@ def test_weights_beside_the_model_go_with_it_and_take_its_name(original: Path, t
     assert np.allclose(session(path).run(None, feeds)[0], session(checked.path).run(None, feeds)[0])
     again = checked.write_to(path)
     assert load(again).hash == load(original).hash
+
+
+@pytest.mark.usefixtures("beside")
+def test_weights_of_an_older_result_go_unless_another_model_reads_them(original: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run" / "result.onnx"
+    always = {path.name, sidecar_of(path).name}
+    for data in ("result.onnx.data", "result.onnx.1.data", "result.onnx.data"):
+        check(original).write_to(path)
+        assert {file.name for file in path.parent.iterdir()} == {*always, data}
+    copy = Path(shutil.copy(path, path.with_name("copy.onnx")))
+    kept_original(original, OTHER).write_to(path)
+    assert {file.name for file in path.parent.iterdir()} == {*always, copy.name, "result.onnx.data"}
+    assert load(copy).hash == load(original).hash
 
 
 @pytest.mark.usefixtures("beside")

@@ -199,3 +199,17 @@ def test_the_file_is_where_the_user_wants_it(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("REWRITEGYM_EXPERIENCE", "off")
     assert default_store_path() is None
     assert not ExperienceLog.default().is_on
+
+
+def test_a_window_that_was_dropped_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graph_rewrite.experience.store.LOOK_EVERY", 64)
+    log = ExperienceLog(ExperienceStore(tmp_path / "x.sqlite3", most_bytes=100_000))
+    assert log.store is not None
+    log.add(*made_up(0, taken=0, shape=(1, 1)))
+    for number in range(1, 1024):
+        log.add(*made_up(number, taken=number, shape=(1, number + 1)))
+    assert log.store.shrunk
+    assert min(label.taken for label in log.store.labels()) > 0
+    log.add(*made_up(5000, taken=5000, shape=(1, 1)))
+    log.close()
+    assert max(label.taken for label in log.store.labels()) == 5000

@@ -154,3 +154,17 @@ def test_default_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert default_cache_path() == tmp_path / "latency.sqlite3"
     monkeypatch.delenv("REWRITEGYM_CACHE")
     assert default_cache_path() == Path.home() / ".cache" / "rewritegym" / "latency.sqlite3"
+
+
+def test_takes_over_what_another_has(path: Path) -> None:
+    other, cache = MeasurementCache(path.with_name("other.sqlite3")), MeasurementCache(path)
+    for name, value in (("a", 1), ("b", 2)):
+        other.put({"name": name}, {"value": value})
+    cache.put({"name": "b"}, {"value": 3})
+    cache.take_over(other.path)
+    assert [cache.get({"name": name}) for name in "ab"] == [{"value": 1}, {"value": 3}]
+    other.close()
+    other.path.write_bytes(b"no database")
+    cache.take_over(other.path)
+    assert cache.off_because == ""
+    assert cache.get({"name": "a"}) == {"value": 1}

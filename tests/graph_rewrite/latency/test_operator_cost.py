@@ -1,5 +1,6 @@
 """TASO's cost model: operators timed alone and summed."""
 
+import math
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from graph_rewrite.latency import (
     BaselineError,
     LatencyMeter,
     MeasurementCache,
+    OperatorCost,
     OperatorCostMeter,
     OperatorSpec,
     Plan,
@@ -202,3 +204,23 @@ def test_model_of_one_operator() -> None:
         operator_model(
             OperatorSpec("Identity", "", {}, ((TensorProto.STRING, (1,)),), ((TensorProto.STRING, (1,)),), {0: None})
         )
+
+
+def test_a_run_of_nothing_that_fails_makes_no_operator_free(
+    make_meter: Callable[..., OperatorCostMeter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time, gross = OperatorCostMeter._time, OperatorCost(2.0, 0.1, 5)
+    replies = {"Identity": [OperatorCost(math.inf, status="timeout", message="it hangs"), OperatorCost(1.0, 0.1, 5)]}
+
+    def planted(meter: OperatorCostMeter, spec: OperatorSpec) -> OperatorCost:
+        return replies["Identity"].pop(0) if spec.op == "Identity" else gross
+
+    monkeypatch.setattr(OperatorCostMeter, "_time", planted)
+    cache = MeasurementCache(tmp_path / "c.sqlite3")
+    assert make_meter(cache=cache).cost(RELU).status == "timeout"
+    found = make_meter(cache=cache).cost(RELU)  # nothing of it was kept
+    assert found.ms == pytest.approx(1.0)
+    # Both timings are as imprecise as each other, in milliseconds of what is left.
+    assert found.relative_error == pytest.approx(math.hypot(0.2, 0.1))
+    monkeypatch.setattr(OperatorCostMeter, "_time", time)
+    assert make_meter(cache=cache).cost(RELU) == found

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from graph_rewrite import Rewriter, Rule, load, save
 from graph_rewrite.onnx_files.saving import materialize, to_proto
+from graph_rewrite.symbolic.inputs import symbolic_inputs
 from tests.graph_rewrite import sample_models
 from tests.graph_rewrite.sample_models import feeds, parsed, weights
 from tests.invariants import assert_well_formed
@@ -276,3 +277,21 @@ class TestNames:
     def test_metadata_is_added_and_replaced(self) -> None:
         model = to_proto(load(sample_models.documented()), metadata={"author": "another", "new": "entry"})
         assert {entry.key: entry.value for entry in model.metadata_props} == {"author": "another", "new": "entry"}
+
+
+def test_a_size_of_minus_one_is_symbolic() -> None:
+    """As exporters of other frameworks write it, and as ONNX Runtime reads it."""
+    model = parsed("(float[1,8] x, bool c) => (float[1,8] y) { y = If(c) <then_branch = yes() => (float[1,8] a)"
+                   " { a = Relu(x) }, else_branch = no() => (float[1,8] b) { b = Neg(x) }> }")  # fmt: skip
+    branches = [attribute.g for attribute in model.graph.node[0].attribute]
+    for value in (model.graph.input[0], *model.graph.output, *(branch.output[0] for branch in branches)):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
+    before = content(model)
+    graph = load(model)
+    assert graph.types[graph.inputs[0]] is None
+    assert content(model) == before
+    assert symbolic_inputs(graph).shapes({"x.0": 3}) == {"x": (3, 8)}
+    fixed = load(model, {"x": (3, 8)})
+    assert str(fixed.types[fixed.inputs[0]]) == "float[3,8]"
+    x = np.ones((3, 8), np.float32)
+    assert run(to_proto(graph), {"x": x, "c": np.array(True)})[0].shape == (3, 8)
