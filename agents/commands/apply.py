@@ -14,7 +14,7 @@ from rich.console import Console
 
 from agents.commands.common import stderr_console
 from agents.conclusion.conclude import saved_and_checked
-from agents.conclusion.recordings import actions_of, recording_or_none, write_recording
+from agents.conclusion.recordings import actions_of, recording_for, recording_or_none, write_recording
 from agents.optimization.comparison_options import ComparisonOptions
 from agents.optimization.options import shape_texts
 from agents.optimization.output import check_output, default_output
@@ -119,8 +119,7 @@ def _recorded_shapes(recording: Recording, path: Path) -> list[str]:
     """Return the recorded shapes as texts of `--shape`: of the inputs of that name that leave their shape open, or,
     where names differ, of as many open inputs in their order. None where the open inputs are others."""
     known = symbolic_inputs(load_once(path))
-    names = [name for name, dims in known.dims.items() if any(isinstance(dim, str) for dim in dims)]
-    names += sorted(known.open)
+    names = [*known.symbolic, *sorted(known.open)]
     if set(recording.shapes) <= set(names):
         return list(shape_texts(recording.shapes))
     alike = len(names) == len(recording.shapes)
@@ -129,17 +128,10 @@ def _recorded_shapes(recording: Recording, path: Path) -> list[str]:
 
 def _applied(recording: Recording, found: Replay, problem: Problem) -> Recording | None:
     """Return the recording of what was applied, for the model and the shapes at hand; None where it cannot be made."""
-    own = recording
-    if not found.complete:
-        made = recording_or_none(problem, actions_of(found.applied), found.graph, recording.rules)
-        if made is None:
-            return None
-        own = replace(made, environment=recording.environment)
-    return replace(
-        own, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash,
-        shapes=dict(problem.model.shapes),
-        deployment={"provider": problem.deployment.provider, "threads": problem.deployment.threads},
-    )  # fmt: skip
+    if found.complete:
+        return recording_for(problem, recording)
+    made = recording_or_none(problem, actions_of(found.applied), found.graph, recording.rules)
+    return None if made is None else replace(made, environment=recording.environment)
 
 
 def _problem(arguments: ApplyArguments, recording: Recording, bindings: DimensionBindings) -> Problem:

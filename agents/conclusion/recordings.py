@@ -35,15 +35,18 @@ def recording_of(problem: Problem, actions: Sequence[Action], graph: Graph, rule
     Raises:
         UnrecordableError: actions that are no candidates, such as an extraction from an e-graph.
     """
-    deployment = {"provider": problem.deployment.provider, "threads": problem.deployment.threads}
     made = record(
-        problem.model.graph, problem.rewriter, actions, end=graph if actions else None, rules=rules,
-        shapes=problem.model.shapes,
-        deployment=deployment,
+        problem.model.graph, problem.rewriter, actions, end=graph if actions else None, rules=rules
     )  # fmt: skip
+    return replace(recording_for(problem, made), environment=measured_with(problem.deployment.provider))
+
+
+def recording_for(problem: Problem, recording: Recording) -> Recording:
+    """Return a recording that names the model, the shapes and the deployment of a problem."""
     return replace(
-        made, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash,
-        environment=measured_with(problem.deployment.provider),
+        recording, model=str(problem.model.path.resolve()), model_hash=problem.model.original.hash,
+        shapes=dict(problem.model.shapes),
+        deployment={"provider": problem.deployment.provider, "threads": problem.deployment.threads},
     )  # fmt: skip
 
 

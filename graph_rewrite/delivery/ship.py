@@ -15,7 +15,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 
 import onnx
 
@@ -213,19 +212,20 @@ def copy_original(original: Path, path: Path, deployment: Deployment) -> Path:
     if original.parent.resolve() != path.parent.resolve():
         copy_weights(original.parent, path.parent, weight_files(original))
     model = original.read_bytes()
-    _put(path, model, deployment, {DIGEST: hashlib.sha256(model).hexdigest()} if METADATA_KEY.encode() in model else {})
+    named = {DIGEST: hashlib.sha256(model).hexdigest()} if METADATA_KEY.encode() in model else {}
+    _put(path, model, deployment, **named)
     return path
 
 
-def _put(path: Path, model: bytes, deployment: Deployment, more: Mapping[str, str] = MappingProxyType({})) -> None:
+def _put(path: Path, model: bytes, deployment: Deployment, **more: str) -> None:
     """Write a model file and its deployment, with what else is told there. That comes first: a model that is there has
     it, even where this process is killed."""
-    replace_file(sidecar_of(path), json.dumps({**deployment.to_json(), **more}, sort_keys=True) + "\n")
+    replace_file(sidecar_of(path), _text(deployment, **more) + "\n")
     replace_file(path, model)
 
 
-def _text(deployment: Deployment) -> str:
-    return json.dumps(deployment.to_json(), sort_keys=True)
+def _text(deployment: Deployment, **more: str) -> str:
+    return json.dumps({**deployment.to_json(), **more}, sort_keys=True)
 
 
 def _with_location(model: bytes, data: str) -> bytes:

@@ -48,13 +48,14 @@ class SymbolicInputs:
         """True where no input has a symbolic dimension."""
         return not self.symbols and not self.open
 
+    @property
+    def symbolic(self) -> list[str]:
+        """The names of the inputs with symbolic dimensions."""
+        return [name for name, dims in self.dims.items() if any(isinstance(dim, str) for dim in dims)]
+
     def shapes(self, values: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the inputs with symbolic dimensions, for values of all symbols."""
-        return {
-            name: tuple(_size(dim, values) for dim in dims)
-            for name, dims in self.dims.items()
-            if any(isinstance(dim, str) for dim in dims)
-        }
+        return {name: tuple(_size(dim, values) for dim in self.dims[name]) for name in self.symbolic}
 
     def values(self, shapes: Shapes) -> dict[str, int]:
         """Return the values of the symbols that some shapes give.
