@@ -28,9 +28,9 @@ from graph_rewrite.delivery.bundles.manifest import (
 from graph_rewrite.delivery.deployed import METADATA_KEY, deployment_of
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.delivery.ship import CheckedModel, UnverifiedModelError
-from graph_rewrite.delivery.weight_files import weight_files
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.onnx_files.shared_weights import save_together
+from graph_rewrite.onnx_files.weight_files import weight_files
 from graph_rewrite.runtime import Deployment
 from graph_rewrite.system.atomic_files import replace_file, replace_folder
 

@@ -21,10 +21,10 @@ import onnx
 from graph_rewrite.delivery.bundles.manifest import digest_of
 from graph_rewrite.delivery.deployed import DIGEST, METADATA_KEY, deployment_of, recorded_deployment, sidecar_of
 from graph_rewrite.delivery.equivalence import Equivalence, equivalent
-from graph_rewrite.delivery.weight_files import copy_weights, remove_unread, weight_files
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency import Deployment
-from graph_rewrite.onnx_files.saving import data_files_of, free_data_file, save
+from graph_rewrite.onnx_files.saving import free_data_file, save
+from graph_rewrite.onnx_files.weight_files import copy_weights, data_files_of, remove_unread, weight_files
 from graph_rewrite.runtime import FeedSpec
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.deadline import OutOfTime

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import onnx
-from google.protobuf.message import DecodeError
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.constants import Constant, chunks, nbytes, tensor_proto
@@ -21,6 +20,7 @@ from graph_rewrite.onnx_files.loading import static_type
 from graph_rewrite.onnx_files.names import GraphNames, names_for_saving
 from graph_rewrite.onnx_files.node_order import listed_nodes
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs, inner_nodes
+from graph_rewrite.onnx_files.weight_files import data_files_of, remove_unread
 from graph_rewrite.operators.standard_types import attribute_proto
 from graph_rewrite.system.atomic_files import replace_file
 from graph_rewrite.system.deadline import check_time
@@ -72,7 +72,8 @@ def save(
     durable: bool = True,
 ) -> Path:
     """Write a model file atomically; weights go to `<name>.data` beside it when they exceed 256 MiB in all (to
-    `<name>.1.data` where that exists already, so that model and weights fit together at every moment).
+    `<name>.1.data` where that exists already, so that model and weights fit together at every moment). Weights of the
+    model that was there go, unless another model in the folder reads them.
 
     Refused runtime optimisers are recorded in `metadata_props` by whoever deploys; see `Deployment`.
 
@@ -102,8 +103,7 @@ def save(
         if data_file.exists() and data_file.stat().st_size:
             os.replace(data_file, data)
         os.replace(model_file, path)
-    for file in outdated:
-        file.unlink(missing_ok=True)
+    remove_unread(outdated, path)
     return path
 
 
@@ -117,17 +117,6 @@ def free_data_file(path: Path) -> Path:
     """Return a name for the weights of the model `path` that no file beside it has yet."""
     names = itertools.chain([f"{path.name}.data"], (f"{path.name}.{n}.data" for n in itertools.count(1)))
     return next(file for file in map(path.with_name, names) if not file.exists())
-
-
-def data_files_of(path: Path) -> set[Path]:
-    """Return the data files that belong to the model which lies at `path` now, by their names and by what it refers
-    to."""
-    try:
-        tensors = onnx.load(path, format="protobuf", load_external_data=False).graph.initializer
-    except (OSError, DecodeError):
-        return set()
-    locations = {entry.value for t in tensors for entry in t.external_data if entry.key == "location"}
-    return {path.with_name(name) for name in locations if name.startswith(f"{path.name}.") and name.endswith(".data")}
 
 
 def materialize(graph: Graph, workspace: Path) -> Path:

@@ -19,9 +19,9 @@ from graph_rewrite.delivery.bundles import session as bundle_session
 from graph_rewrite.delivery.bundles.code import bundle_code
 from graph_rewrite.delivery.bundles.manifest import check_replaceable, file_names, read_bundle
 from graph_rewrite.delivery.bundles.session import BundleSession, shape_of
-from graph_rewrite.delivery.weight_files import weight_files
 from graph_rewrite.errors import UserError
 from graph_rewrite.onnx_files.loading import load
+from graph_rewrite.onnx_files.weight_files import weight_files
 from tests.graph_rewrite.delivery.bundle_models import SHAPES, expected, ids, made_bundle
 
 

@@ -14,11 +14,11 @@ from graph_rewrite.delivery import ship
 from graph_rewrite.delivery.deployed import METADATA_KEY, recorded_deployment, session, sidecar_of
 from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.delivery.ship import OriginalModel, UnverifiedModelError, copy_original, kept_original
-from graph_rewrite.delivery.weight_files import weight_files
 from graph_rewrite.errors import UserError
 from graph_rewrite.latency import Deployment
 from graph_rewrite.onnx_files.loading import load
 from graph_rewrite.onnx_files.saving import materialize
+from graph_rewrite.onnx_files.weight_files import weight_files
 from graph_rewrite.system.deadline import ending_at
 
 DEPLOYMENT = Deployment()
@@ -148,7 +148,7 @@ def test_without_clones_weights_are_copied(original: Path, tmp_path: Path, monke
     def refused(*arguments: int) -> int:
         raise OSError("not on this file system")
 
-    monkeypatch.setattr("graph_rewrite.delivery.weight_files.os.copy_file_range", refused, raising=False)
+    monkeypatch.setattr("graph_rewrite.onnx_files.weight_files.os.copy_file_range", refused, raising=False)
     (tmp_path / "run").mkdir()
     copy_original(original, tmp_path / "run" / "kept.onnx", DEPLOYMENT)
     assert (tmp_path / "run" / "w.bin").read_bytes() == (original.parent / "w.bin").read_bytes()

@@ -200,6 +200,9 @@ class TestExternalData:
             assert sorted(file.name for file in model.parent.iterdir()) == ["m.data", "m.onnx", data]
             assert bits(run(model, inputs)) == expected
         assert load(model).hash == original.hash, "what was loaded before must not see the new file"
+        (other := model.with_name("other.onnx")).write_bytes(model.read_bytes())
+        save(load(model), model)
+        assert bits(run(other, inputs)) == expected, "weights that another model reads stay"
 
     def test_a_failed_save_leaves_the_old_model(self, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         inputs = feeds(onnx.load(model))
